@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from contract import scheduling
@@ -46,7 +47,7 @@ class SchedulerJob:
 
     @property
     def uid(self) -> str:
-        """What tells this job from another one of its name: its owner's uid, empty without one.
+        """The uid of its owner, which distinguishes jobs of one name; empty without an owner.
 
         As in ``remain-retry-times`` (consumers#1.14): a PodGroup without an owner is known by its
         name alone.
@@ -129,8 +130,13 @@ class SchedulerJob:
 
     @cached_property
     def is_npu(self) -> bool:
-        """Whether its ``minResources`` name chips (consumers#2.1)."""
-        return any(key.startswith(scheduling.RESOURCE_DOMAIN) for key in self.group.min_resources)
+        """Whether the plugin places it: its ``minResources`` name chips, or an annotation does.
+
+        Source: docs/spec/consumers.md#2.1.
+        """
+        return scheduling.SCHEDULE_PLUGIN in self.group.annotations or any(
+            key.startswith(scheduling.RESOURCE_DOMAIN) for key in self.group.min_resources
+        )
 
     @cached_property
     def npu_tasks(self) -> int:
@@ -179,8 +185,35 @@ class SchedulerJob:
         )
 
     @cached_property
+    def is_multilevel(self) -> bool:
+        """Whether it is placed by a tree of blocks (consumers#2.6)."""
+        return self.policy == scheduling.MULTILEVEL_POLICY
+
+    @cached_property
+    def block_sizes(self) -> tuple[int, ...]:
+        """How many pods with chips a block of each height has: a node, the levels, the job.
+
+        ``huawei.com/affinity-config`` gives the levels, as ``level1=2,level2=4``. Empty where that
+        is wrong: the plugin finds no block then.
+
+        Source: docs/spec/consumers.md#2.6.
+        """
+        text = self.annotations.get(scheduling.AFFINITY_CONFIG, "")
+        pairs = [one.split("=") for one in text.split(",")]
+        found = {pair[0]: go_integer(pair[1]) for pair in pairs if len(pair) == 2}
+        sizes = [
+            1,
+            *(found.get(f"level{n}") or 0 for n in range(1, len(pairs) + 1)),
+            self.npu_tasks,
+        ]
+        if len(found) != len(pairs) or min(sizes) < 1:
+            return ()
+        divides = all(large % small == 0 for small, large in pairwise(sizes))
+        return tuple(sizes) if divides else ()
+
+    @cached_property
     def ranks(self) -> dict[str, str]:
-        """The rank of each pod by uid; one that nothing says is handed out by name.
+        """The rank of each pod by uid; one that is not given is handed out by name.
 
         Source: docs/spec/consumers.md#2.1.
         """
@@ -207,7 +240,7 @@ def merged_label(own: str | None, others: Iterable[str | None]) -> str | None:
 
 
 def known_rank(pod: SchedulerPod) -> str:
-    """Return the rank that the pod itself says; empty where it says none (consumers#2.1)."""
+    """Return the rank that the pod itself has; empty where it has none (consumers#2.1)."""
     rank = pod.annotations.get(scheduling.RANK_INDEX, "")
     if rank:
         return rank

@@ -28,7 +28,7 @@ class LayeredDict(MutableMapping[str, V]):
     __slots__ = ("_base", "_changes", "_length")
 
     def __init__(self, base: dict[str, V]) -> None:
-        """``base`` is never changed: neither here nor by who gives it."""
+        """Begin with ``base``, which is never changed: neither here nor by who gives it."""
         self._base = base
         self._changes: dict[str, V | _Gone] = {}
         self._length = len(base)

@@ -97,7 +97,7 @@ class JobDecision(msgspec.Struct, frozen=True, gc=False):
     """What happens to one job, by which row of consumers#2.10, which rules of 7.5, and why.
 
     ``job`` is ``<namespace>/<PodGroup>``. ``deadline_ms`` is when what is left is deleted by force.
-    ``follow_up`` says who recreates the pods and what else goes, ``replacement`` whether they would
+    ``follow_up`` is who recreates the pods and what else goes, ``replacement`` whether they would
     fit, made anew as they are. ``patch`` is what is written for
     ``ANNOTATE`` and ``SET_GRACEFUL_EXIT``, as key and value.
     """
@@ -210,7 +210,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
 class AdviceReport(msgspec.Struct, frozen=True, gc=False):
     """All that is reported of one session in one profile.
 
-    ``not_known`` says what could not be concluded from what was given. ``node_verdicts`` may be
+    ``not_known`` is what could not be concluded from what was given. ``node_verdicts`` may be
     ``ChunkedRows``, which ``msgspec`` does not encode.
     """
 

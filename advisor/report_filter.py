@@ -138,5 +138,5 @@ def changes(report: AdviceReport, base: AdviceReport) -> dict[str, dict[str, lis
 
 
 def _key(record: Any) -> bytes:
-    """Records have members that no set takes."""
+    """Return a text by which records are compared: they have members that no set takes."""
     return msgspec.json.encode(record, order="deterministic")

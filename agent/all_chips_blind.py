@@ -29,8 +29,8 @@ def blind_chips(state: PolicyState, inventory: Inventory | None) -> Blindness | 
     The reason is that of the chip that was the last to fall silent.
     """
     listed = [] if inventory is None else [chip.physical_id for chip in inventory.chips]
-    remembered = [chip for chip, known in state.chips.items() if known.was_read or known.blind]
-    known = [chip for chip in listed if chip in state.chips] if listed else remembered
+    known_before = [chip for chip, known in state.chips.items() if known.was_read or known.blind]
+    known = [chip for chip in listed if chip in state.chips] if listed else known_before
     last: Blindness | None = None
     for chip in known:
         found = state.chips[chip].blind.get(CHIP_SOURCE)
@@ -62,7 +62,7 @@ class AgentBlindness:
         self._began_ms = wall_clock()
         self._now: Blindness | None = None
 
-    def look(self) -> Blindness | None:
+    def check(self) -> Blindness | None:
         """Since when and why the agent is blind; ``None`` while it is not."""
         found, before = self._find(), self._now
         self._now = found

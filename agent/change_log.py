@@ -34,7 +34,7 @@ class ChangeLog:
         )
         self._others = PacedLines(log, logging.INFO, _MOST_OTHERS, many="%d more changes: %s")
 
-    def take(self, changes: Iterable[Change]) -> None:
+    def log_changes(self, changes: Iterable[Change]) -> None:
         """Log these."""
         for change in changes:
             lines = self._warnings if _is_warning(change) else self._others
@@ -72,7 +72,11 @@ def _text(change: Change) -> str:
 
 
 def _standing(state: PolicyState) -> Iterator[tuple[bool, str]]:
-    """What stands, each with whether it takes nothing out, so that it is sorted behind."""
+    """Yield every fault that holds as ``(is_mild, text)``, to be sorted with the serious ones
+    first.
+
+    ``is_mild`` is whether the fault leaves the chip or node in service.
+    """
     for subject, known in state.subjects():
         codes = dict.fromkeys(known.faults)
         if isinstance(known, ChipState):

@@ -1,6 +1,6 @@
-"""Which chips pods use (``docs/spec/device-plugin.md#1.3`` and 2.8), followed in the store.
+"""Which chips pods have (``docs/spec/device-plugin.md#1.3`` and 2.8), by a watch of the store.
 
-What was known last stays while the store cannot tell, also over a restart, and is marked blind.
+While the store gives no answer, and after a restart, the last known allocation holds, marked blind.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.usage")
 
 SOURCE = "pods"
-"""What usage is blind as."""
+"""The source name under which a missing allocation is reported as blind."""
 
 
 @dataclass(frozen=True)
 class ChipAllocation:
-    """Names of devices: ``used`` are those that pods have, they are not free.
+    """Names of devices: ``used`` are those that pods have.
 
-    ``assigned`` are those that a scheduler chose for a pod; they are in use, too.
+    ``assigned`` are those that a scheduler chose for a pod. Both are in use.
     """
 
     used: frozenset[str] = frozenset()
@@ -44,7 +44,9 @@ class ChipAllocation:
 
 
 class AllocationStatus(msgspec.Struct, frozen=True):
-    """The devices that ``pods`` have and those that are chosen for them; see ``Status.blind``."""
+    """The devices that ``pods`` have and those that are chosen for them, as the status page shows
+    them.
+    """
 
     pods: int
     used: tuple[str, ...]
@@ -61,10 +63,10 @@ _journaled_decoder = msgspec.json.Decoder(_Journaled)
 
 
 class StoreAllocation:
-    """What one store tells of the pods of ``node``.
+    """Follow in one store which chips the pods of ``node`` have.
 
-    ``on_change`` is called with the time of each change, and when the store has answered or failed
-    for the first time.
+    ``on_change`` is called with the time of each change (epoch milliseconds), and at the store's
+    first answer or failure.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class StoreAllocation:
     ) -> None:
         self.chips = ChipAllocation()
         self.answered = False
-        """Whether the store has told who uses what, or that it cannot."""
+        """Whether the store has answered, or failed, since the start."""
         self.blind: BlindStatus | None = None
         self._node = node
         self._events = events
@@ -86,8 +88,8 @@ class StoreAllocation:
         self._on_change = on_change
         self._pods: dict[str, PodUsage] = {}
 
-    def remember(self, row: JournalRow | None) -> None:
-        """Take over what the last process journaled, if it was about this node."""
+    def restore(self, row: JournalRow | None) -> None:
+        """Restore what the last process journaled, if it was about this node."""
         if row is None:
             return
         try:
@@ -99,19 +101,19 @@ class StoreAllocation:
             self.chips = ChipAllocation(frozenset(found.used), frozenset(found.assigned))
 
     async def run(self) -> NoReturn:
-        """Follow the store for ever."""
+        """Apply the store's events until cancelled."""
         async for event in self._events:
             self._observe(event)
         raise AssertionError("the watch of a store goes on for ever")
 
     @property
     def pods(self) -> tuple[PodUsage, ...]:
-        """The pods that use chips, as they were told last in this life."""
+        """The pods that have chips, by the last answer since the start."""
         return tuple(self._pods.values())
 
     @property
     def status(self) -> AllocationStatus:
-        """What is known, for people."""
+        """The allocation as the status page shows it."""
         chips = self.chips
         return AllocationStatus(
             len(self._pods), tuple(sorted(chips.used)), tuple(sorted(chips.assigned))
@@ -121,32 +123,36 @@ class StoreAllocation:
         was_answered, self.answered = self.answered, True
         changed = False
         if isinstance(event, Interrupted):
-            self._interrupted(event.reason)
+            self._mark_blind(event.reason)
         else:
-            self._described(event)
-            changed = self._take_stock()
+            self._apply(event)
+            changed = self._recompute()
         if changed or not was_answered:
             self._on_change(self._wall_clock())
 
-    def _interrupted(self, reason: str) -> None:
+    def _mark_blind(self, reason: str) -> None:
         if self.blind is None:
-            log.warning("which chips pods use is not told, what was known stays: %s", reason)
+            log.warning(
+                "no answer about which chips pods use: %s; the last known allocation stays", reason
+            )
             self.blind = BlindStatus(SOURCE, self._wall_clock(), reason)
 
-    def _described(self, event: UsageListed | PodUsage | UsageEnded) -> None:
+    def _apply(self, event: UsageListed | PodUsage | UsageEnded) -> None:
         match event:
             case UsageListed(pods):
                 self._pods = {pod.uid: pod for pod in pods}
                 if self.blind is not None:
                     self.blind = None
-                    log.warning("which chips pods use is told again")
+                    log.warning("the store answers again about which chips pods use")
             case PodUsage():
                 self._pods[event.uid] = event
             case UsageEnded(uid):
                 self._pods.pop(uid, None)
 
-    def _take_stock(self) -> bool:
-        """Whether the chips in use are others now; they are journaled then."""
+    def _recompute(self) -> bool:
+        """Recompute the chips in use and journal them when they changed; return whether
+        they did.
+        """
         pods = self._pods.values()
         chips = ChipAllocation(
             frozenset(name for pod in pods for name in pod.chips),

@@ -1,6 +1,6 @@
-"""Which chips the driver lists: for the policy, and for people those that it lists no more.
+"""Which chips the driver lists: input of the policy, and a warning for each that is missing.
 
-Where the driver lists chips, or none, and says no card family, the one that is remembered counts.
+Where the driver reports no card family, the last known family applies.
 """
 
 from __future__ import annotations
@@ -27,33 +27,36 @@ log = logging.getLogger("agent.listing")
 
 
 class ChipList:
-    """Takes what the driver lists. ``on_other_chips``: what is known has other physical ids now."""
+    """Apply listings of the driver to fault state and device-info.
+
+    ``on_other_chips`` is called when physical ids or chips have changed.
+    """
 
     def __init__(
         self,
-        verdicts: FaultState,
+        fault_state: FaultState,
         document: DeviceInfoDocument,
         wall_clock: Callable[[], int],
         on_other_chips: Callable[[], None],
         state_dir: Path,
     ) -> None:
-        self._verdicts = verdicts
+        self._fault_state = fault_state
         self._document = document
         self._wall_clock = wall_clock
         self._on_other_chips = on_other_chips
         self._state_dir = state_dir
         self._named: set[int] = set()
 
-    def take(self, chips: Sequence[Chip], found: Inventory | None, library: str) -> bool:
-        """Take ``chips``; ``found`` is what else is known of them, of the driver's ``library``.
+    def apply_listing(self, chips: Sequence[Chip], found: Inventory | None, library: str) -> bool:
+        """Apply a listing of ``chips``; ``found`` is the rest of the inventory, from ``library``.
 
         Returns whether chips are missing. Raises ``DriverError`` for an unknown card family.
         """
-        inventory = found or self._remembered(tuple(chips), library)
+        inventory = found or self._last_known(tuple(chips), library)
         if inventory is None:
             return False
         family = family_of(inventory)
-        state = self._verdicts.state
+        state = self._fault_state.state
         super_pod = None if state.server is None else state.server.super_pod
         if inventory.super_pod is not None or super_pod is None:
             super_pod = super_pod_ids(inventory.super_pod, family)
@@ -77,13 +80,13 @@ class ChipList:
         for chip in sorted(changes.replaced):
             log.warning("%s was replaced by another chip", family.device_name(chip))
         self._document.identify(inventory)
-        self._verdicts.take([item])
+        self._fault_state.apply([item])
         if changes.moved or changes.replaced:
             self._on_other_chips()
         return self._name_missing()
 
     def forget(self, chip: int) -> None:
-        """Name the chip with this physical id again if it is ever missing again."""
+        """Warn again about the chip with this physical id when it is missing once more."""
         self._named.discard(chip)
 
     def _name_missing(self) -> bool:
@@ -91,7 +94,7 @@ class ChipList:
         for chip in missing:
             if chip not in self._named:
                 self._named.add(chip)
-                known = self._verdicts.state.chips[chip]
+                known = self._fault_state.state.chips[chip]
                 name = f"{self._document.device_type}-{chip}"
                 serial = "" if known.place is None else known.place.serial
                 log.warning(
@@ -105,8 +108,8 @@ class ChipList:
                 )
         return bool(missing)
 
-    def _remembered(self, chips: tuple[Chip, ...], library: str) -> Inventory | None:
-        server: ServerState | None = self._verdicts.state.server or self._document.server_before
+    def _last_known(self, chips: tuple[Chip, ...], library: str) -> Inventory | None:
+        server: ServerState | None = self._fault_state.state.server or self._document.server_before
         if server is None or server.family not in FAMILIES:
             return None
         return Inventory(chips, server.family, "", None, None, None, library)

@@ -1,7 +1,8 @@
-"""Forgets a chip that was taken out on purpose, because an operator asked for it on this node.
+"""Removes a chip from the state after an operator's request on this node.
 
-A request is an empty file of the chip's name in ``<state_dir>/forget``: who may write there may
-ask, whatever the store. It is decided when the driver has listed its chips, and then removed.
+A request is an empty file with the chip's name in ``<state_dir>/forget``: write access to that
+folder is the permission, with any store. The agent decides it after the driver has listed its
+chips, and deletes the file.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.forgetting")
 
-LOOK_SECONDS = 2.0
-BECAUSE = "an operator said that it is not in this node any more (vigil forget)"
+POLL_SECONDS = 2.0
+BECAUSE = "an operator removed it from this node (vigil forget)"
 _FOLDER = "forget"
 
 
-def answers(known: ChipState) -> bool:
-    """Whether the chip gave an answer since the start, and its last question got one."""
+def is_answering(known: ChipState) -> bool:
+    """Return whether the chip has answered since the start, also at the last call."""
     return not known.silent and CHIP_SOURCE not in known.blind and CARD_DROP not in known.faults
 
 
-def request(state_dir: Path, name: str) -> Path:
+def request_removal(state_dir: Path, name: str) -> Path:
     """Ask the agent with ``state_dir`` to forget the chip ``name``. Raises ``OSError``.
 
     Returns the file that is there until it is decided.
@@ -48,30 +49,30 @@ def request(state_dir: Path, name: str) -> Path:
 
 
 class ChipRemoval:
-    """Looks for requests. ``on_forgotten`` is called with the physical id of each chip."""
+    """Decide requests; ``on_forgotten`` is called with the physical id of each removed chip."""
 
     def __init__(
         self,
         state_dir: Path,
-        verdicts: FaultState,
+        fault_state: FaultState,
         document: DeviceInfoDocument,
         wall_clock: Callable[[], int],
         on_forgotten: Callable[[int], None],
     ) -> None:
         self._folder = state_dir / _FOLDER
-        self._verdicts = verdicts
+        self._fault_state = fault_state
         self._document = document
         self._wall_clock = wall_clock
         self._on_forgotten = on_forgotten
 
     async def run(self) -> NoReturn:
-        """Look until cancelled."""
+        """Read and decide requests every ``POLL_SECONDS`` until cancelled."""
         while True:
             if self._document.inventory is not None:
                 for name in await asyncio.to_thread(self._requests):
                     self._decide(name)
                     await asyncio.to_thread(self._remove, name)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     def _requests(self) -> list[str]:
         with contextlib.suppress(OSError):
@@ -86,13 +87,13 @@ class ChipRemoval:
 
     def _decide(self, name: str) -> None:
         chip = chip_of(name)
-        known = None if chip is None else self._verdicts.state.chips.get(chip)
+        known = None if chip is None else self._fault_state.state.chips.get(chip)
         if chip is None or known is None or name != f"{self._document.device_type}-{chip}":
             log.warning("%s is not forgotten: no such chip is remembered", name)
-        elif answers(known):
-            log.warning("%s is not forgotten: it answers", name)
+        elif is_answering(known):
+            log.warning("%s is not forgotten: the chip answers the driver's calls", name)
         else:
             log.warning("%s is forgotten: %s", name, BECAUSE)
             subject = chip_subject(chip)
-            self._verdicts.take([Forgotten(subject, self._wall_clock(), BECAUSE)])
+            self._fault_state.apply([Forgotten(subject, self._wall_clock(), BECAUSE)])
             self._on_forgotten(chip)

@@ -1,4 +1,4 @@
-"""What the pages show of the agent, taken from its parts at once."""
+"""Collects from all parts of the agent, at one instant, what the pages show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def version() -> str:
-    """The version of this package."""
+    """Return the version of this package."""
     try:
         return metadata.version("npu-vigil")
     except metadata.PackageNotFoundError:
@@ -26,17 +26,17 @@ def version() -> str:
 
 
 def cards(parts: AgentParts) -> Cards:
-    """What the metrics with npu-exporter's names are made from."""
+    """Return what the metrics with NPU exporter's names are made from."""
     device_info = parts.device_info
-    faults = status.fault_statuses(parts.verdicts.state, device_info.device_type)
+    faults = status.fault_statuses(parts.fault_state.state, device_info.device_type)
     pods = () if parts.usage is None else parts.usage.pods
     return Cards(device_info.inventory, parts.names, faults, parts.readings, pods)
 
 
-def picture(parts: AgentParts) -> status.AgentStatus:
-    """What the status page, the readiness and the metrics say."""
+def collect_status(parts: AgentParts) -> status.AgentStatus:
+    """Return what the status page, ``/readyz`` and the metrics show."""
     root = parts.configuration.driver_root or DEFAULT_DRIVER_ROOT
-    state = parts.verdicts.state
+    state = parts.fault_state.state
     driver = status.driver_status(
         str(root),
         parts.device_info.inventory,
@@ -66,7 +66,7 @@ def picture(parts: AgentParts) -> status.AgentStatus:
             driver,
             heartbeat_status,
             shadow,
-            blind=parts.blindness.look(),
+            blind=parts.blindness.check(),
             at_ms=at_ms,
         ),
         stalled=parts.progress.stalled(),

@@ -1,4 +1,4 @@
-"""The collectors of this agent: how each is configured, and what each remembers."""
+"""The collectors of this agent: how each is configured, and the state that each saves."""
 
 from __future__ import annotations
 
@@ -42,20 +42,23 @@ def collectors_of(
         yield make.name, collector if collector.enabled else None
 
 
-def left_out(source: str, tracked: Iterable[tuple[Subject, str]], now_ms: int) -> list[Report]:
-    """What is to be reported of a source that is switched off.
+def reports_when_disabled(
+    source: str, tracked: Iterable[tuple[Subject, str]], now_ms: int
+) -> list[Report]:
+    """Return what to report of a source that is switched off.
 
-    What a host check said is over, since nobody would ever say so; what others said last stays.
+    Faults of a host check end, because no report of their recovery would ever come. Faults of other
+    sources stay as they are; the source is reported blind.
     """
     faults = sorted(tracked)
     if source in {known.source for known in HOST_CODES.values()}:
         return [Observation(source, *fault, Assertion.ABSENT, now_ms) for fault in faults]
-    why = "it is not to be asked; what it said last stays"
+    why = "the collector is switched off; its last known faults stay"
     return [SourceBlind(source, NODE, now_ms, why)] if faults else []
 
 
-class Memories:
-    """What collectors remember, one small file each in ``<state_dir>/memory``."""
+class SavedStates:
+    """The saved states of collectors, one small file for each in ``<state_dir>/memory``."""
 
     def __init__(self, state_dir: Path) -> None:
         self._folder = state_dir / _FOLDER
@@ -65,17 +68,17 @@ class Memories:
         self._one_by_one = threading.Lock()
 
     def of(self, source: str) -> SavedState:
-        """The memory of one collector."""
-        return _Memory(self, source)
+        """Return access to the saved state of one collector."""
+        return _CollectorState(self, source)
 
     async def run(self) -> NoReturn:
-        """Write until cancelled."""
+        """Write states as they change, until cancelled."""
         while True:
             await self._to_write.wait()
             self._to_write.clear()
-            await asyncio.to_thread(self.keep)
+            await asyncio.to_thread(self.write_pending)
 
-    def keep(self) -> None:
+    def write_pending(self) -> None:
         """Write what is not written yet. Blocking."""
         with self._one_by_one:
             while self._unwritten:
@@ -84,7 +87,7 @@ class Memories:
                     replace(self._folder / source, content)
                 except OSError as error:
                     if source not in self._troubled:
-                        log.error("what %s remembers cannot be kept: %s", source, error)
+                        log.error("the saved state of %s cannot be written: %s", source, error)
                     self._troubled.add(source)
                 else:
                     self._troubled.discard(source)
@@ -100,7 +103,7 @@ class Memories:
         except FileNotFoundError:
             return None
         except OSError as error:
-            log.error("what %s remembered cannot be read: %s", source, error)
+            log.error("the saved state of %s cannot be read: %s", source, error)
             return None
 
     def write(self, source: str, content: bytes) -> None:
@@ -109,17 +112,17 @@ class Memories:
         self._to_write.set()
 
 
-class _Memory:
+class _CollectorState:
     """See ``SavedState``."""
 
-    def __init__(self, memories: Memories, source: str) -> None:
-        self._memories = memories
+    def __init__(self, saved_states: SavedStates, source: str) -> None:
+        self._saved_states = saved_states
         self._source = source
 
     def read(self) -> bytes | None:
         """See ``SavedState``."""
-        return self._memories.read(self._source)
+        return self._saved_states.read(self._source)
 
     def write(self, content: bytes) -> None:
         """See ``SavedState``."""
-        self._memories.write(self._source, content)
+        self._saved_states.write(self._source, content)

@@ -42,7 +42,7 @@ class CompatibilitySection(Section):
 
 
 class DriverCallsSection(Section):
-    """How the vendor library is called."""
+    """How the vendor library is called; times in seconds."""
 
     call_deadline_seconds: float = Field(default=0.5, ge=0.05, le=10)
     probe_period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
@@ -56,12 +56,12 @@ class MetricsSection(Section):
 
 
 class AgentPagesSection(Section):
-    """Who may ask for pages on the address of ``--listen``."""
+    """Limits of the pages on the address of ``--listen``."""
 
     max_connections: int = Field(default=64, ge=16, le=1024)
-    """Eight of them are kept for addresses of the host itself."""
+    """Eight of them are reserved for addresses of the host itself."""
     host_names: tuple[HostName, ...] = ()
-    """Names under which it may be asked over loopback, besides ``localhost`` and addresses."""
+    """Host names accepted in requests over loopback, besides ``localhost`` and addresses."""
 
 
 class HeartbeatSection(Section):
@@ -70,7 +70,9 @@ class HeartbeatSection(Section):
     interval_seconds: float = Field(default=5.0, ge=1, le=300)
     absence_seconds: float = Field(default=0.0, ge=0, le=900)
     generation: Literal["lease", "annotation", "cm-v5", "cm-v6rc"] = "lease"
-    """Beside our own: each of the others wakes everybody who watches nodes or documents."""
+    """The heartbeat to publish besides our own; each but ``lease`` wakes all watchers of Nodes or
+    documents.
+    """
 
 
 class NodeLabelsSection(Section):
@@ -114,7 +116,8 @@ class AgentConfiguration(_CollectorSections):
         "node-info",
     )
     shadow: bool = False
-    """Beside a real Device Plugin: compare what it writes with what we would, and write nothing."""
+    """Beside a real Device Plugin: compare its document with the one we would write; write nothing.
+    """
     compatibility: CompatibilitySection = CompatibilitySection()
     driver: DriverCallsSection = DriverCallsSection()
     metrics: MetricsSection = MetricsSection()
@@ -144,9 +147,10 @@ class AgentConfiguration(_CollectorSections):
 def load_agent(
     file: Path | None, environment: Mapping[str, str], command_line: Mapping[str, object]
 ) -> AgentConfiguration:
-    """Merge and check all layers. ``NODE_NAME`` stands in for ``VIGIL_NODE_NAME``.
+    """Merge and check all layers; return the configuration.
 
-    Raises ``ConfigurationError`` with all problems.
+    ``NODE_NAME`` is used where ``VIGIL_NODE_NAME`` is missing. Raises ``ConfigurationError`` with
+    all problems.
     """
     variables = dict(environment)
     if "NODE_NAME" in variables:
@@ -161,9 +165,10 @@ def load_agent(
 
 
 def check_agent(content: Mapping[str, object], source: str) -> None:
-    """Check the content of a file: what it leaves to flags and environment is not missing.
+    """Check the content of a configuration file by itself.
 
-    Raises ``ConfigurationError`` with all problems.
+    Options that flags or environment set may be missing. Raises ``ConfigurationError`` with all
+    problems.
     """
     file = {"node_name": "any", **content}
     load(AgentConfiguration, file=file, environment={}, command_line={}, source=source)

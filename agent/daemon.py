@@ -1,7 +1,7 @@
 """The life of the node daemon: start, root tasks, end.
 
 One loop, one task group, every task named. The first root task that ends ends the daemon with its
-reason; the journal loses nothing, and whoever supervises the daemon starts it again.
+reason. The journal loses nothing, and systemd or the kubelet starts the daemon again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from agent.collect_status import cards, picture, version
-from agent.collector_setup import collectors_of, left_out
+from agent.collect_status import cards, collect_status, version
+from agent.collector_setup import collectors_of, reports_when_disabled
 from agent.exit_deadline import ExitDeadline
 from agent.fault_state import restore
 from agent.heartbeat.holder import this_holder
@@ -27,7 +27,7 @@ from agent.pages.npu_exporter import keep_names
 from agent.pages.routes import SOCKET_NAME, application
 from agent.policy.state import tracked
 from agent.publishing.device_info import PATIENCE_SECONDS
-from agent.state_dir import claimed, remember
+from agent.state_dir import claimed, restore_journal
 from agent.wiring import AgentParts
 from collectors.boot import boot_id, machine_digest
 from collectors.registry import ABOUT_CHIPS
@@ -64,7 +64,7 @@ _TIMER_SECONDS = 0.01
 
 
 class Stopped(Exception):
-    """A signal asked for the end."""
+    """A signal requested the end."""
 
 
 def _wall_clock() -> int:
@@ -72,7 +72,7 @@ def _wall_clock() -> int:
 
 
 def run(configuration: AgentConfiguration) -> int:
-    """Run the agent until a signal ends it; the exit status.
+    """Run the agent until a signal ends it; return the exit status.
 
     Raises ``ConfigurationError`` or ``DriverError`` when it cannot start.
     """
@@ -105,7 +105,7 @@ async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
     except DriverNotFound as error:
         # A node may be set up in any order. A library that must not be loaded is a mistake, but
         # where chips are known an agent that ends would take its node with it.
-        must_wait = isinstance(error, DriverMissing) or remembers_chips(configuration)
+        must_wait = isinstance(error, DriverMissing) or has_known_chips(configuration)
         if not must_wait:
             raise
         log.error("%s; it is looked for every %g s", error, DriverSettings().retry_last_seconds)
@@ -131,11 +131,11 @@ async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
     return await Agent(configuration, store, driver, leaving).run()
 
 
-def remembers_chips(configuration: AgentConfiguration) -> bool:
-    """Whether an agent with ``configuration`` remembers chips of this node and machine."""
-    remembered = remember(configuration.state_dir, _wall_clock())
+def has_known_chips(configuration: AgentConfiguration) -> bool:
+    """Return whether the journal for ``configuration`` has chips of this node and machine."""
+    restored = restore_journal(configuration.state_dir, _wall_clock())
     node = configuration.node_name
-    state = restore(remembered, node, boot_id(), catalogue.shipped(), machine_digest())
+    state = restore(restored, node, boot_id(), catalogue.shipped(), machine_digest())
     return bool(state.chips)
 
 
@@ -145,7 +145,7 @@ def _beat_to_be(configuration: AgentConfiguration) -> Beat:
 
 
 class Agent:
-    """The life of all parts together."""
+    """Runs all parts of the agent together."""
 
     def __init__(
         self,
@@ -157,32 +157,39 @@ class Agent:
     ) -> None:
         self._parts = AgentParts(configuration, store, driver, wall_clock)
         self._leaving = leaving
-        self._last_words = "could not start"
+        self._end_reason = "could not start"
         self._was_stopped = False
 
-    def picture(self) -> AgentStatus:
-        """What the pages show now."""
-        return picture(self._parts)
+    def status(self) -> AgentStatus:
+        """Return what the pages show now."""
+        return collect_status(self._parts)
 
     async def run(self) -> int:
-        """Run until a signal or until a root task ends; the exit status."""
+        """Run until a signal or until a root task ends; return the exit status."""
         parts = self._parts
-        if parts.verdicts.state.chips:
+        if parts.fault_state.state.chips:
             parts.driver.wait_for_library()
         stop = asyncio.Event()
         on_stop(stop.set)
-        self._journal_start(parts.remembered)
+        self._journal_start(parts.restored)
         if parts.events is not None:
-            parts.events.begin(parts.remembered, parts.verdicts.state, parts.verdicts.tables)
-            parts.verdicts.listen(parts.events.take)
-        parts.verdicts.begin(parts.journal)
+            parts.events.begin(parts.restored, parts.fault_state.state, parts.fault_state.tables)
+            parts.fault_state.listen(parts.events.record_changes)
+        parts.fault_state.begin(parts.journal)
         parts.fault_configuration.begin()
         shows_cards = parts.configuration.metrics.npu_exporter_names
         shown = (lambda: cards(parts)) if shows_cards else None
         history = JournalHistory(
             parts.configuration.state_dir / FILE_NAME, parts.configuration.node_name
         )
-        pages = application(self.picture, parts.documents.records, history, parts.stream, shown)
+        pages = application(
+            self.status,
+            parts.documents.records,
+            history,
+            parts.stream,
+            lambda: parts.fault_configuration.judged,
+            shown,
+        )
         try:
             async with serving(
                 pages,
@@ -213,7 +220,7 @@ class Agent:
             causes = list(leaves(group))
             stopped = next((cause for cause in causes if isinstance(cause, Stopped)), None)
             cause = stopped or causes[0]
-            self._last_words = f"{type(cause).__name__}: {cause}"
+            self._end_reason = f"{type(cause).__name__}: {cause}"
             if stopped is not None:
                 self._was_stopped = True
                 log.info("ends: %s", stopped)
@@ -222,10 +229,10 @@ class Agent:
         raise AssertionError("root tasks end with an exception")
 
     def _root_work(self) -> Iterator[tuple[str, Awaitable[object]]]:
-        """The work that never ends, but for collectors, by name."""
+        """Yield the root tasks besides collectors, each with its name."""
         parts = self._parts
         yield "driver", parts.driver.run()
-        yield "memories of collectors", parts.memories.run()
+        yield "saved states of collectors", parts.saved_states.run()
         yield "requests to forget", parts.forgetting.run()
         yield "fault configuration", parts.fault_configuration.run()
         for kind in parts.documents.publishers:
@@ -254,27 +261,27 @@ class Agent:
                 yield name, part.run()
         yield (
             "service manager",
-            notify_manager(parts.progress.stalled, lambda: self.picture().not_ready, os.environ),
+            notify_manager(parts.progress.stalled, lambda: self.status().not_ready, os.environ),
         )
-        yield "standstills", parts.progress.watch(parts.heartbeat.hurry)
+        yield "standstills", parts.progress.watch(parts.heartbeat.beat_now)
         if parts.configuration.metrics.npu_exporter_names:
             yield "card names", keep_names(parts.driver, parts.names)
 
     async def _identify(self) -> NoReturn:
-        """Follow what the driver says this node has; after a gap it may be something else."""
+        """Follow the driver's list of chips; after a gap it may have changed."""
         parts = self._parts
         while True:
             parts.gap.clear()
             chips, before = await parts.driver.listed(), parts.device_info.inventory
             found = parts.driver.found
-            is_missing = parts.listing.take(chips, found, parts.driver.library)
-            parts.driver.look_for_more(is_missing)
+            is_missing = parts.listing.apply_listing(chips, found, parts.driver.library)
+            parts.driver.list_again(is_missing)
             if parts.device_info.inventory not in (None, before):
                 if found is not None and found.virtual:
                     log.error("device-info is not written: %s", status.unsupported(found.virtual))
                 now_ms = parts.wall_clock()
                 parts.documents.wake(now_ms)
-                # Who is silent for longer is not waited for; nobody else would say so.
+                # A chip that is silent for longer is not waited for; no event marks that time.
                 seconds = PATIENCE_SECONDS + _TIMER_SECONDS
                 asyncio.get_running_loop().call_later(seconds, parts.documents.wake, now_ms)
             await parts.gap.wait()
@@ -286,30 +293,32 @@ class Agent:
 
     async def _collect(self, collector: Collector) -> NoReturn:
         parts = self._parts
-        await asyncio.gather(parts.documents.remembered(), parts.fault_configuration.known())
+        await asyncio.gather(parts.documents.wait_until_read(), parts.fault_configuration.known())
         while collector.name in ABOUT_CHIPS:
             other_chips = parts.other_chips
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(
-                    collector.run(parts.surroundings(collector)), name=f"run of {collector.name}"
+                    collector.run(parts.context_of(collector)), name=f"run of {collector.name}"
                 )
                 await other_chips.wait()
                 running.cancel()
-        await collector.run(parts.surroundings(collector))
+        await collector.run(parts.context_of(collector))
 
     async def _leave_out(self, source: str) -> None:
         parts = self._parts
-        await parts.documents.remembered()
-        reports = left_out(source, tracked(parts.verdicts.state, source), parts.started_at_ms)
+        await parts.documents.wait_until_read()
+        reports = reports_when_disabled(
+            source, tracked(parts.fault_state.state, source), parts.started_at_ms
+        )
         if reports:
             parts.report(reports)
 
-    def _journal_start(self, remembered: RestoredJournal) -> None:
+    def _journal_start(self, restored: RestoredJournal) -> None:
         parts = self._parts
         configuration = parts.configuration.model_dump_json()
         digest = hashlib.sha256(configuration.encode()).hexdigest()
         rows = []
-        if remembered.configuration is None or remembered.configuration.body != configuration:
+        if restored.configuration is None or restored.configuration.body != configuration:
             rows.append((RowKind.CONFIGURATION, configuration))
         start = {
             "version": version(),
@@ -324,10 +333,10 @@ class Agent:
         await stop.wait()
         self._leaving.begin()
         await self._parts.documents.settled(_LAST_WRITE_SECONDS)
-        raise Stopped("a signal asked for it")
+        raise Stopped("a signal requested it")
 
     async def _end(self) -> None:
-        """Journal the end and give everything back, without waiting for the driver."""
+        """Journal the end and release everything, without waiting for the driver."""
         parts = self._parts
         self._leaving.begin()
         parts.driver.close()
@@ -335,10 +344,10 @@ class Agent:
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_LAST_BEAT_SECONDS):
                     await parts.heartbeat.leave(parts.configuration.heartbeat.absence_seconds)
-        parts.verdicts.end()
-        parts.memories.keep()
+        parts.fault_state.end()
+        parts.saved_states.write_pending()
         parts.journal.append(
-            [(RowKind.STOP, body_of({"reason": self._last_words}))], parts.wall_clock()
+            [(RowKind.STOP, body_of({"reason": self._end_reason}))], parts.wall_clock()
         )
         if not await parts.journal.close():
             log.error("not everything is in the journal: %s", parts.journal.status().trouble)

@@ -1,4 +1,6 @@
-"""The end of the process, in time: a dead file system may hold one of its threads for ever."""
+"""A deadline for the end of the process: a dead file system may block one of its threads
+for ever.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +16,29 @@ _END_SECONDS = 4.0
 
 
 class ExitDeadline:
-    """Ends the process if it has not ended by itself soon after ``begin``."""
+    """End the process if it has not ended by itself ``_END_SECONDS`` after ``begin``."""
 
     def __init__(self) -> None:
         self._status = 1
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
-        """From now on there is little time."""
+        """Start the timer of the deadline."""
         if self._timer is None:
             self._timer = threading.Timer(_END_SECONDS, self._leave)
             self._timer.daemon = True
             self._timer.start()
 
     def note_complete(self) -> None:
-        """Let the exit status be 0: everything is where it belongs."""
+        """Make the exit status at the deadline 0: all data is written."""
         self._status = 0
 
     def cancel(self) -> None:
-        """Nothing holds the process any more."""
+        """Stop the timer: the process ends by itself."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _leave(self) -> None:
-        log.error("the end takes too long; leaving without it")
+        log.error("the shutdown takes longer than its deadline; the process ends without it")
         flush_log()
         os._exit(self._status)

@@ -1,6 +1,7 @@
-"""The state of this node and the only way to change it: inputs go through the policy, in order.
+"""The fault state of this node, and the only way to change it: inputs go through the policy in
+order.
 
-What goes in is journaled in the same turn of the loop, so that a start can go the same way again.
+Each input is journaled in the same turn of the event loop, so that a restart can replay it.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ if TYPE_CHECKING:
 
     ChangeCallback: TypeAlias = Callable[[Sequence[Input], Sequence[Change], Catalogue, int], None]
 
-log = logging.getLogger("agent.verdicts")
+log = logging.getLogger("agent.fault_state")
 
 SHIPPED = FaultTexts()
-"""The fault configuration before any was given."""
+"""The fault configuration before an operator's was read."""
 
 _INPUTS_PER_SNAPSHOT = 256
 _SET_BACK_MS = 1_000
-"""A clock that goes back by less is only being corrected."""
+"""A clock that goes back by less is only being corrected (milliseconds)."""
 
 _sequence = operator.attrgetter("sequence")
 
 
-def configured_by(remembered: RestoredJournal) -> FaultTexts:
-    """The fault configuration that was in force when the journal ends."""
-    for row in reversed(remembered.fault_configurations):
+def configured_by(restored: RestoredJournal) -> FaultTexts:
+    """Return the fault configuration that was in force at the end of the journal."""
+    for row in reversed(restored.fault_configurations):
         with contextlib.suppress(JournalError, ConfigurationError):
             texts = texts_of(row)
             catalogue_of(texts)
@@ -58,22 +59,24 @@ def configured_by(remembered: RestoredJournal) -> FaultTexts:
 
 
 def restore(
-    remembered: RestoredJournal, node: str, boot_id: str, shipped: Catalogue, machine: str = ""
+    restored: RestoredJournal, node: str, boot_id: str, shipped: Catalogue, machine: str = ""
 ) -> PolicyState:
-    """The state in which the last process of this node was, as far as the journal knows it.
+    """Return the state at the end of the journal, as the last process of this node left it.
 
     Each input is judged by the tables that were in force then; ``shipped`` are those before the
     first fault configuration. A journal of another node or machine, or one whose snapshot cannot be
-    understood, is history but no state. Any other row that cannot be understood is left out: what
-    it said is for audits to find again, but what isolates a chip is in no audit.
+    decoded, gives no state. Any other row that cannot be decoded is left out: audits find its
+    faults again, but a separation is in no audit.
     """
     fresh = PolicyState(node=node, boot_id=boot_id, machine=machine)
     state, tables = fresh, shipped
-    if remembered.snapshot is not None:
+    if restored.snapshot is not None:
         try:
-            state = state_of(remembered.snapshot)
+            state = state_of(restored.snapshot)
         except JournalError as error:
-            log.error("the journal cannot be understood (%s); starting from audits alone", error)
+            log.error(
+                "the journal's snapshot cannot be decoded (%s); starting from audits alone", error
+            )
             return fresh
     if state.node != node:
         log.warning("the journal is of node %s; starting from audits alone", state.node)
@@ -85,22 +88,23 @@ def restore(
             len(state.chips),
         )
         return fresh
-    for row in sorted((*remembered.fault_configurations, *remembered.inputs), key=_sequence):
+    for row in sorted((*restored.fault_configurations, *restored.inputs), key=_sequence):
         try:
             if row.kind is RowKind.FAULT_CONFIGURATION:
                 tables = tables_of(row)
             else:
                 state, _ = step(state, inputs_of(row), row.at_ms, tables)
         except JournalError as error:
-            log.error("the journal: %s; it is left out, audits find what it said", error)
+            log.error("the journal: %s; the row is left out, audits find its faults again", error)
     state = restarted(state, boot_id)
     return msgspec.structs.replace(state, machine=machine) if machine else state
 
 
 class FaultState:
-    """Holds the state, and the fault configuration it is judged by.
+    """Hold the state of the policy and the fault configuration by which it is judged.
 
-    ``tables`` are those of ``texts``. ``on_change`` is called with the time of what changed it.
+    ``tables`` are those of ``texts``. ``on_change`` is called with the time of the event that
+    changed the state (epoch milliseconds).
     """
 
     def __init__(
@@ -124,7 +128,9 @@ class FaultState:
         self._log = ChangeLog()
 
     def listen(self, listener: ChangeCallback) -> None:
-        """``listener`` is told of each call of the policy: inputs, changes, tables, sequence."""
+        """Call ``listener`` after each call of the policy with its inputs, changes, tables and
+        sequence.
+        """
         self._listener = listener
 
     def begin(self, journal: Journal) -> None:
@@ -134,17 +140,18 @@ class FaultState:
         settled_at_ms = now_ms + SETTLE_MS
         self.state = msgspec.structs.replace(self.state, settled_at_ms=settled_at_ms)
         self.snapshot()
-        # The tables may be others than those of the last life, in another release for instance.
+        # The tables may differ from those of the last process, for instance in another release.
         inputs: list[Input] = [Configured(self.texts.digest, now_ms)]
         if any(no_later(known, now_ms) is not known for _, known in self.state.subjects()):
             inputs.append(ClockSetBack(now_ms))
-        self.take(inputs)
+        self.apply(inputs)
         self._log.begin(self.state)
 
-    def take(self, inputs: Sequence[Input], event_ms: int | None = None) -> None:
-        """Change the state by ``inputs``, journal it, and wake whoever publishes.
+    def apply(self, inputs: Sequence[Input], event_ms: int | None = None) -> None:
+        """Change the state by ``inputs``, journal them, and report the change.
 
-        ``event_ms``: when that became known, where it was not when the observations were made.
+        ``event_ms`` is the time of the event (epoch milliseconds); by default the earliest time at
+        which an observation of ``inputs`` was made.
         """
         now_ms = self._wall_clock()
         if now_ms < self._taken_at_ms - _SET_BACK_MS:
@@ -163,19 +170,21 @@ class FaultState:
                 seen = [item.seen_at_ms for item in inputs if isinstance(item, Observation)]
                 event_ms = min(seen, default=now_ms)
             self._on_change(event_ms)
-        self._log.take(changes)
+        self._log.log_changes(changes)
 
     def configure(self, texts: FaultTexts, tables: Catalogue) -> None:
-        """From now on judge by ``tables``, which are those of ``texts``; all that is known, too."""
+        """Judge by ``tables``, which are those of ``texts``, from now on; judge what is known
+        again.
+        """
         if texts == self.texts:
             return
-        self.take(())  # what was due before is judged by the rules of before
+        self.apply(())  # deadlines that passed are judged by the old rules
         self.texts, self.tables = texts, tables
         self._journal_texts()
-        self.take([Configured(texts.digest, self._wall_clock())])
+        self.apply([Configured(texts.digest, self._wall_clock())])
 
-    def recovered(self) -> None:
-        """Make the journal whole after a gap: nothing from before it is needed any more."""
+    def complete_journal(self) -> None:
+        """Make the journal complete after a gap: later rows need nothing from before it."""
         self._journal_texts()
         self.snapshot()
 
@@ -186,20 +195,20 @@ class FaultState:
         )
 
     def snapshot(self) -> None:
-        """Journal the whole state, so that a start needs nothing from before."""
+        """Journal the whole state, so that a restart needs no earlier row."""
         assert self._journal is not None
         self._inputs_since_snapshot = 0
         self._journal.append([(RowKind.SNAPSHOT, body_of(self.state))], self._wall_clock())
 
     def end(self) -> None:
-        """Journal the last state and stop waiting for deadlines."""
+        """Journal the last state and stop the timer of deadlines."""
         if self._timer is not None:
             self._timer.cancel()
         self._log.flush()
         self.snapshot()
 
     def _record(self, inputs: Sequence[Input], changes: tuple[Change, ...], now_ms: int) -> int:
-        """Journal it; the sequence of the inputs."""
+        """Journal the inputs and their changes; return the sequence of the inputs."""
         assert self._journal is not None
         acknowledged = any(isinstance(item, Acknowledged) for item in inputs)
         rows = [(RowKind.ACKNOWLEDGED if acknowledged else RowKind.REPORTS, body_of(inputs))]
@@ -218,4 +227,4 @@ class FaultState:
         deadline_ms = next_deadline_ms(self.state, self.tables)
         if deadline_ms is not None:
             seconds = max(0.0, (deadline_ms - self._wall_clock()) / 1000)
-            self._timer = asyncio.get_running_loop().call_later(seconds, self.take, ())
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.apply, ())

@@ -1,6 +1,6 @@
-"""The documents of this node: who makes each, and who publishes those that this agent owns.
+"""The documents of this node: how each is made, and publishers for those that this agent owns.
 
-In shadow nobody publishes anything: device-info is compared with what somebody else writes.
+In shadow nothing is published: device-info is compared with what a Device Plugin writes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agent.publishing.unacknowledged_faults import NodePublicFaults
 from agent.publishing.vigil_key import VigilKeyText
 from agent.shadow.reasons import Background
 from agent.shadow.shadow import Shadow, is_edit
-from agent.shadow.shadow import ShadowCallbacks as ShadowEdges
+from agent.shadow.shadow import ShadowCallbacks as ShadowCallbacks
 from contract.codes.storage_faults import RESOURCES
 from contract.documents.separation import chip_of
 from contract.documents.write_numbers import encode_writes
@@ -59,53 +59,56 @@ _LOOK_SECONDS = 2**-7
 _PATIENCE_SECONDS = 30.0
 
 
-class Made(Protocol):
-    """One document, made from the state."""
+class NodeDocument(Protocol):
+    """One document of this node, rendered from the state."""
 
     namespace: str
     name: str
 
-    def wanted(self) -> DesiredDocument | None:
-        """What is to be published now; ``None``: what is there must stay as it is."""
+    def desired(self) -> DesiredDocument | None:
+        """Return what to publish now; ``None`` leaves the stored document as it is."""
 
-    def take_over(self, existing: Document | None) -> tuple[Input, ...]:
-        """What the document that is there remembers, for an agent without a journal."""
+    def restore_from(self, existing: Document | None) -> tuple[Input, ...]:
+        """Return the faults in the stored document ``existing``, as inputs of an agent without a
+        journal.
+        """
 
     def released(self, foreign: Document, now_ms: int) -> tuple[Input, ...]:
-        """What an operator had the right to change in a foreign write."""
+        """Return the releases that an operator made in the foreign write ``foreign``."""
 
     def named(self, document: Document | None) -> tuple[int, ...] | None:
-        """The chips that ``document`` isolates; ``None`` for one that never does."""
+        """Return the chips that ``document`` separates; ``None`` for a kind that never does."""
 
     def stamp_of(self, document: Document) -> int | None:
-        """The time of a stored document in seconds; ``None`` when it cannot be trusted."""
+        """Return the time of a stored document in seconds; ``None`` when it is not plausible."""
 
     def verify(self, document: Document) -> None:
-        """Raises ``DocumentError`` if readers would refuse ``document``."""
+        """Raise ``DocumentError`` if readers would refuse ``document``."""
 
 
 @dataclass(frozen=True)
 class DocumentsContext:
     """What the documents need of their daemon.
 
-    While ``may_publish`` says no, what is there stays as it is; ``look_around`` asks anew.
-    ``has_rival``: another agent with this node name is alive. ``reconnected`` is called when the
-    store is watched again after an interruption.
+    While ``may_publish`` returns ``False``, stored documents stay as they are; ``check_now``
+    checks again. ``has_rival``: another agent with this node name is alive. ``reconnected`` is
+    called when the store is watched again after an interruption.
     """
 
     store: Store
-    verdicts: FaultState
+    fault_state: FaultState
     journal: Journal
     progress: Stalls
     wall_clock: WallClock
     may_publish: Callable[[], bool]
-    look_around: Callable[[], Awaitable[None]]
+    check_now: Callable[[], Awaitable[None]]
     has_rival: Callable[[], bool]
-    on_remembered: Callable[[], None]
-    """A document told of chips; what looks at chips is to look again."""
+    on_chips_restored: Callable[[], None]
+    """Called when a document named chips: collectors of chips must start again."""
     reconnected: Callable[[], None] = lambda: None
     deleted: Callable[[], None] = lambda: None
-    """A document of ours was deleted in a store where only the heartbeat says that we did it."""
+    """Called when we deleted a document in a store where only the heartbeat shows that we did it.
+    """
 
 
 class NodeDocuments:
@@ -123,7 +126,7 @@ class NodeDocuments:
         self,
         node: str,
         owned: Collection[str],
-        desk: DocumentsContext,
+        context: DocumentsContext,
         *,
         shadowed: bool = False,
         over_grpc: bool = False,
@@ -132,8 +135,8 @@ class NodeDocuments:
         beating: NodeInfoBeat | None = None,
         allocation: StoreAllocation | None = None,
     ) -> None:
-        self._desk = desk
-        named = VigilKeyText(self._state, desk.wall_clock, self._wake_now).named
+        self._context = context
+        named = VigilKeyText(self._state, context.wall_clock, self._wake_now).named
         self._named_blind = (lambda: None) if shadowed else named
         self.device_info = DeviceInfoDocument(
             node,
@@ -147,16 +150,16 @@ class NodeDocuments:
             if beating is None
             else NodeInfoHeartbeat(node, self._state, beating, self._key_in_node_info)
         )
-        documents: dict[str, Made] = {
+        documents: dict[str, NodeDocument] = {
             "device-info": self.device_info,
             "node-info": self._node_info,
         }
         self.ownership = {
             one.kind: Ownership(
-                desk.store,
+                context.store,
                 one,
-                desk.wall_clock,
-                desk.progress.of(f"ownership of {one.kind}", _PATIENCE_SECONDS),
+                context.wall_clock,
+                context.progress.of(f"ownership of {one.kind}", _PATIENCE_SECONDS),
                 partial(self._ownership_changed, one.kind),
                 partial(self._not_decided, one.kind),
             )
@@ -168,11 +171,11 @@ class NodeDocuments:
             if kind in owned and not shadowed
         }
         self.records = {kind: publisher.record for kind, publisher in self.publishers.items()}
-        """How the publishing of each owned document goes, by its kind."""
+        """The publication of each owned document, by its kind."""
         self.storage_faults = NodePublicFaults(
-            node, self._chips, desk.journal, desk.wall_clock, queues=over_grpc
+            node, self._chips, context.journal, context.wall_clock, queues=over_grpc
         )
-        self.storage_faults.remember(restored_row)
+        self.storage_faults.restore(restored_row)
         self.owns_storage = "node-info" in owned and not shadowed
         self.storage = {
             f"{client.lower()}-fault": PublicFaultDocument(
@@ -193,21 +196,21 @@ class NodeDocuments:
             self._unread |= self.storage.keys()
         self._logged_revision: int | None = None
         self._left: Document | None = None
-        """What the other program wrote last to which device-info is left."""
+        """The last write of the program to which device-info is left."""
 
     def _state(self) -> PolicyState:
-        return self._desk.verdicts.state
+        return self._context.fault_state.state
 
     def _chips(self) -> tuple[int, ...] | None:
         inventory = self.device_info.inventory
         return None if inventory is None else tuple(chip.physical_id for chip in inventory.chips)
 
     def _key_in_node_info(self) -> str | None:
-        """Our own data key for node-info; ``None`` where device-info has it all the time.
+        """Return our own data key for node-info; ``None`` while device-info alone has it.
 
-        A Device Plugin wipes data keys that are not its own. So once device-info was another
-        program's, which may write it again at any time, both documents have the key
-        (``docs/decisions/014``). A node-info that is found with it shows that this was so.
+        A Device Plugin removes data keys that are not its own. So once another program wrote
+        device-info, which may do so again at any time, both documents have the key
+        (``docs/decisions/014``). A node-info that already has the key shows that this was so.
         """
         device_info = self.ownership.get("device-info")
         is_there = (
@@ -216,42 +219,42 @@ class NodeDocuments:
         named = self._named_blind() if is_there else None
         return None if named is None else named.text
 
-    def _wanted(self, kind: str, document: Made) -> DesiredDocument | None:
-        may_publish = self._desk.may_publish() and not self._is_left(kind)
-        return document.wanted() if may_publish else None
+    def _desired(self, kind: str, document: NodeDocument) -> DesiredDocument | None:
+        may_publish = self._context.may_publish() and not self._is_left(kind)
+        return document.desired() if may_publish else None
 
     def _is_left(self, kind: str) -> bool:
-        """Whether another program writes the document of ``kind``."""
+        """Return whether another program writes the document of ``kind``."""
         ownership = self.ownership.get(kind)
         return ownership is not None and not ownership.is_ours
 
     def _ownership_changed(self, kind: str) -> None:
         if kind == "device-info" and not self._is_left(kind) and self._left is not None:
             left, self._left = self._left, None
-            now_ms = self._desk.wall_clock()
+            now_ms = self._context.wall_clock()
             inputs = self._of_silent_chips(self.device_info.compared(left, now_ms))
             if inputs:
-                self._desk.verdicts.take(inputs, now_ms)
-                self._desk.on_remembered()
+                self._context.fault_state.apply(inputs, now_ms)
+                self._context.on_chips_restored()
         self._wake_now()
 
     def _not_decided(self, kind: str, error: StoreError | TimeoutError) -> None:
-        self.publishers[kind].waits_for_store(error)
+        self.publishers[kind].record_store_failure(error)
 
     async def _before_repair(self, kind: str) -> None:
         ownership = self.ownership.get(kind)
         if ownership is not None:
             await ownership.ask_after_change()
         if not self._is_left(kind):
-            await self._desk.look_around()
+            await self._context.check_now()
 
-    def _publisher(self, kind: str, document: Made) -> DocumentPublisher:
+    def _publisher(self, kind: str, document: NodeDocument) -> DocumentPublisher:
         return DocumentPublisher(
-            self._desk.store,
+            self._context.store,
             document.namespace,
             document.name,
             PublisherCallbacks(
-                wanted=partial(self._wanted, kind, document),
+                desired=partial(self._desired, kind, document),
                 stamp_of=document.stamp_of,
                 verify=document.verify,
                 before_write=self._until_committed,
@@ -261,45 +264,45 @@ class NodeDocuments:
                 on_foreign=partial(self._foreign, document),
                 on_acknowledged=partial(self._acknowledged, kind, document),
                 on_shown=partial(self._is_shown, document),
-                wall_clock=self._desk.wall_clock,
-                progress=self._desk.progress.of(f"publisher of {kind}", _PATIENCE_SECONDS),
-                is_in_the_way=partial(self._is_in_the_way, document),
-                has_rival=self._desk.has_rival,
-                on_reconnected=self._desk.reconnected,
+                wall_clock=self._context.wall_clock,
+                progress=self._context.progress.of(f"publisher of {kind}", _PATIENCE_SECONDS),
+                blocks_updates=partial(self._blocks_updates, document),
+                has_rival=self._context.has_rival,
+                on_reconnected=self._context.reconnected,
             ),
         )
 
-    def _is_in_the_way(self, document: Made, shown: Document) -> bool:
-        return document is self._node_info and self._node_info.is_in_the_way(shown)
+    def _blocks_updates(self, document: NodeDocument, shown: Document) -> bool:
+        return document is self._node_info and self._node_info.blocks_updates(shown)
 
     def _shadow(self) -> Shadow:
         made = self.device_info
         return Shadow(
-            self._desk.store,
+            self._context.store,
             made.namespace,
             made.name,
-            ShadowEdges(
-                wanted=made.wanted,
+            ShadowCallbacks(
+                desired=made.desired,
                 lingers=self._lingers,
                 on_first_read=partial(self._first_read, "device-info", made),
                 on_written=self._written,
                 on_reported=self._on_difference,
                 background=Background(
-                    is_known=lambda code: code in self._desk.verdicts.tables.chip_levels,
+                    is_known=lambda code: code in self._context.fault_state.tables.chip_levels,
                     is_link_blind=self._is_link_blind,
                 ),
-                wall_clock=self._desk.wall_clock,
-                progress=self._desk.progress.of("shadow", _PATIENCE_SECONDS),
+                wall_clock=self._context.wall_clock,
+                progress=self._context.progress.of("shadow", _PATIENCE_SECONDS),
             ),
         )
 
     def statuses(self) -> tuple[PublicationStatus, ...]:
-        """How the publishing of each owned document goes, for people."""
+        """Return the publication of each owned document, for the status page."""
         return tuple(
             publication_status(
                 kind,
                 publisher.name,
-                self._desk.store.url,
+                self._context.store.url,
                 publisher.record,
                 None if (owned := self.ownership.get(kind)) is None else owned.other,
             )
@@ -321,9 +324,9 @@ class NodeDocuments:
         return encode_writes(numbers, whole=True)
 
     def wake(self, event_ms: int) -> None:
-        """Something that was seen at ``event_ms`` may want a write."""
+        """Have each publisher compare again, because of an event seen at ``event_ms``."""
         if self.owns_storage:
-            self.storage_faults.look(self._state())
+            self.storage_faults.update(self._state())
         for publisher in self.publishers.values():
             publisher.wake(event_ms)
         if self.shadow is not None:
@@ -331,19 +334,19 @@ class NodeDocuments:
         left = [made for kind, made in self._documents.items() if self._is_left(kind)]
         for document in (*self._left_alone, *left):
             if is_one_off_waiting(self._state(), document.name):
-                # Nobody will ever acknowledge it: it is over as if it had been published now.
-                # Not within the change that is being told of.
+                # No store will ever acknowledge it: it is over as if it had been published now.
+                # Not within the change that is being reported.
                 asyncio.get_running_loop().call_soon(self._take_acknowledged, document)
 
     async def settled(self, within_seconds: float) -> None:
-        """Wait until what is known is published, but not for longer."""
+        """Wait until the current state is published, at most ``within_seconds``."""
         for _ in range(round(within_seconds / _LOOK_SECONDS)):
             if all(one.is_settled for one in self.publishers.values()):
                 return
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _wake_now(self) -> None:
-        self.wake(self._desk.wall_clock())
+        self.wake(self._context.wall_clock())
 
     async def publish(self, kind: str) -> NoReturn:
         """Publish the document of ``kind`` while no other program writes it."""
@@ -358,7 +361,7 @@ class NodeDocuments:
         raise AssertionError("both go on until they are cancelled")
 
     async def publish_storage(self, kind: str) -> NoReturn:
-        """Publish the storage faults of ``kind``, from the first one on that there ever was."""
+        """Publish the storage faults of ``kind``, beginning with the first fault that ever was."""
         document = self.storage[kind]
         if not self._has_journal:
             existing = await self._there(document)
@@ -372,43 +375,44 @@ class NodeDocuments:
         self.records[kind] = self.publishers[kind].record
         await self.publishers[kind].run()
 
-    async def _there(self, document: Made) -> Document | None:
+    async def _there(self, document: NodeDocument) -> Document | None:
         backoff = Backoff()
         while True:
             with contextlib.suppress(StoreError):
-                return await self._desk.store.get(document.namespace, document.name)
+                return await self._context.store.get(document.namespace, document.name)
             await asyncio.sleep(backoff.next_seconds())
 
-    async def remembered(self) -> None:
-        """Wait until the stored documents have told what they remember, but not for long.
+    async def wait_until_read(self) -> None:
+        """Wait until the stored documents were read, at most ``_MEMORY_SECONDS``.
 
-        Without a journal they are the memory of this agent. What is told after its sources have
-        begun would be in nobody's beliefs, so it does not count, except for why our own policy
-        upgraded a code: that is no source's belief, and its end is the policy's.
+        An agent without a journal restores its state from them. What is read after the collectors
+        have started is not in their trackers, so it does not count. The exception are the reasons
+        why our own policy upgraded a code: no collector tracks these, and only the policy ends
+        them.
         """
         if not self._has_journal and not self._sources_began:
             await is_set_within(self._all_read, _MEMORY_SECONDS)
             self._sources_began = True
 
     async def _until_committed(self) -> None:
-        journal = self._desk.journal
+        journal = self._context.journal
         await journal.committed(journal.last_sequence, _COMMIT_SECONDS)
 
-    def _first_read(self, kind: str, document: Made, existing: Document | None) -> None:
-        now_ms = self._desk.wall_clock()
+    def _first_read(self, kind: str, document: NodeDocument, existing: Document | None) -> None:
+        now_ms = self._context.wall_clock()
         reports: tuple[Input, ...] = ()
         if document is self._node_info:
-            self._node_info.found(existing)
+            self._node_info.observe_stored(existing)
         if document is self.device_info:
-            self.device_info.found(existing)
+            self.device_info.observe_stored(existing)
             if self.device_info.inventory is None and self._state().server is None:
-                self._desk.on_remembered()
+                self._context.on_chips_restored()
         if not self._has_journal:
-            reports = tuple(_by_now(report, now_ms) for report in document.take_over(existing))
+            reports = tuple(_by_now(report, now_ms) for report in document.restore_from(existing))
             if self._sources_began:
                 reports = self._of_silent_chips(reports)
         if document is self.device_info:
-            isolation = self.device_info.take_over_isolation(
+            isolation = self.device_info.restore_isolation(
                 existing, now_ms, has_journal=self._has_journal
             )
             if self._is_left(kind):
@@ -416,9 +420,9 @@ class NodeDocuments:
             # Before the faults, whose times may be those of their upgrades.
             reports = (*isolation, *reports)
         if reports:
-            self._desk.verdicts.take(reports, now_ms)
+            self._context.fault_state.apply(reports, now_ms)
             if any(isinstance(report, ChipsRemembered) for report in reports):
-                self._desk.on_remembered()
+                self._context.on_chips_restored()
         if document is self.device_info and existing is not None and self._is_left(kind):
             self._written(existing, may_be_edited=False)
         self._unread.discard(kind)
@@ -426,9 +430,10 @@ class NodeDocuments:
             self._all_read.set()
 
     def _of_silent_chips(self, reports: Sequence[Input]) -> tuple[Input, ...]:
-        """What is about chips that gave no answer yet: nobody believes anything of them.
+        """Return the reports about chips that have not answered yet: no collector tracks a code of
+        them.
 
-        A chip that is remembered already is not remembered again.
+        A chip that is known already is not restored again.
         """
         chips = self._state().chips
         known = {chip for chip, one in chips.items() if one.was_read}
@@ -443,25 +448,28 @@ class NodeDocuments:
         )
 
     def _others_wrote(
-        self, kind: str, made: Made, before: Document | None, shown: Document | None
+        self, kind: str, made: NodeDocument, before: Document | None, shown: Document | None
     ) -> None:
-        """Another program, or an operator, changed a document that is left to that program."""
+        """Apply a write of another program or an operator to a document that is left to that
+        program.
+        """
         if not self._is_left(kind):
             return
         self.ownership[kind].wake()
         if made is self.device_info and shown is not None:
-            now_ms = self._desk.wall_clock()
-            found = self.device_info.take_over_isolation(shown, now_ms, has_journal=True)
+            now_ms = self._context.wall_clock()
+            found = self.device_info.restore_isolation(shown, now_ms, has_journal=True)
             added = [one for one in found if not isinstance(one, Released)]
             if added:
-                self._desk.verdicts.take(added, now_ms)
+                self._context.fault_state.apply(added, now_ms)
             self._written(shown, is_edit(before, shown))
 
     def _written(self, foreign: Document, may_be_edited: bool) -> None:
-        """Somebody else wrote what we only compare: an operator's release shows in it, too.
+        """Apply the write of another program to a document that we only compare; it may hold
+        releases.
 
-        What it names can be released from now on, as if we had written it. A name that the Device
-        Plugin itself leaves out was released by nobody (defects K01 to K03).
+        A chip that it names can be released from now on, as if we had written the name. A name that
+        the Device Plugin itself leaves out is no operator's release (defects K01 to K03).
         """
         made = self.device_info
         if made.stamp_of(foreign) is None:
@@ -470,8 +478,10 @@ class NodeDocuments:
             self._left = foreign
         if may_be_edited:
             self._foreign(made, foreign)
-        now_ms, revision = self._desk.wall_clock(), self._state().revision
-        self._desk.verdicts.take([Acknowledged(made.name, revision, now_ms, made.named(foreign))])
+        now_ms, revision = self._context.wall_clock(), self._state().revision
+        self._context.fault_state.apply(
+            [Acknowledged(made.name, revision, now_ms, made.named(foreign))]
+        )
 
     def _lingers(self) -> bool:
         return any(
@@ -485,63 +495,69 @@ class NodeDocuments:
         return chip is not None and LINK_SOURCE in self._state().of(chip_subject(chip)).blind
 
     def _on_difference(self, difference: ReportedDifference) -> None:
-        self._desk.journal.append([(RowKind.SHADOW, body_of(difference))], self._desk.wall_clock())
+        self._context.journal.append(
+            [(RowKind.SHADOW, body_of(difference))], self._context.wall_clock()
+        )
 
-    def _foreign(self, document: Made, foreign: Document) -> bool:
-        now_ms = self._desk.wall_clock()
+    def _foreign(self, document: NodeDocument, foreign: Document) -> bool:
+        now_ms = self._context.wall_clock()
         inputs = document.released(foreign, now_ms)
         if document is self.device_info and self._is_edit_of_newest(foreign):
             inputs = (*inputs, *self.device_info.requested(foreign, now_ms))
         if inputs:
-            self._desk.verdicts.take(inputs, now_ms)
+            self._context.fault_state.apply(inputs, now_ms)
         return bool(inputs)
 
     def _is_edit_of_newest(self, foreign: Document) -> bool:
-        """Whether ``foreign`` was made of what we wrote last; an old copy isolates nobody again."""
+        """Return whether ``foreign`` was made from our last write; an old copy must not separate a
+        chip.
+        """
         publisher, stamp = self.publishers.get("device-info"), self.device_info.stamp_of(foreign)
         if publisher is None or stamp is None or self._is_left("device-info"):
             return False
         return stamp >= (publisher.record.acknowledged_stamp or 0)
 
     def _acknowledged(
-        self, kind: str, made: Made, document: Document | None, revision: int
+        self, kind: str, made: NodeDocument, document: Document | None, revision: int
     ) -> None:
-        if document is None and not self._desk.store.absence_is_deletion:
-            self._desk.deleted()
+        if document is None and not self._context.store.absence_is_deletion:
+            self._context.deleted()
         if self._is_only_a_beat(made, document, revision):
             return
-        now_ms = self._desk.wall_clock()
+        now_ms = self._context.wall_clock()
         row = {
             "document": made.name,
-            "store": self._desk.store.url,
+            "store": self._context.store.url,
             "revision": revision,
             "update_time": self.publishers[kind].record.acknowledged_stamp,
             "absent": document is None,
         }
-        self._desk.journal.append([(RowKind.PUBLICATION, body_of(row))], now_ms)
+        self._context.journal.append([(RowKind.PUBLICATION, body_of(row))], now_ms)
         acknowledged = Acknowledged(made.name, revision, now_ms, made.named(document))
-        self._desk.verdicts.take([acknowledged])
+        self._context.fault_state.apply([acknowledged])
 
-    def _is_only_a_beat(self, made: Made, document: Document | None, revision: int) -> bool:
-        """Whether a write said nothing new but a heartbeat, which nobody needs in the history."""
+    def _is_only_a_beat(self, made: NodeDocument, document: Document | None, revision: int) -> bool:
+        """Return whether a write changed only the heartbeat, which the history does not need."""
         if made is not self._node_info or not isinstance(made, NodeInfoHeartbeat):
             return False
         logged, self._logged_revision = self._logged_revision, revision
         return document is not None and logged == revision
 
-    def _is_shown(self, document: Made) -> None:
-        """A one-off event of a code that is shown already changes nothing that could be written."""
+    def _is_shown(self, document: NodeDocument) -> None:
+        """Acknowledge a one-off event that the stored document already shows: it changes no
+        document.
+        """
         if is_one_off_waiting(self._state(), document.name):
             self._take_acknowledged(document)
 
-    def _take_acknowledged(self, document: Made) -> None:
-        now_ms = self._desk.wall_clock()
+    def _take_acknowledged(self, document: NodeDocument) -> None:
+        now_ms = self._context.wall_clock()
         revision = self._state().revision
-        self._desk.verdicts.take([Acknowledged(document.name, revision, now_ms)])
+        self._context.fault_state.apply([Acknowledged(document.name, revision, now_ms)])
 
 
 def _by_now(remembered: Input, now_ms: int) -> Input:
-    """``remembered`` with no time after now: stamps run ahead, and clocks are set back."""
+    """Return ``remembered`` with no time after now: stamps run ahead, and clocks are set back."""
     match remembered:
         case Observation():
             return replace(remembered, seen_at_ms=min(remembered.seen_at_ms, now_ms))

@@ -1,4 +1,4 @@
-"""The state directory: one agent at a time, and what the last one left there."""
+"""The state directory: used by one agent at a time; holds what the last one left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
-from agent.journal.file import FILE_NAME, RestoredJournal, read_remembered
+from agent.journal.file import FILE_NAME, RestoredJournal, read_restored
 from agent.journal.values import state_of
 from contract.errors import ConfigurationError, JournalError, Problem
 from service.broken_database import is_damaged, move_aside
@@ -30,10 +30,10 @@ _ROWS_LOST_WITH_POWER = 1 << 20
 
 @contextlib.contextmanager
 def claimed(directory: Path) -> Iterator[None]:
-    """Keep other agents out of ``directory``; waits for one that is just ending.
+    """Lock ``directory`` against other agents; wait for one that is just ending.
 
-    Raises ``ConfigurationError`` when another one stays. A directory that cannot be written does
-    not stop an agent: it only works without memory. It is closed to other users.
+    Raises ``ConfigurationError`` when another one stays. In a directory that cannot be written the
+    agent works without state of its own. The directory is closed to other users.
     """
     try:
         private_directory(directory)
@@ -56,7 +56,7 @@ def claimed(directory: Path) -> Iterator[None]:
 
 
 def is_claimed(directory: Path) -> bool:
-    """Return whether an agent works on ``directory``.
+    """Return whether an agent uses ``directory``.
 
     The lock is held for an instant, in a way that an agent that starts right now waits for.
     """
@@ -81,15 +81,15 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def remember(directory: Path, now_ms: int) -> RestoredJournal:
-    """What the journal in ``directory`` remembers.
+def restore_journal(directory: Path, now_ms: int) -> RestoredJournal:
+    """Return what the journal in ``directory`` holds for a restart.
 
-    A journal that is broken is moved aside; one that cannot be read now is gone on with behind
-    everything it may contain.
+    A broken journal is moved aside. One that cannot be read now is continued with sequences greater
+    than any that it may contain.
     """
     path = directory / FILE_NAME
     try:
-        return read_remembered(path)
+        return read_restored(path)
     except (sqlite3.Error, OSError, ValueError) as error:
         if is_damaged(error):
             with contextlib.suppress(OSError):
@@ -100,15 +100,15 @@ def remember(directory: Path, now_ms: int) -> RestoredJournal:
         return RestoredJournal(last_sequence=now_ms)
 
 
-def first_sequence(remembered: RestoredJournal, boot_id: str) -> int:
-    """The sequence to go on with, which no row had that anybody was told of.
+def first_sequence(restored: RestoredJournal, boot_id: str) -> int:
+    """Return the first sequence of this process: no row that an aggregator may know has it.
 
-    With the host's power the last rows may be gone, which an aggregator has heard. So what another
-    boot of it left, or one that nobody knows, is gone on with behind anything that it can have had.
+    A power cut may remove the last rows, although an aggregator has acknowledged them. So after
+    another boot, or where the boot is not known, ``_ROWS_LOST_WITH_POWER`` sequences are skipped.
     """
-    if remembered.last_sequence == 0:
+    if restored.last_sequence == 0:
         return 1
     with contextlib.suppress(JournalError):
-        if remembered.snapshot is not None and state_of(remembered.snapshot).boot_id == boot_id:
-            return remembered.last_sequence + 1
-    return remembered.last_sequence + 1 + _ROWS_LOST_WITH_POWER
+        if restored.snapshot is not None and state_of(restored.snapshot).boot_id == boot_id:
+            return restored.last_sequence + 1
+    return restored.last_sequence + 1 + _ROWS_LOST_WITH_POWER

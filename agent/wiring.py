@@ -1,4 +1,4 @@
-"""The parts of the node daemon, made from its configuration, and the wires between them."""
+"""Constructs the parts of the node daemon from its configuration and connects them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent.all_chips_blind import AgentBlindness
 from agent.chip_allocation import StoreAllocation
 from agent.chip_list import ChipList
 from agent.chip_removal import ChipRemoval
-from agent.collector_setup import Memories
+from agent.collector_setup import SavedStates
 from agent.fault_configuration.watch import FaultConfiguration, FaultConfigurationCallbacks
 from agent.fault_state import FaultState, configured_by, restore
 from agent.heartbeat import heartbeat
@@ -21,7 +21,7 @@ from agent.heartbeat.holder import this_holder
 from agent.heartbeat.old_readers import old_readers
 from agent.history_forwarding.forwarder import forwarder_of
 from agent.journal.journal import Journal
-from agent.kubernetes_events.sender import Events, reporter_of
+from agent.kubernetes_events.sender import EventSender, reporter_of
 from agent.node.chip_keys import ChipKeys
 from agent.node.device_plugin import DevicePluginAccount
 from agent.node.duo_cards import DuoCards
@@ -31,10 +31,10 @@ from agent.node.serial_number import serial_number_of
 from agent.node_documents import DocumentsContext, NodeDocuments
 from agent.pages.state_changes import StateChanges
 from agent.policy.state import tracked
-from agent.publishing.fault_service import FaultServiceCallbacks as FaultEdges
+from agent.publishing.fault_service import FaultServiceCallbacks as FaultServiceCallbacks
 from agent.publishing.fault_service import FaultServiceClient
 from agent.publishing.fault_service_address import FaultServiceAddress
-from agent.state_dir import first_sequence, remember
+from agent.state_dir import first_sequence, restore_journal
 from collectors.base import CollectorContext, VendorPaths
 from collectors.boot import boot_id, machine_digest
 from collectors.storage.collector import StorageSection
@@ -59,11 +59,13 @@ log = logging.getLogger("agent.parts")
 
 _PATIENCE_SECONDS = 30.0
 _KEPT_EVENTS = 1_000
-"""Of one node a client that comes back has not missed more; they are kept in memory."""
+"""No client that reconnects has missed more events of one node; they are in memory."""
 
 
 class AgentParts:
-    """Whatever this agent has. What is not configured is ``None``; nothing runs by itself."""
+    """All parts of this agent. A part that is not configured is ``None``; nothing runs by
+    itself.
+    """
 
     def __init__(
         self,
@@ -81,41 +83,41 @@ class AgentParts:
         self.wall_clock = wall_clock
         self.started_at_ms = wall_clock()
         self.progress = Stalls()
-        self.memories = Memories(configuration.state_dir)
+        self.saved_states = SavedStates(configuration.state_dir)
         self.readings: dict[tuple[Subject, str], float] = {}
         self.names: dict[int, ChipNames] = {}
         self.listeners: list[Sink] = []
         self.gap = asyncio.Event()
         self.other_chips = asyncio.Event()
-        """Set when what is known has other physical ids; another one is made then."""
+        """Set, and replaced by a new event, when chips have other physical ids."""
         self.gaps: Counter[str] = Counter()
-        remembered = remember(configuration.state_dir, self.started_at_ms)
-        self.remembered = remembered
+        restored = restore_journal(configuration.state_dir, self.started_at_ms)
+        self.restored = restored
         state = restore(
-            remembered,
+            restored,
             configuration.node_name,
             boot_id(),
             catalogue.shipped(),
             machine_digest(),
         )
-        texts = configured_by(remembered)
-        self.verdicts = FaultState(state, catalogue_of(texts), wall_clock, self._changed, texts)
+        texts = configured_by(restored)
+        self.fault_state = FaultState(state, catalogue_of(texts), wall_clock, self._changed, texts)
         self.fault_configuration = FaultConfiguration(
             store,
             configuration.fault_config_dir,
             configuration.state_dir,
             texts,
             FaultConfigurationCallbacks(
-                configure=self.verdicts.configure,
+                configure=self.fault_state.configure,
                 post=self._post,
                 wall_clock=wall_clock,
             ),
         )
         self.journal = Journal(
             configuration.state_dir,
-            first_sequence=first_sequence(remembered, boot_id()),
+            first_sequence=first_sequence(restored, boot_id()),
             wall_clock=wall_clock,
-            on_recovered=self.verdicts.recovered,
+            on_recovered=self.fault_state.complete_journal,
             on_changes=self._changes_committed,
         )
         self.old_readers = old_readers(
@@ -134,7 +136,7 @@ class AgentParts:
                 stalled=self.progress.stalled,
                 on_permitted=lambda: self.documents.wake(wall_clock()),
                 progress=self.heartbeat_progress(),
-                blind=lambda: self.blindness.look() is not None,
+                blind=lambda: self.blindness.check() is not None,
                 wall_clock=wall_clock,
                 writes=lambda: self.documents.writes(),
             ),
@@ -158,21 +160,21 @@ class AgentParts:
             configuration.documents,
             DocumentsContext(
                 store,
-                self.verdicts,
+                self.fault_state,
                 self.journal,
                 self.progress,
                 wall_clock,
                 may_publish=lambda: self.heartbeat.may_publish,
-                look_around=self.heartbeat.look_around,
+                check_now=self.heartbeat.check_now,
                 has_rival=lambda: self.heartbeat.has_rival,
-                on_remembered=self.look_at_chips_again,
+                on_chips_restored=self.restart_chip_collectors,
                 reconnected=self._look_at_rights,
-                deleted=self.heartbeat.hurry,
+                deleted=self.heartbeat.beat_now,
             ),
             shadowed=configuration.shadow,
             over_grpc=configuration.settings_of(StorageSection).clusterd is not None,
             cards_together=configuration.compatibility.duo_cards == "together",
-            restored_row=remembered.public_faults,
+            restored_row=restored.public_faults,
             beating=self.old_readers.beating,
             allocation=self.usage,
         )
@@ -189,26 +191,26 @@ class AgentParts:
         )
         self.state_changes = StateChanges(
             self.stream,
-            state=lambda: self.verdicts.state,
+            state=lambda: self.fault_state.state,
             device_type=lambda: self.device_info.device_type,
             wall_clock=wall_clock,
         )
         self.listing = ChipList(
-            self.verdicts,
+            self.fault_state,
             self.device_info,
             wall_clock,
-            self.look_at_chips_again,
+            self.restart_chip_collectors,
             configuration.state_dir,
         )
         self.forgetting = ChipRemoval(
             configuration.state_dir,
-            self.verdicts,
+            self.fault_state,
             self.device_info,
             wall_clock,
             self._forgotten,
         )
         self.blindness = AgentBlindness(
-            state=lambda: self.verdicts.state,
+            state=lambda: self.fault_state.state,
             inventory=lambda: self.device_info.inventory,
             trouble=lambda: driver.trouble,
             wall_clock=wall_clock,
@@ -223,39 +225,39 @@ class AgentParts:
     def _forgotten(self, chip: int) -> None:
         self.driver.forget(chip)
         self.listing.forget(chip)
-        self.look_at_chips_again()
+        self.restart_chip_collectors()
 
-    def look_at_chips_again(self) -> None:
-        """Have whoever looks at chips begin again with what is known of them now."""
+    def restart_chip_collectors(self) -> None:
+        """Restart the collectors of chips with what is known now."""
         before, self.other_chips = self.other_chips, asyncio.Event()
         before.set()
         self.gap.set()
 
     def report(self, reports: Sequence[Report]) -> None:
-        """Take what a collector tells."""
+        """Apply the reports of a collector."""
         gaps = [report.source for report in reports if isinstance(report, Gap)]
         if gaps:
             self.gaps.update(gaps)
             self.gap.set()
-        self.verdicts.take(reports)
+        self.fault_state.apply(reports)
         for listener in self.listeners:
             listener(reports)
 
-    def surroundings(self, collector: Collector) -> CollectorContext:
-        """What ``collector`` gets from this daemon."""
+    def context_of(self, collector: Collector) -> CollectorContext:
+        """Return what this daemon provides to ``collector``."""
         return CollectorContext(
             report=self.report,
             wall_clock=self.wall_clock,
-            tracked=tracked(self.verdicts.state, collector.name),
+            tracked=tracked(self.fault_state.state, collector.name),
             chips=frozenset(
-                chip for chip, known in self.verdicts.state.chips.items() if known.was_read
+                chip for chip, known in self.fault_state.state.chips.items() if known.was_read
             ),
             driver=self.driver,
-            places=VendorPaths(
+            paths=VendorPaths(
                 self.configuration.driver_root, self.configuration.trust_driver, os.environ
             ),
             show=self._show,
-            memory=self.memories.of(collector.name),
+            saved_state=self.saved_states.of(collector.name),
             listen=self.listeners.append,
             progress=self.progress.of(
                 collector.name, 3 * (collector.period_seconds + collector.deadline_seconds)
@@ -263,7 +265,7 @@ class AgentParts:
         )
 
     def heartbeat_progress(self) -> Callable[[], None]:
-        """What the heartbeat calls to be seen alive."""
+        """Return the callback by which the heartbeat reports progress."""
         if self.configuration.shadow:
             return lambda: None  # it does not run
         return self.progress.of("heartbeat", _PATIENCE_SECONDS)
@@ -277,16 +279,18 @@ class AgentParts:
             self.own_node_only.wake()
 
     def _objects_of(self, store: Store) -> ClusterObjects | None:
-        """What of the cluster is ours to write beside the documents."""
+        """Return the Kubernetes objects to write besides documents; ``None`` unless we own
+        device-info.
+        """
         owns = "device-info" in self.configuration.documents
         return store.objects if owns else None
 
-    def _events_of(self, store: Store) -> Events | None:
-        """Who tells Kubernetes of faults: whoever owns the document about them."""
+    def _events_of(self, store: Store) -> EventSender | None:
+        """Return the sender of Kubernetes Events; ``None`` unless this agent owns device-info."""
         objects = self._objects_of(store)
         if objects is None:
             return None
-        return Events(
+        return EventSender(
             objects,
             reporter_of(self.configuration.node_name, os.environ),
             self.journal,
@@ -296,7 +300,10 @@ class AgentParts:
         )
 
     def _node_object_of(self, store: Store) -> NodeObjectWriter | None:
-        """Who keeps the Node's labels and annotations: whoever owns the documents they go with."""
+        """Return the writer of the Node's labels and annotations.
+
+        ``None`` where that is disabled, or where this agent owns no document that they belong to.
+        """
         objects, owns_chips = store.objects, self._objects_of(store) is not None
         if objects is None or not self.configuration.node_labels.enabled:
             return None
@@ -311,10 +318,12 @@ class AgentParts:
         )
 
     def _fault_service_of(self, storage: StorageSection) -> FaultServiceClient | None:
-        """Who tells ClusterD of storage faults, where that is not left to the store."""
+        """Return the client that sends storage faults to ClusterD; ``None`` where documents carry
+        them.
+        """
         if storage.clusterd is None or not self.documents.owns_storage:
             return None
-        edges = FaultEdges(
+        callbacks = FaultServiceCallbacks(
             may_send=lambda: self.heartbeat.may_publish,
             wall_clock=self.wall_clock,
             progress=self.progress.of("ClusterD's fault service", _PATIENCE_SECONDS),
@@ -322,7 +331,7 @@ class AgentParts:
         address = FaultServiceAddress(
             storage.clusterd, storage.ca_file, storage.certificate_file, storage.key_file
         )
-        return FaultServiceClient(address, self.documents.storage_faults, edges)
+        return FaultServiceClient(address, self.documents.storage_faults, callbacks)
 
     def _changes_committed(self, rows: int) -> None:
         if self.forwarder is not None:
@@ -333,7 +342,9 @@ class AgentParts:
             self.events.post(event)
 
     def _usage_of_chips(self) -> StoreAllocation | None:
-        """What tells which chips pods use, if anything does and somebody wants to know."""
+        """Return the watch of chip allocations; ``None`` where no store has it or no page
+        needs it.
+        """
         shows_cards = self.configuration.metrics.npu_exporter_names
         if "device-info" not in self.configuration.documents and not shows_cards:
             return None
@@ -344,7 +355,7 @@ class AgentParts:
         usage = StoreAllocation(
             node, events, self.journal, self.wall_clock, lambda now_ms: self.documents.wake(now_ms)
         )
-        usage.remember(self.remembered.usage)
+        usage.restore(self.restored.usage)
         return usage
 
     def _show(self, subject: Subject, name: str, value: float | None) -> None:
@@ -355,5 +366,5 @@ class AgentParts:
 
     def _changed(self, event_ms: int) -> None:
         self.documents.wake(event_ms)
-        self.blindness.look()
+        self.blindness.check()
         self.state_changes.wake()

@@ -1,6 +1,6 @@
-"""Which namespaces documents of one kind are taken from, and what is left out for that reason.
+"""Which namespaces documents of one kind are accepted from, and what is ignored for that reason.
 
-Whoever may create a ConfigMap somewhere decides nothing for a cluster that names its namespaces.
+A ConfigMap in another namespace has no effect in a cluster whose configuration names namespaces.
 """
 
 from __future__ import annotations

@@ -35,14 +35,14 @@ def _namespace(text: str) -> str:
 Namespaces: TypeAlias = Annotated[
     tuple[Annotated[str, AfterValidator(_namespace)], ...], Field(min_length=1)
 ]
-"""Names of namespaces that documents are taken from; ``*`` among them: from all."""
+"""Names of namespaces that documents are accepted from; ``*`` among them: from all."""
 
 
 class PublicFaultsSection(Section):
-    """What others say of chips."""
+    """Faults of chips that other programs report."""
 
     namespaces: Namespaces = (ALL,)
-    """Whoever may create a ConfigMap in one of them isolates any chip."""
+    """Every program that may create a ConfigMap in one of them can isolate any chip."""
     table_file: Path = Path("/user1/mindx-dl/clusterd/publicCustomization.json")
     """Codes, levels and resources in place of those that are shipped, where there is one."""
 
@@ -55,7 +55,7 @@ class RankTablesSection(Section):
 
 
 class PaceSection(Section):
-    """How much a store that is published to is asked for."""
+    """The limit of writes to a store."""
 
     writes_per_second: int = Field(default=16, ge=1, le=1000)
     """Writes of cluster documents in any second, touches too. A store that stalls shows them later
@@ -64,12 +64,12 @@ class PaceSection(Section):
 
 
 class AggregatorPagesSection(Section):
-    """Who may ask for pages on the address of ``--listen``."""
+    """Connections and host names of the pages on the address of ``--listen``."""
 
     max_connections: int = Field(default=256, ge=16, le=1024)
     """Eight of them are kept for addresses of the host itself."""
     host_names: tuple[HostName, ...] = ()
-    """Names under which it may be asked over loopback, besides ``localhost`` and addresses."""
+    """Names that a request over loopback may use, besides ``localhost`` and addresses."""
 
 
 class LeaderSection(Section):
@@ -78,7 +78,7 @@ class LeaderSection(Section):
     elect: bool = True
     """By a Lease or a lock in what is published to; otherwise this is the only aggregator."""
     lease_seconds: int = Field(default=10, ge=2, le=300)
-    """For so long a leader that was killed is waited for."""
+    """How long a follower waits for a leader that was killed."""
 
 
 class GrpcSection(Section):
@@ -86,7 +86,7 @@ class GrpcSection(Section):
 
     listen: ListenAddress | None = None
     plaintext: bool = False
-    """Without TLS, for whoever can connect: what comes in can isolate chips."""
+    """Without TLS, for every client that can connect: its messages can isolate chips."""
     certificate_file: Path | None = None
     key_file: Path | None = None
     client_ca_file: Path | None = None
@@ -118,7 +118,7 @@ class AdviceSection(Section):
 
 
 class AggregatorConfiguration(Section):
-    """Everything that ``vigil aggregator`` can be told."""
+    """All settings of ``vigil aggregator``."""
 
     store: Annotated[tuple[StoreAddress, ...], Field(min_length=1)] = ("kubernetes:",)
     publish: tuple[StoreAddress, ...] = ()
@@ -145,7 +145,7 @@ class AggregatorConfiguration(Section):
 
     @property
     def publish_urls(self) -> tuple[str, ...]:
-        """The stores to publish to: the first one read unless told otherwise."""
+        """The stores to publish to: by default the first one that is read."""
         return tuple(dict.fromkeys(self.publish)) or self.store[:1]
 
 

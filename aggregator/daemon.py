@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from aggregator.absence.directory_mark import DirectoryMarks
 from aggregator.absence.forget_requests import ForgetRequests
 from aggregator.absence.last_known import KnownBeat, LastKnown, LastKnownStore
-from aggregator.absence.last_known_documents import LastingFeed
+from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.absence.rules import Absence
 from aggregator.accepted_namespaces import ALL
 from aggregator.api.collect_status import Picture, StatusParts
 from aggregator.api.readiness import Readiness
 from aggregator.cluster_documents.kinds import kind_of
 from aggregator.cluster_documents.shards import text_limit
-from aggregator.durable_ack import kept_answer
+from aggregator.durable_ack import durable_answer
 from aggregator.failover.read_repair import ReadRepair
 from aggregator.failover.takeover import Takeover
 from aggregator.inputs.cluster_state import ClusterState
@@ -74,19 +74,20 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _DELETED_AFTER_MS = 2000
-"""A node's document that is gone for so long was deleted. Its owner deletes and creates what
-somebody made immutable, and no reader may see the node healthy meanwhile.
+"""A node's document that is gone for so long was deleted. Its owner deletes and creates a document
+that an operator made immutable, and no reader may see the node healthy meanwhile.
 """
 
-_PATIENCE_SECONDS = 30.0
+_FIRST_LIST_SECONDS = 30.0
+"""Longest wait of the first publication for stores that are away, once one store was listed."""
 _FIT_SECONDS = 1.0
-"""How long a store that is away holds up the first publication of what the others say."""
+"""Period of checks of what stores accept."""
 
 
 def _advising(
     clusters: Sequence[Cluster], clock: Clock, stream: Stream, wake: Callable[[], None]
 ) -> Advising | None:
-    """The advisor, which is not loaded otherwise; ``None`` where nothing schedules pods."""
+    """Return the advisor, which is not loaded otherwise; ``None`` where no store has pods."""
     from aggregator.advising.advice import Advising
 
     def send(changes: Iterable[AdviceChange]) -> None:
@@ -97,7 +98,7 @@ def _advising(
 
 
 class Serve(Protocol):
-    """Makes what serves clients of ClusterD."""
+    """Makes the gRPC server for clients of ClusterD."""
 
     def __call__(
         self,
@@ -110,10 +111,9 @@ class Serve(Protocol):
 
 
 class Aggregator:
-    """Reads ``stores``, publishes to ``publish`` while it leads; both by URL.
+    """Reads ``stores``, and publishes to ``publish`` while it leads; both by URL.
 
-    ``parts`` read, remember and show what they want through this; one that changes by itself, as
-    by a call from outside, says so by ``wake``.
+    ``parts`` are further plugins. One that changes by a call from outside calls ``wake``.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Aggregator:
         advise: bool = False,
         state_dir: Path | None = None,
     ) -> None:
-        """In ``state_dir`` is what lasts of stores that may come back without it."""
+        """Make all parts; ``state_dir`` has the last known state of stores that may lose theirs."""
         self._clock = clock
         lasting = [url for url, store in stores.items() if not store.absence_is_deletion]
         self.last_known = LastKnown(state_dir, clock)
@@ -150,33 +150,34 @@ class Aggregator:
         self.pipeline = Pipeline(
             sources,
             touch_period_seconds,
-            facts=self.cluster_state.facts,
+            node_context=self.cluster_state.node_context,
             public=self.public_faults,
             deleted_after_ms=_DELETED_AFTER_MS,
         )
         self.absences = {
             source.url: Absence(source, {"device-info": source.devices, "node-info": source.nodes})
             for source in self.pipeline.sources
-            if isinstance(source.devices, LastingFeed) and isinstance(source.nodes, LastingFeed)
+            if isinstance(source.devices, LastingDocumentWatch)
+            and isinstance(source.nodes, LastingDocumentWatch)
         }
         """What each store lacks that may come back without what it had."""
-        self.board = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
+        self.job_view = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), rank_table_namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
-        self._labelling = Labelling(clusters, self.board.labels, self.leadership)
+        self._labelling = Labelling(clusters, self.job_view.labels, self.leadership)
         self.stream = Stream(f"{clock().wall_ms:x}", stream_places)
         self.advising = _advising(clusters, clock, self.stream, self.wake) if advise else None
         self.notifier = Notifier(
             self.pipeline,
             self.cluster_state,
-            self.board,
+            self.job_view,
             self.rank_tables,
             self.stream,
             history,
             self._labelling,
             None
             if serve is None
-            else serve(self.board, self.rank_tables, self._sent, clock, self._turned),
+            else serve(self.job_view, self.rank_tables, self._sent, clock, self._turned),
         )
         self._table_file = table_file
         self._moved: set[str] = set()
@@ -225,7 +226,7 @@ class Aggregator:
         self.marks = DirectoryMarks(
             stores, state_dir, lambda url: self.absences[url].nodes, self.wake
         )
-        self.listener = HeartbeatMonitor(
+        self.heartbeat_monitor = HeartbeatMonitor(
             stores,
             self._fell_silent,
             clock,
@@ -243,7 +244,7 @@ class Aggregator:
                 clock,
                 touch_period_seconds,
                 is_there=self.pipeline.knows,
-                may_write=lambda: self.succession.leads,
+                may_write=lambda: self.takeover.leads,
                 changed=self.wake,
             )
             for url, absence in self.absences.items()
@@ -253,7 +254,7 @@ class Aggregator:
                 memory,
                 self.public_faults,
                 self.pipeline.processing,
-                self.board,
+                self.job_view,
                 self.rank_tables,
                 self._labelling,
                 *(() if self.advising is None else (self.advising.kept,)),
@@ -264,16 +265,16 @@ class Aggregator:
             clock,
             self.stalls,
             judge=self._judge,
-            seen=lambda *what: self.succession.seen(*what),
+            seen=lambda *what: self.takeover.seen(*what),
         )
-        self.succession = Takeover(
+        self.takeover = Takeover(
             self.pipeline,
             self.publishers,
             self.parts,
             self.leadership,
             clock,
             self.stalls,
-            leader_changed=LeaderEvents(self.leadership, self.stream, clock).look,
+            leader_changed=LeaderEvents(self.leadership, self.stream, clock).send_if_changed,
             inherit=self._inherit,
             began=self._began_to_lead,
             copies=self.last_known,
@@ -281,11 +282,11 @@ class Aggregator:
         self.readiness = Readiness(
             self.pipeline,
             self.publishers,
-            self.succession,
+            self.takeover,
             self.leadership,
             self.stalls,
             self._not_served,
-            lambda: self.listener.unread_stores,
+            lambda: self.heartbeat_monitor.unread_stores,
             lambda: self.marks.problems,
             self.absences.values(),
             clock,
@@ -298,9 +299,9 @@ class Aggregator:
         shown = StatusParts(
             absences=self.absences,
             advising=self.advising,
-            board=self.board,
+            job_view=self.job_view,
             leadership=self.leadership,
-            listener=self.listener,
+            heartbeat_monitor=self.heartbeat_monitor,
             marks=self.marks,
             missed_writes=self.missed_writes,
             pipeline=self.pipeline,
@@ -310,7 +311,7 @@ class Aggregator:
             readiness=self.readiness,
             stores=self.stores,
             stream=self.stream,
-            succession=self.succession,
+            takeover=self.takeover,
             notifier=self.notifier,
             cluster_state=self.cluster_state,
         )
@@ -319,44 +320,44 @@ class Aggregator:
         self._wake = asyncio.Event()
 
     async def run(self) -> NoReturn:
-        """Aggregate until cancelled; then somebody else may lead at once."""
+        """Aggregate until cancelled, then let another replica lead at once."""
         async with asyncio.TaskGroup() as lasting:
-            # Its last commit may take seconds, for which nobody would lead.
+            # Its last commit may take seconds; another replica leads meanwhile.
             lasting.create_task(self.notifier.history.run(), name="history")
-            self._remember(await asyncio.to_thread(self.last_known.load))
+            self._restore_last_known(await asyncio.to_thread(self.last_known.load))
             lasting.create_task(self.last_known.run(), name="last known state")
             try:
                 await self._run()
             finally:
-                await self.succession.give_up()
+                await self.takeover.give_up()
         raise AssertionError("the tasks never end")
 
-    def _remember(self, found: Mapping[str, LastKnownStore]) -> None:
-        """Take in what an earlier run knew of stores that may come back without it."""
+    def _restore_last_known(self, found: Mapping[str, LastKnownStore]) -> None:
+        """Restore what an earlier run has read of stores that may come back without it."""
         now_ms = self._clock().wall_ms
         for url, absence in self.absences.items():
             known = found.get(url, LastKnownStore())
             for document in known.documents.values():
-                for feed in absence.feeds:
-                    feed.remember(document, now_ms)
+                for watch in absence.watches:
+                    watch.restore(document, now_ms)
             for node, beat in known.beats.items():
-                self.listener.remember(url, node, beat.holder, beat.interval_ms)
+                self.heartbeat_monitor.restore(url, node, beat.holder, beat.interval_ms)
         self.pipeline.note_complete(
             all(url in found and found[url].is_complete for url in self.absences)
         )
         first = self.publishers[0].store
         if not first.absence_is_deletion and first.url in found:
             documents = tuple(found[first.url].documents.values())
-            self.succession.keeping.remember(documents)
+            self.takeover.persistent_state.restore_copies(documents)
             self._copies = tuple(one for one in documents if kind_of(one.name) is not None)
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for number, (url, store) in enumerate(self.stores.items()):
-                for feed in self.pipeline.sources[number].feeds:
-                    name = f"read {feed.selection.namespace} of {url}"
+                for watch in self.pipeline.sources[number].watches:
+                    name = f"read {watch.selection.namespace} of {url}"
                     log = self.notifier.log
-                    read = read_documents(feed, store, self._observe, self.stalls, log)
+                    read = read_documents(watch, store, self._observe, self.stalls, log)
                     tasks.create_task(read, name=name)
                 task = follow(self.cluster_state, number, store, self._listed_nodes, self.stalls)
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
@@ -370,85 +371,91 @@ class Aggregator:
             tasks.create_task(self._labelling.run(), name="label pods")
             if self.advising is not None:
                 tasks.create_task(self.advising.run(), name="advice")
-            tasks.create_task(self._read_repair.run(), name="read again what another leader knew")
+            tasks.create_task(self._read_repair.run(), name="read repair")
             tasks.create_task(self._merge(tasks), name="merge")
             tasks.create_task(self._keep_fitting(), name="limits of stores")
             manager = notify_manager(
                 self.stalls.stalled, lambda: self.readiness.health().not_ready, os.environ
             )
             tasks.create_task(manager, name="service manager")
-            tasks.create_task(self.stalls.watch(lambda: None), name="standstills")
+            tasks.create_task(self.stalls.watch(lambda: None), name="stalls")
 
     def _beats_were_listed(self, url: str, beats: tuple[Beat, ...]) -> None:
         self.missed_writes[url].observe(beats)
-        self.marks.note_beats(url, beats)
+        self.marks.observe_beats(url, beats)
         absence = self.absences.get(url)
         if absence is not None:
             absence.observe(beats)
-            if any(feed.absent for feed in absence.feeds) or absence.over:
+            if any(watch.absent for watch in absence.watches) or absence.over:
                 self._wake.set()
 
     def wake(self) -> None:
-        """Something changed that no store told: a part was called."""
+        """Start a step: a plugin was changed by a call, not by a store."""
         self._wake.set()
 
     def _judge(self, nodes: frozenset[str]) -> None:
         self.pipeline.judge_again(nodes)
         self._wake.set()
 
-    def _observe(self, feed: DocumentWatch, event: WatchEvent) -> None:
-        self.pipeline.observe(feed, event, self._clock())
+    def _observe(self, watch: DocumentWatch, event: WatchEvent) -> None:
+        self.pipeline.observe(watch, event, self._clock())
         if isinstance(event, DocumentsListed):
             for source in self.pipeline.sources:
                 if source.url in self.absences and source.listed:
-                    self.last_known.is_listed(source.url)
+                    self.last_known.record_listed(source.url)
         self._wake.set()
 
     def _source(self, url: str, *, lasts: bool) -> DocumentSource:
-        """What is read of the documents of nodes in this store; ``lasts``: absence ends nothing."""
+        """Return the source of the nodes' documents in this store; ``lasts``: absence
+        ends nothing.
+        """
         if not lasts:
             return DocumentSource(url)
-        feed = partial(
-            LastingFeed,
+        watch = partial(
+            LastingDocumentWatch,
             keep=partial(self._keep_document, url),
-            has_agent=lambda node: self.listener.knows(url, node),
+            has_agent=lambda node: self.heartbeat_monitor.knows(url, node),
         )
-        return DocumentSource(url, feed)
+        return DocumentSource(url, watch)
 
     def _keep_document(
         self, url: str, namespace: str, name: str, document: Document | None
     ) -> None:
         if document is None:
-            self.last_known.drop(url, namespace, name)
+            self.last_known.remove(url, namespace, name)
         else:
-            self.last_known.put(url, document)
+            self.last_known.record(url, document)
 
-    def _note_beat(self, url: str, node: str, pulse: ObservedHeartbeat | None) -> None:
-        if pulse is None:
-            self.last_known.drop_beat(url, node)
+    def _note_beat(self, url: str, node: str, heartbeat: ObservedHeartbeat | None) -> None:
+        if heartbeat is None:
+            self.last_known.remove_beat(url, node)
         else:
-            self.last_known.put_beat(url, node, KnownBeat(pulse.holder, pulse.interval_ms))
+            self.last_known.record_beat(
+                url, node, KnownBeat(heartbeat.holder, heartbeat.interval_ms)
+            )
 
     def _forgot(self) -> None:
-        """The first store that is published to may have lost documents."""
-        self.succession.keeping.look_for_lost()
+        """Look for lost state: the first store that is published to may have lost documents."""
+        self.takeover.persistent_state.look_for_lost()
 
     def _end_absent(self, now: Instant) -> None:
-        """End what somebody's word ends of what stores lack."""
+        """End the documents that stores lack and that have a reason to end."""
         for url, absence in self.absences.items():
             absence.hold(self.marks.problem(url) is not None)
             if not absence.is_due(now):
                 continue
-            ended = absence.step(partial(self.listener.beats, url), now)
+            ended = absence.step(partial(self.heartbeat_monitor.beats, url), now)
             self.pipeline.judge_again(ended)
             gone = frozenset(node for node in absence.over if not absence.has_beat(node))
-            self.listener.forget(url, gone)
+            self.heartbeat_monitor.forget(url, gone)
             absence.over -= gone
             absence.log_changes(now)
-            self._forgetting[url].look()
+            self._forgetting[url].request_heartbeats()
 
     def _found(self, number: int, event: WatchEvent) -> None:
-        """A document with public faults was read by name in the store with this number."""
+        """Observe a document with public faults that was read by name in the store with this
+        number.
+        """
         self._judge(self.public_faults.observe(number, MESSAGES, event, self._clock()))
 
     def _listed_nodes(self, nodes: frozenset[str] | None) -> None:
@@ -458,36 +465,40 @@ class Aggregator:
         self._wake.set()
 
     def _is_read(self) -> bool:
-        """Whether what nodes say was read in all stores."""
+        """Return whether the nodes' documents were listed in all stores."""
         return all(source.listed for source in self.pipeline.sources)
 
     def _configure(self, table: str | None) -> None:
         self._judge(self.public_faults.configure(table))
 
     async def _sent(self, message: PublicFault) -> ValidationReply:
-        """Public faults came over gRPC. Raises ``StoreError`` where they could be lost."""
-        keeping = self.succession.keeping
-        return await kept_answer(self.public_faults, message, keeping, self._judge, self._clock)
+        """Apply public faults that came over gRPC. Raises ``StoreError`` where they could
+        be lost.
+        """
+        persistent_state = self.takeover.persistent_state
+        return await durable_answer(
+            self.public_faults, message, persistent_state, self._judge, self._clock
+        )
 
     def _not_served(self) -> str | None:
         return None if self.notifier.server is None else self.notifier.server.not_served
 
     def _turned(self, _: object) -> None:
-        """A client began or ceased to listen."""
-        assert self.notifier.server is not None, "it listens there"
+        """Observe that a client subscribed or left."""
+        assert self.notifier.server is not None, "clients subscribe there"
         self.pipeline.set_controllers(self.notifier.server.jobs_of(CONTROLLER))
         self._wake.set()
 
     def _step(self) -> frozenset[str]:
-        """Bring everything up to date; returns the documents that changed."""
+        """Bring everything up to date; return the documents that changed."""
         now = self._clock()
         moved, self._moved = self._moved, set()
         self.pipeline.forget_deleted(now)
         self._end_absent(now)
-        self._places.look(self.pipeline.dirty | moved, now)
+        self._places.update(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.parts.step(now))
         changed = self.pipeline.step(now)
-        self.notifier.after(moved, now, leads=self.succession.leads)
+        self.notifier.after(moved, now, leads=self.takeover.leads)
         return changed
 
     def _server(self, number: int, node: str) -> NodeRecord | None:
@@ -495,8 +506,8 @@ class Aggregator:
         return None if report is None else report.record
 
     def _unread(self, number: int) -> str | None:
-        feed = self.pipeline.sources[number].nodes
-        return feed.interrupted if feed.listed else feed.interrupted or "it was not listed yet"
+        watch = self.pipeline.sources[number].nodes
+        return watch.interrupted if watch.listed else watch.interrupted or "it was not listed yet"
 
     def _fell_silent(self, lost: frozenset[str]) -> None:
         if self._publish_lost:
@@ -506,17 +517,17 @@ class Aggregator:
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin(tasks)
         tasks.create_task(self.marks.run(), name="marks of directories")
-        stale = StaleDocuments(self.pipeline, lambda: self.listener.alive)
+        stale = StaleDocuments(self.pipeline, lambda: self.heartbeat_monitor.alive)
         tasks.create_task(stale.run(), name="stale documents")
-        tasks.create_task(self.listener.run(self.pipeline.lost), name="listen to beats")
+        tasks.create_task(self.heartbeat_monitor.run(self.pipeline.lost), name="list heartbeats")
         for url, missed in self.missed_writes.items():
             tasks.create_task(missed.run(), name=f"read missed writes in {url}")
-        tasks.create_task(self.succession.run(tasks), name="lead or follow")
+        tasks.create_task(self.takeover.run(tasks), name="lead or follow")
         while True:
             self._wake.clear()
             with self.stalls.busy("merge"):
                 self._wake_publishers(self._step())
-                views_due_ms = self.succession.look(self._clock())
+                views_due_ms = self.takeover.collect(self._clock())
             due = (
                 self.pipeline.next_due_ms(),
                 self.parts.next_due_ms(),
@@ -526,7 +537,7 @@ class Aggregator:
             await self._wait(min((at for at in due if at is not None), default=None))
 
     async def _begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Wait for what the stores hold, so that nothing incomplete is published."""
+        """Restore and list everything first, so that nothing incomplete is published."""
         documents = await self.publishers[0].documents()
         there = {document.name for document in documents}
         lost = (document for document in self._copies if document.name not in there)
@@ -535,18 +546,18 @@ class Aggregator:
             _log.warning("an earlier run's document is overwritten: %s", error)
         if not self._publish_lost:
             self.pipeline.set_lost(frozenset())
-        self.readiness.await_start("waiting for the state that was kept")
-        await self.succession.restore()
+        self.readiness.await_start("waiting for the persistent state")
+        await self.takeover.restore()
         self.parts.begin(tasks)
         self.readiness.await_start("waiting for the first list of the nodes' documents")
         await self._listed()
-        await self.marks.look()
+        await self.marks.check()
         await self.notifier.seed(self._clock())
         self._step()
         self.readiness.await_start(None if self.leadership.follows else "waiting for a leader")
 
     def _fit(self) -> None:
-        """Keep documents within what every store takes now."""
+        """Keep documents within the largest size that every store accepts now."""
         largest = [one.store.largest_document for one in self.publishers]
         limits = [one for one in largest if one is not None]
         limit = VALUE_LIMIT if not limits else text_limit(min(limits))
@@ -569,7 +580,7 @@ class Aggregator:
     def _began_to_lead(self) -> None:
         for publisher in self.publishers[1:]:
             self.pipeline.adopt(publisher.found)
-        self._read_repair.look()
+        self._read_repair.wake()
         self._fit()
         # What another leader wrote may be larger than our limit.
         self._wake_publishers(self.pipeline.fit(self._limit))
@@ -582,8 +593,8 @@ class Aggregator:
         self.readiness.look()
 
     async def _listed(self) -> None:
-        """Until every store was listed; after a while one is enough."""
-        deadline_ms = self._clock().steady_ms + int(_PATIENCE_SECONDS * 1000)
+        """Wait until every store was listed; after 30 s one is enough."""
+        deadline_ms = self._clock().steady_ms + int(_FIRST_LIST_SECONDS * 1000)
         while True:
             self._wake.clear()
             listed = [
@@ -597,7 +608,7 @@ class Aggregator:
             await self._wait(deadline_ms if any(listed) else None)
 
     async def _wait(self, until_ms: int | None) -> None:
-        """Until woken, or until this steady time."""
+        """Wait until woken, or until this steady time."""
         seconds = None if until_ms is None else (until_ms - self._clock().steady_ms + 1) / 1000
         await is_set_within(self._wake, None if seconds is None else max(0.0, seconds))
 
@@ -620,30 +631,30 @@ class Aggregator:
         value = self.pipeline.value(name)
         annotations = dict(value.annotations)
         data, labels = {name: value.text}, dict([CLUSTER_LABEL])
-        self.last_known.put(url, Document(CLUSTER_NAMESPACE, name, data, labels, annotations))
+        self.last_known.record(url, Document(CLUSTER_NAMESPACE, name, data, labels, annotations))
         self._has_copies = True
 
     def _drop_copies(self) -> None:
-        """Another leader writes: what we published last will be old."""
+        """Remove the copies in the state directory: another leader writes newer documents."""
         if self._has_copies:
             self._has_copies = False
-            self.succession.keeping.drop_copies()
+            self.takeover.persistent_state.drop_copies()
             for name in self.pipeline.documents:
-                self.last_known.drop(self.publishers[0].store.url, CLUSTER_NAMESPACE, name)
+                self.last_known.remove(self.publishers[0].store.url, CLUSTER_NAMESPACE, name)
 
     def _appeared(self, documents: Iterable[Document]) -> None:
         self._wake_publishers(self.pipeline.adopt(documents))
 
     def _followed(self, publisher: StorePublisher, document: Document) -> None:
-        """Another leader wrote a document."""
+        """Observe a document that another leader wrote."""
         if publisher is not self.publishers[0]:
             return
         now = self._clock()
-        leads = self.succession.leads
+        leads = self.takeover.leads
         if not leads:
             self._drop_copies()
         self.notifier.followed(*self.pipeline.follow(document, now, unconfirm=leads), now)
-        self._read_repair.look()
+        self._read_repair.wake()
         lost = lost_of(document)
         if lost is not None:
             self._inherit(lost)
@@ -653,7 +664,7 @@ class Aggregator:
         self._wake.set()
 
     def _inherit(self, lost: frozenset[str]) -> None:
-        """Another leader has published these nodes as lost."""
-        self.listener.inherit(lost)
+        """Take over which nodes another leader has published as lost."""
+        self.heartbeat_monitor.inherit(lost)
         if self._publish_lost:
-            self.pipeline.set_lost(frozenset(self.listener.verdict.lost))
+            self.pipeline.set_lost(frozenset(self.heartbeat_monitor.lost_nodes.lost))

@@ -1,4 +1,4 @@
-"""Answers who sends public faults: a success is a promise that no end of this process breaks."""
+"""Acknowledges public faults to their sender when the persistent state with them is stored."""
 
 from __future__ import annotations
 
@@ -20,34 +20,35 @@ if TYPE_CHECKING:
 
 _ANSWER_MS = 4500
 _KEPT_MS = 500
-"""Who sends public faults waits 5 s."""
+"""A sender of public faults waits 5 s for the answer; at least so much of it is left for the store.
+"""
 
 
-async def kept_answer(
+async def durable_answer(
     faults: PublicFaultsPlugin,
     message: PublicFault,
-    keeping: PersistentState,
+    persistent_state: PersistentState,
     judge: Callable[[frozenset[str]], None],
     clock: Clock,
 ) -> ValidationReply:
-    """Take in a message; answered once what it says is in the store.
+    """Apply a message; return the answer when the faults in it are in the store.
 
-    ``judge`` is told nodes that are to be judged again, which does not wait for that, and asks for
-    the others itself. Raises
-    ``StoreError`` where it is not kept in time: it is to be said again, which does no harm.
+    ``judge`` receives the nodes that are to be judged again before that. Raises ``StoreError``
+    where the faults are not stored in time: the sender may repeat the message, which changes
+    nothing twice.
     """
     end_ms = clock().steady_ms + _ANSWER_MS
     try:
         answer = await answered(faults, message, clock)
     finally:
-        # Also of what was taken in before the sender went: nobody else may ask for long.
-        judge(faults.take_changed_nodes())
+        # Also if the sender went away: until the next message no other call pops these nodes.
+        judge(faults.pop_changed_nodes())
     if answer.code == INVALID:
         return answer
     left_ms = max(_KEPT_MS, end_ms - clock().steady_ms)
     try:
         async with asyncio.timeout(left_ms / 1000):
-            await keeping.kept(faults.name)
+            await persistent_state.wait_until_stored(faults.name)
     except TimeoutError:
-        raise StoreUnavailable("it could not be kept in time: say it again") from None
+        raise StoreUnavailable("it could not be stored in time: send it again") from None
     return answer

@@ -1,7 +1,7 @@
-"""The interfaces by which parts of the aggregator read, remember and write documents of their own.
+"""Interfaces of aggregator plugins: they read documents, are timed, keep state or are published.
 
-A part is pure: events and moments in, values out. The daemon reads for it, keeps what it must not
-forget in the store, so that the next leader finds it, and writes its views.
+A plugin is pure: events and Instants in, values out. The aggregator reads for it, stores the state
+that the next leader needs, and writes its views.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class View(msgspec.Struct, frozen=True):
-    """A document of upstream's that shows a part's state; ``data`` of ``None``: there is none."""
+    """A document in upstream's format that shows a plugin's state; ``data`` of ``None``: it is
+    absent.
+    """
 
     namespace: str
     name: str
@@ -28,7 +30,7 @@ class View(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class DocumentPlugin(Protocol):
-    """A part that reads documents."""
+    """A plugin that reads documents."""
 
     @property
     def inputs(self) -> tuple[Selection, ...]:
@@ -37,46 +39,48 @@ class DocumentPlugin(Protocol):
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Instant, /
     ) -> frozenset[str]:
-        """Take in an event of the store with this number; returns nodes to be judged again."""
+        """Apply an event of the store with this number; return nodes to be judged again."""
 
 
 @runtime_checkable
 class Timed(Protocol):
-    """A part for which time alone changes something."""
+    """A plugin for which time alone changes something."""
 
     def step(self, now: Instant) -> frozenset[str]:
-        """Do what is due; returns nodes to be judged again."""
+        """Do what is due; return nodes to be judged again."""
 
     def next_due_ms(self) -> int | None:
-        """Steady time at which ``step`` wants to be called; ``None``: not by time alone."""
+        """Return the steady time of the next ``step``; ``None``: none by time alone."""
 
 
 LAST = "last-"
-"""A bucket whose name begins so says that what the others say is whole: it is written only when
-none of its part's other buckets waits to be written."""
+"""Prefix of a bucket that marks the others as complete: it is written only when no other bucket of
+its plugin waits to be written.
+"""
 
 
 @runtime_checkable
 class Persistent(Protocol):
-    """A part whose state must survive a restart and a change of the leader.
+    """A plugin whose state must survive a restart and a change of the leader.
 
-    Its state is texts in buckets, small enough each for one document. Times in them are wall
-    times: another process has another steady clock. An end by force may come between two of them
-    (``LAST``).
+    Its state is texts in buckets, small enough each for one document. Times in them are wall times:
+    another process has another steady clock. The process may be killed between the writes of two
+    buckets (``LAST``).
     """
 
     @property
     def name(self) -> str:
-        """Names its documents: ``mindx-dl/npu-vigil-state-<name>-<bucket>``."""
+        """The name in those of its documents: ``mindx-dl/npu-vigil-state-<name>-<bucket>``."""
 
-    def take_changed(self) -> frozenset[str]:
-        """The buckets whose text changed since this was asked last."""
+    def pop_changed(self) -> frozenset[str]:
+        """Return the buckets whose text changed since the last call."""
 
     def text(self, bucket: str) -> str | None:
-        """What a bucket holds now; ``None``: nothing, its document goes."""
+        """Return the text of a bucket; ``None``: it is empty, its document is deleted."""
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
-        """Take over what an earlier leader kept, by bucket; returns what could not be read.
+        """Restore the state of an earlier leader, by bucket; return problems of what could not be
+        read.
 
         Called before anything is observed, and by a follower each time before it leads.
         """
@@ -84,19 +88,19 @@ class Persistent(Protocol):
 
 @runtime_checkable
 class Viewed(Protocol):
-    """A part that shows its state in documents of upstream's."""
+    """A plugin that shows its state in documents of upstream's format."""
 
     def views(self) -> tuple[View, ...]:
-        """What is to be in the store now; the daemon writes what differs, at most once a second."""
+        """Return the desired views; the daemon writes what differs, at most once a second."""
 
 
 @runtime_checkable
 class Led(Protocol):
-    """A part that does something only while this process leads, such as a service for others."""
+    """A plugin that does something only while this process leads, such as a gRPC service."""
 
-    async def leads(self, leading: bool) -> None:
-        """We begin to lead, everything is restored; or we do not lead any more. Soon done."""
+    async def set_leading(self, leading: bool) -> None:
+        """Begin, after everything is restored, or end what only a leader does. Returns soon."""
 
 
 Part: TypeAlias = DocumentPlugin | Timed | Persistent | Viewed | Led
-"""What a part is, it says by the methods it has: any of these, and any number of them."""
+"""An aggregator plugin: it has the methods of one or several of these interfaces."""

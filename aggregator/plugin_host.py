@@ -1,4 +1,4 @@
-"""Reads for the parts, in every store that is read, and asks them what time changed."""
+"""Runs the aggregator plugins: reads their documents in every store, and steps them by time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ASK_AGAIN_SECONDS = 30.0
-"""After a refusal that waiting does not mend by itself: somebody may."""
+"""Pause after a refusal that ends only when an operator changes something."""
 
 
 class PluginHost:
-    """All parts. ``judge`` is told the nodes that are to be judged again, ``seen`` each event of a
-    store (by URL) after its part has taken it in.
+    """All aggregator plugins.
+
+    ``judge`` receives the nodes that are to be judged again, ``seen`` each event of a store (by
+    URL) after the plugin has applied it.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class PluginHost:
         parts = tuple(parts)
         self.readers = tuple(part for part in parts if isinstance(part, DocumentPlugin))
         self.timed = tuple(part for part in parts if isinstance(part, Timed))
-        self.keepers = tuple(part for part in parts if isinstance(part, Persistent))
+        self.persistent = tuple(part for part in parts if isinstance(part, Persistent))
         self.viewed = tuple(part for part in parts if isinstance(part, Viewed))
         self.led = tuple(part for part in parts if isinstance(part, Led))
         self._stores = stores
@@ -55,19 +57,21 @@ class PluginHost:
 
     @property
     def inputs(self) -> tuple[Selection, ...]:
-        """What is read for any part."""
+        """All selections that a plugin reads, each once."""
         return tuple(dict.fromkeys(one for reader in self.readers for one in reader.inputs))
 
     def reads(self, url: str) -> bool:
-        """Whether the store with this URL is read for parts."""
+        """Return whether the store with this URL is read for plugins."""
         return url in self._stores
 
     def is_answered(self, number: int) -> bool:
-        """Whether the store with this number has said of every input what is there, or why not."""
+        """Return whether the store with this number has answered for every input, by a list or an
+        error.
+        """
         return not any(waits[0] == number for waits in self._waits)
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Read from now on."""
+        """Start to read in tasks of the group."""
         for number, (url, store) in enumerate(self._stores.items()):
             for index, reader in enumerate(self.readers):
                 for selection in reader.inputs:
@@ -76,7 +80,10 @@ class PluginHost:
                     tasks.create_task(self._read(number, store, index, selection), name=name)
 
     async def _read(self, number: int, store: Store, index: int, selection: Selection) -> None:
-        """What a store will not tell of one part keeps no other, and no node, from being read."""
+        """Read the documents of one selection in one store for one plugin.
+
+        A refusal is logged; it keeps no other plugin and no node's document from being read.
+        """
         reader = self.readers[index]
         what = f"{named(selection)} of {store.url}"
         trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", what)
@@ -96,34 +103,35 @@ class PluginHost:
                 self._seen(store.url, selection, event)
 
     def step(self, now: Instant) -> frozenset[str]:
-        """Do what is due; returns nodes to be judged again."""
+        """Do what is due; return nodes to be judged again."""
         return frozenset().union(*(part.step(now) for part in self.timed))
 
     def next_due_ms(self) -> int | None:
-        """Steady time at which ``step`` wants to be called."""
+        """Return the steady time of the next ``step``; ``None``: none by time alone."""
         due = [at for part in self.timed if (at := part.next_due_ms()) is not None]
         return min(due, default=None)
 
     def views(self) -> tuple[View, ...]:
-        """What is to be shown now."""
+        """Return the desired views of all plugins."""
         return tuple(view for part in self.viewed for view in part.views())
 
-    async def leads(self, leading: bool) -> None:
-        """Tell the parts whose affair it is."""
+    async def set_leading(self, leading: bool) -> None:
+        """Start or stop in each plugin what only a leader does."""
         for part in self.led:
-            await part.leads(leading)
+            await part.set_leading(leading)
 
 
 class Lasting:
-    """What a watch has shown of a store that may come back without what it had: what a list lacks
-    was not deleted (``docs/decisions/021``).
+    """What a watch has shown of a store that may come back without its documents.
+
+    A document that is missing from a list was not deleted (``docs/decisions/021``).
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Document] = {}
 
     def news(self, event: WatchEvent) -> WatchEvent | None:
-        """Return what an event says to who takes a list for all there is; ``None`` for nothing."""
+        """Return the event as if lists had everything; ``None`` where it changes nothing."""
         match event:
             case DocumentsListed(documents):
                 self._known |= {(one.namespace, one.name): one for one in documents}
@@ -138,6 +146,6 @@ class Lasting:
 
 
 def named(selection: Selection) -> str:
-    """What is selected, for people."""
+    """Return a text of what is selected."""
     which = selection.name or "=".join(selection.label or ()) or selection.has_label or "everything"
     return f"{which} in {selection.namespace or 'all namespaces'}"

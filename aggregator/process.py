@@ -1,4 +1,4 @@
-"""The process of ``vigil aggregator``: made from its configuration, until it is told to end."""
+"""Run the process of ``vigil aggregator``: make it from its configuration, end it by a signal."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
             host_names=configuration.pages.host_names,
         ):
             await until_stopped(aggregator.run())
-            _log.info("told to stop")
+            _log.info("received a signal, stopping")
     finally:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
@@ -125,7 +125,9 @@ def _has_documents(configuration: AggregatorConfiguration) -> bool:
 
 
 def _serving(configuration: AggregatorConfiguration) -> Serve | None:
-    """What serves clients of ClusterD, where that is wanted. gRPC is not loaded otherwise."""
+    """Return what makes the gRPC server; ``None`` where it is not configured. Imports gRPC only
+    then.
+    """
     endpoint = endpoint_of(configuration.grpc)
     if endpoint is None:
         return None

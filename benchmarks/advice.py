@@ -83,7 +83,7 @@ class Changes:
         self._count = 0
 
     def next(self) -> bytes:
-        """Return the document of a card that is another now."""
+        """Return the document of a card that is another now, stamped as our writers do."""
         number, self._count = self._count, self._count + 1
         one = self.documents[number * 7 % len(self.documents)]
         name = one["metadata"]["name"]
@@ -91,7 +91,7 @@ class Changes:
         entry = entries[list(entries)[number * 13 % len(entries)]]
         key = "huawei.com/Ascend910-Unhealthy"
         entry["DeviceList"][key] = "" if entry["DeviceList"][key] else advise.chip(number % 8)
-        entry["UpdateTime"] += number
+        entry["UpdateTime"] = max(int(time.time()), entry["UpdateTime"] + 1)
         one["data"][name] = json.dumps(entries)
         head, _, tail = _encoded(one).rpartition(_VERSION)
         return b"%b%d%b" % (head, 20_000_000 + number, tail)

@@ -15,7 +15,7 @@ The attacks:
 * flood, with each ``--limit`` of open files (soft and hard): a process keeps up to
   ``--connections`` connections with unfinished requests from 127.0.0.2 to 127.0.0.11, and opens at
   most ``--per-second`` in a second. The daemon listens on 127.0.0.1. It takes only 127.0.0.1, ::1
-  and whoever has the address that he connects to for the host; the ten are other machines to it;
+  and clients from the address that they connect to for the host; the ten are other machines;
 * loop: twelve clients on kept connections ask ``/metrics`` and ``/api/v1/status`` (an aggregator:
   ``/api/v1/nodes``) without a pause.
 

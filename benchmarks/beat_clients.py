@@ -99,7 +99,7 @@ class BeatingClient(asyncio.Protocol):
         self._transport.write(_packet(_PUBLISH, body))
 
     def break_off(self) -> None:
-        """The connection breaks: no goodbye."""
+        """Break the connection without a DISCONNECT."""
         assert self._transport is not None
         self._transport.abort()
 
@@ -117,7 +117,7 @@ class BeatingClient(asyncio.Protocol):
 
 
 async def connect(nodes: Sequence[str], port: int, interval_seconds: float) -> list[BeatingClient]:
-    """A connection for each node, which has beaten once."""
+    """Return a connection for each node, which has beaten once."""
     gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
     loop = asyncio.get_running_loop()
 

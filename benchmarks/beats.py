@@ -1,4 +1,4 @@
-"""What thousands of heartbeats on one broker cost one aggregator, and who is found silent when.
+"""What thousands of heartbeats on one broker cost one aggregator, and when a node is found silent.
 
 ::
 
@@ -6,7 +6,7 @@
 
 A real mosquitto, a real ``vigil aggregator`` that publishes to a directory, and as many connections
 as asked for, each a node that beats at QoS 1 and has a last will. Meanwhile some fall silent with
-their connection open, some lose their connection, and nobody else may be published lost. Beside
+their connection open, some lose their connection, and no other node may be published lost. Beside
 that one node changes its device-info now and then: how long this takes until it is in cluster-info
 is what waits behind the beats.
 
@@ -58,7 +58,7 @@ _BROKEN_INTERVALS = 2
 
 @dataclass
 class Lost:
-    """Who is published lost, as the readers of cluster-info see it, and since when."""
+    """The nodes that are published lost, as the readers of cluster-info see it, and since when."""
 
     file: Path
     found_at: dict[str, float] = field(default_factory=dict)
@@ -107,7 +107,9 @@ class Probe:
 
 
 def raise_limit(connections: int) -> int:
-    """The limit of open files, raised to what is needed. Ends the program where it is too low."""
+    """Return the limit of open files, raised to what is needed. End the program where it is too
+    low.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + _SPARE_FILES
     if soft < needed:
@@ -228,7 +230,7 @@ def _after(struck: dict[str, float], lost: Lost) -> list[float | None]:
 
 
 def wrong(result: dict[str, Any], interval: float) -> list[str]:
-    """What is not as it must be."""
+    """Return what is not as it must be."""
     output = []
     if result["false_losses"]:
         output.append(f"published lost, but were not: {', '.join(result['false_losses'][:10])}")

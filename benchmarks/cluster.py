@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NODES = ("bench-1", "bench-2", "bench-3")
 CHIPS = 16
 PROFILE = "a3"
-"""Every source of a node has something to say: chips, links, switches, and the BMC by its tool."""
+"""Every source of a node has something to report: chips, links, switches, and the BMC."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Cluster:
             node.emulator.close()
 
     def open_store(self) -> Store:
-        """A connection of its own to where they meet."""
+        """Return a new connection to the store of this cluster."""
         if isinstance(self._place, Broker):
             return open_store(self._place.url)
         return open_store("kubernetes:", self._place.kubeconfig)

@@ -43,7 +43,7 @@ _SETTLE_SECONDS = 3.0
 
 
 def a_node(number: int) -> tuple[str, dict[str, Any]]:
-    """A Node as a kubelet and the device plugin make it: name and object."""
+    """Return name and object of a Node as a kubelet and the device plugin make it."""
     name = f"node-{number:05}"
     images = [
         {
@@ -76,7 +76,7 @@ def a_node(number: int) -> tuple[str, dict[str, Any]]:
 
 
 def heartbeat(count: int) -> dict[str, Any]:
-    """The conditions of a Node that is ready; only a time of them is another each time."""
+    """Return the conditions of a Node that is ready; only one time differs each time."""
     at = f"2026-01-01T{count // 3600 % 24:02}:{count // 60 % 60:02}:{count % 60:02}Z"
     return {
         "conditions": [
@@ -261,7 +261,7 @@ async def measured(plane: ControlPlane, nodes: int, pods: int, updates: int) -> 
 
 
 async def followed(kubeconfig: str) -> None:
-    """The child: what its lists cost, then, for each line that it reads, how it is."""
+    """Run the child: report what its lists cost, then, for each line that it reads, its figures."""
     store = open_store("kubernetes:", Path(kubeconfig))
     cluster_state, items, more = ClusterState([True]), [0], asyncio.Event()
     process = psutil.Process()

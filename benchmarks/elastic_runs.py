@@ -1,4 +1,4 @@
-"""Plays elastic training with faults, by seeds, and says which seeds found something wrong.
+"""Plays elastic training with faults, by seeds, and prints which seeds found something wrong.
 
 ::
 
@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 
@@ -19,6 +20,7 @@ def main() -> int:
     """Play the runs; 1 where one of them went wrong."""
     first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     count = int(sys.argv[2]) if len(sys.argv) > 2 else _COUNT
+    logging.disable(logging.WARNING)  # Lost answers are part of each run.
     began = time.monotonic()
     wrong, writes, starts, ends, forced = 0, 0, 0, 0, 0
     for seed in range(first, first + count):

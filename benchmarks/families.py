@@ -131,7 +131,7 @@ def _until(happened: Callable[[], bool], profile: str) -> float:
 
 
 def _faulty(store: Path) -> set[int]:
-    """The chips with an entry in the fault list."""
+    """Return the chips with an entry in the fault list."""
     (file,) = (store / "kube-system").glob("mindx-dl-deviceinfo-*.json")
     outer = json.loads(json.loads(file.read_bytes())["data"]["DeviceInfoCfg"])
     (text,) = (
@@ -141,7 +141,7 @@ def _faulty(store: Path) -> set[int]:
 
 
 def table(rows: Sequence[Family]) -> Table:
-    """The figures of all profiles."""
+    """Return the table of the figures of all profiles."""
     shown = Table(title="fault to device-info, and an idle agent, by profile")
     shown.add_column("profile")
     for heading in ("chips", "fault p50 ms", "max", "recovery p50 ms", "max"):

@@ -11,13 +11,13 @@ server also its Node, whose labels it keeps, a fault configuration, and a pod th
 ``--chips-in-use`` chips, each with a process, which hang detection looks at. Lets it settle, and
 measures over ``--seconds`` idle and as long while faults come and go.
 
-Memory is the proportional set size of the daemon and all processes below it, as it is where nobody
-else maps their files. Processor time is
-that of the daemon and of the children that live through the measurement; what ends meanwhile (tools
-that are run now and then) is counted apart. The kernel tells it in steps of 10 ms for each process:
-over 60 s a figure is right within some 0.05 % of a core, over 300 s within 0.01 %. Ends with 1 when
-the idle figures miss their budget, or when a source is blind, since that would cost too little;
-but where this machine lets nobody read its kernel's log, that is only said.
+Memory is the proportional set size of the daemon and all processes below it, where no other process
+maps their files. Processor time is that of the daemon and of the children that live through the
+measurement; that of tools, which are run now and then, is counted apart. The kernel counts in steps
+of 10 ms for each process: over 60 s a figure is right within some 0.05 % of a core, over 300 s
+within 0.01 %. Ends with 1 when the idle figures miss their budget, or when a source is blind, since
+that would cost too little;
+but where this machine lets no program read its kernel's log, that is only printed.
 """
 
 from __future__ import annotations
@@ -151,13 +151,13 @@ def between(before: Usage, after: Usage, seconds: float) -> tuple[float, float]:
 
 
 def imported(log: str) -> set[str]:
-    """The packages that an interpreter imported, by the log that it keeps of them."""
+    """Return the packages that an interpreter imported, by the log that it keeps of them."""
     lines = [line for line in log.splitlines() if line.startswith("import time:")]
     return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
 
 
 def blind(exposition: str) -> list[str]:
-    """The samples among an agent's metrics that say what is blind."""
+    """Return the samples among an agent's metrics that show a blind source."""
     return [line for line in exposition.splitlines() if line.startswith("npu_vigil_blind{")]
 
 
@@ -213,7 +213,9 @@ class Subject:
             unseen = blind(answer.read().decode())
         refused = [line for line in unseen if _OF_KERNEL_LOG in line]
         if refused and not is_readable(_KERNEL_LOG):
-            print(f"this machine does not show its kernel's log, and nobody reads it: {refused}")
+            print(
+                f"this machine does not show its kernel's log, so that source is blind: {refused}"
+            )
             unseen = [line for line in unseen if line not in refused]
         if unseen:
             raise PartFailed(f"the agent does not see everything: {unseen}")
@@ -230,7 +232,7 @@ class Subject:
         return Figures(store, load, len(processes), memory, cpu, tools)
 
     def imported(self) -> set[str]:
-        """The packages that the daemon has imported."""
+        """Return the packages that the daemon has imported."""
         return imported(self._running.log.read_text())
 
     def close(self) -> None:
@@ -299,7 +301,7 @@ def measured(arguments: argparse.Namespace, store: str, directory: Path) -> list
 
 
 def table(rows: Sequence[Figures]) -> Table:
-    """The figures, and how much of its budget an idle agent takes."""
+    """Return the figures, and how much of its budget an idle agent takes."""
     shown = Table(title="footprint of vigil agent with its children")
     for heading in ("store", "load"):
         shown.add_column(heading)

@@ -17,7 +17,7 @@ Patterns, each with ``count`` faults that occur and ``count`` that recover (a tr
   the clock, so they are shown apart and have no budget.
 
 * links, switch: like single, with a quarter of the changes: a chip's link, a port of a switch;
-* bmc: alarms of the BMC, which tells nothing by itself and is asked every 10 s: five on each node,
+* bmc: alarms of the BMC, which sends nothing by itself and is polled every 10 s: five on each node,
   at any time of that period.
 
 Every source of a node is on. Ends with 1 if a change never became visible.
@@ -107,7 +107,7 @@ class Bench:
         return seconds
 
     def patterns(self, count: int) -> dict[str, Callable[[], Awaitable[list[Change]]]]:
-        """What can be measured, in this order."""
+        """Return what can be measured, in this order."""
         part = count // len(_TRAIN_GAPS_SECONDS)
         trains = {
             f"train {gap} s": functools.partial(self.train, part, gap)
@@ -209,7 +209,7 @@ class Bench:
         return changes
 
     async def warm_up(self) -> None:
-        """What only the first writes pay is not measured."""
+        """Make the first writes, whose extra cost is not measured."""
         for _ in range(_WARM_UP):
             await self._bare.measure()
         self._bare.taken()
@@ -225,7 +225,7 @@ class Bench:
         return change
 
     async def _pause(self) -> None:
-        """A gap with one measurement of the bare cost in its middle."""
+        """Pause, with one measurement of the bare cost in the middle."""
         self._cluster.check()
         # Short gaps are as frequent as long ones, in powers of two.
         gap = _SHORTEST_GAP_SECONDS * (_LONGEST_GAP_SECONDS / _SHORTEST_GAP_SECONDS) ** (
@@ -269,7 +269,7 @@ def _end_of(fault: Change) -> Change:
 
 
 def _act(emulator: Emulator, change: Change) -> None:
-    """Do to the hardware what ``change`` says."""
+    """Apply ``change`` to the hardware."""
     occurs, code = change.occurs, change.code
     if change.kind is Kind.SWITCH:
         port = EmulatedSwitchFault(
@@ -337,7 +337,7 @@ async def measure(
 
 
 def main() -> int:
-    """The command; its exit status."""
+    """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

@@ -6,9 +6,9 @@
 
 A storm on 16 chips in virtual time, in batches of 100, with the tables, the frequency and the
 duration rules of this package: faults in and out of the tables that come and go, duplicates,
-one-off events, audits that find what no event told (PRESENT) or miss what one did (ABSENT). A batch
-comes every 100 ms and an acknowledgement every second. The journal is left out; what an agent asks
-the policy behind every batch, when it wants to be called again, is in.
+one-off events, audits that find what no event reported (PRESENT) or miss what one did (ABSENT). A
+batch comes every 100 ms and an acknowledgement every second. The journal is left out; the question
+behind every batch, when the policy is to be called again, is in.
 
 Every run is the same storm and ends in quiet, so a state that is larger behind a run than behind
 the one before has grown. The figure is the median of the runs, in processor time, because other
@@ -104,7 +104,9 @@ class Figures:
 
 
 def storm(batches: int, begin_ms: int) -> Iterator[list[Observation]]:
-    """The batches of one run. The same at every ``begin_ms``, and all is over at its end."""
+    """Yield the batches of one run. They are the same at every ``begin_ms``, and all is over at the
+    end.
+    """
     rng = Random(0)
     held: list[set[str]] = [set() for _ in range(_CHIPS)]
     serial = 0
@@ -148,7 +150,7 @@ def storm(batches: int, begin_ms: int) -> Iterator[list[Observation]]:
 
 
 def healthy(tables: Catalogue) -> PolicyState:
-    """A node whose chips all answered and have no fault."""
+    """Return a node whose chips all answered and have no fault."""
     chips = [SourceAnswered(CHIP_SOURCE, chip_subject(chip), _BEGIN_MS) for chip in range(_CHIPS)]
     return step(PolicyState(_NODE, "boot"), chips, _BEGIN_MS, tables)[0]
 

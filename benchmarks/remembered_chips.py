@@ -5,7 +5,7 @@
     python -m benchmarks.remembered_chips [--profile a2 ...] [--case drop ...]
 
 For each case: an emulated server, a real agent on a directory, a fault on chip 3, a stop; then what
-the case says happens, and a start. A reader of its own follows device-info throughout: no version
+the case describes, and a start. A reader of its own follows device-info throughout: no version
 may withdraw the fault before its source does. Ends with 1 when one did.
 """
 
@@ -74,7 +74,7 @@ class Run:
 
 
 def drop(run: Run) -> None:
-    """The card falls off the bus; it is lost, and comes back."""
+    """Drop the card off the bus; it is lost, and comes back."""
     run.node.emulator.drop(CHIP, hard=True)
     run.start()
     run.node.wait(lambda: is_blind(run.node, CHIP), "it is blind")
@@ -87,7 +87,7 @@ def drop(run: Run) -> None:
 
 
 def state_lost(run: Run) -> None:
-    """The state directory is lost as well."""
+    """Lose the state directory as well."""
     run.node.emulator.drop(CHIP, hard=True)
     shutil.rmtree(run.node.state_dir)
     run.start()
@@ -148,7 +148,7 @@ def replaced(run: Run) -> None:
 
 
 def forgotten(run: Run) -> None:
-    """It was taken out on purpose."""
+    """Take the card out on purpose."""
     run.node.emulator.drop(CHIP, hard=True)
     run.start()
     run.node.wait(lambda: is_blind(run.node, CHIP), "it is blind")
@@ -161,7 +161,7 @@ def forgotten(run: Run) -> None:
 
 
 def healthy(run: Run) -> None:
-    """A chip without a fault falls off the bus, too."""
+    """Drop a chip without a fault off the bus, too."""
     run.node.emulator.drop(HEALTHY, hard=True)
     run.start()
     left = names(run.profile, CHIP, HEALTHY)

@@ -30,7 +30,7 @@ _START_BUDGET_SECONDS = 2.0
 
 
 def quantile_ms(seconds: Sequence[float], quantile: float) -> float:
-    """The smallest value that ``quantile`` of all do not exceed, in milliseconds."""
+    """Return the smallest value that ``quantile`` of all do not exceed, in milliseconds."""
     rank = max(math.ceil(quantile * len(seconds)), 1)
     return sorted(seconds)[rank - 1] * 1000
 
@@ -74,7 +74,7 @@ class Pattern:
     """The node's document and the cluster's."""
 
     def row(self, occurs: bool, target: str) -> Row:
-        """The figures for one kind of change and one kind of document."""
+        """Return the figures for one kind of change and one kind of document."""
         changes = [change for change in self.changes if change.occurs == occurs]
         at = [
             (change.device_info_at if target == self.targets[0] else change.cluster_info_at)
@@ -108,7 +108,7 @@ class Report:
     interruptions: Sequence[str]
 
     def lost(self) -> int:
-        """Changes that never became visible in one of the documents."""
+        """Return how many changes never became visible in one of the documents."""
         return sum(not change.seen.is_set() for one in self.patterns for change in one.changes)
 
     def rows(self) -> list[Row]:

@@ -91,7 +91,7 @@ class Client:
             namespace,
             name,
             publishing.PublisherCallbacks(
-                wanted=wanted,
+                desired=wanted,
                 stamp_of=lambda _: None,
                 verify=lambda _: None,
                 before_write=_nothing,

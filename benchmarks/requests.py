@@ -12,7 +12,7 @@ all connections freeze 5, 10, 30 and 80 s after the start, and after a burst of 
 both; one node is killed meanwhile. ``agents``: many clients as agents have them, in one process, at
 a server that answers at once and at one that answers after 1 to 8 s.
 
-An independent reader says what was published. Ends with 1 when a limit is exceeded.
+An independent reader records what was published. Ends with 1 when a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Table:
         self.is_well = True
 
     def add(self, what: str, figure: float | None, limit: float) -> None:
-        """A figure that must not be above ``limit``; ``None``: it was not reached at all."""
+        """Add a figure that must not be above ``limit``; ``None``: it was not reached at all."""
         is_well = figure is not None and figure <= limit
         self.is_well &= is_well
         shown = "never" if figure is None else f"{figure:.2f}"
@@ -74,7 +74,7 @@ class Table:
 
 @contextlib.contextmanager
 def _cluster(directory: Path, nodes: int) -> Iterator[tuple[Proxied, list[Node], NodeReader]]:
-    """An API server, agents and an aggregator that have begun to publish."""
+    """Start an API server, agents and an aggregator; yield them when they have begun to publish."""
     (directory / "plane").mkdir(parents=True)
     install(directory / "built" / "driver", directory / "built" / "emulator")
     with (
@@ -150,7 +150,7 @@ def _freeze(
 
 
 def webhooks(table: Table, directory: Path, nodes: int, timeouts: list[int]) -> None:
-    """A webhook that never answers, and a node that is killed meanwhile."""
+    """Measure with a webhook that never answers, and a node that is killed meanwhile."""
     for timeout in timeouts:
         for resources in _RESOURCES:
             here = directory / f"{timeout}-{'-'.join(resources)}"
@@ -201,7 +201,7 @@ def _webhook(
 async def _agents(
     plane: ControlPlane, agents: int, seconds: float, delay: Callable[[object], float] | None
 ) -> tuple[int, int]:
-    """The requests and connections of so many agents in ``seconds``."""
+    """Return the requests and connections of so many agents in ``seconds``."""
     with ApiProxy(plane) as proxy:
         if delay is not None:
             # Watches are answered at once by a server that has everything in its cache.
@@ -225,7 +225,7 @@ async def _agents(
 
 
 def slow(table: Table, directory: Path, agents: int, seconds: float) -> None:
-    """The same agents at a quick server and at a slow one."""
+    """Measure the same agents at a quick server and at a slow one."""
     directory.mkdir(parents=True, exist_ok=True)
     with ControlPlane(directory) as plane:
         quick = asyncio.run(_agents(plane, agents, seconds, None))

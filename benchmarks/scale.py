@@ -7,7 +7,7 @@
 
 A real API server, a real ``vigil aggregator``, a process that is all the nodes
 (``benchmarks.scale_load``), and a watch that is the readers. Parts: ``changes``, ``rest``,
-``leases``, ``storm``, ``takeover`` (a second replica, and the leader told to end, killed, paused
+``leases``, ``storm``, ``takeover`` (a second replica, and the leader terminated, killed, paused
 for a minute) and ``full`` (Node objects of 8 KB, two pods on every node, each device-info written
 again every 5 minutes, Leases, a restart) and ``advice`` (by itself: Node objects, 20,000 pods in
 2,500 jobs, an aggregator that advises); without ``--only`` all of them, and 1,000, 5,000
@@ -163,7 +163,7 @@ class Cluster:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The nodes' documents are there and the aggregator has published them."""
+        """Write the nodes' documents; yield when the aggregator has published them."""
         filled = await self._load.do("fill")
         self.result["fill_s"] = filled["ended"] - filled["began"]
         tasks = [asyncio.create_task(one.run()) for one in (self._readers, self._bare)]
@@ -266,7 +266,7 @@ class Cluster:
         await _soon(over)
 
     async def measure_takeover(self) -> None:
-        """A second replica, and what readers see when the first one ends."""
+        """Start a second replica, and measure what readers see when the first one ends."""
         second, count = self._new_daemon("second"), self._readers.count
         replicas = Replicas(self._daemon, second, self._change, count)
         try:
@@ -277,7 +277,7 @@ class Cluster:
             await asyncio.to_thread(replicas.follower.stop)
 
     async def measure_full(self, seconds: float, changes: int, follower: bool) -> None:
-        """A cluster as it is: Nodes, pods, beats and documents that are written again."""
+        """Measure a cluster as it is: Nodes, pods, beats and documents that are written again."""
         self.result["peak_mb"] = self._peak_mb(self._daemon)
         await asyncio.to_thread(self._daemon.stop)
         await self._load.do("nodes")
@@ -295,7 +295,7 @@ class Cluster:
         await self._load.do("quiet")
 
     async def measure_advice(self, seconds: float, changes: int) -> None:
-        """An aggregator that advises about 2 pods on each node, 8 to a job."""
+        """Measure an aggregator that advises about 2 pods on each node, 8 to a job."""
         await asyncio.to_thread(self._daemon.stop)
         for kind in (POD_GROUPS, VCJOBS):
             await asyncio.to_thread(kind.install, self._plane)

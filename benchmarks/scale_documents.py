@@ -26,17 +26,19 @@ _LEVEL = "RestartNPU"
 
 
 def node_names(count: int) -> list[str]:
-    """The nodes of a cluster."""
+    """Return the nodes of a cluster."""
     return [f"node-{number:05}" for number in range(count)]
 
 
 def chip(number: int) -> str:
-    """The name of a chip."""
+    """Return the name of a chip."""
     return FAMILIES["Ascend910B"].device_name(number)
 
 
 def device_document(node: str, stamp: int, faulty: int | None, chips: int = 8) -> Document:
-    """A node of ``chips`` chips, one of which may be faulty; with 16 it has a switch."""
+    """Return the document of a node of ``chips`` chips, one of which may be faulty; with 16 it has
+    a switch.
+    """
     family = FAMILIES["Ascend910B" if chips <= 8 else "Ascend910A3"]
     names = [family.device_name(number) for number in range(chips)]
     bad = () if faulty is None else (names[faulty],)
@@ -58,7 +60,7 @@ def device_document(node: str, stamp: int, faulty: int | None, chips: int = 8) -
 
 
 def config_map(document: Document) -> dict[str, Any]:
-    """The document as the API server takes it."""
+    """Return the document as the API server accepts it."""
     metadata = {
         "name": document.name,
         "namespace": document.namespace,
@@ -68,7 +70,7 @@ def config_map(document: Document) -> dict[str, Any]:
 
 
 def node_object(number: int, node: str) -> dict[str, Any]:
-    """A Node of 8 KB with what is read of it."""
+    """Return a Node of 8 KB with what is read of it."""
     body: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -99,7 +101,9 @@ def _image(number: int) -> dict[str, Any]:
 
 
 def pod_object(number: int, names: list[str], chips: int) -> dict[str, Any]:
-    """The pod of this number; two on each node that has some, each with half of its chips."""
+    """Return the pod of this number; two on each node that has some, each with half of
+    its chips.
+    """
     half = chips // _PODS_OF_A_NODE
     first = number % _PODS_OF_A_NODE * half
     used = ",".join(chip(one) for one in range(first, first + half))

@@ -234,7 +234,7 @@ async def run(directory: Path, port: int, nodes: int, chips: int) -> None:
 
 
 def main() -> None:
-    """What ``benchmarks.scale`` starts."""
+    """Run the child that ``benchmarks.scale`` starts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("directory", type=Path)
     parser.add_argument("port", type=int)

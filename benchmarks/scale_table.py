@@ -80,7 +80,7 @@ LINES = (
     Line("storm_writes_s", "writes in the busiest second of it", "", 0, None, {10_000: 20}),
     Line("storm_writes", "writes in all", ""),
     Line("storm_kept", "of them kept state", ""),
-    Line("gap_term_s", "leader told to end: longest change", "s", 2, None, {10_000: 1.0}),
+    Line("gap_term_s", "leader terminated: longest change", "s", 2, None, {10_000: 1.0}),
     Line("gap_kill_s", "leader killed (its Lease is for 10 s)", "s", 2, None, {10_000: 12.0}),
     Line("gap_pause_s", "leader paused", "s", 2, None, {10_000: 12.0}),
     Line("full_again_s", "real cluster: process start → ready again", "s", 2),

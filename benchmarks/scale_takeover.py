@@ -43,7 +43,7 @@ class Replicas:
         await asyncio.to_thread(self.follower.start)
 
     async def measure(self) -> dict[str, float]:
-        """Gaps in seconds: told to end, killed, paused."""
+        """Return the gaps in seconds: of a leader terminated, killed, paused."""
         return {
             "gap_term_s": await self._ended_by(signal.SIGTERM),
             "gap_kill_s": await self._ended_by(signal.SIGKILL),

@@ -48,7 +48,7 @@ class Change:
     """A fault that begins (``occurs``) or ends on a node; times from ``perf_counter``.
 
     ``place`` is a chip's number, a part of the server (``Fan 3``), or empty for a switch, whose
-    ``code`` says it.
+    ``code`` names the port.
     """
 
     node: str
@@ -62,7 +62,7 @@ class Change:
     kind: Kind = Kind.CHIP
 
     def is_in(self, views: Views) -> bool:
-        """Whether a document shows it; ``views`` is what it says of which nodes."""
+        """Return whether a document shows it; ``views`` is what it shows of which nodes."""
         view = views.get((self.kind, self.node))
         return view is not None and ((self.place, self.code) in view) == self.occurs
 
@@ -190,7 +190,7 @@ class Bare:
                 self._shown.put_nowait((event.document.data["number"], time.perf_counter()))
 
     def taken(self) -> list[float]:
-        """What was measured since this was last asked, in seconds."""
+        """Return what was measured since the last call, in seconds."""
         seconds, self.seconds = self.seconds, []
         return seconds
 

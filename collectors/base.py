@@ -1,4 +1,4 @@
-"""What a collector is: it declares itself and runs until cancelled."""
+"""The interface of a collector: it declares its settings and runs until cancelled."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ WallClock: TypeAlias = Callable[[], int]
 """Unix epoch milliseconds of the host."""
 
 Sink: TypeAlias = Callable[[Sequence["Report"]], None]
-"""Takes a batch of reports at once. Never blocks: it is on the path from event to document."""
+"""Accepts a batch of reports. Never blocks: it is on the path from event to document."""
 
 
 Show: TypeAlias = Callable[["Subject", str, float | None], None]
-"""Shows the newest reading of a subject for metrics, by its name; ``None``: not known any more."""
+"""Sets the reading of a subject that metrics show, by its name; ``None``: not known any more."""
 
 
 class SavedState(Protocol):
-    """A few bytes that a collector finds again after a restart, whatever ended the one before.
+    """A few bytes that a collector reads again after any kind of restart.
 
-    For what is no observation: how far a log was read, since when a flag stands.
+    For what is no observation: how far a log was read, since when a flag is raised.
     """
 
     def read(self) -> bytes | None:
         """Return what was written last; ``None`` when there is nothing that can be read."""
 
     def write(self, content: bytes) -> None:
-        """Keep ``content`` instead, soon; never blocks, and a failure is only logged."""
+        """Store ``content`` instead, soon; never blocks, and a failure is only logged."""
 
 
 @dataclass(frozen=True)
 class VendorPaths:
-    """Where the vendor's libraries and tools are: as configured, not yet looked at.
+    """Where the vendor's libraries and tools are: as configured, not checked.
 
     ``driver_root`` is ``None`` where none was given (the vendor's default then comes after
     ``LD_LIBRARY_PATH``).
@@ -52,25 +52,25 @@ class VendorPaths:
 
 @dataclass(frozen=True)
 class CollectorContext:
-    """What a collector gets from the daemon.
+    """What the daemon provides to a collector.
 
-    ``tracked`` holds what the journal remembers of this collector's source at start: subject and
-    code to the time (epoch milliseconds) at which the fault was first seen.
+    ``tracked`` holds the lasting faults of this collector's source at start, from the journal:
+    subject and code to the time (epoch milliseconds) at which the fault was first seen.
     """
 
     report: Sink
     wall_clock: WallClock
     tracked: Mapping[tuple[Subject, str], int]
     driver: ChipDriver
-    places: VendorPaths
+    paths: VendorPaths
     show: Show
-    memory: SavedState
+    saved_state: SavedState
     listen: Callable[[Sink], None]
     """Registers a subscriber, which receives at once what all collectors report."""
     progress: Callable[[], None]
     """To be called at least once per ``period_seconds`` while the collector makes progress."""
     chips: frozenset[int] = frozenset()
-    """Physical ids of the chips that are remembered, which the driver may not list."""
+    """Physical ids of the chips that are known, which the driver may not list."""
 
 
 @dataclass(frozen=True)
@@ -87,20 +87,21 @@ class Collector(Protocol):
     """One source of observations.
 
     ``settings`` is the model of its section of the configuration, which is called ``name`` with
-    ``_`` for ``-``; a plain ``Section`` stands for none. A class may have
-    ``gauges``: the readings that ``/metrics`` shows as ``npu_vigil_<name>{chip}``, each with its
-    HELP text.
+    ``_`` for ``-``; a plain ``Section`` stands for none. A class may have ``gauges``: the readings
+    that ``/metrics`` shows as ``npu_vigil_<name>{chip}``, each with its HELP text.
     """
 
     settings: ClassVar[type[Section]]
     name: str
     enabled: bool
-    """Whether it is to run. Else its source counts as switched off."""
+    """Whether the collector runs. Otherwise its source counts as switched off."""
     period_seconds: float
     deadline_seconds: float
 
     def __init__(self, settings: Any, options: AgentOptions, /) -> None:
-        """``settings`` is an object of the class's own ``settings``."""
+        """Take over ``settings``, an object of the class's own ``settings``, and the agent's
+        options.
+        """
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
+    async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled. An exception ends the daemon."""

@@ -1,8 +1,7 @@
 """Alarms of the server's BMC: whole lists, compared with the tracked state.
 
-A list that is incomplete, inconsistent or not given changes nothing and is blindness
-(``noded#10``, D-09). The way to the BMC is found anew each time, so one that appears later
-is found.
+A list that is incomplete, inconsistent or missing changes nothing and is blindness (``noded#10``,
+D-09). The device or tool for the BMC is searched each time, so one that appears later is found.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ _OLDEST_MS = 1_577_836_800_000
 _AHEAD_MS = 300_000
 _LEAST_PAUSE_SECONDS = 0.1
 FAILED_READINGS = "failed_readings"
-"""The reading that is shown of NODE: how many lists were not given, incomplete or inconsistent."""
+"""The reading of NODE that counts the lists that were missing, incomplete or inconsistent."""
 
 
 class BmcSection(Section):
-    """How the server's BMC is asked for its alarms."""
+    """How the server's BMC is asked for its alarms; times in seconds."""
 
     enabled: bool = True
     period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
@@ -68,41 +67,41 @@ class BmcCollector:
         self.deadline_seconds = settings.deadline_seconds
         self._device = Path(settings.device)
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
+    async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
         loop = asyncio.get_running_loop()
-        places = surroundings.places
+        paths = context.paths
         ipmi = Ipmi(
             self._device,
-            places.environment,
+            paths.environment,
             self.deadline_seconds,
-            trust_driver=places.trust_driver,
+            trust_driver=paths.trust_driver,
         )
-        tracker = BmcTracker(self.name, surroundings.tracked)
+        tracker = BmcTracker(self.name, context.tracked)
         before: tuple[Alarm, ...] | None = None
         failed = 0
-        surroundings.show(NODE, FAILED_READINGS, failed)
+        context.show(NODE, FAILED_READINGS, failed)
         while True:
-            began, began_ms = loop.time(), surroundings.wall_clock()
+            began, began_ms = loop.time(), context.wall_clock()
             asking = asyncio.create_task(ipmi.alarms(before), name=f"{self.name} reading")
             try:
                 while not asking.done():
-                    surroundings.progress()
+                    context.progress()
                     await asyncio.wait({asking}, timeout=self.period_seconds)
             finally:
                 asking.cancel()
             try:
                 before = asking.result()
-                reports = tracker.listed(before, surroundings.wall_clock())
+                reports = tracker.observe(before, context.wall_clock())
             except (BmcError, ToolError) as error:
                 failed += 1
-                surroundings.show(NODE, FAILED_READINGS, failed)
-                reports = tracker.failed(str(error), began_ms)
+                context.show(NODE, FAILED_READINGS, failed)
+                reports = tracker.observe_failure(str(error), began_ms)
                 if reports:
-                    _log.warning("%s: %s; what is known of its alarms stays", self.name, error)
+                    _log.warning("%s: %s; the last known alarms stay", self.name, error)
             if reports:
-                surroundings.report(reports)
-            surroundings.progress()
+                context.report(reports)
+            context.progress()
             left = began + self.period_seconds - loop.time()
             await asyncio.sleep(max(left, _LEAST_PAUSE_SECONDS))
 
@@ -116,37 +115,37 @@ class BmcTracker:
         self._answered: bool | None = None
         self._has_a_list = False
 
-    def listed(self, alarms: tuple[Alarm, ...], now_ms: int) -> list[Report]:
-        """These are all active alarms now."""
+    def observe(self, alarms: tuple[Alarm, ...], now_ms: int) -> list[Report]:
+        """Apply the complete list of active alarms; return what changed."""
         reports: list[Report] = []
         if not self._answered:
             self._answered = True
             reports.append(SourceAnswered(self._source, NODE, now_ms))
         found = {(host_subject(alarm.device, alarm.index), alarm.code): alarm for alarm in alarms}
-        # In what order the process before this one told its codes, this one does not know.
+        # The order in which the process before this one reported its codes is not known.
         anew = found.keys() ^ self._present.keys() if self._has_a_list else found.keys()
         self._has_a_list = True
         changed = {subject for subject, _ in anew}
-        reports += self._there(found, changed, now_ms)
+        reports += self._changed_alarms(found, changed, now_ms)
         for key in sorted(self._present.keys() - found.keys()):
             raised_at_ms = self._present.pop(key)
             reports.append(self._observation(key, Assertion.ABSENT, now_ms, raised_at_ms))
         return reports
 
-    def failed(self, reason: str, since_ms: int) -> list[Report]:
-        """Apply that there is no reading since then: the tracked state stays."""
+    def observe_failure(self, reason: str, since_ms: int) -> list[Report]:
+        """Apply that there is no reading since ``since_ms``: the tracked state stays."""
         if self._answered is False:
             return []
         self._answered = False
         return [SourceBlind(self._source, NODE, since_ms, reason)]
 
-    def _there(
+    def _changed_alarms(
         self,
         found: Mapping[tuple[Subject, str], Alarm],
         changed: Collection[Subject],
         now_ms: int,
     ) -> Iterator[Observation]:
-        """Report the alarms of changed parts, also those that stayed: their order is new.
+        """Yield the alarms of changed parts, also those that stayed: their order is new.
 
         The document lists the codes of a part as the BMC did at its last change or at the start of
         the agent; another order alone is no change (``docs/spec/noded.md#2.3``, 2.5).

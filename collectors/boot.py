@@ -1,4 +1,4 @@
-"""Which machine this is, and which boot of it."""
+"""Identifies the machine, and its boot."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ def machine_id() -> str:
 
 
 def machine_digest() -> str:
-    """Return a digest of the id of this machine, which is not to be shown; empty where there is
-    none.
-    """
+    """Return a digest of the secret id of this machine; empty where there is none."""
     found = machine_id()
     return found and hashlib.blake2b(found.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 

@@ -1,13 +1,13 @@
 """The tracked state of codes that a driver reports by events and lists. Pure: times are passed in.
 
 The rules are those of ``docs/rooms/collectors.md`` ("Chip faults"). Two clocks are used: ``at`` and
-``asked_at`` are seconds of a clock that never jumps and decide what is compared; ``now_ms`` is the
-host's wall clock and is only written into reports.
+``asked_at`` are seconds of a monotonic clock and decide what is compared; ``now_ms`` is the host's
+wall clock and is only written into reports.
 
 PRESENT after RECOVER: the observation has ``seen_at_ms`` of the audit and ``driver_raised_at_ms``
-of the occurrence that did not end after all, if that is known. Whoever keeps episodes continues
-the recovered one, with its first time. If a list without the code came in between, the recovery was
-true and the observation is ``anew``.
+of the occurrence that did not end after all, if that is known. Its episode continues, with its
+first time. If a list without the code came in between, the recovery was true and the observation is
+``anew``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LAG_SECONDS = 2.0
 """How long the driver's list may lag behind its events, doubled for safety."""
 
 Key: TypeAlias = tuple[Subject, str]
-"""Whom a code is about, and the code."""
+"""The subject that a code is about, and the code."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class CodeState:
 
 
 class ListTracker:
-    """What one source holds of its codes."""
+    """The tracked codes of one source."""
 
     def __init__(self, source: str, tracked: Iterable[Key]) -> None:
         self._source = source
@@ -88,8 +88,11 @@ class ListTracker:
         state.event_at = at
         state.audited = False
 
-    def event(self, seen: Observation, at: float, *, list_is_blind: bool) -> list[Report]:
-        """Take in an event, OCCUR or RECOVER. While the list is blind, a recovery is held back."""
+    def apply_event(self, seen: Observation, at: float, *, list_is_blind: bool) -> list[Report]:
+        """Apply an OCCUR or RECOVER event; return what to report.
+
+        While the list is blind, a recovery is held back.
+        """
         key = seen.subject, seen.code
         if seen.assertion is Assertion.RECOVER:
             return self._recovered(seen, at, list_is_blind)
@@ -122,7 +125,7 @@ class ListTracker:
         state.present = False
         return [seen]
 
-    def answered(
+    def observe(
         self,
         listed: Mapping[Key, ListedCode | None],
         asked_at: float,
@@ -131,10 +134,11 @@ class ListTracker:
         complete: bool = True,
         apart: frozenset[Key] = frozenset(),
     ) -> list[Report]:
-        """Take in the driver's list, the answer to a query made at ``asked_at``.
+        """Apply the driver's list, the answer to a query made at ``asked_at``; return what to
+        report.
 
-        A list that is not ``complete`` says nothing about what is not in it; ``apart`` are keys
-        that are judged elsewhere. What is listed is reported in the driver's order, which is the
+        A list that is not ``complete`` has no information about missing codes; ``apart`` are keys
+        that are judged elsewhere. Listed codes are reported in the driver's order, which is the
         order of codes in device-info (``docs/spec/device-plugin.md#1.3``).
         """
         reports: list[Report] = []
@@ -147,7 +151,7 @@ class ListTracker:
                 reports += self._release(key, state, key in listed, asked_at)
             elif key not in listed and not complete:
                 if state.comparable(asked_at):
-                    self._no_details(key, state)
+                    self._end_audit(key, state)
             elif state.comparable(asked_at):
                 entry = listed.get(key) or _NOTHING
                 anew = is_new and self._was_complete
@@ -155,7 +159,7 @@ class ListTracker:
         self._was_complete = complete
         return reports
 
-    def _no_details(self, key: Key, state: CodeState) -> None:
+    def _end_audit(self, key: Key, state: CodeState) -> None:
         state.audited = True
         if not state.present:
             del self.states[key]

@@ -1,8 +1,8 @@
 """The host's clock: whether it was set, and whether it lost its synchronisation.
 
-The difference of the clock to the time since boot (which goes on while the machine sleeps, and is
+The difference of the clock to the time since boot (which continues while the machine sleeps, and is
 slewed with the clock) changes only when the clock is set. A clock that was never synchronised in
-this boot is nobody's fault: many machines and containers do without.
+this boot is no fault: many machines and containers have no synchronisation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from pydantic import Field
 
 from collectors.boot import boot_id
-from collectors.saved_state import remembered
+from collectors.saved_state import read_saved
 from contract.codes.host_codes import CLOCK, CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLOCK
 from contract.observation import (
     NODE,
@@ -46,7 +46,7 @@ _TIMEX_BYTES = 512
 
 
 def offset_seconds() -> float:
-    """Return the host's clock less the time since boot."""
+    """Return the host's clock less the time since boot, in seconds."""
     offset = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return offset / 1e9
 
@@ -90,7 +90,7 @@ class ClockSection(Section):
 
 
 class HostClockCollector:
-    """The collector. A change by more than ``step_seconds`` between two looks is reported."""
+    """Reports a change of the clock by more than ``step_seconds`` between two checks."""
 
     name = CLOCK
     settings: ClassVar[type[Section]] = ClockSection
@@ -109,35 +109,35 @@ class HostClockCollector:
         self.offset = offset
         self.synchronised = synchronised
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
+    async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = HostClockRun(self, surroundings)
-        surroundings.report([SourceAnswered(self.name, NODE, surroundings.wall_clock())])
+        watch = HostClockRun(self, context)
+        context.report([SourceAnswered(self.name, NODE, context.wall_clock())])
         while True:
-            surroundings.progress()
-            watch.look()
+            context.progress()
+            watch.check()
             await asyncio.sleep(self.period_seconds)
 
 
 class HostClockRun:
     """One run of the collector."""
 
-    def __init__(self, collector: HostClockCollector, surroundings: CollectorContext) -> None:
+    def __init__(self, collector: HostClockCollector, context: CollectorContext) -> None:
         self._collector = collector
         self._source = collector.name
-        self._around = surroundings
+        self._context = context
         self._boot = boot_id()
-        kept = remembered(surroundings.memory, self._source, SavedClock)
+        kept = read_saved(context.saved_state, self._source, SavedClock)
         if kept is not None and kept.boot != self._boot:
             kept = None
         self._kept = kept
         self._offset = collector.offset() if kept is None else kept.offset
         self._was_synchronised = kept is not None and kept.was_synchronised
-        self._is_lost = (_SUBJECT, CLOCK_UNSYNCHRONISED) in surroundings.tracked
+        self._is_lost = (_SUBJECT, CLOCK_UNSYNCHRONISED) in context.tracked
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Compare both clocks, and report what changed."""
-        now_ms, offset = self._around.wall_clock(), self._collector.offset()
+        now_ms, offset = self._context.wall_clock(), self._collector.offset()
         step, self._offset = offset - self._offset, offset
         reports: list[Report] = []
         if abs(step) >= self._collector.step_seconds:
@@ -153,12 +153,13 @@ class HostClockRun:
             text = "the clock was synchronised in this boot and is not any more" if is_lost else ""
             reports.append(self._observation(CLOCK_UNSYNCHRONISED, assertion, now_ms, text))
         if reports:
-            self._around.report(reports)
+            self._context.report(reports)
         self._keep()
 
     def _keep(self) -> None:
-        """Remember what a later run in this boot compares with; the little that clocks do is not
-        worth a write."""
+        """Save what a later run in this boot compares with, if it changed by more than normal
+        drift.
+        """
         kept, now = self._kept, SavedClock(self._boot, self._offset, self._was_synchronised)
         if (
             kept is None
@@ -166,7 +167,7 @@ class HostClockRun:
             or kept.was_synchronised != now.was_synchronised
         ):
             self._kept = now
-            self._around.memory.write(msgspec.json.encode(now))
+            self._context.saved_state.write(msgspec.json.encode(now))
 
     def _observation(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
         return Observation(self._source, _SUBJECT, code, assertion, now_ms, text=text)

@@ -1,7 +1,7 @@
-"""What each chip's own network check finds: a reading for metrics, no fault.
+"""The result of each chip's own network check: a reading for metrics, no fault.
 
-It has the driver's event ``81078603`` beside it, and the link as ``hccn_tool`` sees it; those make
-faults. NPU exporter shows it as ``npu_chip_info_network_status`` (``docs/spec/dcmi.md#4.3``, 9.3).
+Faults come from the driver's event ``81078603``, and from the link as ``hccn_tool`` reports it. NPU
+exporter shows the reading as ``npu_chip_info_network_status`` (``docs/spec/dcmi.md#4.3``, 9.3).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REACHED = (0, 6)
 
 
 class NetworkHealthCollector:
-    """The collector of network checks. A chip that gives no answer has no reading."""
+    """Shows the results of network checks. A chip that gives no answer has no reading."""
 
     name = "network-health"
     settings: ClassVar[type[Section]] = Section
@@ -36,33 +36,33 @@ class NetworkHealthCollector:
     def __init__(self, _: Section, options: AgentOptions) -> None:
         self.enabled = options.npu_exporter_names
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
-        """Show until cancelled."""
+    async def run(self, context: CollectorContext) -> NoReturn:
+        """Show readings until cancelled."""
         without: set[int] = set()
         while True:
-            for chip in await self._chips(surroundings):
-                if chip.physical_id not in without and not await _show(surroundings, chip):
+            for chip in await self._chips(context):
+                if chip.physical_id not in without and not await _show(context, chip):
                     without.add(chip.physical_id)
-                surroundings.progress()
+                context.progress()
             await asyncio.sleep(self.period_seconds)
 
-    async def _chips(self, surroundings: CollectorContext) -> tuple[Chip, ...]:
+    async def _chips(self, context: CollectorContext) -> tuple[Chip, ...]:
         while True:
-            surroundings.progress()
+            context.progress()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.period_seconds):
-                    return (await surroundings.driver.inventory()).chips
+                    return (await context.driver.inventory()).chips
 
 
-async def _show(surroundings: CollectorContext, chip: Chip) -> bool:
-    """Ask ``chip`` and show the answer; ``False`` when it will never have one."""
+async def _show(context: CollectorContext, chip: Chip) -> bool:
+    """Ask ``chip`` and show the answer; return ``False`` when it will never have one."""
     value: float | None = None
     supported = True
     try:
-        value = float(await surroundings.driver.network_health(chip) in _REACHED)
+        value = float(await context.driver.network_health(chip) in _REACHED)
     except DriverCallError as error:
         supported = error.return_code not in (UNSUPPORTED, SYMBOL_MISSING)
     except DriverError:
         pass
-    surroundings.show(chip_subject(chip.physical_id), NETWORK, value)
+    context.show(chip_subject(chip.physical_id), NETWORK, value)
     return supported

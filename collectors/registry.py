@@ -45,4 +45,4 @@ GAUGES: Mapping[str, str] = {
 ABOUT_CHIPS = frozenset(
     {ChipFaultsCollector.name, NetworkHealthCollector.name, LinksCollector.name, HangCollector.name}
 )
-"""The collectors that begin again when chips have other physical ids."""
+"""The collectors that start again when chips have other physical ids."""

@@ -1,4 +1,4 @@
-"""What the process before this one left for a collector."""
+"""Reads the state that the process before this one saved for a collector."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def remembered(memory: SavedState, source: str, kind: type[T]) -> T | None:
-    """Return what ``memory`` of ``source`` holds; ``None`` when nothing, or nothing that makes
-    sense.
+def read_saved(memory: SavedState, source: str, kind: type[T]) -> T | None:
+    """Return the saved state of ``source``; ``None`` where there is none, or none that can be
+    decoded.
     """
     content = memory.read()
     if content is None:
@@ -27,5 +27,5 @@ def remembered(memory: SavedState, source: str, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _log.warning("%s: what was remembered makes no sense: %s", source, decode_text(error))
+        _log.warning("%s: the saved state cannot be decoded: %s", source, decode_text(error))
         return None

@@ -1,7 +1,7 @@
 """On-board switches of an A3 (``device-plugin#5.1``): events at once, the list as audit.
 
-The rules are those of ``driver_list_tracker``. The library is this collector's own; elsewhere than
-on an A3 the collector reports nothing.
+The rules are those of ``driver_list_tracker``. The collector uses a library of its own; on other
+families it reports nothing.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ _ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
 _RECOVERED = 0
 _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _AGAIN_SECONDS = 5.0
-"""How often the list is asked while it fails, or while no events arrive."""
+"""How often the list is asked while it fails, or while no events arrive (seconds)."""
 
 _PATIENCE_SECONDS = 1.0
-# Timers may fire early by the resolution of their clock; what is due so soon is due.
+# Timers may fire early by the resolution of their clock; a deadline this near counts as due.
 _DUE_SECONDS = 0.001
 
 
 class SwitchSection(Section):
-    """How the collector of on-board switches works."""
+    """How often the list of faults of on-board switches is read."""
 
     audit_period_seconds: float = Field(default=30.0, ge=0.1, le=3600)
 
 
 class SwitchCollector:
-    """The collector of switch faults; ``audit_period_seconds`` is that of the list."""
+    """Reports switch faults; ``audit_period_seconds`` is that of the list."""
 
     name = "switch"
     settings: ClassVar[type[Section]] = SwitchSection
@@ -74,24 +74,24 @@ class SwitchCollector:
     def __init__(self, settings: SwitchSection, _: AgentOptions) -> None:
         self.period_seconds = settings.audit_period_seconds
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
+    async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        if not await self._applies(surroundings):
+        if not await self._applies(context):
             while True:
-                surroundings.progress()
+                context.progress()
                 await asyncio.sleep(self.period_seconds / 2)
-        places = surroundings.places
+        paths = context.paths
 
         def find() -> FoundLibrary:
             return find_library(
-                places.driver_root,
-                trust_driver=places.trust_driver,
-                environment=places.environment,
+                paths.driver_root,
+                trust_driver=paths.trust_driver,
+                environment=paths.environment,
                 vendor=LINGQU,
             )
 
-        driver = SwitchDriver(find, surroundings.wall_clock)
-        watch = SwitchRun(self.name, self.period_seconds, surroundings, driver)
+        driver = SwitchDriver(find, context.wall_clock)
+        watch = SwitchRun(self.name, self.period_seconds, context, driver)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(driver.run(), name=f"{self.name} driver")
@@ -101,19 +101,21 @@ class SwitchCollector:
             raise group.exceptions[0] from None
         raise AssertionError("the collector's tasks never end")
 
-    async def _applies(self, surroundings: CollectorContext) -> bool:
-        """Whether this node has switches. Until its driver answers, what is remembered is blind."""
-        asking = asyncio.ensure_future(surroundings.driver.inventory())
-        is_blind = not surroundings.tracked
+    async def _applies(self, context: CollectorContext) -> bool:
+        """Return whether this node has switches; until its driver answers, tracked faults are
+        blind.
+        """
+        asking = asyncio.ensure_future(context.driver.inventory())
+        is_blind = not context.tracked
         try:
             while not asking.done():
                 await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-                surroundings.progress()
+                context.progress()
                 if not asking.done() and not is_blind:
                     is_blind = True
                     reason = "the driver has not answered since the start"
-                    now_ms = surroundings.wall_clock()
-                    surroundings.report([SourceBlind(self.name, NODE, now_ms, reason)])
+                    now_ms = context.wall_clock()
+                    context.report([SourceBlind(self.name, NODE, now_ms, reason)])
             return asking.result().family == WITH_SWITCHES
         finally:
             asking.cancel()
@@ -126,15 +128,15 @@ class SwitchRun:
         self,
         source: str,
         period_seconds: float,
-        surroundings: CollectorContext,
+        context: CollectorContext,
         driver: SwitchDriver,
     ) -> None:
         self._source = source
         self._period_seconds = period_seconds
-        self._around = surroundings
+        self._context = context
         self._driver = driver
         self._loop = asyncio.get_running_loop()
-        self._tracker = ListTracker(source, surroundings.tracked)
+        self._tracker = ListTracker(source, context.tracked)
         self._changed = asyncio.Event()
         self._due = self._loop.time()
         self._settled_at = self._due + LAG_SECONDS
@@ -155,7 +157,7 @@ class SwitchRun:
         raise AssertionError("the driver's events never end")
 
     def _gap(self, at_ms: int, reason: str) -> None:
-        self._around.report([Gap(self._source, at_ms, reason)])
+        self._context.report([Gap(self._source, at_ms, reason)])
         self._due = self._loop.time()
         self._settled_at = self._due + LAG_SECONDS
 
@@ -164,8 +166,8 @@ class SwitchRun:
         assertion = _ASSERTIONS.get(event.assertion)
         if assertion is None or event.event_type == 0:
             what = f"event {code} on {subject} with assertion {event.assertion}"
-            _log.warning("%s: cannot be; the list is asked", what)
-            self._gap(event.seen_at_ms, f"{what}: cannot be")
+            _log.warning("%s: not possible; the list is read", what)
+            self._gap(event.seen_at_ms, f"{what}: not possible")
             return
         seen = Observation(
             source=self._source,
@@ -180,19 +182,19 @@ class SwitchRun:
         )
         at = self._loop.time()
         if assertion is Assertion.ONCE:
-            # The list tells whether a notice lasts.
+            # The list shows whether a notice lasts.
             self._tracker.expect((subject, code), at)
-            self._around.report([seen])
+            self._context.report([seen])
             return
         is_blind = self._answers is not True and self._has_list
-        reports = self._tracker.event(seen, at, list_is_blind=is_blind)
+        reports = self._tracker.apply_event(seen, at, list_is_blind=is_blind)
         if reports:
-            self._around.report(reports)
+            self._context.report(reports)
 
     async def audits(self) -> NoReturn:
         """Ask for the list whenever that is due."""
         while True:
-            self._around.progress()
+            self._context.progress()
             self._changed.clear()
             due = self._next()
             wait = due - self._loop.time()
@@ -202,7 +204,7 @@ class SwitchRun:
             await is_set_within(self._changed, min(wait, self._period_seconds / 2))
 
     def _next(self) -> float:
-        """When the list is due: by its period, or because of events not audited since."""
+        """Return when the list is due: by its period, or because of events not audited since."""
         checks = (self._tracker.next_check(), self._settled_at)
         waiting = [check for check in checks if check is not None and check > self._asked_at]
         return min([self._due, *waiting])
@@ -222,7 +224,7 @@ class SwitchRun:
         self._has_list = True
         if self._driver.polling_reason is None:
             self._due = asked_at + self._period_seconds
-        now_ms = self._around.wall_clock()
+        now_ms = self._context.wall_clock()
         reports: list[Report] = []
         if self._answers is not True:
             if self._answers is False:
@@ -230,17 +232,17 @@ class SwitchRun:
             self._answers = True
             reports.append(SourceAnswered(self._source, NODE, now_ms))
         complete = len(faults) < LIST_LENGTH
-        reports += self._tracker.answered(_entries(faults), asked_at, now_ms, complete=complete)
+        reports += self._tracker.observe(_entries(faults), asked_at, now_ms, complete=complete)
         if reports:
-            self._around.report(reports)
+            self._context.report(reports)
 
     def _blind(self, reason: str) -> None:
         if self._answers is False:
             return
         self._answers = False
         _log.warning("switch: blind: %s", reason)
-        now_ms = self._around.wall_clock()
-        self._around.report([SourceBlind(self._source, NODE, now_ms, reason)])
+        now_ms = self._context.wall_clock()
+        self._context.report([SourceBlind(self._source, NODE, now_ms, reason)])
 
 
 def _key(event: DriverSwitchEvent) -> Key:
@@ -252,7 +254,7 @@ def _key(event: DriverSwitchEvent) -> Key:
 
 
 def _entries(faults: Sequence[DriverSwitchEvent]) -> Mapping[Key, ListedCode]:
-    """Return what a list contains; recoveries in it, and what has no event type, are no faults."""
+    """Return the faults in a list; recoveries, and entries without an event type, are none."""
     return {
         _key(fault): ListedCode(fault.severity, fault.driver_raised_at_ms)
         for fault in faults

@@ -1,1 +1,1 @@
-"""The only door to hardware."""
+"""All access to hardware."""

@@ -1,4 +1,4 @@
-"""The driver as collectors see it: calls with deadlines, events, inventory.
+"""The driver as collectors use it: calls with deadlines, events, inventory.
 
 ``Driver`` is the real ``interface.ChipDriver``. The vendor library lives in child processes
 (``supervisor``); calls go to it one at a time, without those that hang (``calls``).
@@ -49,7 +49,7 @@ _VIRTUAL_SECONDS = 60.0
 
 
 class Driver:
-    """Talks to ``libdcmi.so``. ``run`` must be running while anything else is used.
+    """Calls ``libdcmi.so``. ``run`` must be running while anything else is used.
 
     ``find`` finds the library again, which may be replaced while the agent runs.
     """
@@ -65,9 +65,9 @@ class Driver:
         self._settings = settings or DriverSettings()
         self._events = EventQueue(wall_clock, driver_event, "driver")
         self._reopened = asyncio.Event()
-        self._keeper = Supervisor(self._installed, self._settings, self._events, self._reopened)
+        self._supervisor = Supervisor(self._installed, self._settings, self._events, self._reopened)
         self._calls = Calls(
-            self._installed, self._settings, self._keeper, wall_clock, self._events.gap
+            self._installed, self._settings, self._supervisor, wall_clock, self._events.gap
         )
         self._inventory: Inventory | None = None
         self._surveyed = asyncio.Event()
@@ -80,12 +80,12 @@ class Driver:
         """Keep the driver usable until cancelled.
 
         Raises ``DriverNotFound`` when the library cannot be loaded at start, and ``DriverError``
-        when it is of a generation or for chips that are not supported.
+        when its generation or its chips are not supported.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._keeper.run(), name="driver child")
-                tasks.create_task(self._keeper.watch(), name="driver files")
+                tasks.create_task(self._supervisor.run(), name="driver child")
+                tasks.create_task(self._supervisor.watch(), name="driver files")
                 tasks.create_task(self._survey(), name="driver inventory")
                 tasks.create_task(self._calls.run(), name="driver probes")
                 tasks.create_task(self._virtual(), name="driver virtual devices")
@@ -97,32 +97,34 @@ class Driver:
 
     def close(self) -> None:
         """Kill the driver's processes; never waits for one that hangs."""
-        self._keeper.close()
+        self._supervisor.close()
 
     async def inventory(self) -> Inventory:
-        """Chips and identity; waits until the driver has answered once."""
+        """Return chips and identity; waits until the driver has answered once."""
         while self._inventory is None:
             await self._surveyed.wait()
         return self._inventory
 
     @property
     def library(self) -> str:
-        """Where the library is, or is to be."""
+        """The path of the library, or the path where it is expected."""
         return str(self._installed.library.path)
 
     @property
     def found(self) -> Inventory | None:
-        """What ``inventory`` answers; ``None`` until the driver has answered."""
+        """The value of ``inventory``; ``None`` until the driver has answered."""
         return self._inventory
 
     async def listed(self) -> tuple[Chip, ...]:
-        """Return the chips whose ids the driver lists, maybe none, once it has listed its cards."""
+        """Return the chips whose ids the driver lists, perhaps none, once it has listed its
+        cards.
+        """
         while self._listed is None:
             await self._was_listed.wait()
         return self._listed
 
     def forget(self, physical_id: int) -> None:
-        """Drop a chip that is not there any more, until it is listed again."""
+        """Remove a chip from the lists until the driver lists it again."""
         if self._listed is not None:
             self._listed = tuple(one for one in self._listed if one.physical_id != physical_id)
         if self._inventory is not None:
@@ -130,22 +132,26 @@ class Driver:
             self._inventory = msgspec.structs.replace(self._inventory, chips=tuple(chips))
 
     def wait_for_library(self) -> None:
-        """Look for a library that is missing or cannot be loaded at the start until it can be."""
-        self._keeper.wait_for_library()
+        """Search a library that is missing or cannot be loaded at the start until it can be
+        loaded.
+        """
+        self._supervisor.wait_for_library()
 
-    def look_for_more(self, more: bool) -> None:
-        """List the chips again from time to time: some are missing."""
-        self._is_complete = not more
-        if more:
+    def list_again(self, is_missing: bool) -> None:
+        """List the chips again every ``probe_seconds`` while some are missing."""
+        self._is_complete = not is_missing
+        if is_missing:
             self._reopened.set()
 
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
-        """Fault codes that the driver lists as active on ``chip``, in its order."""
+        """Return the fault codes that the driver lists as active on ``chip``, in its order."""
         value = await self._on_chip(_ERROR_CODES, chip)
         return msgspec.json.decode(value, type=tuple[int, ...])
 
     async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
-        """Fault codes of those of ``chips`` that give them at once; see ``error_codes``."""
+        """Return the fault codes of those of ``chips`` that return them at once; see
+        ``error_codes``.
+        """
         places = [number for chip in chips for number in (chip.card_id, chip.device_id)]
         value = await self._calls.make(_LISTS, tuple(places))
         found = msgspec.json.decode(value, type=list[tuple[int, ...] | None])
@@ -153,61 +159,67 @@ class Driver:
         return {chip: codes for chip, codes in answers if codes is not None}
 
     async def health(self, chip: Chip) -> int | None:
-        """0 healthy, 1 minor, 2 major, 3 critical, ``None`` for the driver's "unknown"."""
+        """Return 0 healthy, 1 minor, 2 major, 3 critical, or ``None`` for the driver's
+        "unknown".
+        """
         value = await self._on_chip(_HEALTH, chip)
         return msgspec.json.decode(value, type=int | None)
 
     async def network_health(self, chip: Chip) -> int:
-        """0 or 6: the chip reaches its network; else it does not (``docs/spec/dcmi.md#4.3``)."""
+        """Return 0 or 6 if the chip reaches its network, else another code
+        (``docs/spec/dcmi.md#4.3``).
+        """
         return msgspec.json.decode(await self._on_chip(_NETWORK_HEALTH, chip), type=int)
 
     async def processes(self, chip: Chip) -> tuple[int, ...]:
-        """Ids of the processes that use ``chip``, as the host counts them."""
+        """Return the ids of the processes that use ``chip``, as the host counts them."""
         return msgspec.json.decode(await self._on_chip(_PROCESSES, chip), type=tuple[int, ...])
 
     async def utilization(self, chip: Chip, kind: Utilization) -> int:
-        """Percent."""
+        """Return the utilization in percent."""
         return msgspec.json.decode(await self._on_chip(_UTILIZATION, chip, kind), type=int)
 
     async def names(self, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
-        """What ``chip`` is called, and why not all of it is known."""
+        """Return the names of ``chip``, and why not all of them are known."""
         return await chip_names(self._calls.make, chip)
 
     async def facts(self) -> tuple[NodeFacts, tuple[str, ...]]:
-        """What labels and annotations of the node are made of, and why not all of it is known."""
+        """Return what labels and annotations of the node are made of, and why not all of it is
+        known.
+        """
         return await node_facts(self._calls.make, await self.inventory())
 
     async def address(self, chip: Chip) -> str:
-        """The address of the chip's network port."""
+        """Return the IP address of the chip's network port."""
         octets = msgspec.json.decode(await self._on_chip(_ADDRESS, chip), type=list[int])
         return str(ip_address(bytes(octets)))
 
     def events(self) -> AsyncIterator[DriverEvent | DriverGap]:
-        """Fault events as they arrive. One reader only."""
+        """Yield fault events as they arrive. One reader only."""
         return self._events.read()
 
     def stuck_calls(self) -> tuple[StuckCall, ...]:
-        """Calls that are left out now."""
+        """Return the calls that are left out now."""
         return self._calls.left_out()
 
     async def is_in_place(self) -> bool:
-        """Whether the library that is loaded is the one that is installed now."""
+        """Return whether the loaded library is the one that is installed now."""
         return await self._installed.is_in_use()
 
     @property
     def polling_reason(self) -> str | None:
-        """Why no events arrive and polls must do; ``None`` while subscribed."""
-        return self._keeper.polling_reason
+        """Why no events arrive, so that only polls work; ``None`` while subscribed."""
+        return self._supervisor.polling_reason
 
     @property
     def trouble(self) -> str | None:
-        """Why the driver does not answer, or what its inventory lacks; ``None`` if all is well."""
-        return self._keeper.trouble or "; ".join(self._survey_problems) or None
+        """Why the driver does not answer, or what its inventory lacks; ``None`` without trouble."""
+        return self._supervisor.trouble or "; ".join(self._survey_problems) or None
 
     @property
     def child_pid(self) -> int | None:
         """Process id of the child that serves calls, for measurements."""
-        child = self._keeper.serving
+        child = self._supervisor.serving
         return None if child is None else child.pid
 
     async def _on_chip(self, function: str, chip: Chip, *more: int) -> msgspec.Raw:
@@ -239,18 +251,18 @@ class Driver:
             self._reopened.clear()
 
     def _other_family(self, found: Inventory | None) -> tuple[str, ...]:
-        """What is wrong with chips that are listed with another family than before."""
+        """Return why chips that are listed with another family than before are refused."""
         known = self._inventory
         if found is None or known is None or found.family == known.family:
             return ()
         return (
             f"the driver calls the chips {found.chip_name} ({found.family}) now, and called them "
-            f"{known.chip_name} ({known.family}) before: what was known stays. Restart the agent "
-            "if the cards were exchanged",
+            f"{known.chip_name} ({known.family}) before: the last inventory stays. Restart the "
+            "agent if the cards were exchanged",
         )
 
     async def _virtual(self) -> NoReturn:
-        """Notice chips that are cut into virtual devices, or made whole, while they are served."""
+        """Update the inventory when chips are divided into virtual devices or made whole again."""
         while True:
             await asyncio.sleep(_VIRTUAL_SECONDS)
             known = await self.inventory()
@@ -262,7 +274,7 @@ class Driver:
     def _take_over(self, found: Inventory | None, listed: tuple[Chip, ...]) -> None:
         news = listed != self._listed or (found is not None and found != self._inventory)
         if news and self._listed is not None:
-            self._events.gap("the driver shows other chips than before")
+            self._events.gap("the driver lists other chips than before")
         self._listed = listed
         self._was_listed.set()
         if found is not None:

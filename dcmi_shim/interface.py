@@ -1,4 +1,4 @@
-"""What collectors may ask of a driver. ``dcmi_shim.driver.Driver`` is the real one."""
+"""The interface of a driver for collectors. ``dcmi_shim.driver.Driver`` is the real one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ChipDriver(Protocol):
-    """The calls that the chip collector needs.
+    """The calls that collectors of chips need.
 
     Each call raises ``DriverCallError`` (the driver refused), ``DriverCallStuck`` (no answer within
     the deadline, or left out since), or ``DriverGone`` (no child now). One call's failure never
@@ -20,45 +20,53 @@ class ChipDriver(Protocol):
     """
 
     async def inventory(self) -> Inventory:
-        """Chips and identity; waits until the driver has answered once."""
+        """Return chips and identity; waits until the driver has answered once."""
 
     @property
     def found(self) -> Inventory | None:
-        """What ``inventory`` answers; ``None`` until the driver has answered."""
+        """The value of ``inventory``; ``None`` until the driver has answered."""
 
     async def listed(self) -> tuple[Chip, ...]:
-        """Return the chips whose ids the driver lists, maybe none, once it has listed its cards."""
+        """Return the chips whose ids the driver lists, perhaps none, once it has listed its
+        cards.
+        """
 
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
-        """Fault codes that the driver lists as active on ``chip``, in its order."""
+        """Return the fault codes that the driver lists as active on ``chip``, in its order."""
 
     async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
-        """Fault codes of those of ``chips`` that give them at once, in one message."""
+        """Return the fault codes of those of ``chips`` that return them at once, read in one
+        message.
+        """
 
     async def health(self, chip: Chip) -> int | None:
-        """0 healthy, 1 minor, 2 major, 3 critical, ``None`` for the driver's "unknown"."""
+        """Return 0 healthy, 1 minor, 2 major, 3 critical, or ``None`` for the driver's
+        "unknown".
+        """
 
     async def network_health(self, chip: Chip) -> int:
-        """0 or 6: the chip reaches its network; else it does not (``docs/spec/dcmi.md#4.3``)."""
+        """Return 0 or 6 if the chip reaches its network, else another code
+        (``docs/spec/dcmi.md#4.3``).
+        """
 
     async def processes(self, chip: Chip) -> tuple[int, ...]:
-        """Ids of the processes that use ``chip``, as the host counts them."""
+        """Return the ids of the processes that use ``chip``, as the host counts them."""
 
     async def utilization(self, chip: Chip, kind: Utilization) -> int:
-        """Percent."""
+        """Return the utilization in percent."""
 
     def events(self) -> AsyncIterator[DriverEvent | DriverGap]:
-        """Fault events as they arrive. One reader only."""
+        """Yield fault events as they arrive. One reader only."""
 
     def stuck_calls(self) -> tuple[StuckCall, ...]:
-        """Calls that are left out now."""
+        """Return the calls that are left out now."""
 
     async def is_in_place(self) -> bool:
-        """Whether the library that is loaded is the one that is installed now.
+        """Return whether the loaded library is the one that is installed now.
 
-        While a driver is replaced on disk, what the old one answers is no chip's failure.
+        While a driver is replaced on disk, no answer of the old one is a failure of a chip.
         """
 
     @property
     def polling_reason(self) -> str | None:
-        """Why no events arrive, so that polls must do; ``None`` while subscribed."""
+        """Why no events arrive, so that only polls work; ``None`` while subscribed."""

@@ -1,10 +1,10 @@
-"""Lets a tool end with this process, also where this process is killed and cannot see to it.
+"""Makes a tool end with this process, also where this process is killed.
 
-A tool that hangs would stay behind at each ``kill -9``, and one that refuses concurrent runs would
-refuse for ever. ``setpriv`` (util-linux 2.33) asks the kernel for that (``PR_SET_PDEATHSIG``) and
-becomes the tool; it costs 0.7 ms of a core. A function between fork and exec would cost ten times
-as much, because it makes fork copy this process's page tables. Where there is no such ``setpriv``,
-tools run without; a service manager or a container ends them with the daemon.
+Otherwise a tool that hangs would stay behind at each ``kill -9``, and one that refuses concurrent
+runs would refuse for ever. ``setpriv`` (util-linux 2.33) requests the kernel's ``PR_SET_PDEATHSIG``
+and becomes the tool; it costs 0.7 ms of a core. A function between fork and exec would cost ten
+times as much, because fork would copy this process's page tables. Without such a ``setpriv``, tools
+run without it; a service manager or a container ends them with the daemon.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FAILURE = "setpriv: failed to execute "
 
 @cache
 def _setpriv() -> str | None:
-    """Where it is, if it knows the option."""
+    """Return the path of ``setpriv``, if it has the option."""
     for place in _PLACES:
         try:
             with open(place, "rb") as file:  # noqa: PTH123
@@ -34,10 +34,11 @@ def _setpriv() -> str | None:
     return None
 
 
-def tethered(argv: Sequence[str]) -> list[str]:
-    """The command that runs ``argv`` so; ``argv`` itself where it is no program, or that cannot be.
+def ending_with_parent(argv: Sequence[str]) -> list[str]:
+    """Return the command that runs ``argv`` and ends it with this process.
 
-    ``setpriv`` would hand a damaged program to the shell; the kernel refuses it.
+    ``argv`` itself where it is no program, or without ``setpriv``, which would run a damaged
+    program in a shell; the kernel refuses it.
     """
     setpriv = _setpriv()
     if setpriv is None:
@@ -54,5 +55,5 @@ def tethered(argv: Sequence[str]) -> list[str]:
 
 
 def not_executed(stderr: str) -> str | None:
-    """Why a tethered program could not be executed; ``None`` when it was."""
+    """Return why ``setpriv`` could not execute the program; ``None`` when it did."""
     return stderr.removeprefix(_FAILURE).strip() if stderr.startswith(_FAILURE) else None

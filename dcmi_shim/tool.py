@@ -21,20 +21,20 @@ import msgspec
 
 from contract.errors import ToolFailed, ToolMissing, ToolNonsense, ToolSilent
 from dcmi_shim.library.discovery import ownership_problems
-from dcmi_shim.parent_death import not_executed, tethered
+from dcmi_shim.parent_death import ending_with_parent, not_executed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 LONGEST_OUTPUT = 1 << 20
-"""More bytes on one stream than this are no answer of any tool; upstream keeps as many."""
+"""Bytes on one stream: more than this are no answer of any tool; upstream keeps as many."""
 
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _READ_SIZE = 1 << 16
-_MOST_UNDEAD = 4
-_FIRST_LOOK_SECONDS = 0.001
-_LAST_LOOK_SECONDS = 0.1
+_MAX_UNKILLABLE = 4
+_FIRST_CHECK_SECONDS = 0.001
+_LAST_CHECK_SECONDS = 0.1
 _LAST_REAP_SECONDS = 1.0
 
 # Killed processes that are not gone yet; one that hangs inside the kernel may outlive its loop.
@@ -42,7 +42,7 @@ _unreaped: set[subprocess.Popen[bytes]] = set()
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What a tool printed before it ended with status 0; bytes that are no UTF-8 are replaced."""
+    """The output of a tool that ended with status 0; bytes that are no UTF-8 are replaced."""
 
     stdout: str
     stderr: str
@@ -51,7 +51,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
 def tool_environment(
     environment: Mapping[str, str], libraries: Sequence[Path] = ()
 ) -> dict[str, str]:
-    """What of ``environment`` a tool may see; ``libraries`` are searched after its own path."""
+    """Return the environment for a tool; ``libraries`` are searched after its own path."""
     search = [environment.get("LD_LIBRARY_PATH", ""), *map(str, libraries)]
     minimal = {"PATH": environment.get("PATH", _DEFAULT_PATH), "LANG": "C"}
     if any(search):
@@ -62,8 +62,8 @@ def tool_environment(
 def check_tool(path: Path, *, trust_driver: bool) -> None:
     """Raise ``ToolMissing`` unless ``path`` is a program that may be run.
 
-    Whom its file and directories must belong to is the same as for the driver's library, unless
-    the operator trusts them.
+    Its file and directories must have the owners that the driver's library must have, unless the
+    operator trusts them.
     """
     try:
         mode = path.stat().st_mode
@@ -85,7 +85,7 @@ class Tool:
         self.name = name
         self._turn = asyncio.Lock()
         self._killed: subprocess.Popen[bytes] | None = None
-        self._undead: list[subprocess.Popen[bytes]] = []
+        self._unkillable: list[subprocess.Popen[bytes]] = []
 
     async def run(
         self,
@@ -94,7 +94,7 @@ class Tool:
         environment: Mapping[str, str],
         deadline_seconds: float,
     ) -> ToolOutput:
-        """Run it after the runs that were asked for before; the deadline counts from its start.
+        """Run the tool after earlier calls; the deadline counts from its start. Return its output.
 
         Raises ``ToolMissing`` when it cannot be started, ``ToolFailed`` when it ends with another
         status than 0, ``ToolSilent`` after the deadline or when too many earlier runs cannot be
@@ -102,12 +102,13 @@ class Tool:
         """
         command = shlex.join([self.name, *arguments])
         async with self._turn:
-            await self._let_die()
-            if len(self._undead) >= _MOST_UNDEAD:
-                pids = ", ".join(str(process.pid) for process in self._undead)
+            await self._wait_for_killed()
+            if len(self._unkillable) >= _MAX_UNKILLABLE:
+                pids = ", ".join(str(process.pid) for process in self._unkillable)
                 raise ToolSilent(
-                    f"{command}: not run, because {len(self._undead)} earlier runs (process {pids})"
-                    " hang in the kernel and cannot be killed; the node may need a restart"
+                    f"{command}: not run, because {len(self._unkillable)} earlier runs "
+                    f"(process {pids}) hang in the kernel and cannot be killed; "
+                    "the node may need a restart"
                 )
             run = _Run(command, [str(path), *arguments], environment)
             try:
@@ -116,21 +117,23 @@ class Tool:
                 if not run.end():
                     self._killed = run.process
 
-    async def _let_die(self) -> None:
-        """Give a run that was just killed a moment, because tools do not stand concurrent runs."""
-        pause = _FIRST_LOOK_SECONDS
+    async def _wait_for_killed(self) -> None:
+        """Wait up to 0.2 s for the end of a run that was killed: tools fail when two run at
+        once.
+        """
+        pause = _FIRST_CHECK_SECONDS
         while self._killed is not None and self._killed.poll() is None:
-            if pause > _LAST_LOOK_SECONDS:
-                self._undead.append(self._killed)
+            if pause > _LAST_CHECK_SECONDS:
+                self._unkillable.append(self._killed)
                 break
             await asyncio.sleep(pause)
             pause *= 2
         self._killed = None
-        self._undead = [process for process in self._undead if process.poll() is None]
+        self._unkillable = [process for process in self._unkillable if process.poll() is None]
 
 
 class _Run:
-    """One process of a tool, until it ended or was given up."""
+    """One process of a tool, until it ended or its result was given up."""
 
     def __init__(self, command: str, argv: list[str], environment: Mapping[str, str]) -> None:
         self._command = command
@@ -138,7 +141,7 @@ class _Run:
         self._loop = asyncio.get_running_loop()
         try:
             self.process = subprocess.Popen(
-                tethered(argv),
+                ending_with_parent(argv),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -159,11 +162,11 @@ class _Run:
             os.set_blocking(stream, False)
             self._loop.add_reader(stream, self._read, stream)
         self._done: asyncio.Future[None] = self._loop.create_future()
-        self._look_seconds = _LAST_LOOK_SECONDS
-        self._timer = self._loop.call_later(_LAST_LOOK_SECONDS, self._look)
+        self._check_seconds = _LAST_CHECK_SECONDS
+        self._timer = self._loop.call_later(_LAST_CHECK_SECONDS, self._check_end)
 
     async def result(self, deadline_seconds: float) -> ToolOutput:
-        """What it printed; see ``Tool.run``."""
+        """Return what it printed; see ``Tool.run``."""
         expiry = self._loop.call_later(deadline_seconds, self._expire, deadline_seconds)
         try:
             await self._done
@@ -181,15 +184,15 @@ class _Run:
         return ToolOutput(stdout, stderr)
 
     def _expire(self, deadline_seconds: float) -> None:
-        """The deadline is over. When this program was the slow one, the answer is there."""
-        self._look()
+        """Fail at the deadline, unless the answer arrived while this program was slow."""
+        self._check_end()
         if not self._done.done():
             self._done.set_exception(
                 ToolSilent(f"{self._command}: no answer within {deadline_seconds:g} s; killed")
             )
 
     def _read(self, stream: int) -> bool:
-        """Take what is there; whether there may be more."""
+        """Read available output; return whether there may be more."""
         into = self._open[stream]
         try:
             data = os.read(stream, _READ_SIZE)
@@ -198,7 +201,7 @@ class _Run:
         into += data
         if len(into) > LONGEST_OUTPUT:
             del into[LONGEST_OUTPUT:]
-            self._give_up(
+            self._fail(
                 ToolNonsense(
                     f"{self._command}: more than {LONGEST_OUTPUT} bytes",
                     into.decode(errors="replace"),
@@ -209,18 +212,18 @@ class _Run:
             self._loop.remove_reader(stream)
             del self._open[stream]
             if not self._open and self.process.returncode is None:
-                # It closes its streams a moment before its exit status can be read.
+                # Its streams close shortly before its exit status can be read.
                 self._timer.cancel()
-                self._look_seconds = _FIRST_LOOK_SECONDS
-                self._look()
+                self._check_seconds = _FIRST_CHECK_SECONDS
+                self._check_end()
         return bool(data)
 
-    def _give_up(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         if not self._done.done():
             self._done.set_exception(error)
 
-    def _look(self) -> None:
-        """See whether it ended; what it started and left behind may keep its streams open."""
+    def _check_end(self) -> None:
+        """Finish if the process ended; processes that it left behind may keep its streams open."""
         self._timer.cancel()
         if self._done.done():
             return
@@ -233,15 +236,15 @@ class _Run:
             if not self._done.done():
                 self._done.set_result(None)
             return
-        self._timer = self._loop.call_later(self._look_seconds, self._look)
-        self._look_seconds = min(2 * self._look_seconds, _LAST_LOOK_SECONDS)
+        self._timer = self._loop.call_later(self._check_seconds, self._check_end)
+        self._check_seconds = min(2 * self._check_seconds, _LAST_CHECK_SECONDS)
 
     def _has_ended(self) -> bool:
-        """Whether it ended, without reaping it: until then its group's id is not reused."""
+        """Return whether it ended, without reaping it: until then its group's id is not reused."""
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         try:
             return os.waitid(os.P_PID, self.process.pid, flags) is not None
-        except ChildProcessError:  # somebody reaped it
+        except ChildProcessError:  # it was reaped elsewhere
             return True
 
     def _kill_group(self) -> None:
@@ -249,7 +252,9 @@ class _Run:
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def end(self) -> bool:
-        """Give everything back, killing what still runs; whether it is really gone."""
+        """Release everything and kill what still runs; return whether the process is really
+        gone.
+        """
         self._timer.cancel()
         if self.process.returncode is None:
             self._kill_group()
@@ -259,7 +264,7 @@ class _Run:
         for pipe in (self.process.stdout, self.process.stderr):
             assert pipe is not None
             pipe.close()
-        self._reap(_FIRST_LOOK_SECONDS)
+        self._reap(_FIRST_CHECK_SECONDS)
         return self.process.returncode is not None
 
     def _reap(self, delay_seconds: float) -> None:

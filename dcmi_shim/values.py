@@ -1,4 +1,4 @@
-"""Values that come out of the shim. Sentinels of the driver are ``None`` here."""
+"""Values that the shim returns. Sentinels of the driver are ``None`` here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Chip(msgspec.Struct, frozen=True, order=True):
 
 
 class ChipNames(msgspec.Struct, frozen=True):
-    """What a chip is called; empty where the driver does not return it.
+    """The names of a chip; empty where the driver does not return them.
 
     ``model`` is ``<name>-<type>-<version>``, ``vdie`` five words in hexadecimal, ``pcie_address``
     ``<domain>:<bus>:<device>.<function>`` (``docs/spec/dcmi.md#2.2``, 9.2).
@@ -49,11 +49,11 @@ class SuperPod(msgspec.Struct, frozen=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """What else the driver returns of this node, for its labels and annotations.
+    """Further properties of this node, for its labels and annotations.
 
-    ``None``: it returns none. ``aicores`` and ``memory_mb`` are those of one chip, ``products``
-    what the cards are sold as, ``super_devices`` the ids of chips in their super-pod, by physical
-    id (``docs/spec/device-plugin.md#6.2``, 6.3).
+    ``None``: the driver returns none. ``aicores`` and ``memory_mb`` are those of one chip,
+    ``products`` the product names of the cards, ``super_devices`` the ids of chips in their super
+    pod, by physical id (``docs/spec/device-plugin.md#6.2``, 6.3).
     """
 
     aicores: int | None = None
@@ -64,13 +64,14 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """What the driver lists of this node. Read once per child process.
+    """The chips that the driver lists on this node, and their identity. Read once per child
+    process.
 
     ``family`` is one of ``Ascend910``, ``Ascend910B``, ``Ascend910A3``, ``Ascend910A5``,
-    ``Ascend310P``, ``Ascend310B``, ``Ascend310`` (``dcmi#1.6``). ``super_pod`` is ``None``
-    where the driver does not support it. ``virtual`` are the physical ids of the chips that are cut
+    ``Ascend310P``, ``Ascend310B``, ``Ascend310`` (``dcmi#1.6``). ``super_pod`` is ``None`` where
+    the driver does not support it. ``virtual`` are the physical ids of the chips that are divided
     into virtual devices, which this program does not render. ``main_board`` is read on an A5 only,
-    whose ports are used or not by it.
+    where it decides whether ports are used.
     """
 
     chips: tuple[Chip, ...]

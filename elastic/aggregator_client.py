@@ -36,8 +36,8 @@ _decoder = msgspec.json.Decoder(_Page)
 class AggregatorReply(msgspec.Struct, frozen=True):
     """What was answered; ``troubles`` are reasons not to start anything.
 
-    ``silent`` are the nodes whose heartbeats have ended, ``None`` where nobody answered.
-    ``asked_ms`` is when it was asked for (steady): what it says was so then, or later.
+    ``silent`` are the nodes whose heartbeats have ended, ``None`` without an answer. ``asked_ms``
+    is when it was asked for (steady): the answer shows the cluster of then, or of later.
     """
 
     ended: EndedJobs = EndedJobs()

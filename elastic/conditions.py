@@ -12,6 +12,7 @@ from contract import scheduling
 from contract.counted import counted
 from contract.documents.elastic_job import (
     END_ACTIONS,
+    ENDING,
     EVICTED_EVENTS,
     KEPT,
     OFF,
@@ -19,6 +20,7 @@ from contract.documents.elastic_job import (
     SHORTEST_TTL_SECONDS,
     SWITCH,
     Size,
+    read_ending,
     read_kept,
 )
 from contract.scheduling import go_integer
@@ -26,7 +28,7 @@ from contract.scheduling import go_integer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from contract.documents.elastic_job import PersistedJob
+    from contract.documents.elastic_job import Ending, PersistedJob
     from elastic.job import ElasticJob
 
 _DEFAULT_RETRIES = 3
@@ -51,6 +53,14 @@ def kept_of(job: ElasticJob) -> PersistedJob | None:
     """Return what is kept on the job; ``None`` where that is nothing, or cannot be read."""
     try:
         return read_kept(job.annotations)
+    except ValueError:
+        return None
+
+
+def ending_of(job: ElasticJob) -> Ending | None:
+    """Return why the job is ended; ``None`` where that is not recorded, or cannot be read."""
+    try:
+        return read_ending(job.annotations)
     except ValueError:
         return None
 
@@ -88,6 +98,10 @@ def _kept(job: ElasticJob) -> str | None:
         read_kept(job.annotations)
     except ValueError as error:
         return f"{error}; set the original size and remove the annotation {KEPT}"
+    try:
+        read_ending(job.annotations)
+    except ValueError as error:
+        return f"{error}; remove the annotation {ENDING}"
     return None
 
 

@@ -21,10 +21,10 @@ def _address(text: str) -> str:
 
 
 class ElasticConfiguration(Section):
-    """Everything that the daemon can be told."""
+    """All settings of the daemon."""
 
     act: bool = False
-    """Write vcjobs. Otherwise it says what it would write, and keeps its Lease only."""
+    """Write vcjobs. Otherwise the log has what would be written, and only the Lease is."""
     network_faults: bool = False
     """End jobs that run over a network fault, where there is another place for them."""
     dead_nodes: bool = False

@@ -19,6 +19,7 @@ from contract.validation_texts import decode_text
 from elastic.aggregator_client import MOST_JOBS, AggregatorReply
 from elastic.conditions import kept_of, original_of
 from elastic.decision import (
+    REFUSED,
     DueWrite,
     JobContext,
     RestartDecision,
@@ -77,7 +78,7 @@ class ElasticJobStatus(msgspec.Struct, frozen=True):
 
 
 class Acting:
-    """The one place that writes vcjobs. Without ``acts`` it only says what it would write."""
+    """The one place that writes vcjobs. Without ``acts`` it only logs what it would write."""
 
     def __init__(
         self,
@@ -114,8 +115,9 @@ class Acting:
         """The job of our last write and its version, which the aggregator has to know."""
         self._refused: dict[str, tuple[str, str, int]] = {}
         """By uid: the version of a job that a write was refused for, why, and until when."""
-        self._faults: dict[tuple[str, int], tuple[FaultUnder, ...]] = {}
-        """Found under ended jobs, by uid and end; since they were first seen where nothing says."""
+        self._faults: dict[str, tuple[FaultUnder, ...]] = {}
+        """Found under jobs since they began to end, by uid; the time is that of the first answer
+        where the documents have none."""
         self._judged: set[str] = set()
         self._answer: AggregatorReply | None = None
         """The newest one."""
@@ -206,8 +208,8 @@ class Acting:
             if not has_any and now_ms - kept.at_ms > _GROUP_MS:
                 seconds = _GROUP_MS // 1000
                 found.append(
-                    f"{job.key} was started and has no PodGroup after {seconds} s: its queue may "
-                    "be closed, or Volcano's job controller away"
+                    f"{job.key} was started and has no PodGroup after {seconds} s: Volcano's job "
+                    "controller may be away"
                 )
         return tuple(found)
 
@@ -231,36 +233,43 @@ class Acting:
             self.known.grace_over_time_ms,
             self.faults.network(job),
             self.faults.dead_nodes,
+            self.known.closed_queue(job),
         )
 
     def _faults_under(
         self, job: ElasticJob, found: EndedJob | None, now_ms: int
     ) -> tuple[FaultUnder, ...]:
-        """Return the faults that were found under a job that has ended, since when.
+        """Return the faults that were found under a job since it began to end, since when.
 
-        They are kept: the answer with the size comes after the one with the fault.
+        They are kept: its pods go one after the other, and the answer with the size comes last.
         """
-        key = (job.uid, job.ended_at_ms)
-        if found is not None and found.faults:
-            before = self._faults.get(key, ())
-            known = {(one.kind, one.node): one for one in before}
-            self._faults[key] = tuple(
-                known.get((one.kind, one.node))
-                or (one if one.since_ms else msgspec.structs.replace(one, since_ms=now_ms))
-                for one in found.faults
-            )
-        return self._faults.get(key, ())
+        if not (job.is_ended or job.is_ending):
+            self._faults.pop(job.uid, None)
+            return ()
+        known = {(one.kind, one.node): one for one in self._faults.get(job.uid, ())}
+        for one in () if found is None else found.faults:
+            if (one.kind, one.node) not in known:
+                since_ms = one.since_ms or now_ms
+                known[one.kind, one.node] = msgspec.structs.replace(one, since_ms=since_ms)
+        if known:
+            self._faults[job.uid] = tuple(known.values())
+        return tuple(known.values())
 
     async def _ask(
         self, asking: Sequence[ElasticJob], decisions: Mapping[str, RestartDecision]
     ) -> AggregatorReply:
         now_ms = self._clock().wall_ms
-        sized = [job for job in asking if decisions[job.uid].state is VcjobState.WAITING_FOR_ROOM]
+        # A job that was refused would take room that it does not use.
+        sized = [
+            job
+            for job in asking
+            if decisions[job.uid].state is VcjobState.WAITING_FOR_ROOM and not self._is_refused(job)
+        ]
         judged = [
             job
             for job in asking
-            if decisions[job.uid].state is VcjobState.NO_CAUSE
-            and (job.uid not in self._judged or now_ms - job.ended_at_ms < _JUDGED_FOR_MS)
+            if decisions[job.uid].state in (VcjobState.NO_CAUSE, VcjobState.ENDING)
+            and (job.uid not in self._judged or now_ms - job.phase_since_ms < _JUDGED_FOR_MS)
         ]
         is_only_look = not sized and not judged
         if is_only_look and not self.faults.is_on:
@@ -368,8 +377,9 @@ class Acting:
         for job in jobs:
             decision = decisions[job.uid]
             state, why = decision.state.value, decision.why
-            if decision.write is not None and self._is_refused(job):
-                state, why = "refused", self._refused[job.uid][1]
+            is_due = decision.write is not None or decision.asks
+            if is_due and self._is_refused(job):
+                state, why = REFUSED, self._refused[job.uid][1]
             original, size = original_of(job), job.size
             shown.append(
                 ElasticJobStatus(
@@ -388,8 +398,8 @@ class Acting:
         self._judged &= here
         for uid in self._refused.keys() - here:
             del self._refused[uid]
-        for key in [key for key in self._faults if key[0] not in here]:
-            del self._faults[key]
+        for uid in self._faults.keys() - here:
+            del self._faults[uid]
 
     def status(self) -> dict[str, Any]:
         """Return what is shown of it."""

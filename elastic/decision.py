@@ -16,8 +16,8 @@ from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.options import DEFAULT_GRACE_OVER_TIME
 from advisor.report import ElasticAdvice
 from contract.counted import counted
-from contract.documents.elastic_job import RESTORE, Size, read_ending
-from elastic.conditions import Unmet, fewest_pods, kept_of, original_of, unmet
+from contract.documents.elastic_job import RESTORE, RESTORE_NOW, Size
+from elastic.conditions import Unmet, ending_of, fewest_pods, kept_of, original_of, unmet
 from elastic.end_cause import Evicted, cause_of
 from elastic.job import JobPod
 from elastic.network_faults import NetworkFault, why_left
@@ -31,7 +31,6 @@ HOUR_MS = 3_600_000
 STARTS_OF_A_JOB = 3
 STARTS_OF_A_CLUSTER = 10
 """So many starts within an hour; one more waits."""
-_ENDING = ("Aborting", "Terminating", "Completing", "Restarting")
 
 
 class VcjobState(StrEnum):
@@ -48,6 +47,10 @@ class VcjobState(StrEnum):
     STANDING_STILL = "standing-still"
     TOO_MANY_STARTS = "too-many-starts"
     READY = "ready"
+
+
+REFUSED = "refused"
+"""How it stands with a job of which the API server refused a write."""
 
 
 class DueWrite(StrEnum):
@@ -69,7 +72,8 @@ class JobContext(msgspec.Struct, frozen=True):
     ``pods`` are those with its uid. ``standing_still`` are reasons why nothing is written at all.
     ``cluster_starts_ms`` are the starts of all jobs. ``advice`` is the size of R60, ``None`` while
     it is not known. ``grace_over_time_ms`` is how long the scheduler waits before it deletes the
-    pods of a live node by force (consumers#2.7). ``network`` is the network fault under the job
+    pods of a live node by force (consumers#2.7). ``closed_queue`` is why the scheduler takes no job
+    from its queue, empty where it does. ``network`` is the network fault under the job
     where such jobs are to be ended, ``dead_nodes`` are those whose pods are to be deleted by force.
     """
 
@@ -83,13 +87,14 @@ class JobContext(msgspec.Struct, frozen=True):
     grace_over_time_ms: int = DEFAULT_GRACE_OVER_TIME * 1000
     network: NetworkFault | None = None
     dead_nodes: frozenset[str] = frozenset()
+    closed_queue: str = ""
 
 
 class RestartDecision(msgspec.Struct, frozen=True):
     """What is to be done. ``why`` is for people. ``asks``: the size of R60 is needed.
 
     ``original`` and ``size`` are those of the next start, ``start`` its number. ``is_overdue``:
-    somebody has to act before its pods end. ``pods`` are those that are deleted by force.
+    a person has to act before its pods end. ``pods`` are those that are deleted by force.
     """
 
     state: VcjobState
@@ -127,27 +132,32 @@ def decide(job: ElasticJob, facts: JobContext) -> RestartDecision:
         return RestartDecision(
             VcjobState.STANDING_STILL, "; ".join(facts.standing_still), cause=cause
         )
-    if not _is_resized(job) and not is_cleared and (why := _too_many(job, facts)):
+    if not _is_unstarted(job) and not is_cleared and (why := _too_many(job, facts)):
         return RestartDecision(VcjobState.TOO_MANY_STARTS, why, cause=cause)
+    # A job of size 0 gets its size back all the same.
+    if facts.closed_queue and not is_cleared:
+        return RestartDecision(VcjobState.WAITING_FOR_ROOM, facts.closed_queue, cause=cause)
     return _sized(job, facts, original, cause)
 
 
 def _active(job: ElasticJob, facts: JobContext) -> RestartDecision:
     if job.phase == "Completed":
         return RestartDecision(VcjobState.FINISHED, "the job is completed")
-    is_ending = job.phase in _ENDING
     # All pods of a job may be on dead nodes; its phase is Running until one of them is gone.
-    leaving = [pod for pod in facts.pods if is_ending or pod.deleted_at_ms]
+    leaving = [pod for pod in facts.pods if job.is_ending or pod.deleted_at_ms]
     waiting = _waiting(job, leaving, facts, "")
     if waiting.is_overdue or waiting.write is not None:
         return waiting
-    if is_ending:
-        return RestartDecision(VcjobState.ENDING, f"phase {job.phase}; {waiting.why}")
+    if job.is_ending:
+        # Once its pods are gone, nothing shows the fault under them.
+        return RestartDecision(VcjobState.ENDING, f"phase {job.phase}; {waiting.why}", asks=True)
     if job.phase == "Running":
         return _running(job, facts)
     unbound = sum(1 for pod in facts.pods if not pod.node)
     pods = counted(len(facts.pods), "pod")
     why = f"phase {job.phase or 'unknown'}: {pods}, {unbound} without a node"
+    if facts.closed_queue:
+        why = f"{why}; {facts.closed_queue}"
     return RestartDecision(VcjobState.STARTING, why)
 
 
@@ -178,28 +188,27 @@ def _is_cleared(job: ElasticJob) -> bool:
     return kept is not None and size is not None and kept.size.replicas == size.replicas == 0
 
 
-def _is_resized(job: ElasticJob) -> bool:
-    """Whether the size was written and the start that belongs to it was not.
+def _is_unstarted(job: ElasticJob) -> bool:
+    """Whether a size was written and the start that belongs to it was not made.
 
-    The message of our last start says its number. Where somebody replaced it, a phase with pods
-    since the size was written says the same.
+    The message of our last start has its number. Where another program replaced it, a phase with
+    pods since the size was written shows the same. The owner may have set another size meanwhile.
     """
-    kept, size = kept_of(job), job.size
-    if kept is None or size is None or not job.is_ended:
+    kept = kept_of(job)
+    if kept is None or not job.is_ended:
         return False
-    same = (size.replicas, size.cards) == (kept.size.replicas, kept.size.cards)
-    return same and job.started < kept.start and job.last_active_ms < kept.at_ms
+    return job.started < kept.start and job.last_active_ms < kept.at_ms
 
 
 def _cause(job: ElasticJob, facts: JobContext) -> str:
     kept = kept_of(job)
-    if kept is not None and (_is_resized(job) or not job.is_ended):
+    if kept is not None and (_is_unstarted(job) or not job.is_ended):
         return kept.cause
-    if RESTORE in job.annotations:
+    if job.annotations.get(RESTORE) == RESTORE_NOW:
         return f"annotation {RESTORE}"
-    began_ms = job.created_at_ms if kept is None else kept.at_ms
+    began_ms = max(job.created_at_ms if kept is None else kept.at_ms, job.resumed_ms)
     found = cause_of(began_ms, job.ended_at_ms, facts.evictions, facts.faults)
-    ending = read_ending(job.annotations)
+    ending = ending_of(job)
     # Its pods are deleted by then, so nothing else shows the fault.
     if not found and ending is not None and job.phase == "Terminated" and ending.at_ms >= began_ms:
         return ending.cause
@@ -259,7 +268,7 @@ def _waiting(
 
 
 def _asked_ms(job: ElasticJob, pod: JobPod) -> int:
-    """Return since when a pod is to end; 0 where nothing says it."""
+    """Return since when a pod is to end; 0 where that is not known."""
     if pod.deleted_at_ms:
         return pod.deleted_at_ms - pod.grace_seconds * 1000
     return job.ended_at_ms or job.phase_since_ms
@@ -319,7 +328,7 @@ def _sized(job: ElasticJob, facts: JobContext, original: Size, cause: str) -> Re
     kept = kept_of(job)
     before = 0 if kept is None else kept.start
     # What was written and not started has its number already.
-    is_begun = _is_resized(job) or _is_cleared(job)
+    is_begun = _is_unstarted(job) or _is_cleared(job)
     write = _write(job, facts, size)
     if write is None:
         why = f"pods that ended by themselves are removed first: {len(facts.pods)}"
@@ -347,7 +356,7 @@ def _write(job: ElasticJob, facts: JobContext, size: Size) -> DueWrite | None:
         return None if facts.pods else DueWrite.SIZE
     if facts.pods:
         return DueWrite.CLEAR
-    if kept is not None and _is_resized(job) and kept.size == job.size == size:
+    if kept is not None and _is_unstarted(job) and kept.size == job.size == size:
         return DueWrite.START
     return DueWrite.SIZE
 

@@ -1,15 +1,22 @@
-"""What is read of a vcjob, of its pods and of its PodGroup (``docs/spec/consumers.md#2.9``)."""
+"""What is read of a vcjob, of its pods, PodGroup and Queue (``docs/spec/consumers.md#2.9``)."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from contract.documents.elastic_job import ENDED, FINISHED, STARTED, Size
 from contract.scheduling import RESOURCE_DOMAIN, go_integer
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 Texts = dict[str, str]
+
+_ENDING = ("Aborting", "Terminating", "Completing", "Restarting")
 
 
 class ElasticJobPolicy(msgspec.Struct, frozen=True):
@@ -46,7 +53,7 @@ class ElasticJob(msgspec.Struct, frozen=True):
     """A vcjob. ``version`` is its resourceVersion, ``max_retry`` the stored one.
 
     ``writer`` is the last one but us who wrote its tasks. ``ended_at_ms`` is when it ended, 0 where
-    it has not.
+    it has not. ``queue`` is where the scheduler takes it from, empty for the default one.
     """
 
     namespace: str
@@ -68,6 +75,7 @@ class ElasticJob(msgspec.Struct, frozen=True):
     message: str = ""
     conditions: tuple[JobCondition, ...] = ()
     writer: str = ""
+    queue: str = ""
 
     @property
     def key(self) -> str:
@@ -90,6 +98,11 @@ class ElasticJob(msgspec.Struct, frozen=True):
         return self.phase in ENDED
 
     @property
+    def is_ending(self) -> bool:
+        """Whether the controller ends its pods."""
+        return self.phase in _ENDING
+
+    @property
     def size(self) -> Size | None:
         """Its size now; ``None`` where it has not exactly one task."""
         if len(self.tasks) != 1:
@@ -107,29 +120,46 @@ class ElasticJob(msgspec.Struct, frozen=True):
     @property
     def ended_at_ms(self) -> int:
         """When it reached the phase in which it has ended; 0 while it has not."""
-        at_ms = 0
-        for one in reversed(self.conditions):
-            if one.phase not in FINISHED:
-                break
-            at_ms = one.at_ms
-        return at_ms if self.phase in FINISHED else 0
+        return self._since_ms(FINISHED) if self.phase in FINISHED else 0
 
     @property
     def phase_since_ms(self) -> int:
-        """When it reached its phase; 0 where no condition says it."""
-        last = self.conditions[-1] if self.conditions else None
-        return last.at_ms if last is not None and last.phase == self.phase else 0
+        """When it reached its phase; 0 where no condition has it."""
+        return self._since_ms((self.phase,))
+
+    def _since_ms(self, phases: Collection[str]) -> int:
+        """Return the time of the first of the last conditions that have one of ``phases``.
+
+        The controller adds a condition whenever a number of its status changes.
+        """
+        latest = takewhile(lambda one: one.phase in phases, reversed(self.conditions))
+        return min((one.at_ms for one in latest), default=0)
+
+    @property
+    def resumed_ms(self) -> int:
+        """When a Command of its owner last started it again; 0 where none did.
+
+        A start of ours does not pass through ``Restarting``.
+        """
+        return max(
+            (
+                one.at_ms
+                for before, one in pairwise(self.conditions)
+                if (before.phase, one.phase) == ("Restarting", "Pending")
+            ),
+            default=0,
+        )
 
     @property
     def last_active_ms(self) -> int:
-        """When it last had a phase in which pods are made; 0 where no condition says it."""
+        """When it last had a phase in which pods are made; 0 where no condition has one."""
         return max((one.at_ms for one in self.conditions if one.phase not in FINISHED), default=0)
 
 
 class JobPod(msgspec.Struct, frozen=True):
     """A pod that a Job of Volcano owns, or a pod of a program that is looked for by its name.
 
-    ``deleted_at_ms`` is when its grace is over, 0 where nobody deletes it.
+    ``deleted_at_ms`` is when its grace is over, 0 for one that is not deleted.
     """
 
     namespace: str
@@ -143,8 +173,20 @@ class JobPod(msgspec.Struct, frozen=True):
 
     @property
     def has_ended_itself(self) -> bool:
-        """Whether it has ended and nobody deletes it."""
+        """Whether it has ended without being deleted."""
         return self.phase in ("Succeeded", "Failed") and not self.deleted_at_ms
+
+
+class JobQueue(msgspec.Struct, frozen=True):
+    """A Queue of Volcano. ``state`` is ``Open``, ``Closing``, ``Closed`` or ``Unknown``."""
+
+    name: str
+    state: str = ""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the scheduler takes no job from it."""
+        return self.state in ("Closing", "Closed")
 
 
 class _Owner(msgspec.Struct):
@@ -208,6 +250,7 @@ class _Task(msgspec.Struct, rename="camel"):
 
 
 class _Spec(msgspec.Struct, rename="camel"):
+    queue: str = ""
     min_available: int | None = None
     max_retry: int | None = None
     min_success: int | None = None
@@ -255,9 +298,19 @@ class _Group(msgspec.Struct):
     metadata: _Metadata
 
 
+class _QueueStatus(msgspec.Struct):
+    state: str | None = None
+
+
+class _Queue(msgspec.Struct):
+    metadata: _Metadata
+    status: _QueueStatus | None = None
+
+
 _jobs = msgspec.json.Decoder(_Job)
 _pods = msgspec.json.Decoder(_Pod)
 _groups = msgspec.json.Decoder(_Group)
+_queues = msgspec.json.Decoder(_Queue)
 
 
 def read_job(raw: msgspec.Raw | bytes) -> ElasticJob:
@@ -286,6 +339,7 @@ def read_job(raw: msgspec.Raw | bytes) -> ElasticJob:
         message=state.message or "",
         conditions=_conditions(status),
         writer=_writer(metadata.managed_fields or ()),
+        queue=spec.queue,
     )
 
 
@@ -310,6 +364,12 @@ def read_group(raw: msgspec.Raw | bytes) -> str:
     """Return the uid of the job that a PodGroup belongs to; empty for none."""
     owners = _groups.decode(raw).metadata.owner_references or ()
     return next((one.uid for one in owners if one.kind == "Job"), "")
+
+
+def read_queue(raw: msgspec.Raw | bytes) -> JobQueue:
+    """Return a Queue. Raises ``msgspec.DecodeError``."""
+    read = _queues.decode(raw)
+    return JobQueue(read.metadata.name, (read.status and read.status.state) or "")
 
 
 def _ms(at: datetime | None) -> int:

@@ -1,4 +1,4 @@
-"""What is known of vcjobs, their pods and PodGroups, and of what the scheduler records."""
+"""What is known of vcjobs, their pods, PodGroups and Queues, and of what the scheduler records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from advisor.options import DEFAULT_GRACE_OVER_TIME
 from contract import scheduling
 from contract.errors import DocumentError
 from elastic.end_cause import Evicted, read_evictions
-from elastic.job import ElasticJob, JobPod, read_group, read_job, read_pod
+from elastic.job import ElasticJob, JobPod, JobQueue, read_group, read_job, read_pod, read_queue
 from stores.cluster import KindUnavailable, ObjectKind, Snapshot
 from stores.interruption import Interrupted
 from stores.kubernetes_api.vcjobs import PATH
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _RIVAL = "resilience-controller"
 """The Resilience-Controller deletes and creates jobs of its own accord (consumers#5.1)."""
+
+_DEFAULT_QUEUE = "default"
+"""The queue of a job that names none."""
 
 _Records = dict[str, tuple[Evicted, ...]]
 
@@ -62,11 +65,13 @@ def _configmap(namespace: str, name: str, read: Callable[[msgspec.Raw], Any]) ->
 
 
 JOBS = "jobs"
+QUEUES = "queues"
 SCHEDULER = "scheduler"
 KINDS: dict[str, ObjectKind[Any]] = {
     JOBS: ObjectKind("Jobs of Volcano", PATH, read_job),
     "pods": ObjectKind("pods", "/api/v1/pods", read_pod),
     "groups": ObjectKind("PodGroups", "/apis/scheduling.volcano.sh/v1beta1/podgroups", read_group),
+    QUEUES: ObjectKind("Queues", "/apis/scheduling.volcano.sh/v1beta1/queues", read_queue),
     "records": _configmap(
         scheduling.RESCHEDULE_NAMESPACE, scheduling.RESCHEDULE_CONFIGMAP, evictions_of
     ),
@@ -144,6 +149,18 @@ class JobCache:
         """Whether a PodGroup belongs to the job."""
         groups: Iterable[str] = self._found["groups"].values()
         return job.uid in groups
+
+    def closed_queue(self, job: ElasticJob) -> str:
+        """Return why the scheduler takes no job from the queue of this one; empty where it does."""
+        queues: Iterable[JobQueue] = self._found[QUEUES].values()
+        name = job.queue or _DEFAULT_QUEUE
+        queue = next((one for one in queues if one.name == name), None)
+        if queue is None:
+            return f"queue {name} does not exist; create it"
+        if queue.is_closed:
+            opens = f"vcctl queue operate --name {queue.name} --action open"
+            return f"queue {queue.name} is {queue.state}; open it: {opens}"
+        return ""
 
     @property
     def grace_over_time_ms(self) -> int:

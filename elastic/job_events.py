@@ -1,4 +1,4 @@
-"""What people get to know about elastic jobs: Events on the job, and lines of the log."""
+"""What is reported about elastic jobs: Events on the job, and lines of the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from contract.counted import counted
 from contract.errors import StoreError
 from elastic.conditions import kept_of
-from elastic.decision import DueWrite, VcjobState
+from elastic.decision import REFUSED, DueWrite, VcjobState
 from stores.base import Involved, KubernetesEvent
 
 if TYPE_CHECKING:
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_COMPONENT = "npu-vigil-elastic"
+COMPONENT = "npu-vigil-elastic"
+"""The source of each Event."""
 _MOST_WAITING = 200
 _LONGEST = 1000
 """Characters of a message; the API server takes 1024."""
-_SHOWN = {
+REASONS = {
     VcjobState.CONDITIONS.value: "ElasticCondition",
     VcjobState.WAITING_FOR_PODS.value: "ElasticWaitingForPods",
     VcjobState.WAITING_FOR_ROOM.value: "ElasticWaitingForRoom",
     VcjobState.STANDING_STILL.value: "ElasticStandingStill",
     VcjobState.TOO_MANY_STARTS.value: "ElasticTooManyStarts",
     VcjobState.NO_CAUSE.value: "ElasticNoCause",
-    "refused": "ElasticRefused",
+    REFUSED: "ElasticRefused",
 }
 """States of which the job gets an Event, with its reason."""
 _WARNINGS = {DueWrite.END: "ElasticEnd", DueWrite.PODS: "ElasticPodsDeleted"}
@@ -40,7 +41,7 @@ _QUIET = "is asked"
 
 
 class JobEvents:
-    """Events wait in a queue: nobody waits for them. Without ``records`` there is only the log."""
+    """Queues Events, so that no round waits for them. Without ``records`` there is only the log."""
 
     def __init__(self, objects: ClusterObjects, clock: Clock, *, records: bool) -> None:
         self._objects = objects
@@ -62,7 +63,7 @@ class JobEvents:
                 _log.warning("an Event is not written: %s", error)
 
     def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
-        """Say the state of a job where it is another one than before.
+        """Report the state of a job where it is another one than before.
 
         Waiting is normal until it ``is_overdue``.
         """
@@ -74,8 +75,8 @@ class JobEvents:
         if before is not None and before[0] == state and state == VcjobState.STARTING.value:
             return
         _log.info("%s: %s: %s", job.key, state, why)
-        if state in _SHOWN:
-            self._event(job, _SHOWN[state], why, normal=state in _WAITING and not is_overdue)
+        if state in REASONS:
+            self._event(job, REASONS[state], why, normal=state in _WAITING and not is_overdue)
 
     def _look_at_size(self, job: ElasticJob) -> None:
         """Name who gave a job another size than was written."""
@@ -85,7 +86,7 @@ class JobEvents:
         now = (size.replicas, size.cards)
         is_foreign = now != (kept.size.replicas, kept.size.cards)
         if is_foreign and self._sizes.get(job.uid) != now:
-            who = job.writer or "somebody"
+            who = job.writer or "another program"
             chips = counted(size.cards, "chip")
             why = f"{who} set {size.replicas} × {chips}, the original size from now on"
             _log.info("%s: %s", job.key, why)
@@ -93,7 +94,7 @@ class JobEvents:
         self._sizes[job.uid] = now
 
     def wrote(self, job: ElasticJob, decision: RestartDecision) -> None:
-        """Say what was written."""
+        """Report what was written."""
         if decision.write is DueWrite.START:
             self._event(job, "ElasticStart", decision.why, normal=True)
         if decision.write in _WARNINGS:
@@ -109,7 +110,7 @@ class JobEvents:
         )
 
     def would(self, job: ElasticJob, decision: RestartDecision) -> None:
-        """Say what would be written."""
+        """Log what would be written."""
         text = (f"dry run, {decision.write}", decision.why)
         if self._last.get(f"dry {job.uid}") != text:
             self._last[f"dry {job.uid}"] = text
@@ -130,7 +131,7 @@ class JobEvents:
             message=message[:_LONGEST],
             first_ms=now_ms,
             last_ms=now_ms,
-            component=_COMPONENT,
+            component=COMPONENT,
         )
         try:
             self._waiting.put_nowait(event)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
-from elastic.decision import VcjobState
+from elastic.decision import REFUSED, VcjobState
 from service.metric_families import counter, gauge
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from elastic.controller import Acting
 
-STATES = (*(one.value for one in VcjobState), "refused")
+STATES = (*(one.value for one in VcjobState), REFUSED)
 _REFUSALS = ("conflict", "refused", "unavailable")
 
 

@@ -12,8 +12,8 @@ import msgspec
 from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.report import ElasticAdvice
 from contract.counted import counted
-from contract.documents.elastic_job import FINISHED, read_ending
-from elastic.conditions import fewest_pods, kept_of, original_of, unmet
+from contract.documents.elastic_job import FINISHED
+from elastic.conditions import ending_of, fewest_pods, kept_of, original_of, unmet
 from elastic.continuous_faults import ContinuousFaults
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def is_under_way(job: ElasticJob) -> bool:
     if job.is_deleted or unmet(job) or job.phase == "Running":
         return False
     if job.phase in ("Terminating", "Terminated"):
-        return read_ending(job.annotations) is not None
+        return ending_of(job) is not None
     kept = kept_of(job)
     return kept is not None and job.started == kept.start and job.phase not in FINISHED
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.documents.elastic_job import read_ending
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.validation_texts import decode_text
+from elastic.conditions import ending_of
 from elastic.continuous_faults import ContinuousFaults
 from elastic.job import read_job
 from elastic.network_faults import COMMANDED_MS, NetworkFaults, is_under_way
@@ -91,7 +91,10 @@ class UnhandledFaults:
         return self._seen[1]
 
     def _look_at_networks(self, answer: AggregatorReply, jobs: Sequence[ElasticJob]) -> None:
-        """An answer that is not to be relied on is a gap: what stands counts from then on."""
+        """Observe network faults under jobs.
+
+        An answer that is not to be relied on is a gap: what stands counts from then on.
+        """
         if not self.ends_on_network_faults:
             return
         here = {(job.namespace, job.name): job for job in jobs}
@@ -139,7 +142,7 @@ class UnhandledFaults:
 
     async def _is_commanded(self, job: ElasticJob) -> bool:
         """Whether a Command to end a job waits, for as long as the controller is away."""
-        if job.phase != "Running" or read_ending(job.annotations) is None:
+        if job.phase != "Running" or ending_of(job) is None:
             return False
         return await self._api.is_commanded(job.namespace, job.name, job.uid)
 
@@ -153,7 +156,7 @@ class UnhandledFaults:
             other = read_job(raw)
             if other.uid == job.uid:
                 continue
-            ending = read_ending(other.annotations) if other.phase == "Running" else None
+            ending = ending_of(other) if other.phase == "Running" else None
             is_new = ending is not None and now_ms - ending.at_ms < COMMANDED_MS
             if is_new or is_under_way(other) or await self._is_commanded(other):
                 raise StoreConflict(f"{other.key} is ended for a network fault, too")
@@ -164,7 +167,7 @@ class UnhandledFaults:
         The annotation comes first: who goes on after a kill has to know why the job was ended.
         """
         await self._check_alone(job)
-        version, now_ms, ending = "", self._clock().wall_ms, read_ending(job.annotations)
+        version, now_ms, ending = "", self._clock().wall_ms, ending_of(job)
         if ending is None or now_ms - ending.at_ms >= COMMANDED_MS:
             changes = ending_patch(job, cause, now_ms)
             version = await self._api.patch(job.namespace, job.name, changes)

@@ -1,1 +1,1 @@
-"""When something is tried again, and how long work gives way to other tasks. Pure."""
+"""When something is tried again, and how long work runs before other tasks may. Pure."""

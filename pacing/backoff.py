@@ -1,4 +1,4 @@
-"""How long something that failed waits before it is tried again."""
+"""How long to wait after a failure before the next attempt."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _LAST_SECONDS = 5.0
 class Backoff:
     """Waits that double from the first to the last, each shorter by up to ``by_chance`` of it.
 
-    What is shared with others is left at different times, therefore by chance; what nobody else
-    uses, as a driver, needs none.
+    Random parts spread the clients of a shared server; a resource of this process alone, such as a
+    driver, needs none.
     """
 
     def __init__(
@@ -27,12 +27,12 @@ class Backoff:
         self._next = first_seconds
 
     def reset(self) -> None:
-        """Begin again: it worked."""
+        """Begin again with the first wait, after a success."""
         self._next = self._first_seconds
 
     def next_seconds(self) -> float:
-        """Seconds to wait now."""
+        """Return the seconds to wait now."""
         ceiling = self._next
         self._next = min(ceiling * 2, self._last_seconds)
-        # Many watchers lose the same server at once and must not come back at once.
+        # Many clients lose the same server at once and must not reconnect at once.
         return random.uniform(ceiling * (1 - self._by_chance), ceiling)

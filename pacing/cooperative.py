@@ -1,4 +1,4 @@
-"""Work that says how much of it was done, so that others may have their turn in between."""
+"""Work that reports how much of it was done, so that other tasks may run in between."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Work: TypeAlias = Generator[int, None, T]
-"""Yields how much it has done since it was asked last, and returns what it found."""
+"""Yields the amount of work since the last yield, and returns its result."""
 
 
 def whole(work: Work[T]) -> T:
-    """Do all of it at once."""
+    """Do all of the work at once; return its result."""
     while True:
         try:
             next(work)
@@ -27,7 +27,7 @@ def whole(work: Work[T]) -> T:
 
 
 async def in_pieces(work: Work[T], size: int) -> T:
-    """Do all of it; others have their turn after each piece of ``size``."""
+    """Do all of the work; other tasks may run after each piece of ``size``. Return its result."""
     done = 0
     while True:
         try:
@@ -64,11 +64,11 @@ class WorkBacklog:
         return len(self._works)
 
     def add(self, work: Work[None]) -> None:
-        """Put this behind all others."""
+        """Add work behind all other."""
         self._works.append(work)
 
     def clear(self) -> None:
-        """Leave everything undone."""
+        """Drop all work that is not done."""
         self._works.clear()
 
     def do_piece(self) -> None:

@@ -1,4 +1,4 @@
-"""How often something may be done."""
+"""A rate limit with a burst."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 class TokenBucket:
     """``burst`` tokens at once, then ``tokens`` in each ``period_ms``.
 
-    Counts in whole parts of a token, so whoever waits as long as it says gets one.
+    Counts in whole parts of a token, so a token is available after exactly ``wait_ms``.
     """
 
     __slots__ = ("_burst", "_gain", "_left", "_token", "at_ms")
@@ -19,7 +19,7 @@ class TokenBucket:
         self._burst = burst * period_ms
         self._left = self._burst
         self.at_ms = 0
-        """Steady time at which it was asked last."""
+        """The monotonic time of the last call, in milliseconds."""
 
     def wait_ms(self, now_ms: int, tokens: int = 1) -> int:
         """Return after how many milliseconds so many tokens are left; 0: now."""
@@ -33,6 +33,6 @@ class TokenBucket:
         self._left -= self._token
 
     def is_full(self, now_ms: int) -> bool:
-        """Return whether nothing is taken."""
+        """Return whether all tokens are available."""
         self.wait_ms(now_ms)
         return self._left == self._burst

@@ -1,4 +1,4 @@
-"""Waits that have an end."""
+"""Waits with a deadline."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
-    """Wait for ``event``, at most so long; return whether it is set. ``None``: without an end."""
+    """Wait for ``event``, at most ``seconds``; return whether it is set. ``None``: no limit."""
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()

@@ -96,7 +96,7 @@ def load(
         try:
             converted = _converted(option.annotation, value)
         except ValidationError as error:
-            problems.extend(Problem(where, _said(item)) for item in error.errors())
+            problems.extend(Problem(where, _problem_text(item)) for item in error.errors())
             _without(merged, option.path)
             return
         if _place(merged, option.path, converted):
@@ -195,14 +195,14 @@ def _problem(
         if path[:length] in origins:
             where = origins[path[:length]]
             break
-    return Problem(where or "(all)", _said(item))
+    return Problem(where or "(all)", _problem_text(item))
 
 
 def _beside(candidate: _Path, path: _Path) -> bool:
     return len(candidate) >= len(path) and candidate[: len(path) - 1] == path[:-1]
 
 
-def _said(item: ErrorDetails) -> str:
+def _problem_text(item: ErrorDetails) -> str:
     said = validation_text(item)
     given = item["input"]
     is_shown = isinstance(given, (str, int, float, bool)) or given is None

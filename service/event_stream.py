@@ -182,7 +182,7 @@ class _Client:
         self._came.set()
 
     async def next(self) -> bytes:
-        """What is to be sent next; a comment where nothing happened for a while.
+        """Return what is to be sent next; a comment where nothing happened for a while.
 
         Nothing when the client lost its place.
         """

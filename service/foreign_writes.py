@@ -34,7 +34,7 @@ def pauses() -> Backoff:
 
 @dataclass(frozen=True)
 class ForeignWriter:
-    """Who changes something of ours, as far as that is known.
+    """The program that changes something of ours, as far as that is known.
 
     ``manager`` is the name under which the store has its writes. ``differing`` is what the answer
     to our own write has otherwise than the write: then no other program is the writer.
@@ -55,7 +55,7 @@ class ForeignWriter:
                 f"the answer to our own write of {what} differs from what was written: "
                 f"{', '.join(self.differing)}; an admission webhook or policy changes it"
             )
-        return f"{'somebody else' if self.manager is None else repr(self.manager)} writes {what}"
+        return f"{'another program' if self.manager is None else repr(self.manager)} writes {what}"
 
 
 UNKNOWN = ForeignWriter()

@@ -1,8 +1,8 @@
-"""Logging on standard error, as whoever reads it wants it.
+"""Logging on standard error, in the form that its reader needs.
 
-In the journal of systemd each line has its priority in front (``sd-daemon(3)``) and no time,
-which the journal has itself; a message of several lines stays one that can be read. Elsewhere a
-message is one line with time and level. Whoever logs does not wait for the reader (``LogWriter``).
+In the journal of systemd each line has its priority in front (``sd-daemon(3)``) and no time, which
+the journal has itself; a message of several lines stays one that can be read. Elsewhere a message
+is one line with time and level. Logging does not wait for the reader (``LogWriter``).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def _prefixed(text: str, priority: int) -> str:
 def is_journal(descriptor: int, environment: Mapping[str, str]) -> bool:
     """Return whether what is written to ``descriptor`` goes to the journal.
 
-    ``JOURNAL_STREAM`` names the file that systemd connected (``systemd.exec(5)``); who redirects
-    standard error leaves the variable as it is.
+    ``JOURNAL_STREAM`` names the file that systemd connected (``systemd.exec(5)``). It stays as it
+    is where standard error is redirected.
     """
     try:
         status = os.fstat(descriptor)
@@ -71,7 +71,7 @@ def set_up_logging() -> None:
     handler = _Handler()
     handler.setFormatter(_formatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    # One line per request says nothing that the metrics do not.
+    # One line per request has nothing that the metrics do not have.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 

@@ -1,8 +1,8 @@
-"""Writes lines beside the event loop: whoever logs never waits for whoever reads the log.
+"""Writes lines beside the event loop: the program never waits for the reader of its log.
 
-Lines wait in a bounded queue for a thread of their own. That thread may wait in a write for as
-long as there is no reader: a container runtime that hangs, a journal that stands still. Meanwhile
-the oldest lines are kept, because they name the cause, and newer ones are dropped and counted.
+Lines wait in a bounded queue for a thread of their own. That thread may wait in a write for as long
+as there is no reader: a container runtime that hangs, a journal that stands still. Meanwhile the
+oldest lines are kept, because they name the cause, and newer ones are dropped and counted.
 ``logging.handlers.QueueHandler`` has no bound in bytes and ends only when all was written.
 """
 

@@ -17,7 +17,7 @@ from service.compression import compressing
 from service.pages import json_response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from aiohttp.typedefs import Handler, Middleware
 
@@ -88,7 +88,11 @@ class Operation(msgspec.Struct, frozen=True):
 def serve(
     pages: web.Application, title: str, version: str, operations: Sequence[Operation]
 ) -> None:
-    """Serve the OpenAPI document of ``operations``, and refuse what they do not describe."""
+    """Serve the OpenAPI document of ``operations``, and refuse what they do not describe.
+
+    ``/`` lists all pages for people.
+    """
+    list_of_pages = "\n".join(_lines(title, version, operations))
 
     @cache
     def document() -> msgspec.Raw:
@@ -98,8 +102,30 @@ def serve(
         # It takes as long as many other answers together, and few ask for it.
         return json_response(await asyncio.to_thread(document))
 
+    async def index(_: web.Request) -> web.Response:
+        return web.Response(text=list_of_pages)
+
+    pages.router.add_get("/", index)
     pages.router.add_get(PATH, show)
     pages.middlewares.extend((compressing(), _refusing(operations)))
+
+
+def _lines(title: str, version: str, operations: Iterable[Operation]) -> Iterator[str]:
+    """Yield the list of pages, one in a line."""
+    listed = {
+        "/healthz": "Whether a task of this daemon stalls",
+        "/readyz": "Whether this daemon is ready, and why not",
+        "/metrics": "Metrics for Prometheus",
+        PATH: "Parameters and answers of the pages below, as OpenAPI 3.1",
+        **{one.path: one.about for one in operations},
+    }
+    yield f"{title} {version}"
+    yield "For people: vigil status, vigil faults, vigil explain, vigil timeline"
+    yield ""
+    width = max(map(len, listed))
+    for path, about in listed.items():
+        yield f"{path:{width}}  {about}"
+    yield ""
 
 
 def _refusing(operations: Iterable[Operation]) -> Middleware:
@@ -165,7 +191,7 @@ def _operation(one: Operation, answer: object, refusal: object) -> dict[str, Any
     }
     for status in sorted({400, *one.refusals}):
         statuses[str(status)] = {
-            "description": "Refused; the answer says why",
+            "description": "Refused; the answer has the reason",
             "content": {"application/json": {"schema": refusal}},
         }
     return {

@@ -1,4 +1,4 @@
-"""The observed state of a document that we own, and the contract of whoever writes it.
+"""The observed state of a document that we own, and the contract of document writers.
 
 A *document writer* keeps one document of a store as it must be. The agent has one for each of its
 documents (``agent/publishing/publisher.py``), the leading aggregator one for each cluster document
@@ -21,7 +21,7 @@ and each view (``aggregator/publish/document_writer.py``) and one for all its ke
 8. A failure is tried again with backoff and jitter, and logged when it begins and ends.
 
 How a writer learns what is there is not the same, and stays apart. The agent reads its document
-when the watch shows anything else: it has one or two documents, and asks who writes before it
+when the watch shows anything else: it has one or two documents, and looks up their writer before it
 repairs. The aggregator has hundreds, so it decides by the watch alone which events are late ones of
 its own writes (``aggregator/publish/document_state.py``). Kept state has no watch.
 
@@ -147,7 +147,7 @@ class OwnedDocument:
         return await store.put(self.with_added(document), expected=expected)
 
     async def find_writer(self, store: Store) -> None:
-        """Find out who else writes it, if the store knows. One that fails changes nothing."""
+        """Look up which other program writes it, if the store knows. A failure changes nothing."""
         if self.differing:
             self.foreign.writer = ForeignWriter(differing=self.differing)
             return

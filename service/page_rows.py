@@ -120,7 +120,7 @@ async def snapshot(
 
 
 def _is_known(tag: str, header: str) -> bool:
-    """Whether ``If-None-Match`` has the tag; tags are compared weakly (RFC 9110, 13.1.2)."""
+    """Return whether ``If-None-Match`` has the tag; tags are compared weakly (RFC 9110, 13.1.2)."""
     opaque = tag.removeprefix("W/")
     return any(one.strip().removeprefix("W/") in (opaque, "*") for one in header.split(","))
 

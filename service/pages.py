@@ -65,7 +65,7 @@ def application(
         return json_response(found, 503 if reasons else 200)
 
     async def metrics(request: web.Request) -> web.Response:
-        # Who waits for what another one has rendered keeps no page from being computed.
+        # A request that waits for another one's page keeps no page from being computed.
         free_place(request)
         return web.Response(body=await shared.get(), headers={"Content-Type": _METRICS_TYPE})
 
@@ -108,10 +108,10 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Serve ``pages`` until the end of the block, on ``listen`` (``HOST:PORT``, port 0 for any).
 
-    The address is logged and noted in ``state_dir``. One that cannot be had is a warning and a
-    metric, and is tried again every 5 s. ``socket_name`` is a socket in ``state_dir`` for whoever
+    The address is logged and noted in ``state_dir``. One that cannot be bound is a warning and a
+    metric, and is tried again every 5 s. ``socket_name`` is a socket in ``state_dir`` for users who
     may write there; without it the daemon works, and a warning is logged. ``host_names`` are names
-    under which it may be asked over loopback, besides ``localhost`` and addresses.
+    that requests over loopback may use, besides ``localhost`` and addresses.
     """
     counts = pages[_COUNTS]
     pages.on_response_prepare.append(_sends)
@@ -139,7 +139,9 @@ async def serving(
 
 
 async def _sends(request: web.Request, response: web.StreamResponse) -> None:
-    """A page that begins to send is computed, or is sent for as long as its client listens."""
+    """Release the right to compute: a page that begins to send is computed, and is sent for as long
+    as its client reads.
+    """
     free_place(request)
     response.headers.update(SENT_WITH_ALL)
 
@@ -172,7 +174,7 @@ def _serve_socket(server: HttpServer, path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
     try:
         _make_way(path)
-        # Before the name exists, so that nobody else can ever connect.
+        # Before the name exists, so that no other user can ever connect.
         os.fchmod(listener.fileno(), 0o600)
         listener.bind(str(path))
         listener.listen(BACKLOG)

@@ -19,7 +19,7 @@ _EVERYBODY = 0o777
 
 
 def private_directory(path: Path, *, group_may_read: bool = False) -> None:
-    """Make ``path`` where it is not there, and close it to everybody else. Raises ``OSError``.
+    """Make ``path`` where it is not there, and close it to all other users. Raises ``OSError``.
 
     With ``group_may_read`` a group that was let in still reads. A directory that other users need,
     as ``/tmp`` or ``/var/lib``, stays as it is, and so does one that belongs to another user, as a
@@ -36,7 +36,7 @@ def private_directory(path: Path, *, group_may_read: bool = False) -> None:
 
 
 def private_file(path: Path) -> None:
-    """Make an empty file where there is none, and close it to everybody else.
+    """Make an empty file where there is none, and close it to all other users.
 
     Raises ``OSError`` for one that cannot be made.
     """

@@ -110,7 +110,9 @@ class Stalls:
                 resumed()
 
     def _leave_out_standstill(self, now: float) -> None:
-        """Whoever asks first after a standstill, the watch or another task: it does not count."""
+        """Do not count a time in which the whole process stood still; the first caller after it
+        notices.
+        """
         if self._looked_at is None:
             return
         seconds = now - self._looked_at

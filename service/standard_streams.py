@@ -54,8 +54,8 @@ def never_wait(writer: LogWriter) -> None:
 def _do_not_block(descriptor: int) -> None:
     """Have writes that would wait fail with ``EAGAIN``.
 
-    Others may share the open file, such as the shell of a terminal: a pipe or a terminal is opened
-    anew for this process alone. A file never makes anybody wait.
+    Other processes may share the open file, such as the shell of a terminal: a pipe or a terminal
+    is opened anew for this process alone. A write to a file never waits.
     """
     mode = os.fstat(descriptor).st_mode
     is_pipe = stat.S_ISFIFO(mode)
@@ -63,7 +63,7 @@ def _do_not_block(descriptor: int) -> None:
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY
         try:
             own = os.open(f"/proc/self/fd/{descriptor}", flags)
-        except OSError:  # it belongs to another user, or nobody reads any more
+        except OSError:  # it belongs to another user, or has no reader any more
             pass
         else:
             os.dup2(own, descriptor)

@@ -67,7 +67,7 @@ async def notify_manager(
     address = environment.get("NOTIFY_SOCKET")
     if not address:
         await asyncio.get_running_loop().create_future()
-        raise AssertionError("nobody ends the wait")
+        raise AssertionError("the wait never ends")
     manager = _Manager(address)
     watchdog = _watchdog_seconds(environment)
     pause = _RUNNING_SECONDS if watchdog is None else min(_RUNNING_SECONDS, watchdog / 2)

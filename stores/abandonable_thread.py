@@ -53,5 +53,5 @@ class Work(Generic[T]):
                 if not self._result.cancelled():
                     self._result.exception()
 
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
             self._loop.call_soon_threadsafe(call)

@@ -51,7 +51,7 @@ def open_store(
 
 
 def _open_kubernetes(url: str, kubeconfig: str | Path | None, by_operator: bool) -> Store:
-    # The client costs 20 MB and 0.4 s, which those who use another store do not pay.
+    # The client costs 20 MB and 0.4 s, which users of another store do not pay.
     from stores.kubernetes_api.store import KubernetesStore
 
     return KubernetesStore(url, kubeconfig_files(kubeconfig), by_operator=by_operator)
@@ -110,7 +110,7 @@ def _open_mqtt(url: str, mqtt: Mqtt | None, node: str | None, to_be: Beat | None
         problems.insert(0, Problem(shown(url), str(error)))
     if problems or address is None:
         raise ConfigurationError("store", problems)
-    # aiomqtt costs 5 MB, which those who use another store do not pay.
+    # aiomqtt costs 5 MB, which users of another store do not pay.
     from stores.mqtt.store import MqttStore
 
     return MqttStore(url, address, settings, node, to_be)

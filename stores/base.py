@@ -48,10 +48,9 @@ class Selection(msgspec.Struct, frozen=True):
     """Which documents a list or a watch is about; ``None`` means any.
 
     ``has_label`` is one that they carry besides, whatever its value; no document of a node does.
-    ``owned``: whoever watches is to write them. What is no document any more is then shown as
-    deleted, also when it is spoilt again; for everybody else the last good one stays.
-    ``spoilt``: it is shown with its ``problem`` instead, and whoever watches keeps the last good
-    one.
+    ``owned``: the watcher writes them. What is no document any more is then shown as deleted, also
+    when it is spoilt again; for all other watchers the last good one stays. ``spoilt``: it is shown
+    with its ``problem`` instead, and the watcher keeps the last good one.
     """
 
     namespace: str | None = None
@@ -107,12 +106,11 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Proof that the agent of ``node`` was alive and could write.
 
     ``holder`` names the host that beats, so that two agents with one node name are distinct; it
-    is the same after a restart of the agent. ``beaten_at_ms`` is that host's clock: whoever
-    observes beats may only compare it with the one before (``noded#7.10``), never with a
+    is the same after a restart of the agent. ``beaten_at_ms`` is that host's clock: an
+    observer of beats may only compare it with the one before (``noded#7.10``), never with a
     clock of its own. ``blind``: whether no chip of the node gives its agent an answer; ``None`` in
     a beat of an agent that does not report it (an earlier release). ``writes`` is the text of
-    ``contract/documents/write_numbers.py`` as it was found, empty for none; whoever reads it judges
-    it.
+    ``contract/documents/write_numbers.py`` as it was found, empty for none; its reader judges it.
 
     Three things only a store that receives beats as they come (MQTT) knows when it is asked:
     ``age_ms``, how long ago this process received it by its own steady clock; ``is_broken``: the
@@ -133,7 +131,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class LastWriter(msgspec.Struct, frozen=True):
-    """Who wrote a document last and when (the store's clock, epoch milliseconds)."""
+    """The program that wrote a document last and when (the store's clock, epoch milliseconds)."""
 
     name: str
     at_ms: int
@@ -294,7 +292,8 @@ class HistoryAck(msgspec.Struct, frozen=True):
 class EventChannel(Protocol):
     """Carries what happened to faults from the nodes to the aggregator, each exactly once.
 
-    Whoever sends repeats until it has been ``HistoryAck``: that a broker took it proves nothing.
+    The sender repeats until it receives a ``HistoryAck``: an acknowledgement of the broker proves
+    nothing.
     """
 
     async def send(self, batch: HistoryBatch) -> None:
@@ -472,7 +471,7 @@ class Store(Protocol):
         """
 
     async def beat(self, beat: Beat) -> None:
-        """Create or renew the heartbeat of ``beat.node``, whoever wrote it before.
+        """Create or renew the heartbeat of ``beat.node``, whichever process wrote it before.
 
         ``StoreConflict`` where another holder wrote it since our last one: only what has been seen
         is replaced. A broker and a directory cannot know.
@@ -487,8 +486,8 @@ class Store(Protocol):
         good one of its node stays. See ``refusals``.
         """
 
-    async def rehearse_beat(self, node: str) -> None:
-        """Have a first heartbeat of ``node`` accepted and not kept; returns when that is done.
+    async def dry_run_beat(self, node: str) -> None:
+        """Send a first heartbeat of ``node`` that is not stored; return when it is accepted.
 
         ``StoreUnavailable`` where it would not be accepted. Stores that accept all at once do
         nothing.
@@ -505,11 +504,11 @@ class Store(Protocol):
         """
 
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
-        """Return who wrote the data of a document last; ``None`` where the store does not know."""
+        """Return the last writer of a document's data; ``None`` where the store does not know."""
 
     async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
-        """Return who besides us, people too, changed what is in a document now, or its labels,
-        last.
+        """Return the last other program or person that changed what is in a document now, or its
+        labels.
 
         ``None`` where the store does not know.
         """

@@ -75,11 +75,11 @@ class ReadOnly:
         return await self._store.beats(node)
 
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
-        """Return who wrote the data of a document last."""
+        """Return the last writer of a document's data."""
         return await self._store.writer(namespace, name)
 
     async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
-        """Return who besides us changed a document last."""
+        """Return the last other program or person that changed a document."""
         return await self._store.other_writer(namespace, name)
 
     async def close(self) -> None:
@@ -105,9 +105,9 @@ class ReadOnly:
         """Refused."""
         _refuse(f"beat for {beat.node}")
 
-    async def rehearse_beat(self, node: str) -> None:
+    async def dry_run_beat(self, node: str) -> None:
         """Refused, although nothing would be kept: it is asked for as a write."""
-        _refuse(f"rehearse a beat for {node}")
+        _refuse(f"make a dry run of a beat for {node}")
 
     async def forget_beat(self, node: str) -> None:
         """Refused."""

@@ -50,7 +50,7 @@ def flags(verb: Callable[..., None]) -> set[str]:
 
 
 def written(default: object) -> str:
-    """Return how the table writes ``default``; nothing where it does so in words."""
+    """Return ``default`` as the table writes it; nothing where it has it in words."""
     match default:
         case bool():
             return f"`{str(default).lower()}`"

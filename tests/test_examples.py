@@ -69,7 +69,7 @@ def examples_of(
     }
     for statement in module.body:
         for function in _test_functions(statement):
-            # What a class of tests says, all of its tests are about.
+            # The docstring of a class of tests is about all of them.
             texts = [ast.Constant(ast.get_docstring(owner) or "") for owner in _owners(statement)]
             used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
             for tree in (function, *texts, *(constants[name] for name in used & constants.keys())):

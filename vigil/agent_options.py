@@ -56,7 +56,7 @@ Shadow = Annotated[
 ]
 HeartbeatIntervalSeconds = Annotated[
     float | None,
-    typer.Option(metavar="S", help="How often the agent says that it is alive; default 5."),
+    typer.Option(metavar="S", help="How often the agent sends its heartbeat; default 5."),
 ]
 HeartbeatGeneration = Annotated[
     str | None,
@@ -88,5 +88,5 @@ _PATHS = {
 
 
 def given(arguments: Mapping[str, object]) -> dict[str, object]:
-    """What a verb's arguments say of the agent's configuration, by path."""
+    """Return what a verb's arguments set of the agent's configuration, by path."""
     return {path: arguments[name] for name, path in _PATHS.items()}

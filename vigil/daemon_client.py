@@ -85,13 +85,9 @@ class DaemonClient:
 
     def ask(self, path: str) -> tuple[int, bytes]:
         """Return status and body of the answer, whatever the status is."""
-        connection = self._connect(self._seconds)
+        connection = self.connect(self._seconds)
         try:
-            connection.request("GET", path)
-            with closing(connection.getresponse()) as answer:
-                content = answer.read(_LARGEST_BYTES + 1)
-                if answer.length and len(content) <= _LARGEST_BYTES:
-                    raise http.client.IncompleteRead(content, answer.length)
+            return self._asked(connection, path)
         except FileNotFoundError:
             raise StoreUnavailable(f"{self.server}: {_NO_DAEMON}") from None
         except (OSError, http.client.HTTPException) as error:
@@ -99,6 +95,13 @@ class DaemonClient:
             raise StoreUnavailable(f"{self.server} gives no answer: {quoted(why)}") from None
         finally:
             connection.close()
+
+    def _asked(self, connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
+        connection.request("GET", path, headers=self.headers())
+        with closing(connection.getresponse()) as answer:
+            content = answer.read(_LARGEST_BYTES + 1)
+            if answer.length and len(content) <= _LARGEST_BYTES:
+                raise http.client.IncompleteRead(content, answer.length)
         if len(content) > _LARGEST_BYTES:
             raise StoreUnavailable(
                 f"{self.server}: the answer at {path} has more than {_LARGEST_BYTES} bytes"
@@ -107,9 +110,9 @@ class DaemonClient:
 
     def follow(self, path: str) -> Iterator[bytes]:
         """Yield each line of an answer that has no end, until the daemon ends it."""
-        connection = self._connect(_STREAM_SECONDS)
+        connection = self.connect(_STREAM_SECONDS)
         try:
-            connection.request("GET", path)
+            connection.request("GET", path, headers=self.headers())
             with closing(connection.getresponse()) as answer:
                 while answer.status == OK and (line := answer.readline(_LARGEST_BYTES)):
                     yield line
@@ -136,7 +139,12 @@ class DaemonClient:
     def close(self) -> None:
         """Give back what the client keeps: nothing, each request has its own connection."""
 
-    def _connect(self, seconds: float) -> http.client.HTTPConnection:
+    def headers(self) -> dict[str, str]:
+        """Return what is sent with each request."""
+        return {}
+
+    def connect(self, seconds: float) -> http.client.HTTPConnection:
+        """Return a connection for one request, whose answer may take ``seconds``."""
         server = self.server
         if server.startswith("unix:"):
             return SocketConnection(server.removeprefix("unix:"), seconds)

@@ -30,7 +30,7 @@ Profile = Annotated[
 
 
 def open_emulator(emulator_dir: Path | None) -> Emulator:
-    """The emulator that the command line means. Raises ``ConfigurationError`` without one."""
+    """Return the emulator of the command line. Raises ``ConfigurationError`` without one."""
     from contract.errors import ConfigurationError, Problem
     from dcmi_shim.emulator.control import Emulator
 
@@ -41,7 +41,7 @@ def open_emulator(emulator_dir: Path | None) -> Emulator:
 
 
 def severity_named(word: str) -> Severity:
-    """The severity that the command line means. Raises ``ConfigurationError`` for no such word."""
+    """Return the severity of the command line. Raises ``ConfigurationError`` for no such word."""
     from contract.codes.levels import Severity
     from contract.errors import ConfigurationError, Problem
 
@@ -60,7 +60,7 @@ def install(
 ) -> None:
     """Build the emulated driver into DIR and start it.
 
-    The state goes to DIR/emulator unless VIGIL_EMULATOR_DIR or --emulator-dir says otherwise.
+    The state goes to DIR/emulator unless VIGIL_EMULATOR_DIR or --emulator-dir names another.
     """
     from dcmi_shim.emulator.install import (
         HCCN_TOOL,
@@ -119,7 +119,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Everything, for machines.")] = False,
     emulator_dir: EmulatorDir = None,
 ) -> None:
-    """What the emulated hardware is like now."""
+    """Show what the emulated hardware is like now."""
     import json
     from contextlib import closing
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def read_fault_files(paths: Iterable[Path]) -> tuple[FaultTexts, tuple[FaultProblem, ...]]:
-    """The documents in ``paths`` (files, directories, ConfigMaps), and what is skipped of them.
+    """Return the documents in ``paths`` (files, directories, ConfigMaps), and what is skipped.
 
     Raises ``ConfigurationError`` for what cannot be read, is no document, or is given twice.
     """

@@ -61,7 +61,7 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Watches Ascend NPUs and tells the cluster about their faults."""
+    """Watch Ascend NPUs and report their faults to the cluster."""
 
 
 def _without_verbs() -> typer.Typer:

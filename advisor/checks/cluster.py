@@ -32,6 +32,8 @@ _ISOLATING = frozenset(
     {"RestartRequest", "RestartBusiness", "RestartNPU", "SeparateNPU", "ManuallySeparateNPU"}
 )
 """Levels that put a card into a list of unhealthy ones, in use or not (consumers#1.10)."""
+_BY_HANDLING = frozenset({"SubHealthFault", "PreSeparateNPU", "NotHandleFault"})
+"""Levels that the scheduler reads in ``fault_handling`` (consumers#1.3, M13)."""
 DIRECT_STALE_SECONDS = 600
 """The reader's own constant for documents of agents (1.5-3, ``deviceInfoRefreshTime``)."""
 
@@ -117,10 +119,9 @@ def _stale(
 
 
 class Ghosts:
-    """Entries that the scheduler has and no document has, looked for when documents change
-    their nodes.
+    """Entries that the scheduler has and no document has, and those that two documents have.
 
-    Source: docs/spec/consumers.md#1.4.
+    They are looked for when documents change their nodes. Source: docs/spec/consumers.md#1.4.
     """
 
     def __init__(self) -> None:
@@ -138,8 +139,16 @@ class Ghosts:
 
 def _ghosts(cache: ClusterCache) -> Iterator[Finding]:
     for kind, entries in (("device", cache.devices), ("switch", cache.switches)):
-        listed = {node for key, seen in cache.seen.items() if has(key, kind) for node in seen.nodes}
-        for node in sorted(entries.keys() - listed):
+        listed: dict[str, str] = {}
+        for key, seen in cache.seen.items():
+            if not has(key, kind):
+                continue
+            for node in seen.nodes:
+                if node in listed:
+                    text = f"Its {kind} entry is in {listed[node]} and {key}: the last write counts"
+                    yield Finding(FindingSeverity.WARNING, "DUPLICATE_ENTRY", f"Node {node}", text)
+                listed[node] = key
+        for node in sorted(entries.keys() - listed.keys()):
             yield Finding(
                 FindingSeverity.WARNING,
                 "GHOST_ENTRY",
@@ -179,6 +188,9 @@ def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Fin
     if view.free is None:
         text = "The scheduler has no list of free cards for it: it takes no pod with chips"
         yield Finding(FindingSeverity.WARNING, "NO_DEVICE_ENTRY", called, text)
+    elif entry is None:
+        text = "Its document is gone, and its last lists stay in force"
+        yield Finding(FindingSeverity.WARNING, "GHOST_ENTRY", called, text)
     elif len(view.free) > view.idle.get(view.resource, 0):
         text = (
             f"the list of free cards has {len(view.free)}, Kubernetes has"
@@ -190,7 +202,7 @@ def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Fin
 
 
 def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Iterator[Finding]:
-    """Return names that match no card, and cards at fault that no list names (M6, M12)."""
+    """Return names that match no card, and faults of which less follows (M6, M12, M13)."""
     prefix = f"{view.resource.partition('/')[2]}-"
     bad = [name for name in view.unhealthy if not _is_card(name, prefix)]
     if bad:
@@ -199,6 +211,12 @@ def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Ite
     known = {*view.unhealthy, *(view.network_unhealthy or ())}
     known.update(names((listed or {}).get(view.resource + RECOVERING)))
     for one in view.faults:
+        if one.fault_level in _BY_HANDLING and one.fault_handling != one.fault_level:
+            text = (
+                f"{one.npu_name} has the level {one.fault_level} and fault_handling"
+                f" {one.fault_handling!r:.60}, which alone counts"
+            )
+            yield Finding(FindingSeverity.WARNING, "FAULT_HANDLING_DIFFERS", called, text)
         if one.fault_level in _ISOLATING and one.npu_name not in known:
             text = (
                 f"{one.npu_name} has the level {one.fault_level} in -Fault and is in neither"

@@ -41,9 +41,9 @@ PODS_LEFT = "PODS_LEFT"
 
 
 class FaultUnder(msgspec.Struct, frozen=True):
-    """A fault on a chip or node that an ended pod used: ``HEARTBEAT``, ``DEVICE`` or ``NETWORK``.
+    """A fault on a chip or node that a pod uses or used: ``HEARTBEAT``, ``DEVICE`` or ``NETWORK``.
 
-    ``since_ms`` is when it began (wall), 0 where the documents do not say it.
+    ``since_ms`` is when it began (wall), 0 where the documents do not have it.
     """
 
     kind: str
@@ -68,7 +68,7 @@ class EndedJobs(msgspec.Struct, frozen=True):
     """What is known about ended vcjobs.
 
     ``version`` is the newest resourceVersion of a vcjob that it was computed from. ``not_known``
-    says why no size should be relied on. ``running`` are jobs of several pods that run over a
+    is why no size should be relied on. ``running`` are jobs of several pods that run over a
     network fault and over no other one, with the size for which there would be room after them.
     """
 
@@ -133,8 +133,7 @@ def ended_jobs(
     for job in jobs:
         key = (job.namespace, job.name)
         if key in sized or key in judged:
-            ended = (pod for pod in _pods(job, snapshot) if not pod.is_live)
-            faults = tuple(_under(ended, nodes.views, cache))
+            faults = tuple(_under(_pods(job, snapshot), nodes.views, cache))
             found.append(EndedJob(*key, _version(job), advice.get(key), faults))
         if running and _may_be_ended(job):
             pods = [pod for pod in _pods(job, snapshot) if pod.is_live]
@@ -251,7 +250,7 @@ def _under(
 
 
 def _since_ms(cache: ClusterCache, node: str, cards: Collection[str]) -> int:
-    """Return when the first fault of these cards began; 0 where the document does not say it."""
+    """Return when the first fault of these cards began; 0 where the document does not have it."""
     entry = cache.devices.get(node)
     lists = (entry.DeviceList if entry is not None else None) or {}
     times: list[int] = []

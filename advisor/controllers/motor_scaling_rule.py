@@ -101,7 +101,7 @@ def _number(text: str, document: str, where: str, *, strict: bool) -> int:
 
 
 def _check_step(larger: Entry, smaller: Entry, document: str, index: int, *, strict: bool) -> None:
-    """The check of one entry against the one before (consumers#3.2)."""
+    """Check one entry against the one before (consumers#3.2)."""
     where = f"$.elastic_scaling_list[{index}]"
     for group, size in smaller.items():
         before = larger.get(group)

@@ -501,7 +501,7 @@ def configmap(raw: Raw) -> snapshot.StoredConfigMap:
 
 
 def _shared(values: dict[str, T]) -> dict[str, T]:
-    """Return one value for all objects that have the same; nobody changes it."""
+    """Return one value for all objects that have the same; it is never changed."""
     found: dict[str, T] = _one_dict(tuple(values.items()))
     return found
 
@@ -512,7 +512,7 @@ def _one_dict(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
 
 
 def shared_texts(texts: dict[str, str]) -> dict[str, str]:
-    """Return one value for all objects that have the same texts; nobody changes it."""
+    """Return one value for all objects that have the same texts; it is never changed."""
     return _shared(texts)
 
 

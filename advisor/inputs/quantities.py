@@ -25,7 +25,7 @@ _LONGEST = 40
 
 @lru_cache(maxsize=1024)
 def amount(text: str, resource: str) -> int | None:
-    """Return the amount of ``resource`` that ``text`` says, rounded up; ``None`` for no quantity.
+    """Return the amount of ``resource`` in ``text``, rounded up; ``None`` for no quantity.
 
     CPU is counted in thousandths of a core, everything else in whole units.
     """

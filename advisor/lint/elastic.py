@@ -60,7 +60,7 @@ def judge(workload: Workload, grace_over_time: int) -> Iterator[LintFinding]:
 
 
 def judge_parts(workload: Workload, daemon: ElasticDaemon) -> Iterator[LintFinding]:
-    """Return for which faults nobody ends the pods of an elastic job (consumers#E24, 2.7)."""
+    """Return for which faults no program ends the pods of an elastic job (consumers#E24, 2.7)."""
     switch, elastic = workload.labels.get(ELASTIC_SCHEDULING), workload.elastic
     is_known = daemon.is_cluster or daemon.arguments is not None
     if switch is None or switch.value != "on" or elastic is None or not is_known:
@@ -88,7 +88,7 @@ def _why_off(daemon: ElasticDaemon, part: str) -> str:
 
 
 def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
-    """What keeps the number of pods or of their chips from being another one."""
+    """Judge what keeps the number of pods or of their chips from being another one."""
     roles, place = workload.roles(), workload.place
     if len(roles) > 1:
         where = place.at(roles[1].line)
@@ -119,7 +119,7 @@ def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
 
 
 def _judge_single(workload: Workload, elastic: Elastic, role: Role) -> Iterator[LintFinding]:
-    """A job of one pod, of which only the chips can become fewer."""
+    """Judge a job of one pod, of which only the chips can become fewer."""
     place = workload.place
     if elastic.second_container is not None:
         where = place.at(elastic.second_container.line)
@@ -194,7 +194,7 @@ def _judge_minimum(workload: Workload, elastic: Elastic) -> Iterator[LintFinding
 
 
 def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
-    """What the job controller does once the pods are deleted (consumers#2.9)."""
+    """Judge what the job controller does once the pods are deleted (consumers#2.9)."""
     action = elastic.evicted
     policies = workload.place.at(elastic.policies_line)
     if action is None or action.value not in (RESTART_ACTION, *END_ACTIONS):

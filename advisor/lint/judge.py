@@ -117,7 +117,7 @@ def _judge_services(services: list[Service], seconds: int) -> Iterator[LintFindi
 def _may_be_in_runtime(
     service: Service, workload: Workload, found: Iterator[LintFinding]
 ) -> Iterator[LintFinding]:
-    """What the service alone is judged for; what is missing in it may be in its runtime."""
+    """Judge a service alone; what is missing in it may be in its runtime."""
     missing = []
     for group in workload.groups:
         for key in (FAULT_SCHEDULING, POD_RESCHEDULING):

@@ -1,4 +1,4 @@
-"""Labels and annotations as they are written: types, misspelled keys, values that nobody reads."""
+"""Labels and annotations as they are written: types, misspelled keys, values without effect."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def _judge_side(
 def _judge_value(
     key: str, value: str, here: FindingPlace, *, labels: bool
 ) -> Iterator[LintFinding]:
-    """What is wrong with the value of a known key that stands where it is read."""
+    """Judge the value of a known key that stands where it is read."""
     shown = value or "(empty)"
     if key == APP:
         known = nearest(value, MINDIE_APPS) if labels else None

@@ -1,6 +1,6 @@
 """A document as values that know their line, whatever it was written in.
 
-Who reads files makes these values; a mapping is taken apart when somebody looks into it, because
+Who reads files makes these values; a mapping is taken apart when it is looked into, because
 checks look at a small part of a manifest.
 """
 

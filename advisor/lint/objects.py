@@ -124,7 +124,7 @@ def _shown(root: Mapping, kind: str) -> str:
 def _unknown(
     kind: str, version: str, group: str, place: FindingPlace, into: Collected
 ) -> Iterator[LintFinding]:
-    """A kind that is not judged: one of Kubernetes is counted, any other is named."""
+    """Note a kind that is not judged: one of Kubernetes is counted, any other is named."""
     known = _BY_KIND.get(kind)
     if known is not None and not version:
         words = {"kind": kind, "known": f"{known}/{_KINDS[known, kind].version}".lstrip("/")}
@@ -172,7 +172,7 @@ def _judge_templates(root: Mapping, kind: str, place: FindingPlace) -> Iterator[
 
 
 def _take_bare(root: Mapping, place: FindingPlace, into: Collected) -> Iterator[LintFinding]:
-    """A file that is no object of Kubernetes."""
+    """Take in a file that is no object of Kubernetes."""
     if root.get(scaling_rule.LIST) is not None:
         yield from scaling_rule.judge(root, place)
         names = scaling_rule.group_names(root)
@@ -200,7 +200,7 @@ def _judge_parts(root: Mapping, key: str, place: FindingPlace) -> Iterator[LintF
 
 
 def _take_elastic_daemon(root: Mapping, kind: str, into: Collected) -> None:
-    """What is judged with elastic jobs: the Deployment of their daemon, and its rights."""
+    """Keep what is judged with elastic jobs: the Deployment of their daemon, and its rights."""
     name = root.text("metadata", "name")
     if kind == "ClusterRole":
         into.elastic.roles.add(name)
@@ -229,7 +229,7 @@ def _take_config_map(
 
 
 def _inside(text: Scalar, found: Iterator[LintFinding]) -> Iterator[LintFinding]:
-    """Findings inside a text: in quotes, its lines are not those of the file."""
+    """Return findings inside a text: in quotes, its lines are not those of the file."""
     for one in found:
         yield one if text.is_block else one._replace(place=one.place.at(text.line))
 

@@ -138,7 +138,7 @@ def _given(role: Role | None) -> Role:
 
 
 def _over(own: Role, base: Role | None) -> Role:
-    """The role of a service over that of its runtime."""
+    """Return the role of a service over that of its runtime."""
     if base is None:
         return replace(own)
     return replace(

@@ -88,7 +88,7 @@ def _judge_group(group: Mapping, into: _Entry, place: FindingPlace) -> Iterator[
 def _judge_step(
     before: _Entry, groups: _Entry, entry: FindingPlace, place: FindingPlace
 ) -> Iterator[LintFinding]:
-    """What an entry may not have after the one before it."""
+    """Judge what an entry may not have after the one before it."""
     for name, group in groups.items():
         if name not in before:
             yield finding("SCALING_RULE_GROUP_UNKNOWN", place.at(group.line), group=name)

@@ -72,7 +72,7 @@ def _judge_block(
 
 
 def _instance(workload: Workload, group: WorkloadGroup) -> int | None:
-    """The chips of one instance; ``None`` where a count is unknown."""
+    """Return the chips of one instance; ``None`` where a count is unknown."""
     is_ome = workload.form is WorkloadForm.OME or group.label(OME_SERVICE) is not None
     if group.is_shared and (is_ome or workload.form is WorkloadForm.STORM):
         return max((role.count() for role in group.roles), default=None)

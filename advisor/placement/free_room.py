@@ -67,8 +67,8 @@ class FreeRoom:
             assert view is not None
             free = view.free
             if free is not None:
-                is_distributed = room.demand.is_distributed
-                bad = set(view.network_unhealthy or ()) if is_distributed else set()
+                by_network = room.demand.needs_network
+                bad = set(view.network_unhealthy or ()) if by_network else set()
                 usable = [card for card in free if card not in bad]
                 taken = set(usable[: room.demand.cards * times])
                 free = tuple(card for card in free if card not in taken)

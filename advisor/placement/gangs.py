@@ -31,7 +31,10 @@ def need_of(job: SchedulerJob) -> Need:
     if job.has_bad_min_available:
         text = "its annotation huawei.com/schedule_minAvailable is no integer: the job is invalid"
         return Need(0, text)
-    live = [pod for pod in job.pods if pod.is_live and not pod.is_terminating]
+    leaving = next((pod.name for pod in job.pods if pod.is_terminating), "")
+    if leaving:
+        return Need(0, f"{leaving} has not ended: no pod of the job is placed before that")
+    live = [pod for pod in job.pods if pod.is_live]
     if len(live) < job.min_available:
         return Need(0, f"{len(live)} of {job.min_available} pods exist")
     placed = sum(1 for pod in live if pod.node)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from advisor.jobs import npu_request, npu_resource
 from advisor.layered_dict import LayeredDict
 from advisor.options import Profile
+from advisor.placement.card_counts import bad_count, needs_network, rules_of
 from advisor.placement.matching import cordon_refusal, selector_refusal, taint_refusal
 from advisor.rescheduling.fault_pods import NOT_HANDLE
 from advisor.scheduler_view.nodes import PRE_SEPARATE_WORD, NodeHealthState
@@ -29,15 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LINK_DOWN_SECONDS = 20
 LINK_DOWN_CODE = "81078603"
-_DEFAULT_COUNTS = frozenset({1, 2, 4, 8})
-"""What a pod without ``accelerator-type`` may ask for: the first generation's rule.
-
-Source: docs/spec/consumers.md#1.7.
-"""
-_A3_PREFIX = "module-a3-"
-_A3_CARDS = 16
-
-
 _KEPT_DEMANDS = 8
 """So many that a session did not ask for are kept for the next one."""
 _FEW = 10
@@ -45,16 +37,23 @@ _FEW = 10
 
 
 class Demand(NamedTuple):
-    """What decides where a pod goes; equal demands go to equal nodes."""
+    """What decides where a pod goes; equal demands go to equal nodes.
+
+    ``is_by_cards`` is whether the plugin compares lists of cards: for pods with chips whose
+    PodGroup names chips, too (consumers#2.1). ``rules`` are those for the number of cards.
+    ``needs_network`` is whether the network of the cards has to be sound: for distributed jobs.
+    """
 
     requests: tuple[tuple[str, int], ...]
     resource: str
     cards: int
+    is_by_cards: bool
+    rules: str
     selector: tuple[tuple[str, str], ...]
     affinity: object
     tolerations: object
     ignores_sub_health: bool
-    is_distributed: bool
+    needs_network: bool
 
 
 class PlacementResult:
@@ -71,7 +70,7 @@ class PlacementResult:
         room: int,
         names: tuple[str, ...] | None = None,
     ) -> None:
-        """``room`` is the sum of ``accepts``, ``names`` are its keys where somebody has them."""
+        """``room`` is the sum of ``accepts``, ``names`` are its keys where they are known."""
         self.accepts = accepts
         self.refuses = refuses
         self.divergences = divergences
@@ -174,19 +173,19 @@ class Placer:
 
     def room(self, demand: Demand, pod: SchedulerPod, view: NodeView) -> int:
         """Return how many pods like ``pod`` a node takes that is as ``view`` has it."""
-        why = self._refusal(demand, pod, view, _bad_count(demand, pod))
+        why = self._refusal(demand, pod, view, _bad_count(demand))
         return 0 if why else self._times(demand, view)
 
     def _compute(self, demand: Demand, pod: SchedulerPod, names: Iterable[str]) -> PlacementResult:
         accepts: dict[str, int] = {}
         refuses: dict[str, str] = {}
         self._divergences = set()
-        bad_count = _bad_count(demand, pod)
+        bad = _bad_count(demand)
         for name in names:
             view = self._views.get(name)
             if view is None:
                 continue
-            why = self._refusal(demand, pod, view, bad_count)
+            why = self._refusal(demand, pod, view, bad)
             if why:
                 refuses[name] = why
             else:
@@ -214,8 +213,11 @@ class Placer:
         room = before.room + new.room - sum(before.accepts.get(one, 0) for one in known.changed)
         return PlacementResult(accepts, refuses, divergences, room, names)
 
-    def _refusal(self, demand: Demand, pod: SchedulerPod, view: NodeView, bad_count: str) -> str:
-        """Return the first reason of a node against a demand; empty where it takes it."""
+    def _refusal(self, demand: Demand, pod: SchedulerPod, view: NodeView, bad: str) -> str:
+        """Return the first reason of a node against a demand; empty where it takes it.
+
+        ``bad`` is what is wrong with the number of cards on every node.
+        """
         idle = view.idle
         for resource, amount in demand.requests:
             if idle.get(resource, 0) < amount:
@@ -230,9 +232,9 @@ class Placer:
             return f"Taint: {why}"
         if why := cordon_refusal(pod, view.node):
             return f"Cordoned: {why}"
-        if not demand.cards:
+        if not demand.is_by_cards:
             return ""
-        return bad_count or self._cards(demand, view)
+        return bad or self._cards(demand, view)
 
     def _isolation(self, demand: Demand, view: NodeView) -> str:
         """Return what the fault table has against a node (consumers#1.9).
@@ -270,7 +272,7 @@ class Placer:
             return _unstable(free, idle, capacity)
         if free < cards:
             return _short(cards, free, ",".join(view.unhealthy))
-        if demand.is_distributed:
+        if demand.needs_network:
             if view.network_unhealthy is None:
                 return f"NetworkCards: {resource}-NetworkUnhealthy was never in its entry"
             usable = self._usable(view)
@@ -288,24 +290,34 @@ class Placer:
     def _times(self, demand: Demand, view: NodeView) -> int:
         """Return how many pods of a demand a node takes at once."""
         times = [view.idle[resource] // amount for resource, amount in demand.requests if amount]
-        if demand.cards and view.is_in_map and view.free is not None:
-            free = self._usable(view) if demand.is_distributed else len(view.free)
+        if demand.is_by_cards and view.is_in_map and view.free is not None:
+            free = self._usable(view) if demand.needs_network else len(view.free)
             times.append(free // demand.cards)
         return min(times, default=1)
 
 
 def demand_of(job: SchedulerJob, pod: SchedulerPod) -> Demand:
+    """Return what a pod of a job asks for."""
     requests = {resource: amount for resource, amount in pod.requests.items() if amount > 0}
     requests["pods"] = 1
+    cards, resource, rules = npu_request(pod), npu_resource(pod), rules_of(job, pod)
     return Demand(
         requests=tuple(sorted(requests.items())),
-        resource=npu_resource(pod),
-        cards=npu_request(pod),
+        resource=resource,
+        cards=cards,
+        is_by_cards=cards > 0 and job.is_npu,
+        rules=rules,
         selector=tuple(sorted(pod.node_selector.items())),
         affinity=pod.node_affinity,
         tolerations=pod.tolerations,
         ignores_sub_health=job.strategy == scheduling.SUB_HEALTH_IGNORE,
-        is_distributed=job.is_distributed,
+        needs_network=job.is_distributed and needs_network(resource, rules),
+    )
+
+
+def _bad_count(demand: Demand) -> str:
+    return bad_count(
+        demand.resource, demand.cards, demand.rules, is_distributed=demand.needs_network
     )
 
 
@@ -325,18 +337,6 @@ def closed(view: NodeView) -> str:
         return f"NodeUnhealthy: its {view.source} is {view.state}"
     if view.host_status == PRE_SEPARATE_WORD:
         return "PreSeparate: its NodeStatus is PreSeparate"
-    return ""
-
-
-def _bad_count(demand: Demand, pod: SchedulerPod) -> str:
-    """Return why no node can give so many cards to one pod; empty where one can (consumers#1.7)."""
-    kind = pod.node_selector.get(scheduling.ACCELERATOR_TYPE, "")
-    cards = demand.cards
-    if not kind:
-        if cards not in _DEFAULT_COUNTS:
-            return f"CardCount: {cards} cards; 1, 2, 4 or 8 without accelerator-type"
-    elif kind.startswith(_A3_PREFIX) and (cards > _A3_CARDS or (cards > 1 and cards % 2)):
-        return f"CardCount: {cards} cards; 1 or an even count up to {_A3_CARDS} on {kind}"
     return ""
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.rescheduling.fault_pods import FaultType, JudgedPod
+from advisor.rescheduling.fault_pods import JudgedPod
 from advisor.rescheduling.selection import JOB_STAGE, RACK_STAGE, SUPER_POD_STAGE
-from advisor.scheduler_view.state import CachedJob, CachedPod
+from advisor.scheduler_view.state import CachedJob, CachedPod, FaultType
 from advisor.snapshot import SchedulerPod
 from contract import scheduling
 
@@ -107,10 +107,7 @@ def is_completed(cached: CachedJob, job: SchedulerJob, *, corrected: bool) -> bo
 
 def is_allocated(job: SchedulerJob) -> bool:
     """Whether enough pods are placed for the job to leave the cache (consumers#2.8)."""
-    placed = sum(
-        1 for pod in job.pods if pod.node and not pod.is_terminating and pod.phase != "Failed"
-    )
-    return placed >= job.min_available
+    return sum(1 for pod in job.pods if pod.node) >= job.min_available
 
 
 def widened(cached: CachedJob, job: SchedulerJob) -> CachedJob:
@@ -118,40 +115,64 @@ def widened(cached: CachedJob, job: SchedulerJob) -> CachedJob:
 
     Source: docs/spec/consumers.md#2.8.
     """
+    if job.policy == scheduling.RACK_POLICY:
+        return _widened_by_racks(cached, job)
     if not job.is_pod_rescheduling or job.is_pod_limited or job.is_process_recovering:
         return cached
-    pending = cached.pending + 1
     stages = [JOB_STAGE]
-    if job.is_super_pod:
+    if job.is_super_pod or job.is_multilevel:
         stages.append(SUPER_POD_STAGE)
-    if job.policy == scheduling.RACK_POLICY:
-        stages.append(RACK_STAGE)
-    again = pending in stages
+    return _one_later(cached, stages)
+
+
+def _widened_by_racks(cached: CachedJob, job: SchedulerJob) -> CachedJob:
+    """Count a pending session by the policy of Ascend 950 racks, process recovery too.
+
+    Process recovery never reaches the stage after the rack blocks.
+
+    Source: docs/spec/consumers.md#2.6, last paragraph, and appendix A.
+    """
+    if not job.is_pod_rescheduling and not job.is_process_recovering:
+        return cached
+    stages = [RACK_STAGE] if scheduling.RACK_BLOCK in job.annotations else []
+    if job.is_process_recovering:
+        found = _one_later(cached, stages)
+        return msgspec.structs.replace(found, pending=min(found.pending, SUPER_POD_STAGE - 1))
+    if scheduling.SUPER_POD_BLOCK in job.annotations:
+        stages.append(SUPER_POD_STAGE)
+    return _one_later(cached, [*stages, JOB_STAGE])
+
+
+def _one_later(cached: CachedJob, stages: Sequence[int]) -> CachedJob:
+    """Return ``cached`` one pending session later, to be acted on again at one of ``stages``."""
+    pending = cached.pending + 1
     return msgspec.structs.replace(
-        cached, pending=pending, is_executed=cached.is_executed and not again
+        cached, pending=pending, is_executed=cached.is_executed and pending not in stages
     )
 
 
 def with_failed_pods(
     cached: CachedJob, job: SchedulerJob, failed: Sequence[SchedulerPod]
 ) -> CachedJob:
-    """Return ``cached`` with pods that failed by themselves since it was cached (consumers#2.8).
+    """Return ``cached``, to be acted on again where pods of the job have failed by themselves.
 
-    Healthy pods that are labelled as software faults become faults then.
+    Those that were healthy when the job was cached become faults, and so do healthy pods that are
+    labelled as software faults. The pods that had to go are gone.
+
+    Source: docs/spec/consumers.md#2.8.
     """
-    known = {pod.uid for pod in cached.pods if pod.type} | set(cached.deleted)
-    new = {pod.uid for pod in failed if pod.uid not in known}
-    if not new:
+    if not failed:
         return cached
+    new = {pod.uid for pod in failed} & {pod.uid for pod in cached.pods}
     pods = []
     for one in judged_again(cached, job):
         kind = one.type
-        if one.pod.uid in new:
-            kind = FaultType.POD_FAILED
-        elif kind is None and (
-            one.pod.labels.get(scheduling.FAULT_TYPE) == scheduling.FAULT_TYPE_SOFTWARE
-        ):
-            kind = FaultType.PROCESS
+        if kind is None:
+            label = one.pod.labels.get(scheduling.FAULT_TYPE)
+            if label == scheduling.FAULT_TYPE_SOFTWARE:
+                kind = FaultType.PROCESS
+            elif one.pod.uid in new:
+                kind = FaultType.POD_FAILED
         pods.append(JudgedPod(one.pod, kind, one.rank))
     return msgspec.structs.replace(cached, pods=_pods(pods), is_executed=False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -11,6 +10,7 @@ from advisor.jobs import used_cards
 from advisor.report import FaultPod, WorkloadKind
 from advisor.scheduler_view.document_entries import CardFault
 from advisor.scheduler_view.nodes import SUB_HEALTH_HANDLING, SUB_HEALTHY_WORD, NodeHealthState
+from advisor.scheduler_view.state import FaultType
 from advisor.snapshot import SchedulerPod
 from advisor.workloads import workload_of
 from contract import scheduling
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
 
 NOT_HANDLE = "NotHandleFault"
 PRE_SEPARATE = "PreSeparateNPU"
-
-
-class FaultType(StrEnum):
-    """Why a pod is at fault, in the order in which a job's reason is chosen (consumers#2.5)."""
-
-    NODE = "NodeUnhealthy"
-    CARD = "CardUnhealthy"
-    SUB_HEALTH = "SubHealthFault"
-    SEPARATE = "RelationFaultSeparate"
-    POD_FAILED = "pod-failed"
-    PROCESS = "process-exception"
 
 
 class StaleNodes(NamedTuple):
@@ -183,11 +172,9 @@ class FaultPods:
         """
         if job.retry_times == 0:
             return False
-        if pod.phase == "Failed":
-            return True
+        if pod.phase == "Failed" or not self._corrected:
+            return has_ended_badly(pod)
         failed = [one for one in pod.containers if one.last_exit_code]
-        if not self._corrected:
-            return bool(failed)
         if pod.restart_policy == "Never" and any(one.exit_code for one in pod.containers):
             self._diverges(7, job, "a container has failed, though others of its pod still run")
             return True
@@ -224,6 +211,14 @@ class FaultPods:
             wanted = pod.annotations.get(scheduling.NEED_VOLCANO_OPE)
             return has and wanted == scheduling.NEED_VOLCANO_DELETE
         return has
+
+
+def has_ended_badly(pod: SchedulerPod) -> bool:
+    """Return whether a pod has failed, or a container of it has ended badly before it last began.
+
+    Source: docs/spec/consumers.md#2.4, row 4.
+    """
+    return pod.phase == "Failed" or any(one.last_exit_code for one in pod.containers)
 
 
 def judged_key(pod: SchedulerPod, container: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from advisor.rescheduling.fault_pods import PRE_SEPARATE, FaultType, reason_of
+from advisor.rescheduling.fault_pods import PRE_SEPARATE, reason_of
+from advisor.scheduler_view.state import FaultType
 from contract import scheduling
 
 if TYPE_CHECKING:

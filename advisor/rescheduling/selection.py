@@ -45,8 +45,15 @@ def select(
         )
     if job.policy == scheduling.RACK_POLICY:
         return _select_rack(job, judged, faulty, pending)
+    if job.is_multilevel and not job.block_sizes:
+        why = (
+            "huawei.com/affinity-config gives no tree of blocks: the plugin finds no pod to delete"
+        )
+        return PodSelection((), "D15", Scope.JOB, why)
     if master_rule and (why := _master_fault(job, judged, faulty, pending)):
         return PodSelection(_pods(judged), "D10", Scope.JOB, why)
+    if job.is_multilevel and job.is_pod_rescheduling and pending < JOB_STAGE:
+        return _select_blocks(job, judged, pending)
     if job.is_pod_rescheduling and pending < JOB_STAGE:
         if not job.is_super_pod or pending < SUPER_POD_STAGE:
             return PodSelection(
@@ -93,7 +100,37 @@ def _master_fault(
         for one in judged:
             if one.rank == "0" and _block(job, one.rank) in blocks:
                 return f"the pod of rank 0, {one.pod.name}, is in a logical super pod at fault"
+    if job.is_multilevel and job.is_npu:
+        nodes = _nodes_of_blocks(job, judged, pending)
+        for one in judged:
+            worker = one.pod.labels.get(scheduling.REPLICA_TYPE) == scheduling.REPLICA_TYPE_WORKER
+            if one.rank == "0" and not worker and one.pod.node in nodes:
+                return f"the pod of rank 0, {one.pod.name}, is in a block at fault"
     return ""
+
+
+def _select_blocks(job: SchedulerJob, judged: Sequence[JudgedPod], pending: int) -> PodSelection:
+    """Return the pods of the blocks at fault (consumers#2.6, rule 3a)."""
+    nodes = _nodes_of_blocks(job, judged, pending)
+    chosen = [
+        one
+        for one in judged
+        if one.type or (one.pod.node in nodes and not job.is_process_recovering)
+    ]
+    if pending < SUPER_POD_STAGE:
+        why = "pod-rescheduling keeps the pods on other nodes for now"
+        return PodSelection(_pods(chosen), "D11", Scope.POD, why)
+    why = f"after {SUPER_POD_STAGE} pending sessions the blocks at fault go"
+    return PodSelection(_pods(chosen), "D12", Scope.BLOCK, why)
+
+
+def _nodes_of_blocks(job: SchedulerJob, judged: Sequence[JudgedPod], pending: int) -> set[str]:
+    """Return the nodes of the blocks with a fault, which grow with the pending sessions."""
+    height = min(pending // SUPER_POD_STAGE, len(job.block_sizes) - 1)
+    size = job.block_sizes[height]
+    blocks = {_index(one.rank, size) for one in judged if one.type}
+    nodes = {one.pod.node for one in judged if _index(one.rank, size) in blocks}
+    return nodes - {""}
 
 
 def _block(job: SchedulerJob, rank: str) -> int:

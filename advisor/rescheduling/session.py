@@ -18,7 +18,13 @@ from advisor.report import (
     WorkloadKind,
 )
 from advisor.rescheduling import cached_jobs
-from advisor.rescheduling.fault_pods import FaultPods, FaultType, JudgedPod, StaleNodes, judged_key
+from advisor.rescheduling.fault_pods import (
+    FaultPods,
+    JudgedPod,
+    StaleNodes,
+    has_ended_badly,
+    judged_key,
+)
 from advisor.rescheduling.fault_scheduling import (
     Gate,
     GateStep,
@@ -27,6 +33,7 @@ from advisor.rescheduling.fault_scheduling import (
     has_platform_marker,
 )
 from advisor.rescheduling.selection import PodSelection, select
+from advisor.scheduler_view.state import FaultType
 from advisor.workloads import follow_up, workload_of
 from contract import scheduling
 from contract.counted import counted
@@ -175,8 +182,7 @@ class Rescheduling:
         awake = self._resting.awake(self.cached.keys())
         for key in sorted(self.cached.keys() & awake):
             self._sync(key)
-        for key in sorted(self.cached.keys() & awake):
-            self._force(key)
+        forced = {key for key in sorted(self.cached.keys() & awake) if self._force(key)}
         self._count_retries()
         verdicts: dict[str, tuple[JudgedPod, ...]] = {}
         for key in sorted(self._resting.suspects & awake):
@@ -185,7 +191,7 @@ class Rescheduling:
                 verdicts[key] = found
         for key in sorted(self.cached.keys() & awake):
             cached = self.cached[key]
-            if not cached.is_executed:
+            if not cached.is_executed and key not in forced:
                 judged = verdicts.get(key) or cached_jobs.judged_again(cached, self._jobs[key])
                 self._act(key, judged)
             elif key not in self.decisions:
@@ -246,41 +252,82 @@ class Rescheduling:
             if cached_jobs.is_allocated(job):
                 self._release(key, job, "enough pods of the job are placed again")
                 return
+            if job.is_pod_rescheduling or job.is_process_recovering:
+                failed = [pod for pod in job.pods if self._has_failed_since(job, pod)]
+                cached = cached_jobs.with_failed_pods(cached, job, failed)
             cached = cached_jobs.widened(cached, job)
-        if job.is_pod_rescheduling or job.is_process_recovering:
-            failed = [pod for pod in job.pods if pod.node and self._judge.has_failed(job, pod)]
-            cached = cached_jobs.with_failed_pods(cached, job, failed)
         self.cached[key] = cached
+
+    def _has_failed_since(self, job: SchedulerJob, pod: SchedulerPod) -> bool:
+        """Return whether a pod of a cached job has failed by itself (consumers#2.8).
+
+        The real programs do not ask for ``fault-retry-times`` then.
+        """
+        if not self._corrected or not has_ended_badly(pod):
+            return has_ended_badly(pod)
+        if self._judge.has_failed(job, pod):
+            return True
+        if not job.retry_times:
+            self._diverges(7, job, "without fault-retry-times no pod is deleted for its programs")
+        return False
 
     def _release(self, key: str, job: SchedulerJob | None, why: str) -> None:
         del self.cached[key]
         if job is not None:
             self._decide(key, job, Action.RELEASED, "D3", ("R40",), why)
 
-    def _force(self, key: str) -> None:
-        """Delete by force what a graceful deletion has left after its time (consumers#2.7, R34)."""
+    def _force(self, key: str) -> bool:
+        """Delete by force what is left of a ``grace`` job after its time; return whether it did.
+
+        The real programs do not ask whether they have evicted a pod of it before.
+
+        Source: docs/spec/consumers.md#2.7, R34.
+        """
         cached, job = self.cached[key], self._jobs[key]
-        if not cached.is_executed or not cached.is_evicted or cached.is_forced:
-            return
+        if not self._ends_by_force(cached):
+            return False
         if self._now - cached.first_seen <= self._options.grace_over_time:
-            return
+            return False
         if cached_jobs.is_completed(cached, job, corrected=self._corrected):
-            return
-        left = tuple(pod for pod in job.pods if pod.uid in cached.deleted)
+            return False
+        if self._corrected and not cached.is_executed:
+            if not cached.is_evicted:
+                self._diverges(37, job, "a job that was not acted on is not ended by force")
+            return False
+        row, left = cached.row, tuple(pod for pod in job.pods if pod.uid in cached.deleted)
+        if not cached.is_executed:
+            selection = select(job, cached_jobs.judged_again(cached, job), cached.pending)
+            row, left = selection.row, tuple(pod for pod in selection.pods if pod.uid)
         if not left:
-            return
-        self.cached[key] = msgspec.structs.replace(cached, is_forced=True)
+            return False
+        gone = dict.fromkeys((*cached.deleted, *(pod.uid for pod in left)))
+        self.cached[key] = msgspec.structs.replace(
+            cached, is_forced=True, deleted=tuple(gone), row=row
+        )
         deletions = tuple(_deletion(pod, 0) for pod in left)
         self._decide(
             key,
             job,
             Action.FORCE_DELETE,
-            cached.row,
+            row,
             ("R34",),
             f"pods are left {self._options.grace_over_time} s after the fault was seen",
             pods=deletions,
             scope=Scope.JOB if len(left) == len(job.pods) else Scope.POD,
         )
+        return True
+
+    def _ends_by_force(self, cached: CachedJob) -> bool:
+        """Return whether pods that are left are deleted by force once their time has passed."""
+        if cached.value != scheduling.FAULT_SCHEDULING_GRACE or cached.is_forced:
+            return False
+        return cached.is_evicted or not cached.is_executed
+
+    def _deadline_ms(self, cached: CachedJob) -> int | None:
+        """Return when pods that are left are deleted by force, in Unix milliseconds (R34)."""
+        if not self._ends_by_force(cached) or (self._corrected and not cached.is_executed):
+            return None
+        return (cached.first_seen + self._options.grace_over_time + 1) * 1000
 
     def _wait(self, key: str) -> None:
         """Report a job that was acted on and is cached until its pods are back (D3)."""
@@ -288,9 +335,6 @@ class Rescheduling:
         why = "it was acted on and waits until its pods are gone, made anew and placed"
         if cached.pending:
             why += f"; {cached.pending} pending sessions"
-        deadline = None
-        if cached.is_evicted and not cached.is_forced:
-            deadline = (cached.first_seen + self._options.grace_over_time + 1) * 1000
         judged = cached_jobs.judged_again(cached, job)
         self._decide(
             key,
@@ -300,7 +344,7 @@ class Rescheduling:
             ("R40",),
             why,
             judged=judged,
-            deadline_ms=deadline,
+            deadline_ms=self._deadline_ms(cached),
         )
 
     def _evaluate(self, key: str, job: SchedulerJob) -> tuple[JudgedPod, ...] | None:
@@ -371,6 +415,11 @@ class Rescheduling:
         if self._value(job) != job.fault_scheduling:
             text = f"the joined fault-scheduling counts as {self._value(job)}"
             self._diverges(10, job, text)
+        if not selection.pods:
+            self._decide(
+                key, job, Action.NONE, selection.row, ("R30",), selection.why, judged=judged
+            )
+            return
         pods = tuple(pod for pod in selection.pods if pod.uid and pod.uid not in cached.deleted)
         limit = self._options.max_delete_per_tick
         if limit is not None and self._deleted + len(pods) > limit:
@@ -420,9 +469,7 @@ class Rescheduling:
             judged=judged,
             scope=selection.scope,
             pods=deletions,
-            deadline_ms=(cached.first_seen + self._options.grace_over_time + 1) * 1000
-            if is_evicted
-            else None,
+            deadline_ms=self._deadline_ms(self.cached[key]),
             retry=Retry(before, after) if job.retry_times else None,
             patch=patch,
         )
@@ -446,13 +493,24 @@ class Rescheduling:
             if key in self.cached:
                 self.cached[key] = msgspec.structs.replace(self.cached[key], is_executed=True)
         self._decide(
-            key, job, action, found.row, found.rules, found.why, judged=judged, patch=patch
+            key,
+            job,
+            action,
+            found.row,
+            found.rules,
+            found.why,
+            judged=judged,
+            deadline_ms=None if cached is None else self._deadline_ms(cached),
+            patch=patch,
         )
         return None
 
     def _deletion(self, pod: SchedulerPod, is_evicted: bool) -> Deletion:
-        """Return the deletion of a pod; a missing Node object leaves no grace (R32)."""
-        if is_evicted and pod.node in self._views:
+        """Return the deletion of a pod; a pod that is over or whose Node is missing has no grace.
+
+        A node of the session does not have it then (R32, consumers#2.7).
+        """
+        if is_evicted and pod.is_live and pod.node in self._views:
             return _deletion(pod, pod.termination_grace_seconds)
         return _deletion(pod, 0)
 

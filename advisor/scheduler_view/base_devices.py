@@ -9,7 +9,7 @@ import msgspec
 
 
 class BaseDevices(msgspec.Struct, frozen=True):
-    """What ``baseDeviceInfos`` says: card names in order, and of which kind they are."""
+    """What is in ``baseDeviceInfos``: card names in order, and of which kind they are."""
 
     names: tuple[str, ...]
     has_virtual: bool
@@ -46,7 +46,7 @@ def base_devices(text: str | None) -> BaseDevices | None:
 
 
 def without_addresses(text: str) -> str:
-    """Return an annotation that says the same of the cards, one text for all nodes that have them.
+    """Return an annotation with the same cards, one text for all nodes that have them.
 
     What a node has of its own are addresses, which ``base_devices`` does not read.
     """

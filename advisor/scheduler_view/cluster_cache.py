@@ -41,7 +41,7 @@ TOUCHED = "npu-vigil/touched"
 
 
 class Head(NamedTuple):
-    """What tells a ConfigMap from others, and which informers have it."""
+    """What distinguishes a ConfigMap from others, and which informers have it."""
 
     configmap: StoredConfigMap
     key: str
@@ -49,6 +49,9 @@ class Head(NamedTuple):
     """Of its content."""
     is_of_cluster: bool
     is_of_agent: bool
+    is_named_for_cluster: bool = False
+    """Whether its name is that of a document of the cluster, wherever it is."""
+    is_named_for_agent: bool = False
 
 
 class _Decoded(Generic[E]):
@@ -139,7 +142,7 @@ class DecodedDocuments:
         return known[1]
 
     def head(self, one: StoredConfigMap) -> Head:
-        """Return what tells this ConfigMap from others."""
+        """Return what distinguishes this ConfigMap from others."""
         known = self._heads.get(id(one))
         if known is None:
             known = self._heads[id(one)] = _head(one)
@@ -162,27 +165,31 @@ def _head(one: StoredConfigMap) -> Head:
     Source: docs/spec/consumers.md#1.2.
     """
     label, value = names.CLUSTER_LABEL
+    is_named_for_cluster = one.name == names.CLUSTER_NODE_NAME or one.name.startswith(
+        (names.CLUSTER_DEVICE_PREFIX, names.CLUSTER_SWITCH_PREFIX)
+    )
     is_of_cluster = (
-        one.namespace == names.CLUSTER_NAMESPACE
+        is_named_for_cluster
+        and one.namespace == names.CLUSTER_NAMESPACE
         and one.labels.get(label) == value
-        and (
-            one.name.startswith((names.CLUSTER_DEVICE_PREFIX, names.CLUSTER_SWITCH_PREFIX))
-            or one.name == names.CLUSTER_NODE_NAME
-        )
     )
     label, value = names.REPORT_LABEL
+    is_of_device = one.name.startswith(names.DEVICE_INFO_PREFIX)
+    is_of_host = one.name.startswith(names.NODE_INFO_PREFIX)
     is_of_agent = one.labels.get(label) == value and (
-        (
-            one.namespace == names.DEVICE_INFO_NAMESPACE
-            and one.name.startswith(names.DEVICE_INFO_PREFIX)
-        )
-        or (
-            one.namespace == names.NODE_INFO_NAMESPACE
-            and one.name.startswith(names.NODE_INFO_PREFIX)
-        )
+        (is_of_device and one.namespace == names.DEVICE_INFO_NAMESPACE)
+        or (is_of_host and one.namespace == names.NODE_INFO_NAMESPACE)
     )
     version = f"{one.uid}:{one.resource_version}" if one.resource_version else _digest(one)
-    return Head(one, _key(one), version, is_of_cluster, is_of_agent)
+    return Head(
+        one,
+        _key(one),
+        version,
+        is_of_cluster,
+        is_of_agent,
+        is_named_for_cluster,
+        is_of_device or is_of_host,
+    )
 
 
 class _Entries(Generic[E]):
@@ -259,6 +266,19 @@ class ClusterCache:
                 self._problems.pop(head.key, None)
                 self._write(head.key, head.version, head.configmap)
         self.findings += [self._problems[key] for key in sorted(self._problems)]
+        self.findings += map(self._hidden, filter(self._is_hidden, heads))
+
+    def _is_hidden(self, head: Head) -> bool:
+        """Return whether a ConfigMap is called as a document that the scheduler would read."""
+        is_named = head.is_named_for_cluster if self._cluster else head.is_named_for_agent
+        return is_named and not self._is_visible(head)
+
+    def _hidden(self, head: Head) -> Finding:
+        label, value = names.CLUSTER_LABEL if self._cluster else names.REPORT_LABEL
+        text = f"The scheduler does not see it: wrong namespace, or no label {label}={value}"
+        return Finding(
+            FindingSeverity.WARNING, "CONFIGMAP_INVISIBLE", f"ConfigMap {head.key}", text
+        )
 
     def _is_visible(self, head: Head) -> bool:
         return head.is_of_cluster if self._cluster else head.is_of_agent
@@ -446,7 +466,7 @@ def _divergence(section: int, called: str, text: str) -> Finding:
 
 
 def _digest(one: StoredConfigMap) -> str:
-    """Return what tells this content from another, where the object has no version."""
+    """Return what distinguishes this content from another, where the object has no version."""
     digest = hashlib.sha256()
     for texts in (one.labels, one.annotations, one.data):
         for key in sorted(texts):

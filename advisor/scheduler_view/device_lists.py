@@ -95,6 +95,9 @@ class DeviceLists:
                 )
             # What is applied already is not limited by the time since then (consumers#1.5, item 2).
             self.is_steady = all(kept.get(key) == text for key, text in listed.DeviceList.items())
+        elif listed is None and entry is not None:
+            # An entry without lists is applied in its place, with its stamp (consumers#1.6).
+            stamp = max(stamp, entry.UpdateTime)
         if listed is not None and listed is not entry:
             self.is_steady = self.is_steady and stamp == now
             found = NodeMemory(None if stamp == now else stamp, kept, uids, before.link_down_at)
@@ -195,7 +198,7 @@ class DeviceLists:
         new = document_entries.names(text)
         old = document_entries.names(kept.get(key))
         idle = self.idle.get(key)
-        if idle is None or idle != len(old) or idle == len(new):
+        if not old or not new or idle != len(old) or idle == len(new):
             return text
         allowed = {*old, *document_entries.names(kept.get(key + UNHEALTHY))}
         return ",".join(name for name in new if name in allowed)

@@ -27,7 +27,7 @@ FAULT = "-Fault"
 
 
 class VolcanoDeviceEntry(GoStruct, frozen=True, gc=False):
-    """What a document says of the chips of a node. ``UpdateTime`` is in Unix seconds."""
+    """What a document has of the chips of a node. ``UpdateTime`` is in Unix seconds."""
 
     DeviceList: dict[str, str] | None = None
     UpdateTime: Int64 = 0
@@ -36,7 +36,7 @@ class VolcanoDeviceEntry(GoStruct, frozen=True, gc=False):
 
 
 class VolcanoSwitchEntry(GoStruct, frozen=True, gc=False):
-    """What a document says of the switch of a node."""
+    """What a document has of the switch of a node."""
 
     FaultCode: list[str] | None = None
     FaultLevel: str = ""
@@ -54,7 +54,7 @@ class VolcanoFaultDevice(GoStruct, frozen=True, gc=False):
 
 
 class VolcanoNodeEntry(GoStruct, frozen=True, gc=False):
-    """What a document says of a host."""
+    """What a document has of a host."""
 
     FaultDevList: list[VolcanoFaultDevice] | None = None
     NodeStatus: str = ""

@@ -118,7 +118,7 @@ class NodeViews:
     ) -> frozenset[str]:
         """Go to a session; returns the nodes of which something is another since the last one.
 
-        ``since`` says which session that was, seen from ``state``; ``is_new`` whether ``index``
+        ``since`` is which session that was, seen from ``state``; ``is_new`` whether ``index``
         has moved since.
         """
         if since is Since.UNKNOWN:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 import msgspec
 
@@ -20,9 +21,9 @@ from advisor.scheduler_view.document_entries import (
 class SeenConfigMap(msgspec.Struct, frozen=True, gc=False):
     """A ConfigMap that the scheduler's informer has.
 
-    ``version`` tells one content from another. ``nodes`` are those in its last readable content,
-    ``is_readable`` whether the present content could be read. ``event_at_ms`` is the time of its
-    last event (consumers#1.5, item 3).
+    ``version`` distinguishes one content from another. ``nodes`` are those in its last readable
+    content, ``is_readable`` whether the present content could be read. ``event_at_ms`` is the time
+    of its last event (consumers#1.5, item 3).
     """
 
     version: str
@@ -47,8 +48,24 @@ class NodeMemory(msgspec.Struct, frozen=True, gc=False):
     link_down_at: int = 0
 
 
+class FaultType(StrEnum):
+    """Why a pod is at fault, in the order in which a job's reason is chosen (consumers#2.5)."""
+
+    NODE = "NodeUnhealthy"
+    CARD = "CardUnhealthy"
+    SUB_HEALTH = "SubHealthFault"
+    SEPARATE = "RelationFaultSeparate"
+    POD_FAILED = "pod-failed"
+    PROCESS = "process-exception"
+
+
+_FAULT_TYPES = frozenset(FaultType)
+
+
 class CachedPod(msgspec.Struct, frozen=True, gc=False):
-    """A pod of a cached job: ``type`` is its fault type, empty for a healthy one.
+    """A pod of a cached job: ``type`` is its ``FaultType``, empty for a healthy one.
+
+    Raises ``ValueError`` for a type that there is not.
 
     Source: docs/spec/consumers.md#2.4.
     """
@@ -58,6 +75,10 @@ class CachedPod(msgspec.Struct, frozen=True, gc=False):
     node: str = ""
     type: str = ""
     rank: str = ""
+
+    def __post_init__(self) -> None:
+        if self.type and self.type not in _FAULT_TYPES:
+            raise ValueError(f"there is no fault type {self.type!r:.60}")
 
 
 class CachedJob(msgspec.Struct, frozen=True, gc=False):

@@ -1,1 +1,1 @@
-"""A cluster with assumptions: what ``--what-if`` says, published as our daemons publish it."""
+"""A cluster with assumptions: what ``--what-if`` assumes, as our daemons publish it."""

@@ -130,7 +130,7 @@ class _Assumed:
         return node
 
     def _used(self, node: str) -> frozenset[str]:
-        """The chips that pods of the node hold (M15)."""
+        """Return the chips that pods of the node hold (M15)."""
         return frozenset(
             name.strip()
             for pod in self._pods.values()

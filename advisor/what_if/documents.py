@@ -174,7 +174,7 @@ class AssumedDocuments:
         ]
 
     def _place(self, prefix: str, key: str) -> tuple[str, str] | None:
-        """The document that has an entry ``key`` and was written last, and the entry's text."""
+        """Return the document that was written last with an entry ``key``, and the entry's text."""
         for name in reversed(self._names(prefix)):
             text = self._entries(name).get(key)
             if text is not None:
@@ -202,12 +202,12 @@ class AssumedDocuments:
 
 
 def _faults_in(entry: str, chip_type: str) -> tuple[DeviceFault, ...]:
-    """The faults of a rendered entry, merged as the wire has them."""
+    """Return the faults of a rendered entry, merged as the wire has them."""
     devices = decode(entry, DeviceEntry, "entry").DeviceList or {}
     text = devices[f"{resource_of(chip_type)}-Fault"]
     return tuple(decode(text, list[DeviceFault], "entry"))
 
 
 def _family(record: DeviceRecord) -> Family:
-    """A family that writes its chips as ``record`` has them: no other part is taken of it."""
+    """Return a family that writes its chips as ``record`` has them; nothing else of it is used."""
     return next(one for one in FAMILIES.values() if one.device_type == record.chip_type)

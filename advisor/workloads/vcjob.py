@@ -28,7 +28,7 @@ def action_after_eviction(job: VcJob) -> str:
 def follow_up(job: VcJob | None, pods: Sequence[Deletion], *, is_fault: bool) -> str:
     """Return what the vcjob controller does once pods are deleted, and who starts the job again.
 
-    After a program that failed nobody does.
+    After a program that failed it is not started again.
     """
     if job is None:
         return "the vcjob is not in the snapshot: what follows depends on its policies"

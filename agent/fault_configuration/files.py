@@ -36,7 +36,7 @@ _AGAIN_SECONDS = 30.0
 class Files(msgspec.Struct, frozen=True):
     """Texts by file name, and why a file that is there could not be read.
 
-    ``trouble`` says why changes are not told at once.
+    ``trouble`` is why changes are not noticed at once.
     """
 
     texts: dict[str, str] = {}
@@ -45,7 +45,7 @@ class Files(msgspec.Struct, frozen=True):
 
 
 def read_files(directory: Path | None) -> Files:
-    """What is in ``directory`` now. Neither it nor any of its files has to be there."""
+    """Return what is in ``directory`` now. Neither it nor any of its files has to exist."""
     texts, unreadable = {}, {}
     for name in _NAMES if directory is not None else ():
         assert directory is not None
@@ -59,7 +59,7 @@ def read_files(directory: Path | None) -> Files:
 
 
 def _read(path: Path) -> str:
-    # Whatever it is: opening it must not block.
+    # Opening must not block, also where the path is a pipe.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -71,10 +71,10 @@ def _read(path: Path) -> str:
 
 
 async def watch_files(directory: Path) -> AsyncIterator[Files]:
-    """Follow ``directory`` for ever: how it is now, then each change.
+    """Yield the files of ``directory`` as they are now, then after each change, for ever.
 
-    Files may be replaced by rename and be links, as in a mounted ConfigMap; the directory may come
-    and go.
+    Files may be replaced by rename and be links, as in a mounted ConfigMap; the directory may
+    appear and disappear.
     """
     before: Files | None = None
     while True:
@@ -89,7 +89,7 @@ async def watch_files(directory: Path) -> AsyncIterator[Files]:
                         yield found
                     while True:
                         changed, everything = await inotify.changes()
-                        if everything or any(_matters(*one, awaited) for one in changed):
+                        if everything or any(_is_relevant(*one, awaited) for one in changed):
                             break
         except OSError as error:
             trouble = f"{directory} cannot be watched, it is read twice a minute: {error.strerror}"
@@ -101,29 +101,34 @@ async def watch_files(directory: Path) -> AsyncIterator[Files]:
         await asyncio.sleep(_AGAIN_SECONDS)
 
 
-def _matters(directory: Path, name: str, awaited: dict[Path, str]) -> bool:
-    """Whether a change is about our files, or makes way for a directory that is not there yet."""
+def _is_relevant(directory: Path, name: str, awaited: dict[Path, str]) -> bool:
+    """Return whether a change is about our files, or about a missing directory that leads
+    to them.
+    """
     return awaited.get(directory, name) == name
 
 
 def _watch_all(inotify: Inotify, directory: Path) -> dict[Path, str]:
-    """Watch everything that leads to the files.
+    """Watch every directory that leads to the files.
 
-    Returns for what is only watched because something below is missing: what would appear in it.
+    Returns, for a directory that is watched only because something below is missing, the missing
+    name.
     """
     watched: set[Path] = set()
     while True:
         places = dict(_places(directory))
         for place in places:
             inotify.add(place)
-        # What came while we began to watch was not told of.
+        # A directory that appeared before its watch began has no event.
         if places.keys() <= watched:
             return {place: name for place, name in places.items() if name is not None}
         watched |= places.keys()
 
 
 def _places(directory: Path) -> Iterator[tuple[Path, str | None]]:
-    """The directories whose changes may change the files; with a name: only a change of that."""
+    """Yield the directories whose changes may change the files; with a name, only changes of that
+    name.
+    """
     directory = directory.absolute()
     if not directory.is_dir():
         for path in (directory, *directory.parents):
@@ -141,7 +146,7 @@ def _places(directory: Path) -> Iterator[tuple[Path, str | None]]:
 
 
 def _links(path: Path) -> Iterator[Path]:
-    """``path`` while it is a link, and what it leads to while that is one."""
+    """Yield ``path`` while it is a link, then each link that it leads to."""
     for _ in range(_LINKS):
         if not path.is_symlink():
             return
@@ -149,8 +154,10 @@ def _links(path: Path) -> Iterator[Path]:
         path = path.parent / path.readlink()
 
 
-def read_kept(state_dir: Path) -> InForce | None:
-    """What was in force when the last agent ended; ``None`` where nothing usable is kept."""
+def read_stored(state_dir: Path) -> InForce | None:
+    """Return what was in force when the last agent ended; ``None`` where nothing usable is
+    stored.
+    """
     path = state_dir / KEPT_NAME
     try:
         in_force = msgspec.json.decode(path.read_bytes(), type=InForce)
@@ -163,15 +170,15 @@ def read_kept(state_dir: Path) -> InForce | None:
     return in_force
 
 
-def keep(state_dir: Path, in_force: InForce) -> None:
-    """Keep ``in_force`` for the next start, power cuts included. Raises ``OSError``."""
+def store_in_force(state_dir: Path, in_force: InForce) -> None:
+    """Store ``in_force`` durably for the next start. Raises ``OSError``."""
     path = state_dir / KEPT_NAME
-    beside = path.with_name(f".{KEPT_NAME}.new")
-    with beside.open("wb") as file:
+    temporary = path.with_name(f".{KEPT_NAME}.new")
+    with temporary.open("wb") as file:
         file.write(msgspec.json.encode(in_force))
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+    temporary.replace(path)
     descriptor = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,8 @@
-"""The operator's fault configuration: watched, judged, kept, and told of.
+"""Watches the operator's fault configuration, judges it, puts it in force and stores it.
 
 It comes from two ConfigMaps of the store and from a local directory; which document of which is in
-force is decided in ``contract.operator_rules.fault_configuration``.
-Source: ``docs/spec/device-plugin.md#3.1``, ``docs/spec/noded.md#3.1``.
+force is decided in ``contract.operator_rules.fault_configuration``. Source:
+``docs/spec/device-plugin.md#3.1``, ``docs/spec/noded.md#3.1``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
-from agent.fault_configuration.files import keep, read_files, read_kept, watch_files
+from agent.fault_configuration.files import read_files, read_stored, store_in_force, watch_files
 from contract.counted import counted
 from contract.errors import Problem, StoreError
 from contract.operator_rules.fault_configuration import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.fault_configuration")
 
 _PATIENCE_SECONDS = 1.0
-_KEEP_SECONDS = 1.0
+_STORE_SECONDS = 1.0
 _AGAIN_SECONDS = 30.0
 _LOGGED = 50
 _EVENT_BYTES = 1024
@@ -49,9 +49,9 @@ _EVENT_BYTES = 1024
 
 @dataclass(frozen=True)
 class FaultConfigurationCallbacks:
-    """What this asks of its daemon and tells it; all return at once.
+    """What the watch calls in its daemon; all return at once.
 
-    ``configure`` puts a configuration in force, ``post`` sends a Kubernetes Event some time.
+    ``configure`` puts a configuration in force, ``post`` queues a Kubernetes Event.
     """
 
     configure: Callable[[FaultTexts, Catalogue], None]
@@ -60,10 +60,10 @@ class FaultConfigurationCallbacks:
 
 
 class FaultConfiguration:
-    """Follows the fault configuration of one node.
+    """Follow the fault configuration of one node.
 
-    ``texts`` are those that the journal says were in force last; what is kept beside it in
-    ``state_dir`` is newer. Nothing is put in force before ``begin``.
+    ``texts`` are those that the journal has as in force last; the copy in ``state_dir`` is newer.
+    Nothing is put in force before ``begin``.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class FaultConfiguration:
         directory: Path | None,
         state_dir: Path,
         texts: FaultTexts,
-        edges: FaultConfigurationCallbacks,
+        callbacks: FaultConfigurationCallbacks,
     ) -> None:
         self._store = store
         self._directory = directory
         self._state_dir = state_dir
-        self._edges = edges
+        self._callbacks = callbacks
         self._data: dict[OperatorConfigMap, Mapping[str, str] | None] = {}
         self._versions: dict[OperatorConfigMap, str] = {}
         self._spoilt: dict[OperatorConfigMap, str] = {}
@@ -88,12 +88,12 @@ class FaultConfiguration:
             lambda config_map: config_map.name,
         )
         self._logged: frozenset[str] = frozenset()
-        self._on_disk = read_kept(state_dir)
+        self._on_disk = read_stored(state_dir)
         self._one_by_one = asyncio.Lock()
         self._unanswered = set(CONFIG_MAPS)
         self._is_known = asyncio.Event()
-        self._kept = asyncio.Event()
-        self._to_keep = asyncio.Event()
+        self._stored = asyncio.Event()
+        self._to_store = asyncio.Event()
         if self._on_disk is not None:
             self._is_known.set()
         self._files = read_files(directory)
@@ -118,14 +118,16 @@ class FaultConfiguration:
         self._put_in_force(self._newest)
 
     async def known(self) -> None:
-        """Wait for the store to say what is in force, where that was never known, but not long."""
+        """Wait for the first answer of the store, at most ``_PATIENCE_SECONDS``; at once if it is
+        known.
+        """
         await is_set_within(self._is_known, _PATIENCE_SECONDS)
 
     async def run(self) -> NoReturn:
         """Follow the ConfigMaps and the directory until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_files(), name="fault configuration files")
-            tasks.create_task(self._keep_on_disk(), name="fault configuration on disk")
+            tasks.create_task(self._store_on_disk(), name="fault configuration on disk")
             for config_map in CONFIG_MAPS:
                 tasks.create_task(self._follow_store(config_map), name=config_map.name)
         raise AssertionError("a watch never ends")
@@ -164,7 +166,9 @@ class FaultConfiguration:
         self._answered(config_map)
 
     def _answered(self, config_map: OperatorConfigMap) -> None:
-        """What it says is in force; that of another one may still be waiting to be judged."""
+        """Count ``config_map`` as judged, or as not readable; the other one may still be
+        awaited.
+        """
         self._unanswered.discard(config_map)
         if not self._unanswered:
             self._is_known.set()
@@ -184,14 +188,14 @@ class FaultConfiguration:
 
     async def _changed(self) -> None:
         async with self._one_by_one:
-            # A megabyte of codes takes a while to read, in which events must not wait.
+            # A megabyte of codes takes a while to decode; the event loop must not wait for it.
             judged = await asyncio.to_thread(self._judge, self._newest.in_force)
             self._newest = judged
-            if self._must_be_kept():
+            if self._must_be_stored():
                 # Before it is in force: a start must not go back to what was replaced.
-                self._kept.clear()
-                self._to_keep.set()
-                await is_set_within(self._kept, _KEEP_SECONDS)
+                self._stored.clear()
+                self._to_store.set()
+                await is_set_within(self._stored, _STORE_SECONDS)
             self._put_in_force(judged)
 
     def _judge(self, before: InForce) -> Judged:
@@ -207,31 +211,34 @@ class FaultConfiguration:
         )
         return replace(judged, problems=(*spoilt, *judged.problems))
 
-    def _must_be_kept(self) -> bool:
-        """What nobody but this node's own files has said yet is not kept."""
+    def _must_be_stored(self) -> bool:
+        """Return whether what is in force must be stored on disk.
+
+        A configuration that only this node's own files have given is not stored.
+        """
         known = bool(self._data) and self._all_answered()
         return (known or self._on_disk is not None) and self._on_disk != self._newest.in_force
 
-    async def _keep_on_disk(self) -> NoReturn:
+    async def _store_on_disk(self) -> NoReturn:
         trouble = Trouble(
             log, "the fault configuration cannot be kept on disk: %s", level=logging.ERROR
         )
         while True:
-            await self._to_keep.wait()
-            self._to_keep.clear()
-            while self._must_be_kept():
+            await self._to_store.wait()
+            self._to_store.clear()
+            while self._must_be_stored():
                 in_force = self._newest.in_force
                 try:
-                    await asyncio.to_thread(keep, self._state_dir, in_force)
+                    await asyncio.to_thread(store_in_force, self._state_dir, in_force)
                 except OSError as error:
                     trouble.begin(str(error))
-                    self._kept.set()
-                    await is_set_within(self._to_keep, _AGAIN_SECONDS)
-                    self._to_keep.clear()
+                    self._stored.set()
+                    await is_set_within(self._to_store, _AGAIN_SECONDS)
+                    self._to_store.clear()
                 else:
                     trouble.end()
                     self._on_disk = in_force
-            self._kept.set()
+            self._stored.set()
 
     def _put_in_force(self, judged: Judged) -> None:
         if (
@@ -240,7 +247,7 @@ class FaultConfiguration:
         ):
             log.info("fault configuration: %s", _sources(judged))
         self._judged = judged
-        self._edges.configure(judged.in_force.texts, judged.catalogue)
+        self._callbacks.configure(judged.in_force.texts, judged.catalogue)
         problems = {str(problem): problem for problem in judged.problems}
         new = [problem for text, problem in problems.items() if text not in self._logged]
         gone = len(self._logged - problems.keys())
@@ -259,13 +266,15 @@ class FaultConfiguration:
                 self._post(config_map, of_it)
 
     def _post(self, config_map: OperatorConfigMap, problems: Sequence[FaultProblem]) -> None:
-        """One Event for all nodes: they find the same, and so give it the same name."""
+        """Post one Event for all nodes: they find the same problems, so they give it the
+        same name.
+        """
         lines = (f"{problem.document}: {problem.problem}" for problem in problems)
         message = f"{counted(len(problems), 'problem')}: {'; '.join(lines)}"
         version = self._versions.get(config_map, "")
         name = hashlib.sha256(f"{version} {message}".encode()).hexdigest()[:16]
-        now_ms = self._edges.wall_clock()
-        self._edges.post(
+        now_ms = self._callbacks.wall_clock()
+        self._callbacks.post(
             KubernetesEvent(
                 namespace=config_map.namespace,
                 name=f"{config_map.name}.{name}",
@@ -281,7 +290,7 @@ class FaultConfiguration:
 
 
 def _sources(judged: Judged) -> str:
-    """Where each document in force is from, for people."""
+    """Return where each document in force is from, as text for the log."""
     return ", ".join(
         f"{key} from {judged.in_force.place_of(key)}{' (kept)' if key in judged.kept else ''}"
         for key in DOCUMENTS
@@ -289,6 +298,8 @@ def _sources(judged: Judged) -> str:
 
 
 def _all_of_config_maps(texts: FaultTexts) -> InForce:
-    """``texts`` of which nobody knows any more where they were found."""
+    """Return ``texts`` as in force; where they were found is not recorded, so ConfigMaps are
+    assumed.
+    """
     given = {key for key, member in DOCUMENTS.items() if getattr(texts, member) is not None}
     return InForce(texts, dict.fromkeys(given, ConfigurationPlace.CONFIG_MAP))

@@ -1,1 +1,1 @@
-"""That this agent lives, and that it is the only one of its node."""
+"""The heartbeat of this agent, and whether this agent is the only one with its node name."""

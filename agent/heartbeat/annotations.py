@@ -21,9 +21,9 @@ _REQUEST_SECONDS = WRITE_SECONDS
 
 
 class NodeAnnotations:
-    """Beats on the Node called ``node``.
+    """Writes heartbeats as annotations of the Node called ``node``.
 
-    ``beaten_seconds`` is what it says now; ``trouble`` why it cannot.
+    ``beaten_seconds`` is the last one written (epoch seconds); ``trouble`` is why writes fail.
     """
 
     def __init__(self, objects: ClusterObjects, node: str, interval_seconds: float) -> None:
@@ -31,7 +31,7 @@ class NodeAnnotations:
         self.failures = 0
         self.trouble = Trouble(
             log,
-            "no heartbeat on the Node: %s; tried until it can",
+            "no heartbeat on the Node: %s; retried until it succeeds",
             "the heartbeat is on the Node again",
             level=logging.ERROR,
         )
@@ -41,10 +41,10 @@ class NodeAnnotations:
         self._stamp = 0
 
     async def beat(self, now_seconds: int) -> bool:
-        """Beat; whether the next attempt has time until the next interval.
+        """Write one heartbeat; return whether the next attempt may wait for the next interval.
 
-        Readers look for a change, so two beats differ. The first of them compared clocks, so a
-        beat follows its clock, also where that is set back.
+        Readers look for a change, so two beats differ. The oldest readers compare clocks, so a beat
+        follows the host's clock, also where that is set back.
         """
         self._stamp = now_seconds if now_seconds != self._stamp else now_seconds + 1
         annotations = {HEARTBEAT_ANNOTATION: str(self._stamp), INTERVAL_ANNOTATION: self._interval}

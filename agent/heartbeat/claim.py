@@ -1,9 +1,9 @@
-"""Whose a node name is when two agents use it: a pure rule (``docs/decisions/005``).
+"""Which of two agents with one node name may publish: a pure rule (``docs/decisions/005``).
 
-A newcomer gives way to whoever goes on beating. Of two that both beat already, the one with the
-lower identity stays; who cannot beat gives way to who does. Beats of others are compared with
-themselves and with a steady clock; only at the start is one that is old by our own clock taken for
-over at once.
+A new agent gives way to one that continues to beat. Of two that both beat already, the one with the
+lower identity stays. An agent that cannot beat gives way to one that does. The age of other agents'
+beats is measured by a monotonic clock; only at the start, one that is old by the wall clock is
+replaced at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FALLBACK_SECONDS = 5.0
 
 
 class ClaimState(StrEnum):
-    """Whether this agent may beat and publish: only when the name is ours."""
+    """Whether this agent may beat and publish: only when the name is ``OURS``."""
 
     UNKNOWN = "unknown"
     OURS = "ours"
@@ -35,15 +35,15 @@ class ClaimState(StrEnum):
 class NameClaim:
     """What is known: ``other`` is the last beat of another holder.
 
-    ``since`` says, by a steady clock in seconds, since when it has been the last.
+    ``since`` is the time of a monotonic clock, in seconds, at which ``other`` was first seen.
     """
 
-    standing: ClaimState = ClaimState.UNKNOWN
+    state: ClaimState = ClaimState.UNKNOWN
     other: Beat | None = None
     since: float = 0.0
 
 
-def look(
+def observe(
     claim: NameClaim,
     holder: str,
     shown: Beat | None,
@@ -52,14 +52,14 @@ def look(
     *,
     beats: bool,
 ) -> NameClaim:
-    """The claim of ``holder`` after it saw ``shown``, which may be a moment old.
+    """Return the claim of ``holder`` after ``shown`` was read, which may be slightly old.
 
-    ``beats`` says whether others can see that ``holder`` is there: it beat when it last could.
+    ``beats`` is whether others can see ``holder`` alive: its last attempt to beat succeeded.
     """
     other = None if shown is None or identity(shown.holder) == identity(holder) else shown
     if shown is None:
-        return replace(claim, standing=ClaimState.OURS)
-    match claim.standing:
+        return replace(claim, state=ClaimState.OURS)
+    match claim.state:
         case ClaimState.UNKNOWN:
             if other is None or now_ms - other.beaten_at_ms > duration_seconds(other) * 1000:
                 return NameClaim(ClaimState.OURS, other)
@@ -79,16 +79,16 @@ def look(
             return claim
 
 
-def not_seen(claim: NameClaim, steady_seconds: float) -> NameClaim:
-    """The claim after a look that failed: silence that could not be heard does not count."""
+def observe_failure(claim: NameClaim, steady_seconds: float) -> NameClaim:
+    """Return the claim after a failed read: time without a read does not count as silence."""
     return replace(claim, since=steady_seconds)
 
 
 def duration_seconds(beat: Beat) -> float:
-    """How long a heartbeat may stay as it is before whoever made it has gone.
+    """Return after how many seconds without a change the holder of ``beat`` counts as gone.
 
-    An interval that no agent can have is senseless and counts as 5 s, as for those who watch nodes:
-    nobody is to wait for years.
+    An interval that no agent can have counts as 5 s, as for programs that watch nodes: otherwise
+    this agent might wait for years.
     """
     is_sensible = beat.interval_seconds <= _LONGEST_SECONDS
     return SILENT_INTERVALS * (beat.interval_seconds if is_sensible else _FALLBACK_SECONDS)

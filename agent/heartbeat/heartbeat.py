@@ -1,8 +1,8 @@
 """The heartbeat: proof that this agent is alive and can publish.
 
 It beats while no other root task stalls, whether the driver answers or not: a node whose agent is
-alive is not lost, and each beat shows whether the agent is blind. Before each beat it looks whether
-another agent uses the node name; only the one that the name belongs to publishes.
+alive is not lost, and each beat shows whether the agent is blind. Before each beat it reads whether
+another agent uses the node name; only the holder of the name publishes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from agent.heartbeat.claim import (
     ClaimState,
     NameClaim,
     duration_seconds,
-    look,
-    not_seen,
+    observe,
+    observe_failure,
 )
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
@@ -42,7 +42,7 @@ _JITTER = 0.1
 _REQUEST_SECONDS = READ_SECONDS
 _LATEST = 5
 _SHARE = 0.6
-"""Of the time that a beat takes: silence counts after three announced intervals."""
+"""The announced interval as a share of the time that a beat takes: a node is lost after three."""
 _MARK_SECONDS = 10.0
 _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
@@ -50,10 +50,10 @@ _BACKOFF_LAST_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class HeartbeatCallbacks:
-    """What the heartbeat asks of its daemon and tells it. All return at once.
+    """What the heartbeat calls in its daemon. All return at once.
 
     ``stalled`` names the root tasks that make no progress. ``on_permitted`` is called when
-    publishing may begin, and when another agent with this node name turns up that must give way.
+    publishing may begin, and when another agent with this node name appears that must give way.
     ``progress`` is called at least once per interval and request. ``blind``: whether no chip of
     this node gives an answer. ``writes`` is the text about the last writes of our documents.
     """
@@ -75,7 +75,7 @@ class Heartbeat:
         node: str,
         holder: str,
         interval_seconds: float,
-        edges: HeartbeatCallbacks,
+        callbacks: HeartbeatCallbacks,
         *,
         also: NodeAnnotations | None = None,
     ) -> None:
@@ -87,13 +87,13 @@ class Heartbeat:
         self.failures = 0
         self.beaten_at_ms: int | None = None
         self.trouble = Trouble(
-            log, "%s; tried until it can", "heartbeats work again", level=logging.ERROR
+            log, "%s; retried until it succeeds", "heartbeats work again", level=logging.ERROR
         )
-        """Why the store takes no beat, or does not say who else beats."""
+        """Why the store accepts no beat, or does not return those of others."""
         self.withheld: str | None = None
-        """Why this agent does not beat although the store would take it."""
+        """Why this agent does not beat although the store would accept it."""
         self._store = store
-        self._edges = edges
+        self._callbacks = callbacks
         self._claim = NameClaim()
         self._refused = False
         self._beat_last = False
@@ -107,13 +107,14 @@ class Heartbeat:
 
     @property
     def may_publish(self) -> bool:
-        """Whether nobody else writes the documents of this node, as far as anybody can know.
+        """Whether this agent may write the documents of its node: no other agent does, as far as
+        known.
 
-        Who may not read heartbeats publishes all the same: faults matter more.
+        An agent that may not read heartbeats publishes all the same: faults matter more.
         """
-        if self._claim.standing is ClaimState.UNKNOWN:
+        if self._claim.state is ClaimState.UNKNOWN:
             return self._refused
-        return self._claim.standing is ClaimState.OURS
+        return self._claim.state is ClaimState.OURS
 
     @property
     def has_rival(self) -> bool:
@@ -121,17 +122,19 @@ class Heartbeat:
         return _now() < self._rival_until
 
     @property
-    def standing(self) -> ClaimState:
-        """Whose the node name is."""
-        return self._claim.standing
+    def claim_state(self) -> ClaimState:
+        """What this agent holds of its node name."""
+        return self._claim.state
 
     @property
     def conflict(self) -> str | None:
-        """In words, who keeps this agent from publishing; ``None`` if nobody does."""
+        """The sentence about the other agent that keeps this one from publishing; ``None`` without
+        one.
+        """
         other = self._claim.other
         if other is None:
             return None
-        match self._claim.standing:
+        match self._claim.state:
             case ClaimState.CONFLICT:
                 return (
                     f"conflict: another agent with the node name {self.node} runs on {other.holder}"
@@ -151,76 +154,79 @@ class Heartbeat:
         )
         while True:
             began = _now()
-            self._edges.progress()
-            if await going_on(self._turn(), self._edges.progress):
+            self._callbacks.progress()
+            if await going_on(self._turn(), self._callbacks.progress):
                 backoff.reset()
                 pause = self.interval_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
                 await self._rest(began + pause)
             else:
                 await self._rest(_now() + backoff.next_seconds())
 
-    async def look_around(self) -> None:
-        """Look and beat now, because somebody wrote a document of ours.
+    async def check_now(self) -> None:
+        """Read the beats of others and beat now, because a document of ours was written by another
+        program.
 
-        Two agents with one node name that both believe that it is theirs would otherwise repair
-        each other's documents until both give up (``docs/decisions/005``).
+        Two agents that both hold one node name would otherwise repair each other's documents until
+        both give up (``docs/decisions/005``).
         """
         if self._turns.locked():
             # A beat is on its way, so others will see that we are there.
-            await self._look()
+            await self._read_others()
         else:
             await self._turn()
 
-    def hurry(self) -> None:
-        """Look and beat now instead of when it is due: the process stood still for a while.
+    def beat_now(self) -> None:
+        """Beat now instead of at the end of the interval: the process stood still for a while.
 
-        Others may have taken it for dead, and the node name over.
+        Another agent may have considered it dead, and have claimed the node name.
         """
         self._is_due.set()
 
     async def _rest(self, until: float) -> None:
         while (left := until - _now()) > 0 and not self._is_due.is_set():
             await is_set_within(self._is_due, min(left, _MARK_SECONDS))
-            self._edges.progress()
+            self._callbacks.progress()
         self._is_due.clear()
 
     async def _turn(self) -> bool:
-        """Look and beat once; whether the next turn has time until the next interval."""
+        """Read and beat once; return whether the next turn may wait for the next interval."""
         async with self._turns:
             has_time = await self._own_turn()
             if self._also is not None and self.may_publish and not self._is_withheld():
-                has_time &= await self._also.beat(self._edges.wall_clock() // 1000)
+                has_time &= await self._also.beat(self._callbacks.wall_clock() // 1000)
             return has_time
 
     async def _own_turn(self) -> bool:
         began = _now()
-        refused = await self._look()
+        refused = await self._read_others()
         if refused is not None:
             return refused
-        if self._claim.standing is ClaimState.OURS and not self._is_withheld():
+        if self._claim.state is ClaimState.OURS and not self._is_withheld():
             self._beat_last = False
             return await self._beat(began)
         self.trouble.end()
         return True
 
-    async def _look(self) -> bool | None:
-        """See who beats; ``None``, or where that failed, whether it was refused."""
+    async def _read_others(self) -> bool | None:
+        """Read the beats of others; ``None``, or where that failed, whether the store
+        refused it.
+        """
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
                 beats = await self._store.beats(self.node)
         except (StoreError, TimeoutError) as error:
-            return self._not_seen(error)
-        self._seen(beats[0] if beats else None)
+            return self._observe_failure(error)
+        self._observe(beats[0] if beats else None)
         return None
 
     async def _beat(self, began: float) -> bool:
-        now_ms = self._edges.wall_clock()
+        now_ms = self._callbacks.wall_clock()
         beat = self._next(now_ms, self._announced_seconds(_now() - began))
         try:
             async with asyncio.timeout(WRITE_SECONDS):
                 await self._store.beat(beat)
         except StoreConflict:
-            return False  # another agent beat since we looked
+            return False  # another agent beat after our read
         except (StoreError, TimeoutError) as error:
             return self._failed("no heartbeat can be written", error)
         self._took_seconds.append(_now() - began)
@@ -231,83 +237,80 @@ class Heartbeat:
         return True
 
     def _announced_seconds(self, looked_seconds: float) -> float:
-        """The interval to announce: a longer one while beats take long, so that nobody who waits
-        for the next one takes this node for dead.
+        """Return the interval to announce in seconds: a longer one while beats take long.
+
+        Otherwise readers that wait for the next beat would consider this node dead.
         """
         slowest = max((2 * looked_seconds, *self._took_seconds))
         before, seconds = self._announced, round(_SHARE * slowest, 3)
         if seconds == before:
-            # Two equal ones in a row would be taken for how often this node beats, and looked at
-            # no more often than that.
+            # Aggregators take two equal announcements in a row for the interval of this node, and
+            # list its heartbeats no more often than that.
             seconds += 0.001
         self._announced = seconds = max(self.interval_seconds, seconds)
         return seconds
 
     def _next(self, now_ms: int, interval_seconds: float) -> Beat:
-        # Who observes beats looks for a change, whatever our clock does.
+        # Readers compare beats for a change, so two must differ whatever our clock does.
         self._stamp_ms = now_ms if now_ms != self._stamp_ms else now_ms + 1
         return Beat(
             self.node,
             self.holder,
             interval_seconds,
             self._stamp_ms,
-            blind=self._edges.blind(),
-            writes=self._edges.writes(),
+            blind=self._callbacks.blind(),
+            writes=self._callbacks.writes(),
         )
 
     async def leave(self, absence_seconds: float) -> None:
         """Beat for the last time: the node is lost only after ``absence_seconds`` of silence.
 
-        So a planned stop (an upgrade that pulls an image) is no loss of the node. Whoever may not
-        beat now leaves as it is. Raises ``StoreError``.
+        So a planned stop (an upgrade that pulls an image) is no loss of the node. An agent that may
+        not beat now writes nothing. Raises ``StoreError``.
         """
         interval_seconds = absence_seconds / SILENT_INTERVALS
-        may_beat = self._claim.standing is ClaimState.OURS and self.withheld is None
+        may_beat = self._claim.state is ClaimState.OURS and self.withheld is None
         if may_beat and interval_seconds > self.interval_seconds:
-            await self._store.beat(self._next(self._edges.wall_clock(), interval_seconds))
+            await self._store.beat(self._next(self._callbacks.wall_clock(), interval_seconds))
 
     def _is_withheld(self) -> bool:
-        stalled = self._edges.stalled()
+        stalled = self._callbacks.stalled()
         tasks = ", ".join(stalled)
         reason = f"no progress: {tasks}" if stalled else None
         if reason != self.withheld:
             if reason is None:
-                log.warning("it beats again: everything makes progress")
+                log.warning("heartbeats again: all root tasks make progress")
             else:
-                log.error("it does not beat: %s; beats go on when it does", reason)
+                log.error("no heartbeat: %s; it continues with their progress", reason)
             self.withheld = reason
         return reason is not None
 
     # Whose the node name is.
 
-    def _seen(self, shown: Beat | None) -> None:
+    def _observe(self, shown: Beat | None) -> None:
         before, could = self._claim, self.may_publish
-        self._claim = look(
+        self._claim = observe(
             before,
             self.holder,
             shown,
-            self._edges.wall_clock(),
+            self._callbacks.wall_clock(),
             _now(),
-            beats=self._beat_last and not self._edges.stalled(),
+            beats=self._beat_last and not self._callbacks.stalled(),
         )
         self._log_change(before)
         had_rival = self.has_rival
         other = self._claim.other
-        if (
-            before.standing is not ClaimState.UNKNOWN
-            and other is not None
-            and other != before.other
-        ):
+        if before.state is not ClaimState.UNKNOWN and other is not None and other != before.other:
             self._rival_until = _now() + duration_seconds(other)
         if self.may_publish and (not could or (self.has_rival and not had_rival)):
-            self._edges.on_permitted()
+            self._callbacks.on_permitted()
 
-    def _not_seen(self, error: StoreError | TimeoutError) -> bool:
+    def _observe_failure(self, error: StoreError | TimeoutError) -> bool:
         could = self.may_publish
-        self._claim = not_seen(self._claim, _now())
+        self._claim = observe_failure(self._claim, _now())
         self._refused = self._refused or isinstance(error, StoreRefused)
         if self.may_publish and not could:
-            self._edges.on_permitted()
+            self._callbacks.on_permitted()
         return self._failed("heartbeats cannot be read", error)
 
     def _failed(self, what: str, error: StoreError | TimeoutError) -> bool:
@@ -318,12 +321,12 @@ class Heartbeat:
     def _log_change(self, before: NameClaim) -> None:
         now = self._claim
         if self.conflict is not None:
-            if now.standing is not before.standing:
+            if now.state is not before.state:
                 log.error("%s; nothing is published by this one", self.conflict)
-        elif before.standing in (ClaimState.WAITING, ClaimState.CONFLICT):
+        elif before.state in (ClaimState.WAITING, ClaimState.CONFLICT):
             log.warning("the other agent with the node name %s fell silent", self.node)
         elif (
-            before.standing is ClaimState.OURS
+            before.state is ClaimState.OURS
             and now.other is not None
             and (before.other is None or before.other.holder != now.other.holder)
         ):
@@ -335,5 +338,5 @@ class Heartbeat:
 
 
 def _now() -> float:
-    """Seconds of a steady clock."""
+    """Return seconds of a monotonic clock."""
     return asyncio.get_running_loop().time()

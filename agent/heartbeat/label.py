@@ -1,6 +1,7 @@
-"""The label without which old readers leave a node's heartbeat out (``docs/spec/noded.md#7.2``).
+"""The label without which readers of old releases ignore a node's heartbeat
+(``docs/spec/noded.md#7.2``).
 
-It is the operator's: whoever sets it has a node without heartbeats taken for dead.
+Only an operator sets it: with the label, these readers take a node without heartbeats for dead.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _REFUSED_SECONDS = 60.0
 
 
 class RequiredLabel:
-    """Looks whether the Node called ``node`` has it. ``problem`` is ``None`` while it has."""
+    """Watches whether the Node called ``node`` has the label; ``problem`` is ``None``
+    while it has.
+    """
 
     def __init__(self, objects: ClusterObjects, node: str) -> None:
         self.problem: str | None = f"node {node} was not read yet"
@@ -30,7 +33,7 @@ class RequiredLabel:
         self._logged: str | None = None
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Watch the Node until cancelled."""
         watch = partial(self._objects.watch_node, self._node)
         async for seen in followed(watch, _REFUSED_SECONDS):
             self._log_state(
@@ -43,7 +46,7 @@ class RequiredLabel:
         name, value = HEARTBEAT_LABEL
         if node.labels.get(name) == value:
             return None
-        found = f"it says {node.labels[name]!r}" if name in node.labels else "it is not there"
+        found = f"its value is {node.labels[name]!r}" if name in node.labels else "it is not there"
         return (
             f"label {name}={value} of node {self._node}: {found}, so readers of old releases leave "
             f"its heartbeat out; kubectl label node {self._node} --overwrite {name}={value}"

@@ -40,7 +40,7 @@ class OldReaders:
 def old_readers(
     generation: str, interval_seconds: float, store: Store, node: str, stalled: Callable[[], object]
 ) -> OldReaders:
-    """What ``heartbeat.generation`` asks for."""
+    """Return the parts that ``heartbeat.generation`` requires."""
     objects = store.objects
     if generation == "lease":
         return OldReaders(generation)

@@ -1,1 +1,1 @@
-"""What happened to faults, told to the aggregator from the journal."""
+"""Sends changes of faults from the journal to the aggregator until it acknowledges them."""

@@ -1,13 +1,14 @@
-"""How far a node told its journal and how far it was heard. Pure but for what it remembers.
+"""How far a journal was sent and acknowledged. Pure, but for the state of the window.
 
-Times are seconds of one steady clock. Tellings go out in order, a few at a time. Each ``Heard``
-answers those up to its sequence. When no answer comes in time, whoever listens is asked what he
-has, by a telling of nothing and after growing pauses, and told from there on.
+Times are seconds of one monotonic clock. Batches are sent in order, at most ``WINDOW`` of them
+unacknowledged. Each ``HistoryAck`` acknowledges the batches up to its sequence. When none comes in
+time, an empty batch asks the aggregator for its sequence, after growing pauses, and sending
+continues behind that sequence.
 
-A ``Heard`` that is behind what was told and says nothing new asks for what follows it: the
-aggregator missed something, or another one with a shorter memory speaks. It is told again from
-there, also what the first one has: who has a telling leaves it. So any number of aggregators have
-everything, if not before then when something new is told.
+A ``HistoryAck`` that is behind what was sent and repeats an earlier sequence asks for what follows
+it: the aggregator missed a batch, or another aggregator with a shorter history answers. Sending
+begins again from there. An aggregator that has a batch already ignores it. So any number of
+aggregators have all changes, at the latest after the next new change.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections import deque
 from dataclasses import dataclass
 
 WINDOW = 8
-"""So many tellings may wait for their answer."""
+"""How many batches may wait for their acknowledgement."""
 _FIRST_SECONDS = 2.0
 _LAST_SECONDS = 5.0
 _ASKED_SECONDS = 0.4
@@ -26,7 +27,9 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Sent:
-    """A telling that is not answered yet, of so many rows, the first of them from ``at_ms``."""
+    """A batch without an acknowledgement: its number of rows, and the time of the first
+    (``at_ms``).
+    """
 
     after: int
     upto: int
@@ -35,7 +38,10 @@ class Sent:
 
 
 class AckWindow:
-    """``sent_upto`` is the end of the last telling, ``None`` until somebody said what he has."""
+    """Decides which rows to send next, and when to send again.
+
+    ``sent_upto`` is the last sequence sent, ``None`` until an acknowledgement has come.
+    """
 
     def __init__(self, now: float) -> None:
         self.sent_upto: int | None = None
@@ -47,14 +53,19 @@ class AckWindow:
         self.forget(now)
 
     def forget(self, now: float) -> None:
-        """The way was interrupted: what is heard now is asked, unless it is said soon."""
+        """Forget what was sent: the connection was interrupted.
+
+        Unless an acknowledgement comes soon, ``repeat`` asks for one.
+        """
         self.sent_upto = None
         self.sent.clear()
         self._asked = None
         self._due = now + _LOOK_SECONDS * random.uniform(0.5, 1)
 
     def acknowledge(self, sequence: int, now: float) -> int:
-        """Everything up to ``sequence`` is kept by whoever says it; how many rows that answers."""
+        """Apply an acknowledgement of all rows up to ``sequence``; return how many rows it is
+        about.
+        """
         rows = 0
         if self.sent_upto is None:
             self.sent_upto = sequence
@@ -73,22 +84,25 @@ class AckWindow:
         return rows
 
     def may_send(self) -> bool:
-        """Whether the next telling may go out now."""
+        """Return whether the next batch may be sent now."""
         return self.sent_upto is not None and self._asked is None and len(self.sent) < WINDOW
 
     def record_sent(self, sent: Sent, now: float) -> None:
-        """A telling goes out."""
+        """Record that a batch is sent."""
         self.sent_upto = sent.upto
         self.sent.append(sent)
         if self._due is None:
             self._due = self._later(now)
 
     def seconds(self, now: float) -> float | None:
-        """How long until ``repeat`` is to be called; ``None`` while nothing is awaited."""
+        """Return the seconds until ``repeat`` must be called; ``None`` while nothing is awaited."""
         return None if self._due is None else max(0.0, self._due - now)
 
     def repeat(self, now: float) -> bool:
-        """Nobody answered in time, or somebody asked. Whether he is to be asked what he has."""
+        """Begin again, because no acknowledgement came in time or one asked for it.
+
+        Returns whether to ask the aggregator for its sequence by an empty batch.
+        """
         asked, self._asked = self._asked, None
         if asked is None or self.sent_upto is None:
             self.sent_upto = None

@@ -1,4 +1,4 @@
-"""Rows of the journal as a telling. Pure."""
+"""Makes batches for the aggregator from rows of the journal. Pure."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.episodes")
 
 LARGEST_ROW = 2 << 20
-"""A row with more bytes fits into no telling (``stores.mqtt.channel_codec``), and is told as
-lost."""
+"""Bytes: a larger row fits into no batch (``stores.mqtt.channel_codec``) and is reported as
+lost.
+"""
 
 _BECAUSE_LENGTH = 500
 
 
 def batch_of(node: str, rows: UnacknowledgedRows, after: int) -> HistoryBatch | None:
-    """What is to be told behind ``after``; ``None`` where there is nothing."""
+    """Return the next batch behind ``after``; ``None`` where there is nothing to send."""
     lost = rows.lost
     events: list[EpisodeEvent] = []
     for row in rows.rows:
         try:
             events.extend(_events(row))
         except JournalError as error:
-            log.error("the journal: %s; no aggregator is told of it", error)
+            log.error("the journal: %s; the row is not sent to an aggregator", error)
             lost += 1
     upto = rows.rows[-1].sequence if rows.rows else rows.lost_upto
     if upto <= after:
@@ -49,7 +50,7 @@ def _events(row: UnacknowledgedRow) -> Iterator[EpisodeEvent]:
 
 
 def episode_event(sequence: int, place: int, change: Change) -> EpisodeEvent:
-    """Return a change, at ``place`` in the row ``sequence`` of the journal, as others get it."""
+    """Return a change, at ``place`` in the row ``sequence`` of the journal, as a history event."""
     return EpisodeEvent(
         sequence=sequence,
         place=place,

@@ -1,8 +1,8 @@
-"""Tells the aggregator what happened to faults, from the journal, until it was heard.
+"""Sends the changes of faults in the journal to the aggregator until it acknowledges them.
 
-The journal is read in slices by a thread, so nothing here holds up the loop and memory stays
-bounded however much is to be told. What is told is committed to the journal, so what a killed
-process had told is what the next one tells.
+A thread reads the journal in slices, so nothing here blocks the event loop, and memory is bounded
+however much is to be sent. Only committed rows are sent, so a process that continues after ``kill
+-9`` sends the same rows.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ _TROUBLE = (sqlite3.Error, OSError)
 class HistoryForwarderStatus(msgspec.Struct, frozen=True):
     """How far the aggregator is behind the journal.
 
-    ``behind``: rows of changes that it has not heard, the oldest of them from ``since_ms``.
-    ``acknowledged``: the sequence up to which it has everything, ``None`` until it said so to this
-    process. ``sent`` tellings went out, and ``repeats`` times it was begun again.
+    ``behind``: unacknowledged rows of changes, the oldest of them from ``since_ms``.
+    ``acknowledged``: the sequence up to which the aggregator has everything, ``None`` until it
+    acknowledged one to this process. ``sent`` batches were sent, and ``repeats`` times sending
+    began again.
     """
 
     behind: int
@@ -61,14 +62,16 @@ class HistoryForwarderStatus(msgspec.Struct, frozen=True):
 def forwarder_of(
     store: Store, node: str, journal: Journal, directory: Path, wall_clock: Callable[[], int]
 ) -> HistoryForwarder | None:
-    """Who tells over ``store``; ``None`` where it carries no episodes."""
+    """Return the forwarder for ``store``; ``None`` where it carries no history."""
     if store.channel is None:
         return None
     return HistoryForwarder(store.channel, node, journal, directory, wall_clock)
 
 
 class HistoryForwarder:
-    """Tells over ``channel`` what ``journal``, which lies in ``directory``, says of ``node``."""
+    """Send the changes in ``journal``, which lies in ``directory``, over ``channel`` for
+    ``node``.
+    """
 
     def __init__(
         self,
@@ -83,11 +86,11 @@ class HistoryForwarder:
         self._journal = journal
         self._path = directory / FILE_NAME
         self._wall_clock = wall_clock
-        self._course = AckWindow(0.0)
+        self._window = AckWindow(0.0)
         self._name: str | None = None
-        """The journal's own."""
+        """The journal's own name."""
         self._name_before: str | None = None
-        """The one that it had until it was found to be set back."""
+        """The journal's name before it was found to be set back."""
         self._last_ack: HistoryAck | None = None
         self._wake = asyncio.Event()
         self._more = True
@@ -97,12 +100,12 @@ class HistoryForwarder:
         self._sent = self._repeats = self._unanswered = 0
         self._trouble = Trouble(
             log,
-            "episodes are not told to an aggregator: %s; they are kept",
-            "an aggregator hears of episodes again",
+            "the history is not sent to an aggregator: %s; the journal keeps it",
+            "an aggregator acknowledges the history again",
         )
 
     def status(self) -> HistoryForwarderStatus:
-        """How it is now."""
+        """Return how far the aggregator is now."""
         return HistoryForwarderStatus(
             behind=self._behind,
             since_ms=self._since_ms,
@@ -113,11 +116,11 @@ class HistoryForwarder:
         )
 
     async def run(self) -> NoReturn:
-        """Tell until cancelled."""
-        self._course = AckWindow(self._now())
+        """Send until cancelled."""
+        self._window = AckWindow(self._now())
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._listen(), name="heard episodes")
-            tasks.create_task(self._send_changes(), name="told episodes")
+            tasks.create_task(self._receive_acks(), name="history acknowledgements")
+            tasks.create_task(self._send_changes(), name="history batches")
         raise AssertionError("the tasks never end")
 
     def _now(self) -> float:
@@ -131,30 +134,32 @@ class HistoryForwarder:
         self._more = True
         self._wake.set()
 
-    async def _listen(self) -> NoReturn:
+    async def _receive_acks(self) -> NoReturn:
         async for event in self._channel.acks(self._node):
             if isinstance(event, Interrupted):
                 self._last_ack = None
-                self._course.forget(self._now())
+                self._window.forget(self._now())
                 self._trouble.begin(event.reason)
             else:
                 self._last_ack = event
                 await self._apply_acks()
             self._wake.set()
-        raise StoreError("the channel of episodes ended")
+        raise StoreError("the channel of the history ended")
 
     async def _apply_acks(self) -> None:
-        """Count what was heard; what is said of another journal is nothing of this one."""
+        """Apply the last acknowledgement; one of another journal counts as sequence 0 of this
+        one.
+        """
         if self._last_ack is None or self._name is None:
             return
         sequence = self._last_ack.sequence if self._last_ack.journal == self._name else 0
         if sequence > self._journal.last_sequence:
-            self._set_back()
+            self._restart_renamed()
             return
         self._unanswered = 0
         self._trouble.end()
-        begins = self._course.sent_upto is None or sequence < (self._acknowledged or 0)
-        rows = self._course.acknowledge(sequence, self._now())
+        begins = self._window.sent_upto is None or sequence < (self._acknowledged or 0)
+        rows = self._window.acknowledge(sequence, self._now())
         self._acknowledged = sequence
         self._journal.acknowledge(sequence)
         self._more = True
@@ -164,22 +169,25 @@ class HistoryForwarder:
         self._behind = max(0, self._behind - rows)
         if self._behind == 0:
             self._since_ms = None
-        elif self._course.sent:
-            self._since_ms = self._course.sent[0].at_ms
+        elif self._window.sent:
+            self._since_ms = self._window.sent[0].at_ms
 
-    def _set_back(self) -> None:
-        """An older copy was put back: the journal's next rows are not those that were heard."""
+    def _restart_renamed(self) -> None:
+        """Begin again under a new name: the aggregator has rows that this older copy does not
+        have.
+        """
         log.error(
-            "the journal is older than what was heard of it; all of it is told, as another one"
+            "the journal is older than an aggregator's last acknowledgement; it is sent again "
+            "under a new name"
         )
         self._name, self._name_before = None, self._name
         self._last_ack = None
         self._acknowledged = None
         self._journal.rename()
-        self._course.forget(self._now())
+        self._window.forget(self._now())
 
     async def _count(self, acknowledged: int) -> None:
-        """Look up how much is behind ``acknowledged``."""
+        """Count the rows behind ``acknowledged`` in the journal."""
         with contextlib.suppress(*_TROUBLE):
             found = await asyncio.to_thread(read_behind, self._path, acknowledged)
             self._behind, self._since_ms = found.rows, found.since_ms
@@ -191,18 +199,22 @@ class HistoryForwarder:
             await is_set_within(self._wake, pause)
 
     async def _step(self) -> float | None:
-        """Tell what may be told now; how long to wait, ``None`` until something happens."""
+        """Send what may be sent now; return the seconds to wait, ``None`` until something
+        happens.
+        """
         if self._name is None and not await self._begin():
             return _AGAIN_SECONDS
-        if self._course.seconds(self._now()) == 0:
+        if self._window.seconds(self._now()) == 0:
             await self._repeat()
-        while self._more and self._course.may_send():
+        while self._more and self._window.may_send():
             if not await self._send_next():
                 return _AGAIN_SECONDS
-        return self._course.seconds(self._now())
+        return self._window.seconds(self._now())
 
     async def _begin(self) -> bool:
-        """Find out the journal's name; what it remembers of what was heard keeps rows in it."""
+        """Read the journal's name and its stored acknowledgement, which protects rows from
+        retention.
+        """
         unacknowledged = await self._read(0, rows=0)
         if unacknowledged is None or unacknowledged.journal == self._name_before:
             return False
@@ -217,32 +229,32 @@ class HistoryForwarder:
         self._unanswered += 1
         if self._unanswered > 1:
             self._trouble.begin(
-                "no aggregator answers: none listens, it cannot keep it, or the broker's access "
-                "rules are in the way"
+                "no aggregator answers: none runs, it cannot write its history, or the broker's "
+                "access rules forbid it"
             )
-        if self._course.repeat(self._now()):
+        if self._window.repeat(self._now()):
             assert self._name is not None
-            # To nothing told the answer is what is known.
+            # An aggregator answers an empty batch with its sequence.
             await self._send(HistoryBatch(self._node, self._name, 0, 0, ()))
         else:
             self._repeats += 1
             self._more = True
 
     async def _send_next(self) -> bool:
-        """Tell the next slice; ``False`` while the journal cannot be read."""
-        after = self._course.sent_upto
+        """Send the next batch; return ``False`` while the journal cannot be read."""
+        after = self._window.sent_upto
         self._more = False
         unacknowledged = await self._read(after or 0, rows=_ROWS)
         if unacknowledged is None:
             self._more = True
             return False
-        if after is None or self._course.sent_upto != after:
-            self._more = True  # somebody spoke meanwhile
+        if after is None or self._window.sent_upto != after:
+            self._more = True  # an acknowledgement came meanwhile
             return True
         if unacknowledged.journal != self._name:
-            log.warning("the journal was replaced; from here on the new one is told")
+            log.warning("the journal was replaced; from here on the new one is sent")
             self._name = unacknowledged.journal
-            self._course.forget(self._now())
+            self._window.forget(self._now())
             self._more = True
             return True
         batch = batch_of(self._node, unacknowledged, after)
@@ -250,7 +262,7 @@ class HistoryForwarder:
             self._more = self._more or unacknowledged.more
             at_ms = unacknowledged.rows[0].at_ms if unacknowledged.rows else self._wall_clock()
             sent = Sent(after, batch.upto, len(unacknowledged.rows), at_ms)
-            self._course.record_sent(sent, self._now())
+            self._window.record_sent(sent, self._now())
             await self._send(batch)
         return True
 
@@ -260,7 +272,7 @@ class HistoryForwarder:
                 read_unacknowledged, self._path, after, max_rows=rows, max_bytes=_BYTES
             )
         except _TROUBLE:
-            return None  # the journal says what is wrong with it
+            return None  # the journal logs what is wrong with it
 
     async def _send(self, batch: HistoryBatch) -> None:
         try:
@@ -268,7 +280,7 @@ class HistoryForwarder:
                 await self._channel.send(batch)
             self._sent += 1
         except TimeoutError:
-            pass  # not answered, so it is told again
+            pass  # not acknowledged, so it is sent again
         except StoreError as error:
             self._trouble.begin(str(error))
-            self._course.forget(self._now())
+            self._window.forget(self._now())

@@ -1,8 +1,8 @@
 """The journal on disk: one SQLite file in WAL mode. Blocking; ``journal`` drives it.
 
-Commits do not wait for the disk (``synchronous=OFF``): what is committed survives the death of
-this process. What must survive a power cut is synced by ``JournalSync``, which checkpoints through
-a connection of its own and so never holds up a commit.
+Commits do not wait for the disk (``synchronous=OFF``): committed rows survive the death of this
+process. ``JournalSync`` syncs what must survive a power cut. It checkpoints through a connection of
+its own and so never delays a commit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.journal.retention import prune
-from agent.journal.unacknowledged import SCHEMA as UNHEARD_SCHEMA
+from agent.journal.unacknowledged import SCHEMA as UNACKNOWLEDGED_SCHEMA
 from agent.journal.unacknowledged import identify, rename
 from contract.errors import JournalError
 from service.private import private_database
@@ -89,17 +89,17 @@ class JournalRow(msgspec.Struct, frozen=True):
 
 
 def body_of(value: object) -> str:
-    """What a row holds that is about ``value``."""
+    """Return ``value`` as the body of a row."""
     return msgspec.json.encode(value).decode()
 
 
 class RestoredJournal(msgspec.Struct, frozen=True):
-    """What a start needs: the last snapshot, the policy's inputs since, the last sequence.
+    """What a restart needs: the last snapshot, the policy's inputs since, the last sequence.
 
-    ``events`` has the Kubernetes Events that were to be sent when it was written;
-    ``unacknowledged_changes`` are the inputs and changes behind it. ``public_faults`` has the
-    storage faults that were sent, and those to be sent.
-    ``fault_configurations``: the one in force at the snapshot, if there was one, and all since.
+    ``events`` has the Kubernetes Events that waited when it was written; ``unacknowledged_changes``
+    are the inputs and changes behind it. ``public_faults`` has the storage faults that were sent,
+    and those that waited. ``fault_configurations``: the one in force at the snapshot, if there was
+    one, and all since.
     """
 
     snapshot: JournalRow | None = None
@@ -139,7 +139,7 @@ class JournalFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.unacknowledged_deleted = 0
-        """Rows of changes that were deleted before they were heard."""
+        """Rows of changes that were deleted before an aggregator acknowledged them."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         private_database(path)
         self._connection = _connect(path, synchronous="OFF")
@@ -147,7 +147,7 @@ class JournalFile:
             version = self._connection.execute("PRAGMA user_version").fetchone()[0]
             if version > SCHEMA_VERSION:
                 raise JournalError(f"{path} has schema version {version}; known is 1")
-            self._connection.executescript(_SCHEMA + UNHEARD_SCHEMA)
+            self._connection.executescript(_SCHEMA + UNACKNOWLEDGED_SCHEMA)
             identify(self._connection)
             self._connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
             self._inode = path.stat().st_ino
@@ -171,11 +171,11 @@ class JournalFile:
             raise
 
     def rename(self) -> None:
-        """Give the journal another name for who is told of it."""
+        """Give the journal another name for the aggregator."""
         rename(self._connection)
 
     def is_in_place(self) -> bool:
-        """Whether the path still leads to the file that is open."""
+        """Return whether the path still leads to the open file."""
         try:
             return self.path.stat().st_ino == self._inode
         except OSError:
@@ -193,13 +193,13 @@ class JournalFile:
 
 
 class JournalSync:
-    """The connection that carries the WAL to the disk. ``sync`` takes as long as the disk does."""
+    """The connection that syncs the WAL to the disk. ``sync`` takes as long as the disk does."""
 
     def __init__(self, path: Path) -> None:
         self._connection = _connect(path, synchronous="FULL")
 
     def sync(self) -> None:
-        """After this everything committed before it survives a power cut."""
+        """Sync all commits so far, so that they survive a power cut."""
         self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def close(self) -> None:
@@ -207,7 +207,7 @@ class JournalSync:
         self._connection.close()
 
 
-def _remembered(connection: sqlite3.Connection) -> RestoredJournal:
+def _restored_journal(connection: sqlite3.Connection) -> RestoredJournal:
     def rows(where: str, parameters: Sequence[object] = ()) -> tuple[JournalRow, ...]:
         found = connection.execute(f"SELECT * FROM rows {where}", parameters)
         return tuple(JournalRow(row[0], row[1], RowKind(row[2]), row[3]) for row in found)
@@ -246,11 +246,11 @@ def _remembered(connection: sqlite3.Connection) -> RestoredJournal:
     )
 
 
-def read_remembered(path: Path) -> RestoredJournal:
-    """Read what a start needs.
+def read_restored(path: Path) -> RestoredJournal:
+    """Return what a restart needs from the journal at ``path``.
 
-    A disk that is full does not let SQLite make the index of a WAL, so that is tried in memory;
-    where nothing at all may be written, a copy is read. Raises ``sqlite3.Error`` or ``OSError``.
+    On a full disk SQLite cannot create the index of a WAL, so that is tried in memory; where
+    nothing at all may be written, a copy is read. Raises ``sqlite3.Error`` or ``OSError``.
     """
     if not path.exists():
         return RestoredJournal()
@@ -271,4 +271,4 @@ def read_remembered(path: Path) -> RestoredJournal:
 def _read(path: Path, locking: str) -> RestoredJournal:
     with closing(sqlite3.connect(path, timeout=1)) as connection:
         connection.execute(f"PRAGMA locking_mode={locking}")
-        return _remembered(connection)
+        return _restored_journal(connection)

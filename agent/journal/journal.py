@@ -1,8 +1,8 @@
 """The journal: everything that was reported, decided and published, in order.
 
-``append`` never blocks. A thread commits what has been appended; another one carries it to the
-disk within about a second. A journal that fails keeps what it can in memory and writes it as soon
-as the disk lets it; a publication waits for a commit only as long as it says.
+``append`` never blocks. A thread commits what was appended; another one syncs it to the disk within
+about a second. A journal that fails keeps in memory what it can, and writes it as soon as the disk
+accepts it. The caller sets how long a publication waits for a commit.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TROUBLE = (sqlite3.Error, OSError, JournalError)
 
 
 class JournalStatus(msgspec.Struct, frozen=True):
-    """How the journal is, for metrics and the API. ``trouble`` is ``None`` when it is well.
+    """The state of the journal, for metrics and the API. ``trouble`` is ``None`` while it works.
 
     ``changes_unacknowledged``: rows of changes that retention deleted before an aggregator
     acknowledged them.
@@ -69,8 +69,8 @@ class Journal:
     """The journal of one agent, used from one event loop.
 
     ``on_recovered`` is called on the loop when rows may be missing behind the journal's trouble:
-    the owner then appends a snapshot, which makes the journal whole again. ``on_changes`` is called
-    on the loop when so many rows of changes were committed.
+    the owner then appends a snapshot, which makes the journal complete again. ``on_changes`` is
+    called on the loop with the number of rows of changes that were committed.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class Journal:
         self._written = 0
         self._unsynced = Trouble(
             log,
-            "journal %s: cannot be carried to the disk: %s",
-            "journal %s: is carried to the disk again",
+            "journal %s: cannot be synced to the disk: %s",
+            "journal %s: is synced to the disk again",
             self._path,
             level=logging.ERROR,
         )
@@ -125,7 +125,9 @@ class Journal:
             thread.start()
 
     def append(self, entries: Iterable[tuple[RowKind, str]], at_ms: int) -> int:
-        """Hand over ``entries`` (kind, JSON) and return the sequence of the last one."""
+        """Queue ``entries`` (kind, JSON) for the next commit; return the sequence of the last
+        one.
+        """
         with self._condition:
             for kind, body in entries:
                 self._queue.append(JournalRow(self._next_sequence, at_ms, kind, body))
@@ -139,15 +141,21 @@ class Journal:
 
     @property
     def acknowledged(self) -> int | None:
-        """Up to where an aggregator has the changes; ``None`` where none is sent them."""
+        """The sequence up to which an aggregator has the changes; ``None`` where none is sent
+        them.
+        """
         return self._acknowledged
 
     def acknowledge(self, sequence: int) -> None:
-        """Note that an aggregator has the changes up to ``sequence``: retention may take them."""
+        """Record that an aggregator has the changes up to ``sequence``: retention may delete
+        them.
+        """
         self._acknowledged = sequence
 
     def rename(self) -> None:
-        """Have it told from its beginning, under another name, which it gets soon."""
+        """Give the journal another name, which the thread does soon: all changes are
+        unacknowledged.
+        """
         self._acknowledged = 0
         with self._condition:
             self._renaming = True
@@ -155,11 +163,11 @@ class Journal:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the row appended last."""
+        """The sequence of the row appended last."""
         return self._next_sequence - 1
 
     async def committed(self, sequence: int, within_seconds: float) -> bool:
-        """Wait until ``sequence`` is committed, at most ``within_seconds``.
+        """Wait until ``sequence`` is committed, at most ``within_seconds``; return whether it is.
 
         Returns at once while the journal is known to be in trouble. ``False`` leaves a gap mark.
         """
@@ -180,7 +188,7 @@ class Journal:
         return self._committed >= sequence
 
     def status(self) -> JournalStatus:
-        """How the journal is now."""
+        """Return the state of the journal now."""
         with self._condition:
             return JournalStatus(
                 trouble=self._trouble,
@@ -194,15 +202,15 @@ class Journal:
             )
 
     async def close(self) -> bool:
-        """Commit and sync what is held; give up after two seconds. Returns whether all is written.
+        """Commit and sync what is held; return whether all is written. Gives up after two seconds.
 
-        A thread that hangs in the kernel is left behind: it must not keep the process.
+        A thread that hangs in the kernel is left behind: it must not block the end of the process.
         """
         self._slow.close()
         with self._condition:
             self._closing = True
             self._condition.notify_all()
-        # Not through the loop's executor: its threads keep a process from ending.
+        # Not through the loop's executor: its threads block the end of a process.
         for pause_seconds in [0.005] * int(_CLOSE_SECONDS / 0.005):
             if not any(thread.is_alive() for thread in self._threads):
                 break
@@ -213,12 +221,12 @@ class Journal:
     # On the loop.
 
     def _begin_trouble(self, reason: str) -> None:
-        if self._trouble is None or self._slow.take():
-            log.error("journal %s: %s; publishing goes on without it", self._path, reason)
+        if self._trouble is None or self._slow.end_commit():
+            log.error("journal %s: %s; publishing continues without it", self._path, reason)
             self._mark(reason)
 
     def _mark(self, reason: str) -> None:
-        """There is a gap from here on; nobody waits."""
+        """Begin a gap, and release all callers that wait for a commit."""
         if self._trouble is None:
             self._trouble_since_ms = self._wall_clock()
             self._gaps += 1
@@ -241,8 +249,10 @@ class Journal:
         now_ms = self._wall_clock()
         lost = dropped - self._dropped_logged
         self._dropped_logged = dropped
-        if not self._slow.take() or lost:
-            log.warning("journal %s: works again (%s lost)", self._path, counted(lost, "row"))
+        if not self._slow.end_commit() or lost:
+            log.warning(
+                "journal %s: rows are committed again (%s lost)", self._path, counted(lost, "row")
+            )
         gap = {"since_ms": self._trouble_since_ms, "reason": self._trouble, "rows_lost": lost}
         self._trouble = self._trouble_since_ms = None
         self.append([(RowKind.GAP, body_of(gap))], now_ms)
@@ -272,7 +282,7 @@ class Journal:
                     raise JournalError("the file was removed or replaced")
                 if rows:
                     file.write(rows)
-                    self._took(rows)
+                    self._dequeue(rows)
                 if self._renaming:
                     file.rename()
                     self._renaming = False
@@ -284,7 +294,7 @@ class Journal:
                         max_bytes=self._max_bytes,
                         acknowledged=self._acknowledged,
                     )
-                    self._forgot(file.unacknowledged_deleted - before)
+                    self._count_deleted(file.unacknowledged_deleted - before)
                     next_prune = time.monotonic() + (0.05 if more else _PRUNE_SECONDS)
             except _TROUBLE as error:
                 self._call(self._begin_trouble, str(error))
@@ -298,7 +308,7 @@ class Journal:
             with contextlib.suppress(*_TROUBLE):
                 file.close()
 
-    def _took(self, rows: tuple[JournalRow, ...]) -> None:
+    def _dequeue(self, rows: tuple[JournalRow, ...]) -> None:
         with self._condition:
             last = rows[-1].sequence
             while self._queue and self._queue[0].sequence <= last:
@@ -310,10 +320,11 @@ class Journal:
         changes = sum(row.kind is RowKind.CHANGES for row in rows)
         self._call(self._rows_committed, last, dropped, changes)
 
-    def _forgot(self, deleted: int) -> None:
+    def _count_deleted(self, deleted: int) -> None:
         if deleted and not self._unacknowledged:
             log.error(
-                "journal %s: is full; changes that no aggregator has heard are deleted", self._path
+                "journal %s: is full; changes that no aggregator acknowledged are deleted",
+                self._path,
             )
         with self._condition:
             self._unacknowledged += deleted

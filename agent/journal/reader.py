@@ -1,7 +1,7 @@
-"""Reading a whole journal, also while an agent writes it: read-only, and a few rows at a time.
+"""Reads a whole journal, also while an agent writes it: read-only, and a few rows at a time.
 
-Each page is a transaction of its own, so a long replay never keeps the WAL of a living agent from
-being carried into its file.
+Each page is a transaction of its own, so a long replay never blocks the checkpoint of a running
+agent's WAL.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class StoredRow(msgspec.Struct, frozen=True):
 
 
 def read_rows(path: Path) -> Iterator[StoredRow]:
-    """All rows that are there now, oldest first.
+    """Yield all rows that the journal has now, oldest first.
 
-    Raises ``JournalError`` for what is no journal, is broken, or may not be read.
+    Raises ``JournalError`` for a file that is no journal, is broken, or may not be read.
     """
     try:
         with contextlib.closing(_connect(path)) as connection:
@@ -50,8 +50,8 @@ def read_rows(path: Path) -> Iterator[StoredRow]:
 
 def _connect(path: Path) -> sqlite3.Connection:
     if not path.is_file():
-        raise JournalError(f"{path} is not there or no file: --journal names an agent's journal")
-    # Without a WAL nobody has it open, and SQLite needs no files beside it, which would stay.
+        raise JournalError(f"{path} is missing or no file: --journal names an agent's journal")
+    # Without a WAL no process has it open. Then SQLite needs no files beside it, which would stay.
     has_wal = path.with_name(path.name + "-wal").exists()
     address = f"file:{quote(str(path))}?mode=ro{'' if has_wal else '&immutable=1'}"
     return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 MAX_AGE_MS = 30 * 86_400_000
 MAX_BYTES = 64 << 20
 _ROWS = 500
-"""So many at a time: appending waits for no longer than that."""
+"""Rows deleted at a time: a commit waits no longer than that."""
 _NEVER = (1 << 63) - 1
 
 
 class Pruned(NamedTuple):
-    """What ``prune`` did: ``unacknowledged`` rows of changes went before they were acknowledged."""
+    """What ``prune`` did: ``unacknowledged`` rows of changes were deleted before an
+    acknowledgement.
+    """
 
     may_be_more: bool
     unacknowledged: int
@@ -28,13 +30,12 @@ def prune(
 ) -> Pruned:
     """Delete some of the oldest rows if they are too old or the file is too large.
 
-    What a start needs stays: last snapshot and all since, last configuration, which Events and
-    storage faults were sent. So does what a replay needs that begins with the oldest snapshot: the
-    fault configuration and the usage of that time.
+    The rows that a restart needs stay: the last snapshot and all since, the last configuration, the
+    sent Events and storage faults. So do the rows that a replay from the oldest snapshot needs: the
+    fault configuration and the chip allocation of that time.
 
-    ``acknowledged``: changes behind it are still to be sent to an aggregator. They go when
-    everything else is gone and the file is too large still. It is ``None`` where no aggregator
-    reads them.
+    Changes behind ``acknowledged`` are still to be sent to an aggregator. They are deleted last,
+    while the file is still too large. ``acknowledged`` is ``None`` where no aggregator reads them.
     """
     too_large = _bytes(connection) > max_bytes
     if acknowledged is not None:
@@ -60,7 +61,7 @@ def prune(
 
 
 def _true_at_a_snapshot(kind: str) -> str:
-    """SQL: the row ``old`` is of ``kind``, and a snapshot comes before the next such row."""
+    """Return SQL: the row ``old`` is of ``kind``, and a snapshot comes before the next such row."""
     return (
         f"old.kind = '{kind}' AND"
         " (SELECT min(sequence) FROM rows WHERE kind = 'snapshot' AND sequence > old.sequence)"

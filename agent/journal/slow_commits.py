@@ -1,4 +1,4 @@
-"""The log of commits that a publication did not wait for: at most one line a minute.
+"""The log of commits for which a publication did not wait: at most one line a minute.
 
 A busy disk takes more than 20 ms for many commits, each of which costs a gap mark and no more
 (decision 2). One that hangs is an ERROR.
@@ -33,12 +33,12 @@ class SlowCommits:
         self._longest_seconds = 0.0
 
     def begin(self, waited_seconds: float) -> None:
-        """Note that a commit is not done after so many seconds."""
+        """Record that a commit is not done after ``waited_seconds``."""
         loop = asyncio.get_running_loop()
         self._began = loop.time() - waited_seconds
         self._hang = loop.call_later(HANGS_SECONDS - waited_seconds, self._hangs)
 
-    def take(self) -> bool:
+    def end_commit(self) -> bool:
         """End the time of the slow commit; return whether there was one that did not hang."""
         if self._hang is None or self._began is None:
             return False
@@ -52,7 +52,7 @@ class SlowCommits:
         return True
 
     def close(self) -> None:
-        """Log what waits, and wait for nothing more."""
+        """Log what waits, and stop the timers."""
         for timer in (self._hang, self._minute):
             if timer is not None:
                 timer.cancel()
@@ -68,7 +68,7 @@ class SlowCommits:
 
     def _write(self) -> None:
         log.warning(
-            "journal %s: %s, the longest took %.0f ms; publishing went on meanwhile",
+            "journal %s: %s, the longest took %.0f ms; publishing continued meanwhile",
             self._path,
             counted(self._count, "slow commit"),
             self._longest_seconds * 1000,
@@ -79,7 +79,7 @@ class SlowCommits:
     def _hangs(self) -> None:
         self._hang = None
         log.error(
-            "journal %s: a commit takes longer than %.0f s; publishing goes on without it",
+            "journal %s: a commit takes longer than %.0f s; publishing continues without it",
             self._path,
             HANGS_SECONDS,
         )

@@ -1,7 +1,7 @@
-"""Which changes of a journal an aggregator has not heard yet. Blocking, on a connection given.
+"""Which changes of a journal an aggregator has not acknowledged. Blocking, on a given connection.
 
-The journal's own identity is kept with them: a new file is another journal, whose sequences say
-nothing about those of the one before.
+The journal's own name is stored with them: a new file is another journal, whose sequences have
+nothing to do with those of the old one.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ import msgspec
 if TYPE_CHECKING:
     from pathlib import Path
 
-SCHEMA = """
+_ACKNOWLEDGED = "heard"
+"""The column, as released journals have it: the last acknowledged sequence, or an earlier one."""
+
+SCHEMA = f"""
 CREATE INDEX IF NOT EXISTS changes ON rows (sequence) WHERE kind = 'changes';
 CREATE TABLE IF NOT EXISTS journal (
     id TEXT NOT NULL,
-    heard INTEGER NOT NULL DEFAULT 0,
+    {_ACKNOWLEDGED} INTEGER NOT NULL DEFAULT 0,
     lost_upto INTEGER NOT NULL DEFAULT 0,
     lost_rows INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 """
-"""``acknowledged``: what was heard when it was last written, or less. ``lost_rows`` changes up to
-``lost_upto`` were deleted before they were heard."""
+"""``lost_rows`` changes up to ``lost_upto`` were deleted before they were acknowledged."""
 
 _BUSY_SECONDS = 0.5
 
@@ -42,7 +44,7 @@ class UnacknowledgedRow(msgspec.Struct, frozen=True):
 
 
 class UnacknowledgedRows(msgspec.Struct, frozen=True):
-    """Some rows behind a sequence, the oldest first, of the journal ``journal``.
+    """Some rows behind a sequence, the oldest first, of the journal named ``journal``.
 
     ``acknowledged`` is the last acknowledged sequence that the file contains. ``lost`` changes
     behind that sequence, all at or before ``lost_upto``, are gone. ``more``: there are others
@@ -65,7 +67,7 @@ class ForwardingBacklog(msgspec.Struct, frozen=True):
 
 
 def identify(connection: sqlite3.Connection) -> None:
-    """Give a journal that has none its name."""
+    """Give a new journal its name."""
     connection.execute(
         "INSERT INTO journal (id) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM journal)",
         (os.urandom(16).hex(),),
@@ -73,22 +75,23 @@ def identify(connection: sqlite3.Connection) -> None:
 
 
 def rename(connection: sqlite3.Connection) -> None:
-    """Give the journal another name, of which nothing was heard."""
+    """Give the journal another name, for which nothing was acknowledged."""
     name = os.urandom(16).hex()
     connection.execute(
-        "UPDATE journal SET id = ?, heard = 0, lost_upto = 0, lost_rows = 0", (name,)
+        f"UPDATE journal SET id = ?, {_ACKNOWLEDGED} = 0, lost_upto = 0, lost_rows = 0", (name,)
     )
 
 
 def keep_acknowledged(connection: sqlite3.Connection, acknowledged: int) -> None:
-    """Remember how far the journal was heard."""
+    """Store the sequence up to which the journal was acknowledged."""
     connection.execute(
-        "UPDATE journal SET heard = ? WHERE heard IS NOT ?", (acknowledged, acknowledged)
+        f"UPDATE journal SET {_ACKNOWLEDGED} = ? WHERE {_ACKNOWLEDGED} IS NOT ?",
+        (acknowledged, acknowledged),
     )
 
 
 def delete_unacknowledged(connection: sqlite3.Connection, acknowledged: int, limit: int) -> int:
-    """Delete the oldest changes behind ``acknowledged`` that no start needs; how many they were."""
+    """Delete the oldest changes behind ``acknowledged`` that no restart needs; return how many."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         condition = (
@@ -120,13 +123,15 @@ def delete_unacknowledged(connection: sqlite3.Connection, acknowledged: int, lim
 def read_unacknowledged(
     path: Path, after: int, *, max_rows: int, max_bytes: int
 ) -> UnacknowledgedRows | None:
-    """The next rows of changes behind ``after``: ``max_rows`` of them, or fewer and one at least.
+    """Return the next rows of changes behind ``after``: at most ``max_rows``, but at least one.
 
     ``None`` while there is no journal. Raises ``sqlite3.Error`` or ``OSError``.
     """
     with closing(connect_existing(path)) as connection:
         connection.execute("BEGIN")
-        found = connection.execute("SELECT id, heard, lost_upto, lost_rows FROM journal").fetchone()
+        found = connection.execute(
+            f"SELECT id, {_ACKNOWLEDGED}, lost_upto, lost_rows FROM journal"
+        ).fetchone()
         if found is None:
             return None
         journal, acknowledged, lost_upto, lost_rows = found

@@ -1,7 +1,7 @@
-"""What rows of the journal hold, decoded and checked. All of it raises ``JournalError``.
+"""Decodes and checks what rows of the journal hold. Every function raises ``JournalError``.
 
-A row that was damaged, or written by a version that knew other words, is refused here: nothing
-behind this has to doubt a level or a subject.
+A damaged row, or one of a version that had other values, is refused here: callers may rely on each
+level and subject.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _KINDS = frozenset({"chip", "host", "node", "storage"})
 
 
 class Stored(Protocol):
-    """A row, as far as it is told of when it cannot be understood."""
+    """A row of the journal, with what an error about it names."""
 
     @property
     def sequence(self) -> int:
-        """Its place in the journal."""
+        """The place of the row in the journal."""
 
     @property
     def kind(self) -> str:
-        """What it is about."""
+        """What the row is about."""
 
     @property
     def body(self) -> str:
@@ -57,7 +57,7 @@ class Stored(Protocol):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What is read of the row with which an agent begins."""
+    """The part that is read of the row with which an agent begins."""
 
     node: str
     boot_id: str
@@ -65,7 +65,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class JournalGap(msgspec.Struct, frozen=True):
-    """What is read of the row that a journal writes when it works again."""
+    """The part that is read of the row that a journal writes when it works again."""
 
     since_ms: int
     reason: str
@@ -87,7 +87,7 @@ _texts_decoder = msgspec.json.Decoder(FaultTexts)
 
 
 def inputs_of(row: Stored) -> tuple[Input, ...]:
-    """What the policy was given."""
+    """Return the inputs of one call of the policy."""
     inputs = decoded(row, _inputs_decoder)
     try:
         for item in inputs:
@@ -99,12 +99,12 @@ def inputs_of(row: Stored) -> tuple[Input, ...]:
 
 
 def changes_of(row: Stored) -> tuple[Change, ...]:
-    """What the policy answered."""
+    """Return the changes of one call of the policy."""
     return decoded(row, _changes_decoder)
 
 
 def state_of(row: Stored) -> PolicyState:
-    """The state that a snapshot holds."""
+    """Return the state that a snapshot holds."""
     state = decoded(row, _state_decoder)
     try:
         _check(state)
@@ -114,29 +114,29 @@ def state_of(row: Stored) -> PolicyState:
 
 
 def start_of(row: Stored) -> Start:
-    """Who began here."""
+    """Return the node, boot and version of an agent that began here."""
     return decoded(row, _start_decoder)
 
 
 def gap_of(row: Stored) -> JournalGap:
-    """What the journal could not keep."""
+    """Return the gap: since when, why, and how many rows were lost."""
     return decoded(row, _gap_decoder)
 
 
 def chips_in_use_of(row: Stored) -> frozenset[int]:
-    """The physical ids of the chips that pods have or that were chosen for one."""
+    """Return the physical ids of the chips that pods have or that were chosen for one."""
     usage = decoded(row, _usage_decoder)
     chips = (chip_of(name) for name in (*usage.used, *usage.assigned))
     return frozenset(chip for chip in chips if chip is not None)
 
 
 def texts_of(row: Stored) -> FaultTexts:
-    """The fault configuration that is in force from here on."""
+    """Return the fault configuration that is in force from here on."""
     return decoded(row, _texts_decoder)
 
 
 def tables_of(row: Stored) -> Catalogue:
-    """The tables of the fault configuration that is in force from here on."""
+    """Return the tables of the fault configuration that is in force from here on."""
     try:
         return catalogue_of(texts_of(row))
     except ConfigurationError as error:
@@ -144,7 +144,7 @@ def tables_of(row: Stored) -> Catalogue:
 
 
 def _check(state: PolicyState) -> None:
-    """Raises ``ValueError`` for a state that no policy of ours can have left."""
+    """Raise ``ValueError`` for a state that our policy cannot have made."""
     for chip in state.chips.values():
         for fault in chip.faults.values():
             ChipLevel(fault.level)
@@ -161,11 +161,11 @@ def _check(state: PolicyState) -> None:
 def _check_keys(items: Mapping[str, Fault | Observation]) -> None:
     for code, item in items.items():
         if item.code != code:
-            raise ValueError(f"what is kept as {code} is of {item.code}")
+            raise ValueError(f"the entry {code} holds a fault {item.code}")
 
 
 def _check_subject(subject: Subject) -> None:
-    """Raises ``ValueError`` for a subject that no source of ours speaks about."""
+    """Raise ``ValueError`` for a subject that none of our sources reports on."""
     if subject.kind == "switch":
         port_of(subject)
     elif subject.kind not in _KINDS:
@@ -173,7 +173,7 @@ def _check_subject(subject: Subject) -> None:
 
 
 def decoded(row: Stored, decoder: msgspec.json.Decoder[T]) -> T:
-    """What ``row`` holds, by a decoder of somebody else."""
+    """Return the body of ``row``, decoded by ``decoder``."""
     try:
         return decoder.decode(row.body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -181,6 +181,4 @@ def decoded(row: Stored, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def _refused(row: Stored, error: Exception) -> JournalError:
-    return JournalError(
-        f"row {row.sequence} ({row.kind}) cannot be understood: {decode_text(error)}"
-    )
+    return JournalError(f"row {row.sequence} ({row.kind}) cannot be decoded: {decode_text(error)}")

@@ -1,8 +1,8 @@
-"""What waits to be told, and when it may be: a bucket of Events, and what is over it merged.
+"""Merges and limits Kubernetes Events before they are sent: a token bucket.
 
-Nothing is dropped. A few go out singly and at once; beyond them, what has the same code, reason and
-action becomes one, and beyond a few codes what has the same reason and action does. So memory stays
-bounded however much comes and however long nobody takes it.
+No event is dropped. A few are sent singly and at once. Beyond them, events with the same code,
+reason and action become one, and beyond a few codes those with the same reason and action do. So
+memory is bounded however many come and however long the API server accepts none.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from agent.kubernetes_events.event_rules import ChipFaultChange
 
 BURST = 10
-"""How many Events go out at once."""
+"""How many Events may be sent at once."""
 PERIOD_MS = 3000
-"""One more after this long."""
+"""After how many milliseconds one more Event may be sent."""
 _CODES_APART = 10
 _CODES_NAMED = 256
 _OTHERS = 100
 
 
 class CorrelatedEvent(msgspec.Struct, frozen=True, tag="group", omit_defaults=True):
-    """One or more tellings as one Event.
+    """One or more changes of faults as one Event.
 
-    ``name`` is unique. ``codes_unnamed``: how many tellings were about codes that are not in
+    ``name`` is unique. ``codes_unnamed``: how many changes were about codes that are not in
     ``codes``.
     """
 
@@ -50,7 +50,7 @@ class CorrelatedEvent(msgspec.Struct, frozen=True, tag="group", omit_defaults=Tr
 
 
 class Other(msgspec.Struct, frozen=True, tag="event"):
-    """An Event that is ready as it is."""
+    """An Event that is sent as it is."""
 
     event: KubernetesEvent
 
@@ -58,7 +58,7 @@ class Other(msgspec.Struct, frozen=True, tag="event"):
 class ReleasedReasons(msgspec.Struct, frozen=True, tag="release", omit_defaults=True):
     """Reasons that were removed, each with its chip. ``name`` is unique.
 
-    ``count`` is how many releases this one stands for, of which it has the last.
+    ``count`` is how many releases are merged into this one, which has the last of them.
     """
 
     name: str
@@ -72,11 +72,14 @@ Item: TypeAlias = CorrelatedEvent | ReleasedReasons | Other
 
 
 class EventCorrelator:
-    """All times are steady milliseconds. ``waiting`` is what an earlier process left."""
+    """Holds what waits. Times are milliseconds of a monotonic clock.
+
+    ``waiting`` is what an earlier process left.
+    """
 
     def __init__(self, waiting: Iterable[Item] = ()) -> None:
         self.merged = 0
-        """How many were not told by an Event of their own."""
+        """How many changes have no Event of their own."""
         self._bucket = TokenBucket(BURST, 1, PERIOD_MS)
         self._ready: deque[Item] = deque()
         self._waiting: dict[tuple[str, ...], Item] = {}
@@ -84,7 +87,7 @@ class EventCorrelator:
             self._add(item)
 
     def add(self, fault_change: ChipFaultChange, name: str, now_ms: int) -> None:
-        """Add one; ``name`` is unique."""
+        """Add a change of a fault; ``name`` is unique."""
         one = CorrelatedEvent(
             name,
             fault_change.reason,
@@ -98,12 +101,12 @@ class EventCorrelator:
             self._add(one)
 
     def post(self, one: ReleasedReasons | Other, now_ms: int) -> None:
-        """Add one that is merged with others only where there are very many."""
+        """Add one that is merged with others only where very many wait."""
         if not self._goes_at_once(one, now_ms):
             self._add(one)
 
-    def next(self, now_ms: int) -> Item | None:
-        """The oldest that may go now, which is not here any more."""
+    def pop_next(self, now_ms: int) -> Item | None:
+        """Return and remove the oldest that may be sent now; ``None`` if there is none."""
         if self._ready:
             return self._ready.popleft()
         if self._waiting and not self._bucket.wait_ms(now_ms):
@@ -112,13 +115,13 @@ class EventCorrelator:
         return None
 
     def seconds_until_next(self, now_ms: int) -> float | None:
-        """When ``next`` has one; ``None`` when nothing waits."""
+        """Return the seconds until ``pop_next`` has one; ``None`` when nothing waits."""
         if self._ready:
             return 0.0
         return self._bucket.wait_ms(now_ms) / 1000 if self._waiting else None
 
     def items(self) -> tuple[Item, ...]:
-        """Everything that is here, oldest first."""
+        """Return everything that waits, oldest first."""
         return (*self._ready, *self._waiting.values())
 
     def __len__(self) -> int:
@@ -158,7 +161,7 @@ class EventCorrelator:
 
 
 def _merged(before: Item, one: Item) -> Item:
-    """Both in one; they are of one kind, because they have one key."""
+    """Return both as one; they are of one kind, because they have one key."""
     if isinstance(before, CorrelatedEvent) and isinstance(one, CorrelatedEvent):
         return _merged_groups(before, one)
     if isinstance(before, ReleasedReasons) and isinstance(one, ReleasedReasons):

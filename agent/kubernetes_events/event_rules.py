@@ -1,7 +1,8 @@
-"""Which reports of a chip's codes are told as Kubernetes Events (``device-plugin#6.1``).
+"""Which reports of a chip's codes become Kubernetes Events (``device-plugin#6.1``).
 
-Every event of the driver is, and what audits and time found that no event had said. What was told
-already is not: the same event reported twice, a second witness, a recovery that was in doubt.
+Every event of the driver does, and so does what audits and deadlines found without an event. No
+second Event is made for the same event reported twice, for a second source, or for a recovery that
+was unconfirmed before.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ NOTICE = "Notice"
 
 _REASONS = {Assertion.OCCUR: OCCUR, Assertion.RECOVER: RECOVERY, Assertion.ONCE: NOTICE}
 _REMEMBERED = 4096
-_STRANGE_CLOCK_MS = 86_400_000
+_IMPLAUSIBLE_MS = 86_400_000
 
 
 class ChipFaultChange(msgspec.Struct, frozen=True):
-    """One thing to tell: ``action`` is the level of ``code`` by its own table, without upgrades.
+    """One change to send: ``action`` is the level of ``code`` by its own table, without upgrades.
 
-    ``at_ms`` is the event's own time, the driver's where its clock makes sense.
+    ``at_ms`` is the event's own time (epoch milliseconds), the driver's where its clock is
+    plausible.
     """
 
     chip: int
@@ -47,7 +49,7 @@ class ChipFaultChange(msgspec.Struct, frozen=True):
 
 
 class _LastEvent(msgspec.Struct, frozen=True):
-    """What was told last of a code of a chip."""
+    """The last change that was sent of a code of a chip."""
 
     holds: bool
     once: bool = False
@@ -57,13 +59,13 @@ class _LastEvent(msgspec.Struct, frozen=True):
 
 
 class EventRules:
-    """Remembers what was told, for as many codes as a node can have in practice."""
+    """Remembers the last change of as many codes as a node can have in practice."""
 
     def __init__(self) -> None:
         self._last_events: dict[tuple[Subject, str], _LastEvent] = {}
 
     def restore(self, state: PolicyState) -> None:
-        """What holds was told before, by an earlier process where not by this one."""
+        """Take the faults of ``state`` as sent, where this process has sent none of them."""
         for subject, known in state.subjects():
             if subject.kind != "chip":
                 continue
@@ -76,7 +78,9 @@ class EventRules:
     def of(
         self, inputs: Sequence[Input], changes: Sequence[Change], tables: Catalogue
     ) -> tuple[ChipFaultChange, ...]:
-        """What is to be told of one call of the policy: its ``inputs`` and its ``changes``."""
+        """Return the changes to send for one call of the policy, by its ``inputs`` and
+        ``changes``.
+        """
         found = [
             item
             for item in inputs
@@ -104,7 +108,7 @@ class EventRules:
         changes: Sequence[Change],
         tables: Catalogue,
     ) -> Iterator[ChipFaultChange]:
-        """Recoveries that audits and time found."""
+        """Yield the recoveries that audits and deadlines found."""
         assertions = {(item.subject, item.code): item.assertion for item in found}
         last = {(change.subject, change.code): change.kind for change in changes}
         for change in changes:
@@ -114,7 +118,7 @@ class EventRules:
             if assertions.get(key) is Assertion.RECOVER:
                 continue
             last_event = self._last_events.get(key, _LastEvent(holds=True))
-            # Else it is a late occurrence, whose recovery was told before it.
+            # Otherwise it is a late occurrence, whose recovery was sent before it.
             if last_event.holds and (
                 key not in began or assertions.get(key) is not Assertion.OCCUR
             ):
@@ -172,6 +176,6 @@ def _change_of(
 
 def _own_time_ms(item: Observation) -> int:
     raised_at_ms = item.driver_raised_at_ms
-    if raised_at_ms is None or abs(raised_at_ms - item.seen_at_ms) > _STRANGE_CLOCK_MS:
+    if raised_at_ms is None or abs(raised_at_ms - item.seen_at_ms) > _IMPLAUSIBLE_MS:
         return item.seen_at_ms
     return raised_at_ms

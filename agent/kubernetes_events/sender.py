@@ -1,8 +1,8 @@
-"""Kubernetes Events: what happened to chips, told to people (``docs/spec/device-plugin.md#6.1``).
+"""Sends Kubernetes Events about what happened to chips (``docs/spec/device-plugin.md#6.1``).
 
-Nothing here is awaited by those who report, and nothing is dropped: what the API server does not
-take now waits, merged where it is much, and the journal remembers it for the next process. Only
-what the API server refuses is not told again; it is in the journal.
+No caller waits for a request, and no event is dropped. What the API server does not accept now
+waits, merged where it is much, and the journal keeps it for the next process. Only what the API
+server refuses is not sent again; it is in the journal.
 """
 
 from __future__ import annotations
@@ -44,14 +44,16 @@ _INVENTORY_PATIENCE_SECONDS = 10.0
 _RIGHTS_SECONDS = 5.0
 """For how long a server that has just started may not know our rights."""
 _DOCUMENT_FIRST_SECONDS = 0.05
-"""How long Events wait after what they tell of: the document of it is what schedulers wait for."""
+"""How long Events wait for the document of the same change: schedulers wait for that one."""
 _INPUTS_PER_MARK = 256
 
 _items_decoder = msgspec.json.Decoder(tuple[Item, ...])
 
 
 class EventsStatus(msgspec.Struct, frozen=True):
-    """How the Events are, for metrics and pages. ``trouble`` is ``None`` when they are taken."""
+    """The state of the Events, for metrics and pages. ``trouble`` is ``None`` while they are
+    accepted.
+    """
 
     sent: int
     merged: int
@@ -61,16 +63,19 @@ class EventsStatus(msgspec.Struct, frozen=True):
 
 
 def reporter_of(node: str, environment: Mapping[str, str]) -> Reporter:
-    """Who reports: our pod where it is known (``POD_NAME``, ``HOSTNAME``), else the node."""
+    """Return the reporter: our pod where it is known (``POD_NAME``, ``HOSTNAME``), else the
+    node.
+    """
     pod = environment.get("POD_NAME") or environment.get("HOSTNAME")
     return Reporter(node, pod or None)
 
 
-class Events:
-    """Tells ``objects`` what ``take`` and ``post`` are given. ``run`` must be running.
+class EventSender:
+    """Sends Events of what ``record_changes`` and ``post`` are given to ``objects``, while ``run``
+    runs.
 
-    ``may_write`` says whether this agent is the one that speaks for the node. ``inventory`` waits
-    for what the driver says of the chips.
+    ``may_write`` is whether this agent holds its node name. ``inventory`` waits for the driver's
+    list of chips.
     """
 
     def __init__(
@@ -91,56 +96,58 @@ class Events:
         self._inventory = inventory
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
-        self._backlog = EventCorrelator()
+        self._correlator = EventCorrelator()
         self._rules = EventRules()
         self._wake = asyncio.Event()
         self._under_way: Item | None = None
         self._inputs_since_mark = 0
         self._sent = 0
         self._refused = 0
-        self._trouble = Trouble(log, "%s", "Events are taken again; %d wait", level=logging.ERROR)
+        self._trouble = Trouble(
+            log, "%s", "Events are accepted again; %d wait", level=logging.ERROR
+        )
         self._forbidden_since: float | None = None
 
-    def begin(self, remembered: RestoredJournal, state: PolicyState, tables: Catalogue) -> None:
-        """Go on where the process before this one ended. To be called before ``take``."""
+    def begin(self, restored: RestoredJournal, state: PolicyState, tables: Catalogue) -> None:
+        """Continue where the process before this one ended; call it before ``record_changes``."""
         try:
-            if remembered.events is not None:
-                waiting = decoded(remembered.events, _items_decoder)
-                self._backlog = EventCorrelator(waiting)
-            for sequence, inputs, changes in _calls(remembered.unacknowledged_changes):
+            if restored.events is not None:
+                waiting = decoded(restored.events, _items_decoder)
+                self._correlator = EventCorrelator(waiting)
+            for sequence, inputs, changes in _calls(restored.unacknowledged_changes):
                 self._add(inputs, changes, tables, sequence)
         except JournalError as error:
-            log.error("what was still to be told is lost: %s", error)
+            log.error("Events that waited before the start are lost: %s", error)
         self._rules.restore(state)
-        if self._backlog:
-            log.warning("%d Events of before the start are sent now", len(self._backlog))
+        if self._correlator:
+            log.warning("%d Events of before the start are sent now", len(self._correlator))
         self._mark()
         self._wake.set()
 
-    def take(
+    def record_changes(
         self,
         inputs: Sequence[Input],
         changes: Sequence[Change],
         tables: Catalogue,
         sequence: int,
     ) -> None:
-        """Tell of one call of the policy, journaled as ``sequence``."""
+        """Queue Events for one call of the policy, journaled as ``sequence``."""
         self._add(inputs, changes, tables, sequence)
         self._inputs_since_mark += 1
         if self._inputs_since_mark >= _INPUTS_PER_MARK:
             self._mark()
 
     def post(self, event: KubernetesEvent) -> None:
-        """Send ``event`` when it is its turn. Never blocks and never raises."""
-        self._backlog.post(Other(event), self._now_ms())
+        """Queue ``event``. Never blocks and never raises."""
+        self._correlator.post(Other(event), self._now_ms())
         self._mark()
         self._wake.set()
 
     def status(self) -> EventsStatus:
-        """How it is now."""
-        waiting = len(self._backlog) + (self._under_way is not None)
+        """Return the state of the Events now."""
+        waiting = len(self._correlator) + (self._under_way is not None)
         return EventsStatus(
-            self._sent, self._backlog.merged, waiting, self._refused, self._trouble.reason
+            self._sent, self._correlator.merged, waiting, self._refused, self._trouble.reason
         )
 
     async def run(self) -> NoReturn:
@@ -148,9 +155,9 @@ class Events:
         while True:
             self._wake.clear()
             now_ms = self._now_ms()
-            self._under_way = self._backlog.next(now_ms)
+            self._under_way = self._correlator.pop_next(now_ms)
             if self._under_way is None:
-                await self._woken(self._backlog.seconds_until_next(now_ms))
+                await self._woken(self._correlator.seconds_until_next(now_ms))
                 await asyncio.sleep(_DOCUMENT_FIRST_SECONDS)
                 continue
             event = event_of(self._under_way, self._reporter, await self._chips())
@@ -189,7 +196,9 @@ class Events:
         return self._loop.time() - self._forbidden_since < _RIGHTS_SECONDS
 
     async def _chips(self) -> Inventory | None:
-        """What the driver says; it is waited for a moment after a start only."""
+        """Return the driver's list of chips; ``None`` if it is missing some seconds after the
+        start.
+        """
         left = self._started + _INVENTORY_PATIENCE_SECONDS - self._loop.time()
         try:
             async with asyncio.timeout(max(0.0, left)):
@@ -209,31 +218,31 @@ class Events:
     ) -> None:
         now_ms = self._now_ms()
         for place, fault_change in enumerate(self._rules.of(inputs, changes, tables)):
-            self._backlog.add(fault_change, f"{fault_change.at_ms}.{sequence}.{place}", now_ms)
+            self._correlator.add(fault_change, f"{fault_change.at_ms}.{sequence}.{place}", now_ms)
             self._wake.set()
         for release in releases(changes, sequence):
-            self._backlog.post(release, now_ms)
+            self._correlator.post(release, now_ms)
             self._wake.set()
 
     def _now_ms(self) -> int:
         return round(self._loop.time() * 1000)
 
     def _mark(self) -> None:
-        """Journal what waits: all that was told before this row is sent, or in it."""
+        """Journal what waits: every earlier Event was sent or is in this row."""
         self._inputs_since_mark = 0
         under_way = () if self._under_way is None else (self._under_way,)
-        waiting = (*under_way, *self._backlog.items())
+        waiting = (*under_way, *self._correlator.items())
         self._journal.append([(RowKind.EVENTS, body_of(waiting))], self._wall_clock())
 
     def _works(self) -> None:
-        self._trouble.end(len(self._backlog))
+        self._trouble.end(len(self._correlator))
         self._forbidden_since = None
 
 
 def _calls(
     rows: Sequence[JournalRow],
 ) -> Iterator[tuple[int, tuple[Input, ...], tuple[Change, ...]]]:
-    """The calls of the policy that ``rows`` are about: sequence, inputs, changes."""
+    """Yield the calls of the policy that ``rows`` are about: sequence, inputs, changes."""
     for place, row in enumerate(rows):
         if row.kind is RowKind.CHANGES:
             continue

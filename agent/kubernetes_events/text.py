@@ -1,4 +1,6 @@
-"""Kubernetes Events as upstream writes them (``docs/spec/device-plugin.md#1.5`` and 6.1)."""
+"""Renders Kubernetes Events as upstream writes them (``docs/spec/device-plugin.md#1.5`` and
+6.1).
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,14 @@ _BY_LOGIC_ID = "Ascend910A5"
 
 @dataclass(frozen=True)
 class Reporter:
-    """Who reports. ``pod`` is the name of our pod, ``None`` outside of one."""
+    """The reporting agent. ``pod`` is the name of our pod, ``None`` outside of one."""
 
     node: str
     pod: str | None = None
 
     @property
     def instance(self) -> str:
-        """What begins the names of our Events."""
+        """The prefix of the names of our Events."""
         name = _NO_NAME.sub("-", (self.pod or self.node).lower()).strip("-.")
         return name[:_INSTANCE_LENGTH].rstrip("-.") or "npu-vigil"
 
@@ -53,13 +55,13 @@ class Reporter:
     def involved(self) -> Involved:
         """The Node, where ``kubectl describe node`` shows it.
 
-        Upstream names its pod, and says that it is in ``kube-system``.
+        Upstream names its pod, and puts it into ``kube-system``.
         """
         return Involved("Node", self.node)
 
 
 def event_of(item: Item, reporter: Reporter, inventory: Inventory | None) -> KubernetesEvent:
-    """The Event that ``item`` becomes. Without an inventory chips have their physical ids."""
+    """Return ``item`` as an Event. Without an inventory, chips are named by their physical ids."""
     if isinstance(item, Other):
         event = item.event
         return replace(
@@ -94,7 +96,7 @@ def event_of(item: Item, reporter: Reporter, inventory: Inventory | None) -> Kub
 
 
 def releases(changes: Sequence[Change], sequence: int) -> Iterator[ReleasedReasons]:
-    """All reasons that ``changes`` say were removed, whoever removed them; in one as a rule.
+    """Yield all reasons that ``changes`` removed, for any cause; normally as one.
 
     ``sequence`` makes the names unique.
     """
@@ -138,7 +140,7 @@ def _message(group: CorrelatedEvent, node: str, inventory: Inventory | None) -> 
 
 
 def _places(group: CorrelatedEvent, inventory: Inventory | None) -> str:
-    """Where the chips are, in the driver's words; of several, place by place."""
+    """Return where the chips are, by the driver's ids; of several, id by id."""
     known = {} if inventory is None else {chip.physical_id: chip for chip in inventory.chips}
     chips: list[Chip] = [known[chip] for chip in group.chips if chip in known]
     if len(chips) < len(group.chips):
@@ -154,12 +156,14 @@ def _list(numbers: Sequence[int]) -> str:
 
 
 def _time(at_ms: int) -> str:
-    """Upstream prints the local time of its container, which is UTC unless somebody changed it."""
+    """Return the time as upstream prints it: local time of its container, which is UTC by
+    default.
+    """
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _cut(message: str) -> str:
-    """As much as the API server takes."""
+    """Return as much of ``message`` as the API server accepts."""
     encoded = message.encode()
     if len(encoded) <= _MESSAGE_BYTES:
         return message

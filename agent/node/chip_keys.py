@@ -1,5 +1,6 @@
-"""What the labels and annotations of our Node are to say of its chips, as the driver tells it
-(``docs/spec/device-plugin.md#6.2``, 6.3)."""
+"""The labels and annotations of our Node about its chips (``docs/spec/device-plugin.md#6.2``,
+6.3).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from agent.node.keys import ANNOTATION, LABEL
-from agent.node.labels import SERVER_TYPE, addresses_in, left_behind, wanted
+from agent.node.labels import SERVER_TYPE, addresses_in, desired_labels, left_behind
 from contract.codes.families import FAMILIES
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
 
@@ -29,29 +30,29 @@ _AGAIN_SECONDS = 1.0
 
 
 class ChipKeys:
-    """Follows what ``driver`` says."""
+    """Derives the keys from the answers of ``driver``."""
 
     def __init__(self, driver: Driver, *, refresh_seconds: float = _REFRESH_SECONDS) -> None:
         self._driver = driver
         self._refresh_seconds = refresh_seconds
         self._inventory: Inventory | None = None
-        self._wanted: DesiredLabels | None = None
+        self._desired: DesiredLabels | None = None
         self._refused: dict[str, str] = {}
         self._problems: tuple[str, ...] = ()
 
-    def wanted(self, seen: NodeObject) -> Iterator[tuple[Key, str]]:
-        """What a Node that is as ``seen`` is to say."""
-        if self._wanted is None:
+    def desired(self, seen: NodeObject) -> Iterator[tuple[Key, str]]:
+        """Yield the keys, with their values, that a Node like ``seen`` must have."""
+        if self._desired is None:
             return
-        for name, value in self._wanted.labels.items():
+        for name, value in self._desired.labels.items():
             yield (LABEL, name), value
-        for name, value in self._wanted.annotations.items():
+        for name, value in self._desired.annotations.items():
             yield (ANNOTATION, name), value
-        if self._wanted.server_type is not None and not seen.labels.get(SERVER_TYPE):
-            yield (LABEL, SERVER_TYPE), self._wanted.server_type
+        if self._desired.server_type is not None and not seen.labels.get(SERVER_TYPE):
+            yield (LABEL, SERVER_TYPE), self._desired.server_type
 
     def left_behind(self, seen: NodeObject) -> Iterator[Key]:
-        """What it is not to say any more."""
+        """Yield the keys of older releases that the Node must not have any more."""
         if self._inventory is None:
             return
         labels, annotations = left_behind(seen, self._inventory)
@@ -61,8 +62,11 @@ class ChipKeys:
     async def run(
         self, seen: Callable[[], NodeObject | None], wake: Callable[[], None]
     ) -> NoReturn:
-        """Read what the driver says, addresses again and again. ``seen`` is the Node as it is now;
-        ``wake`` is called when something else is wanted."""
+        """Read the driver's answers, addresses again and again, until cancelled.
+
+        ``seen`` returns the Node as it is now; ``wake`` is called when the desired keys have
+        changed.
+        """
         known: tuple[Inventory, NodeFacts] | None = None
         addresses: dict[int, str] = {}
         while True:
@@ -81,34 +85,34 @@ class ChipKeys:
             except DriverGone:
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
-            if self._want(inventory, wanted(inventory, known[1], addresses)):
+            if self._update(inventory, desired_labels(inventory, known[1], addresses)):
                 wake()
             await asyncio.sleep(self._refresh_seconds)
 
     async def _ask_addresses(self, inventory: Inventory, addresses: dict[int, str]) -> None:
-        """A chip that has no address now, or does not say it, keeps its last one."""
+        """Read the address of each chip; a chip without an answer keeps its last one."""
         if not FAMILIES[inventory.family].has_network:
             return
         for chip in inventory.chips:
             with suppress(DriverCallError, DriverCallStuck):
                 addresses[chip.physical_id] = await self._driver.address(chip)
 
-    def _want(self, inventory: Inventory, wanted: DesiredLabels) -> bool:
-        """Whether it is something else than before."""
-        for key, value in wanted.refused.items():
+    def _update(self, inventory: Inventory, desired: DesiredLabels) -> bool:
+        """Take over ``desired``; return whether it has changed."""
+        for key, value in desired.refused.items():
             if self._refused.get(key) != value:
                 log.error(
-                    "label %s is left out: Kubernetes takes no label value %r; the driver says so",
+                    "label %s is left out: the driver returns %r, which Kubernetes refuses",
                     key,
                     value,
                 )
-        self._refused = wanted.refused
+        self._refused = desired.refused
         self._inventory = inventory
-        differs = wanted != self._wanted
-        self._wanted = wanted
+        differs = desired != self._desired
+        self._desired = desired
         return differs
 
     def _log_problems(self, problems: tuple[str, ...]) -> None:
         if problems and problems != self._problems:
-            log.warning("labels of the node lack what the driver does not say: %s", problems[0])
+            log.warning("labels of the node lack what the driver does not answer: %s", problems[0])
         self._problems = problems

@@ -24,14 +24,14 @@ PROGRAM = re.compile(r"(^|[\s/])(ascend-)?device-plugin(\s|$)")
 
 
 class DevicePluginAccount:
-    """Looks once, at the start, and logs each Device Plugin among the pods of ``node``."""
+    """Logs once, at the start, each Device Plugin among the pods of ``node`` with its account."""
 
     def __init__(self, objects: ClusterObjects, node: str) -> None:
         self._objects = objects
         self._node = node
 
     async def run(self) -> NoReturn:
-        """Look, and then wait until cancelled."""
+        """Log the accounts, and then wait until cancelled."""
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
                 commands = await self._objects.commands(self._node)
@@ -48,4 +48,4 @@ class DevicePluginAccount:
                         account,
                     )
         await asyncio.get_running_loop().create_future()
-        raise AssertionError("nobody ends the wait")
+        raise AssertionError("the wait has no end")

@@ -1,8 +1,9 @@
-"""A Device Plugin that resets the two dies of a Duo card as one (``device-plugin#2.8``).
+"""Warns about a Device Plugin that resets the two dies of a Duo card as one
+(``device-plugin#2.8``).
 
-With ``-hotReset=0`` it tells the kubelet that both are unhealthy when one is. Where device-info
-says otherwise, pods are bound to a die that the kubelet refuses. Its arguments are looked for among
-the processes of the host, as far as they can be seen, and in the pods of the node.
+With ``-hotReset=0`` it reports both dies to the kubelet as unhealthy when one is. Where device-info
+shows one as healthy, pods are bound to a die that the kubelet refuses. Its arguments are searched
+in the processes of the host, as far as they can be seen, and in the pods of the node.
 """
 
 from __future__ import annotations
@@ -36,30 +37,32 @@ _TOGETHER = re.compile(r"\s--?hotReset[=\s]\s*0(\s|$)")
 
 
 def is_duo(inventory: Inventory) -> bool:
-    """Whether cards of this server have two dies that may be reset as one."""
+    """Return whether cards of this server have two dies that may be reset as one."""
     cards = [chip.card_id for chip in inventory.chips]
     return inventory.family == DUO_FAMILY and len(set(cards)) < len(cards)
 
 
 def resets_together(command: str) -> bool:
-    """Whether ``command``, a command line, is a Device Plugin that resets whole cards."""
+    """Return whether ``command``, a command line, is a Device Plugin that resets whole cards."""
     return PROGRAM.search(command) is not None and _TOGETHER.search(command) is not None
 
 
-def processes_that_do(processes: Path = _PROCESSES) -> Iterator[str]:
-    """Such programs among the processes that can be seen. Blocking."""
+def processes_resetting_cards(processes: Path = _PROCESSES) -> Iterator[str]:
+    """Yield the processes that ``resets_together`` is true of, as far as they can be seen.
+    Blocking.
+    """
     for place in processes.glob("[0-9]*/cmdline"):
         try:
             words = place.read_bytes().decode(errors="replace").split("\0")
         except OSError:
-            continue  # it has ended, or is nobody's business
+            continue  # it has ended, or may not be read
         if resets_together(" ".join(words)) and words[0].endswith("device-plugin"):
             yield f"process {place.parent.name}"
 
 
-async def plugins_that_do(objects: ClusterObjects | None, node: str) -> list[str]:
-    """Such programs among processes and pods of ``node``; pods that cannot be read are none."""
-    found = await asyncio.to_thread(lambda: list(processes_that_do()))
+async def plugins_resetting_cards(objects: ClusterObjects | None, node: str) -> list[str]:
+    """Return the processes and pods of ``node`` that reset whole cards, without unreadable pods."""
+    found = await asyncio.to_thread(lambda: list(processes_resetting_cards()))
     if objects is not None:
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
@@ -72,7 +75,7 @@ async def plugins_that_do(objects: ClusterObjects | None, node: str) -> list[str
 
 
 class DuoCards:
-    """Looks for such a program from time to time, and names each one once."""
+    """Searches such a program every few minutes, and logs each one once."""
 
     def __init__(self, driver: Driver, objects: ClusterObjects | None, node: str) -> None:
         self._driver = driver
@@ -81,10 +84,10 @@ class DuoCards:
         self._named: set[str] = set()
 
     async def run(self) -> NoReturn:
-        """Look until cancelled."""
+        """Search until cancelled."""
         while True:
             if is_duo(await self._driver.inventory()):
-                for one in await plugins_that_do(self._objects, self._node):
+                for one in await plugins_resetting_cards(self._objects, self._node):
                     if one not in self._named:
                         self._named.add(one)
                         log.warning("%s runs a Device Plugin with -hotReset=0: %s", one, ADVICE)

@@ -1,4 +1,4 @@
-"""What a Node has by name: labels and annotations."""
+"""Names of keys on a Node: labels and annotations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a Node says of its chips: labels and annotations (``docs/spec/device-plugin.md#6.2``, 6.3).
+"""Labels and annotations of a Node about its chips (``docs/spec/device-plugin.md#6.2``, 6.3).
 
-Pure. Without ``ResetInfo``: chips are not reset by us.
+Pure. Without ``ResetInfo``, because we do not reset chips.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ACCELERATORS = {
 }
 _CARD_TYPES = {0x68: "300I-Atlas350", 0x6C: "300I-Atlas350-4p"}
 _CARD_BOARDS = range(0x1A, 0x1D)
-"""Of an A5 that is a card: what it is called by its main board, and which boards it may have."""
+"""Names by main board, and the boards, of an A5 that is a card."""
 _SERVER_TYPES = {_A3: "A3", _A5: "npu"}
 _INFERENCE_BOARDS = (0x28, 0x29)
 _DUO = "Atlas 300I Duo"
@@ -48,7 +48,7 @@ _OLD_ANNOTATIONS = ("", "-Unhealthy", "-NetworkUnhealthy", "-Fault", "-Recoverin
 
 
 class DesiredLabels(msgspec.Struct, frozen=True):
-    """What is to be there; ``refused`` are labels that Kubernetes would not take, and are left out.
+    """The desired keys; ``refused`` are labels that Kubernetes would not accept, and are left out.
 
     ``server_type`` is written only where the Node has none.
     """
@@ -69,8 +69,12 @@ class _Device(msgspec.Struct):
 _devices_decoder = msgspec.json.Decoder(dict[str, _Device])
 
 
-def wanted(inventory: Inventory, facts: NodeFacts, addresses: Mapping[int, str]) -> DesiredLabels:
-    """What the Node of a server with these chips is to say. ``addresses`` are by physical id."""
+def desired_labels(
+    inventory: Inventory, facts: NodeFacts, addresses: Mapping[int, str]
+) -> DesiredLabels:
+    """Return the keys for the Node of a server with these chips. ``addresses`` are by
+    physical id.
+    """
     labels = _labels(inventory, facts)
     refused = {key: value for key, value in labels.items() if not _LABEL_VALUE.fullmatch(value)}
     server_type = None
@@ -142,7 +146,7 @@ def _annotations(
 
 
 def addresses_in(node: NodeObject, inventory: Inventory) -> dict[int, str]:
-    """The addresses that the Node has, by physical id; a chip that lost its own keeps its last."""
+    """Return the addresses on the Node by physical id, for chips that have no address now."""
     try:
         devices = _devices_decoder.decode(node.annotations.get(BASE_DEVICE_INFOS, "{}"))
     except msgspec.DecodeError:
@@ -155,7 +159,9 @@ def addresses_in(node: NodeObject, inventory: Inventory) -> dict[int, str]:
 
 
 def left_behind(node: NodeObject, inventory: Inventory) -> tuple[frozenset[str], frozenset[str]]:
-    """Labels and annotations of older releases that nobody keeps any more (device-plugin#1.8)."""
+    """Return the labels and annotations of older releases that no program updates
+    (device-plugin#1.8).
+    """
     resource = family_of(inventory).resource
     labels = {resource + end for end in _OLD_LABELS} & node.labels.keys()
     annotations = {resource + end for end in _OLD_ANNOTATIONS} & node.annotations.keys()

@@ -1,10 +1,9 @@
-"""Keeps the labels and annotations of our Node (``docs/spec/device-plugin.md#6.2`` and 6.3,
-``docs/spec/noded.md#4.2``).
+"""Keeps the labels and annotations of our Node.
 
-They are written once where they differ, and repaired when somebody changes or removes them. A key
-that somebody else goes on writing is written again after pauses. Everything else on the Node, and
-the status that its kubelet writes all the time, is none of our business and costs nothing but a
-comparison.
+Source: ``docs/spec/device-plugin.md#6.2`` and 6.3, ``docs/spec/noded.md#4.2``. They are written
+once where they differ, and repaired when another program changes or removes them. A key that
+another program keeps writing is written again after pauses. All other keys, and the status that the
+kubelet writes often, cost nothing but a comparison.
 """
 
 from __future__ import annotations
@@ -45,7 +44,9 @@ _SHOWN_SECONDS = 5.0
 
 
 class NodeObjectStatus(msgspec.Struct, frozen=True):
-    """How it is, for metrics and pages. ``conflicts`` are keys that somebody else writes."""
+    """The state of the writer, for metrics and pages. ``conflicts``: keys that another program
+    writes.
+    """
 
     writes: int
     foreign_writes: int
@@ -54,7 +55,7 @@ class NodeObjectStatus(msgspec.Struct, frozen=True):
 
 
 class NodeObjectWriter:
-    """Keeps the Node called ``node``. ``may_write``: whether this agent speaks for it."""
+    """Keeps the Node called ``node``. ``may_write``: whether this agent holds the node name."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class NodeObjectWriter:
         self._serial_number = serial_number
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._first_look = asyncio.Event()
+        self._first_read = asyncio.Event()
         self._seen: NodeObject | None = None
         self._shown: dict[Key, str | None] = {}
         self._written: dict[Key, tuple[str | None, float]] = {}
@@ -79,17 +80,17 @@ class NodeObjectWriter:
         self._writes = 0
         self._trouble = Trouble(
             log,
-            "%s; tried until it can",
+            "%s; retried until it succeeds",
             f"node {node} can be read and written again",
             level=logging.ERROR,
         )
 
     def wake(self) -> None:
-        """Look at the Node again: what is to be written on it may have changed."""
+        """Compare the Node again: its desired keys may have changed."""
         self._wake.set()
 
     def status(self) -> NodeObjectStatus:
-        """How it is now."""
+        """Return the state of the writer now."""
         fought = (name for (_, name), foreign in self._foreign.items() if foreign.is_conflict)
         conflicts = tuple(sorted(fought))
         changes = sum(foreign.total for foreign in self._foreign.values())
@@ -103,7 +104,7 @@ class NodeObjectWriter:
             tasks.create_task(self._write(), name="node labels")
         raise AssertionError("these tasks never end")
 
-    # What is there.
+    # The observed Node.
 
     async def _follow(self) -> None:
         watch = partial(self._objects.watch_node, self._node)
@@ -113,11 +114,11 @@ class NodeObjectWriter:
                 self._trouble.begin(f"node {self._node} cannot be watched: {seen.reason}")
             else:
                 self._trouble.end()
-                self._look(seen)
-            self._first_look.set()
+                self._observe(seen)
+            self._first_read.set()
 
-    def _look(self, seen: NodeObject) -> None:
-        """Take in what the Node says now, and who else wrote keys of ours."""
+    def _observe(self, seen: NodeObject) -> None:
+        """Apply the Node as it is now, and count foreign writes of our keys."""
         self._seen = seen
         if not seen.version:
             self._shown.clear()
@@ -131,11 +132,11 @@ class NodeObjectWriter:
         for key, value in self._ours():
             there = _value_of(seen, key)
             if key not in self._written and self._shown.get(key) == value and there != value:
-                self._was_changed(key, now)
+                self._count_foreign(key, now)
             self._shown[key] = there
         self._wake.set()
 
-    def _was_changed(self, key: Key, now: float) -> None:
+    def _count_foreign(self, key: Key, now: float) -> None:
         foreign = self._foreign[key]
         foreign.saw(now)
         if not foreign.is_conflict:
@@ -144,19 +145,19 @@ class NodeObjectWriter:
 
     async def _follow_chips(self) -> None:
         if self._chips is not None:
-            await self._first_look.wait()
+            await self._first_read.wait()
             await self._chips.run(lambda: self._seen, self._wake.set)
 
     def _ours(self) -> Iterable[tuple[Key, str]]:
-        """The keys that are ours and what they should say."""
+        """Return our keys with their desired values."""
         if self._seen is None:
             return
         if self._chips is not None:
-            yield from self._chips.wanted(self._seen)
+            yield from self._chips.desired(self._seen)
         if self._serial_number is not None and self._serial_number.number is not None:
             yield (ANNOTATION, SERIAL_NUMBER), self._serial_number.number
 
-    # Making it so.
+    # Writing.
 
     async def _write(self) -> NoReturn:
         backoff = Backoff()
@@ -199,7 +200,7 @@ class NodeObjectWriter:
             self._writes += 1
 
     def _differences(self) -> tuple[dict[Key, str | None], float | None]:
-        """What is to be written now, and when to look again at what is not."""
+        """Return what to write now, and the seconds until the next comparison."""
         if self._seen is None or not self._seen.version:
             return {}, None
         now = self._loop.time()
@@ -229,7 +230,7 @@ class NodeObjectWriter:
 
 
 def _text(key: Key) -> str:
-    """Return what a key is in a line of the log."""
+    """Return the name of a key as the log has it."""
     return f"{' '.join(key)} of the node"
 
 

@@ -1,7 +1,7 @@
 """Whether the API server lets this agent write what belongs to other nodes.
 
-An agent whose node was taken over can isolate the chips of every other one, unless the policy that
-comes with the manifests is in force.
+An attacker with the agent of one node could separate the chips of every other one, unless the
+policy of the manifests is in force.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ log = logging.getLogger("agent.own_node_only")
 
 _PERIOD_SECONDS = 6 * 3600.0
 _MISSING_SECONDS = 60.0
-"""Until the next look while it is not in force; each pause is twice as long, up to the period."""
+"""Until the next check while it is not in force; each pause is twice as long, up to the period."""
 _RECONNECTED_SECONDS = 10.0
-"""From an interruption of the store to the look: all that watches comes back in this time."""
+"""From an interruption of the store to the check: all watches are connected again in this time."""
 _REQUEST_SECONDS = WRITE_SECONDS
 
 MISSING = (
     "own-node-only is not in force: the API server lets this agent write what belongs to other "
-    "nodes. So whoever takes over one node can isolate the chips of all"
+    "nodes. So an attacker on one node can isolate the chips of all"
 )
 ADVICE = (
     "apply daemonset/base on Kubernetes 1.30 or newer, without the component "
@@ -37,23 +37,25 @@ ADVICE = (
 
 
 class OwnNodeOnly:
-    """Looks at the start and seldom afterwards, because a look is two requests of each node.
+    """Checks the policy at the start and rarely afterwards: a check is two requests of each node.
 
-    ``is_in_force`` is ``None`` while ``look`` does not find it.
+    ``is_in_force`` is ``None`` while ``check`` does not find it out.
     """
 
-    def __init__(self, look: Callable[[], Awaitable[bool | None]]) -> None:
+    def __init__(self, check: Callable[[], Awaitable[bool | None]]) -> None:
         self.is_in_force: bool | None = None
-        self._look = look
+        self._check = check
         self._is_missed = False
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """The store was away: another API server, policy or token may be in force now."""
+        """Check again: after an interruption another API server, policy or token may be in
+        force.
+        """
         self._woken.set()
 
     async def run(self) -> NoReturn:
-        """Look until cancelled."""
+        """Check until cancelled."""
         missing_seconds = _MISSING_SECONDS
         while True:
             self._woken.clear()
@@ -70,9 +72,9 @@ class OwnNodeOnly:
     async def _ask(self) -> None:
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
-                self.is_in_force = await self._look()
+                self.is_in_force = await self._check()
         except (StoreError, TimeoutError):
-            self.is_in_force = None  # what cannot be reached, others log
+            self.is_in_force = None  # other tasks log an unreachable store
         if self.is_in_force is False and not self._is_missed:
             self._is_missed = True
             log.warning("%s; %s", MISSING, ADVICE)

@@ -1,7 +1,7 @@
 """The serial number of the server: read from its BMC, for the Node and for pages.
 
-Upstream asks once, a while after the start, and writes what comes as it is (``noded#4.2``,
-D-16). Here the BMC is asked until it answers, and only what can be printed counts.
+Upstream asks once, a while after the start, and writes the answer as it is (``noded#4.2``, D-16).
+Here the BMC is asked until it answers, and only a printable answer counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST_PAUSE_SECONDS = 60.0
 
 
 class SerialNumberStatus(msgspec.Struct, frozen=True):
-    """What is known of it, for pages. ``number``: ``None`` while the BMC did not tell one."""
+    """The serial number for pages; ``None`` until the BMC has returned one."""
 
     number: str | None
     trouble: str | None
@@ -54,11 +54,11 @@ class SerialNumber:
         self.number: str | None = None
 
     def status(self) -> SerialNumberStatus:
-        """How it is now."""
+        """Return the serial number and why it is not known."""
         return SerialNumberStatus(self.number, self._trouble.reason)
 
     async def run(self) -> NoReturn:
-        """Ask until it is known."""
+        """Ask until it is known, then wait until cancelled."""
         while not await self._is_found():
             await asyncio.sleep(self._pause_seconds)
             longest = max(self._pause_seconds, _LONGEST_PAUSE_SECONDS)
@@ -74,7 +74,7 @@ class SerialNumber:
             return False
         if self.number is None:
             self._trouble.begin(
-                "the BMC tells none: neither serial number nor manufacturer are set"
+                "the BMC returns none: neither serial number nor manufacturer are set"
             )
             return False
         log.info("the serial number of the server is %s", self.number)
@@ -88,7 +88,9 @@ def serial_number_of(
     environment: Mapping[str, str],
     on_found: Callable[[], None] = lambda: None,
 ) -> SerialNumber | None:
-    """Who asks for it: whoever owns the document about the server's parts, and may ask its BMC."""
+    """Return the reader of the serial number; ``None`` unless we own node-info and may ask
+    the BMC.
+    """
     bmc = configuration.settings_of(BmcSection)
     if "node-info" not in configuration.documents or not bmc.enabled:
         return None

@@ -59,7 +59,7 @@ class _Picture(Collector):
         )
         yield CounterMetricFamily(
             "npu_vigil_log_lines_dropped",
-            "Lines of the log that were dropped because nobody read standard error.",
+            "Lines of the log that were dropped because no program read standard error.",
             value=dropped_lines(),
         )
         if status.missed_changes is not None:
@@ -175,7 +175,7 @@ def _driver(status: AgentStatus) -> Iterator[Metric]:
     )
     yield _gauge(
         "npu_vigil_driver_subscribed",
-        "Whether the driver tells of faults by itself; else it is polled.",
+        "Whether the driver reports faults by events; else it is polled.",
         driver.library is not None and driver.polling_reason is None,
     )
     if status.list_period_seconds is not None:
@@ -206,7 +206,7 @@ def _driver(status: AgentStatus) -> Iterator[Metric]:
 
 
 def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> Iterator[Metric]:
-    """Everything by ``document``: ``device-info`` or ``node-info``."""
+    """Yield everything by ``document``: ``device-info`` or ``node-info``."""
     writes = CounterMetricFamily(
         "npu_vigil_publication_writes",
         "Attempts to write or delete a document.",
@@ -224,7 +224,7 @@ def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> It
     )
     conflict = GaugeMetricFamily(
         "npu_vigil_publication_conflict",
-        "Whether the document is written only now and then because somebody else writes it.",
+        "Whether the document is written only now and then because another program writes it.",
         labels=["document"],
     )
     writer = GaugeMetricFamily(
@@ -235,7 +235,7 @@ def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> It
     )
     foreign = CounterMetricFamily(
         "npu_vigil_publication_foreign_writes",
-        "Changes of the document by somebody else.",
+        "Changes of the document by another program.",
         labels=["document"],
     )
     stages = HistogramMetricFamily(
@@ -420,7 +420,7 @@ def _node_object(node: NodeObjectStatus) -> Iterator[Metric]:
     )
     yield CounterMetricFamily(
         "npu_vigil_node_object_foreign_writes",
-        "Changes of labels and annotations of ours on the Node by somebody else.",
+        "Changes of labels and annotations of ours on the Node by another program.",
         value=node.foreign_writes,
     )
     yield _gauge(
@@ -430,8 +430,8 @@ def _node_object(node: NodeObjectStatus) -> Iterator[Metric]:
     )
     conflict = GaugeMetricFamily(
         "npu_vigil_node_object_conflict",
-        "A label or annotation of the Node that is written only now and then because somebody else "
-        "writes it (1).",
+        "A label or annotation of the Node that is written only now and then because another "
+        "program writes it (1).",
         labels=["key"],
     )
     for key in node.conflicts:
@@ -477,7 +477,7 @@ def _shadow(shadow: ShadowStatus) -> Iterator[Metric]:
 def exposition(
     status: AgentStatus, records: Mapping[str, Publication], cards: Cards | None = None
 ) -> bytes:
-    """The text that Prometheus reads. ``records`` are by kind of document.
+    """Return the text that Prometheus reads. ``records`` are by kind of document.
 
     With ``cards`` also under NPU exporter's names.
     """

@@ -5,8 +5,8 @@ dashboards and alerts built on it go on working. What has no answer has no sampl
 those that the driver reports; its link-down is among them, what only the tool finds is not. The
 code of a dropped card, of which the driver lists nothing, comes after them.
 
-Whose a chip is, NPU exporter is told by the container runtime, this agent by the annotations of
-pods. The container is the one that asks for chips; where several do, nobody knows which has it.
+Whose a chip is, NPU exporter reads from the container runtime, this agent from the annotations of
+pods. The container is the one that asks for chips; where several do, it is not known which has it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ async def keep_names(driver: Driver, names: MutableMapping[int, ChipNames]) -> N
 
 
 def families(cards: Cards) -> Iterator[Metric]:
-    """All metrics that have a sample now; no series twice."""
+    """Yield all metrics that have a sample now; no series twice."""
     if cards.inventory is None:
         return
     yield from _machine(cards, cards.inventory)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.pages import metrics
+from agent.pages.fault_rules import FaultRules
 from agent.pages.operations import OPERATIONS
 from agent.pages.status import fault_row
 from service import event_stream, fault_page, operations, pages
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from agent.pages.npu_exporter import Cards
     from agent.pages.status import AgentStatus
     from agent.publishing.publication import Publication
+    from contract.operator_rules.fault_configuration import Judged
     from service.event_stream import Stream
 
 SOCKET_NAME = "agent.sock"
@@ -34,16 +36,19 @@ def application(
     records: Mapping[str, Publication],
     history: JournalHistory,
     stream: Stream,
+    judged: Callable[[], Judged],
     cards: Callable[[], Cards] | None = None,
 ) -> web.Application:
-    """The pages. ``picture`` and ``cards`` are taken anew for each request.
+    """Return the pages. ``picture`` and ``cards`` are taken anew for each request.
 
-    ``records`` are by document. Without ``cards`` there are no metrics under NPU exporter's names.
+    ``records`` are by document, ``judged`` is the fault configuration in force. Without ``cards``
+    there are no metrics under NPU exporter's names.
     """
+    rules = FaultRules(judged)
 
     async def faults(request: web.Request) -> web.Response:
         now = picture()
-        rows = sorted(map(partial(fault_row, now.node), now.faults), key=fault_page.key_of)
+        rows = sorted(map(partial(fault_row, now.node, rules), now.faults), key=fault_page.key_of)
         return await snapshot(request, rows, fault_page.FAULT_ROWS, stream, now.at_ms)
 
     def status() -> AgentStatus:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.chip_allocation import AllocationStatus
-from agent.chip_removal import answers
+from agent.chip_removal import is_answering
 from agent.history_forwarding.forwarder import HistoryForwarderStatus
 from agent.journal.journal import JournalStatus
 from agent.kubernetes_events.sender import EventsStatus
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from agent.heartbeat.heartbeat import Heartbeat
     from agent.heartbeat.old_readers import OldReaders
+    from agent.pages.fault_rules import FaultRules
     from agent.policy.state import Blindness, PolicyState, SubjectState
     from agent.publishing.ownership import OtherProgram
     from agent.publishing.publication import Publication
@@ -49,8 +50,8 @@ class ChipStatus(msgspec.Struct, frozen=True):
     """One chip: its level and whether anything is known about it.
 
     ``health`` is the driver's word (0 healthy, 1 minor, 2 major, 3 critical), ``link_up`` what the
-    tool says; ``None`` where there is no answer. ``upgrades`` are the rules that raise a code of
-    it, be the code there or gone. Without ``was_read`` the driver never told anything of its codes:
+    tool shows; ``None`` where there is no answer. ``upgrades`` are the rules that raise a code of
+    it, be the code there or gone. Without ``was_read`` the driver never listed its codes:
     the level is only what others know. ``listed``: the driver lists it; ``answers``: its last
     questions got an answer. One that is not listed is remembered.
     """
@@ -69,7 +70,7 @@ class ChipStatus(msgspec.Struct, frozen=True):
 
 
 class HeldFaultStatus(msgspec.Struct, frozen=True):
-    """One fault that holds now. ``severity`` is ``None`` when nobody told one.
+    """One fault that holds now. ``severity`` is ``None`` where it is not known.
 
     ``subject`` is ``chip 3``, ``switch 2`` or ``host 1``; ``part`` the port of a switch
     (``port/peer device/peer port``) or what the BMC calls the part of the server (``Fan``).
@@ -97,8 +98,8 @@ class HeldFaultStatus(msgspec.Struct, frozen=True):
 class DriverStatus(msgspec.Struct, frozen=True):
     """The driver; identity is ``None`` until it answered.
 
-    ``trouble`` says why it does not answer, or which chips it does not show and why.
-    ``polling_reason`` says why no events arrive; ``gaps`` counts the times some may have been lost.
+    ``trouble`` is why it does not answer, or which chips it does not show and why.
+    ``polling_reason`` is why no events arrive; ``gaps`` counts the times some may have been lost.
     ``virtual_chips`` are cut into virtual devices: with one of them device-info is not written.
     """
 
@@ -143,7 +144,7 @@ class FaultDocumentStatus(msgspec.Struct, frozen=True):
     """One document of the fault configuration.
 
     ``source`` is where the text in force was found: ``configmap``, ``file`` or ``shipped``.
-    ``kept``: what is there now cannot be used, or nobody can say what is there.
+    ``kept``: what is there now cannot be used, or it is not known what is there.
     """
 
     document: str
@@ -163,7 +164,7 @@ class FaultProblemStatus(msgspec.Struct, frozen=True):
 class FaultConfigurationStatus(msgspec.Struct, frozen=True):
     """What faults are judged by. ``digest`` names it in the journal.
 
-    ``problem_counts`` are by document, and ``problems`` the first hundred of all. ``trouble`` says
+    ``problem_counts`` are by document, and ``problems`` the first hundred of all. ``trouble`` is
     why a change would not be noticed now.
     """
 
@@ -177,8 +178,9 @@ class FaultConfigurationStatus(msgspec.Struct, frozen=True):
 class OldHeartbeatStatus(msgspec.Struct, frozen=True):
     """The heartbeat for readers of old releases.
 
-    ``label`` says what is wrong with the label that they need. How node-info goes that has the
-    heartbeat in it, its publication says; ``beaten_seconds`` and ``trouble`` are those of the Node.
+    ``label`` is what is wrong with the label that they need. The publication
+    of node-info shows how the heartbeat in it goes; ``beaten_seconds`` and ``trouble`` are those of
+    the Node.
     """
 
     generation: str
@@ -188,9 +190,9 @@ class OldHeartbeatStatus(msgspec.Struct, frozen=True):
 
 
 class HeartbeatStatus(msgspec.Struct, frozen=True):
-    """The heartbeat. ``standing`` says whose the node name is; ``conflict`` who has it instead.
+    """The heartbeat. ``standing`` is whose the node name is; ``conflict`` who has it instead.
 
-    ``withheld`` says which stalled task keeps the agent from beating. ``old`` is what is sent
+    ``withheld`` names the stalled task that keeps the agent from beating. ``old`` is what is sent
     beside it for readers of old releases.
     """
 
@@ -207,20 +209,20 @@ class HeartbeatStatus(msgspec.Struct, frozen=True):
 
 
 class AgentStatus(msgspec.Struct, frozen=True):
-    """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
+    """Everything. ``not_ready`` is in words why the agent is not ready; empty when it is.
 
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
-    and the store for its pods. ``usage`` is ``None`` where nobody knows of pods, ``events`` are
+    and the store for its pods. ``usage`` is ``None`` where pods are not known, ``events`` are
     those of Kubernetes, ``None`` where none are written; ``node_object`` are the labels and
     annotations of the Node, ``None`` where they are not kept. ``own_node_only``: whether the API
     server refuses writes of this agent to other nodes, ``None`` where that is not known.
     ``serial_number`` is that of the
     server, and ``bmc_failed_readings`` counts lists of its BMC that could not be used, ``None``
-    where nobody asks it. ``shadow`` is what an agent that runs in shadow compared;
+    where it is not asked. ``shadow`` is what an agent that runs in shadow compared;
     ``list_period_seconds`` is how often the code lists of chips are asked, ``None`` before the
-    first time; ``fault_service`` is how ClusterD is told of storage faults over gRPC.
+    first time; ``fault_service`` is how ClusterD gets storage faults over gRPC.
     ``kernel_log_gaps`` counts the times records of the kernel's log were lost. ``episodes``: how
-    far an aggregator heard what happened to faults, ``None`` where the store carries none.
+    far an aggregator acknowledged what happened to faults, ``None`` where the store carries none.
     ``missed_changes`` of the store were found by a listing and shown by no event, ``None`` where
     nothing lists. ``stream`` is the id of the newest event of the stream that it contains.
     ``gauges`` are the readings that collectors declare, by name and chip.
@@ -274,7 +276,7 @@ def chip_statuses(
     readings: Mapping[tuple[Subject, str], float],
     missing: Container[int] = (),
 ) -> tuple[ChipStatus, ...]:
-    """The chips of ``state`` by physical id; ``missing`` are not listed by the driver."""
+    """Return the chips of ``state`` by physical id; ``missing`` are not listed by the driver."""
 
     def reading(chip: int, name: str) -> float | None:
         return readings.get((chip_subject(chip), name))
@@ -291,14 +293,14 @@ def chip_statuses(
             upgrades=known.upgrades,
             blind=blind_sources(known, f"{device_type}-{chip}"),
             listed=chip not in missing,
-            answers=chip not in missing and answers(known),
+            answers=chip not in missing and is_answering(known),
         )
         for chip, known in sorted(state.chips.items())
     )
 
 
 def blind_sources(known: SubjectState, chip: str | None = None) -> tuple[BlindStatus, ...]:
-    """The sources that give no answer about a subject, which may be ``chip``."""
+    """Return the sources that give no answer about a subject, which may be ``chip``."""
     return tuple(
         BlindStatus(source, blindness.since_ms, blindness.reason, chip)
         for source, blindness in sorted(known.blind.items())
@@ -306,7 +308,7 @@ def blind_sources(known: SubjectState, chip: str | None = None) -> tuple[BlindSt
 
 
 def blind_storage(state: PolicyState) -> tuple[BlindStatus, ...]:
-    """The storage clients of this node whose file gives no answer; each is a source of its own."""
+    """Return the storage clients whose file gives no answer; each is a source of its own."""
     return tuple(
         BlindStatus(f"{source.source} {client}", source.since_ms, source.reason)
         for client in RESOURCES
@@ -315,7 +317,7 @@ def blind_storage(state: PolicyState) -> tuple[BlindStatus, ...]:
 
 
 def fault_statuses(state: PolicyState, device_type: str) -> tuple[HeldFaultStatus, ...]:
-    """The faults of ``state`` by subject, chips first, in order of arrival."""
+    """Return the faults of ``state`` by subject, chips first, in order of arrival."""
     subjects = sorted(state.subjects(), key=lambda one: (one[0].kind != "chip", one[0]))
     return tuple(
         HeldFaultStatus(
@@ -339,8 +341,8 @@ def fault_statuses(state: PolicyState, device_type: str) -> tuple[HeldFaultStatu
     )
 
 
-def fault_row(node: str, fault: HeldFaultStatus) -> FaultStatus:
-    """Return the row of ``/api/v1/faults`` for a fault of ``node``."""
+def fault_row(node: str, rules: FaultRules, fault: HeldFaultStatus) -> FaultStatus:
+    """Return the row of ``/api/v1/faults`` for a fault of ``node``, with the rules about it."""
     kind, _, number = fault.subject.partition(" ")
     subject = fault.device or subject_name(Subject(kind, int(number), fault.part), "")
     return FaultStatus(
@@ -359,6 +361,7 @@ def fault_row(node: str, fault: HeldFaultStatus) -> FaultStatus:
         source=fault.source,
         reported_by=fault.reported_by,
         once=fault.once,
+        rules=rules.of(kind, fault.code),
     )
 
 
@@ -370,7 +373,7 @@ def driver_status(
     gaps: int,
     stuck: tuple[StuckCall, ...],
 ) -> DriverStatus:
-    """The driver as far as it answered."""
+    """Return the driver as far as it answered."""
     return DriverStatus(
         root=root,
         library=None if inventory is None else inventory.library,
@@ -389,7 +392,7 @@ def driver_status(
 
 
 def unsupported(virtual_chips: tuple[int, ...]) -> str:
-    """Why there is no device-info of a node with virtual devices."""
+    """Return why there is no device-info of a node with virtual devices."""
     chips = ", ".join(map(str, virtual_chips))
     what = "virtual devices are not supported (docs/compatibility.md)"
     return f"{what}; chips that are cut into some: {chips}"
@@ -398,7 +401,7 @@ def unsupported(virtual_chips: tuple[int, ...]) -> str:
 def publication_status(
     kind: str, document: str, store: str, record: Publication, other: OtherProgram | None = None
 ) -> PublicationStatus:
-    """How the publishing of ``document`` goes; ``other`` is the program to which it is left."""
+    """Return how the publishing of ``document`` goes; it may be left to the program ``other``."""
     return PublicationStatus(
         kind=kind,
         document=document,
@@ -425,7 +428,7 @@ def publication_status(
 
 
 def fault_configuration_status(judged: Judged, trouble: str | None) -> FaultConfigurationStatus:
-    """What faults are judged by."""
+    """Return what faults are judged by."""
     return FaultConfigurationStatus(
         digest=judged.in_force.texts.digest,
         documents=tuple(
@@ -443,7 +446,7 @@ def fault_configuration_status(judged: Judged, trouble: str | None) -> FaultConf
 
 
 def heartbeat_status(heartbeat: Heartbeat, also: OldReaders) -> HeartbeatStatus:
-    """How the heartbeat goes, and that for old readers."""
+    """Return how the heartbeat goes, and that for old readers."""
     on_node, label = also.annotations, also.label
     old = OldHeartbeatStatus(
         generation=also.generation,
@@ -454,7 +457,7 @@ def heartbeat_status(heartbeat: Heartbeat, also: OldReaders) -> HeartbeatStatus:
     return HeartbeatStatus(
         holder=heartbeat.holder,
         interval_seconds=heartbeat.interval_seconds,
-        standing=heartbeat.standing.value,
+        standing=heartbeat.claim_state.value,
         conflict=heartbeat.conflict,
         beats=heartbeat.beats,
         failures=heartbeat.failures + (0 if on_node is None else on_node.failures),
@@ -475,7 +478,7 @@ def not_ready(
     blind: Blindness | None = None,
     at_ms: int = 0,
 ) -> tuple[str, ...]:
-    """Why the cluster does not see what this node knows; nothing when it does.
+    """Return why the cluster does not see what this node knows; nothing when it does.
 
     ``blind``: since when and why no chip gives an answer, whatever one did before. ``at_ms`` is
     now: a watch of an own document that fails is a reason once it has failed for long.

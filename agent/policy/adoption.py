@@ -1,4 +1,6 @@
-"""Upgrades that only a document tells of, and those that an operator takes back in one."""
+"""Upgrades that only a document has (adoption), and those that an operator ends in one
+(release).
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,18 @@ _LEVELS = frozenset(ChipLevel)
 
 
 def rule_of(tables: Catalogue, kind: str, code: str) -> DurationPolicy | FrequencyPolicy | None:
-    """The rule of ``kind`` that names ``code``."""
+    """Return the rule of ``kind`` that names ``code``."""
     if kind == FAULT_DURATION:
         return tables.durations.get(code)
     return tables.frequencies.get(code) if kind == FAULT_FREQUENCY else None
 
 
 def adopt(known: SubjectState, item: Adopted, draft: Transaction) -> SubjectState:
-    """Take over an upgrade that is in nobody's journal: its time stays, its end is its rule's.
+    """Return ``known`` with an upgrade that no journal of ours has: its time stays, its rule ends
+    it.
 
-    One whose rule is not known stays as it is until the next configuration judges it: that may not
-    have been read yet.
+    An upgrade whose rule is not known stays as it is until the next configuration judges it, which
+    may not have been read yet.
     """
     if not isinstance(known, ChipState) or known.upgrade_of(item.code, item.kind) is not None:
         return known
@@ -39,7 +42,7 @@ def adopt(known: SubjectState, item: Adopted, draft: Transaction) -> SubjectStat
     fault = known.faults.get(item.code)
     because = f"{item.code} was upgraded before ({item.kind})"
     if item.code == AUTOFILL_CODE:
-        because = f"the stored document isolates it and does not say why ({item.kind})"
+        because = f"the stored document isolates it without a reason ({item.kind})"
         if item.request is not None:
             because = f"{item.request.by} (as stated) isolated it: {item.request.reason}"
     gone = item.kind == FAULT_DURATION and (fault is None or fault.once)
@@ -54,14 +57,14 @@ def adopt(known: SubjectState, item: Adopted, draft: Transaction) -> SubjectStat
         item.at_ms if gone else None,
         item.request,
     )
-    known = upgrades.give(known, item.subject, upgrade, item.at_ms, draft)
+    known = upgrades.add(known, item.subject, upgrade, item.at_ms, draft)
     if item.kind == FAULT_FREQUENCY:
         known = frequencies.adopted(known, upgrade, item.at_ms)
     return known
 
 
 def release(known: SubjectState, item: Released, draft: Transaction) -> SubjectState:
-    """End what isolates a chip, whatever gave the reasons, and count from the beginning.
+    """Return ``known`` without the upgrades that separate the chip, and with new counters.
 
     Source: docs/spec/device-plugin.md#3.6.
     """
@@ -70,5 +73,5 @@ def release(known: SubjectState, item: Released, draft: Transaction) -> SubjectS
     for upgrade in known.upgrades:
         if upgrade.level is ChipLevel.MANUALLY_SEPARATE_NPU:
             because = "an operator took its name out of ManuallySeparateNPU"
-            known = upgrades.take(known, item.subject, upgrade, item.at_ms, because, draft)
+            known = upgrades.remove(known, item.subject, upgrade, item.at_ms, because, draft)
     return frequencies.emptied(known)

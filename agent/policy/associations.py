@@ -1,9 +1,9 @@
 """Faults that another one explains: bus errors of the cores around a multi-bit error of the memory.
 
 Only while a duration rule names the memory's code. Then an occurrence of a core's code is held back
-for 5 s; if the memory's code occurs on that chip less than 5 s before or after it, it is dropped,
-else it begins late, with its own time. What holds already, and every recovery, is not touched
-(without defect K37). Source: ``docs/spec/device-plugin.md#2.4``.
+for 5 s. If the memory's code occurs on that chip less than 5 s before or after it, the occurrence
+is dropped; otherwise it begins late, with its own time. Faults that hold already, and every
+recovery, are not affected (without defect K37). Source: ``docs/spec/device-plugin.md#2.4``.
 """
 
 from __future__ import annotations
@@ -28,24 +28,29 @@ _ENDS = frozenset({Assertion.RECOVER, Assertion.ABSENT})
 
 
 def concerns(item: Observation, tables: Catalogue) -> bool:
-    """Whether ``item`` is about a code that explains others or is explained."""
+    """Return whether ``item`` is about a code that explains others or is explained."""
     return (
         item.code in _EXPLAINED or item.code == HBM_MULTI_BIT
     ) and HBM_MULTI_BIT in tables.durations
 
 
 def release_ms(held: Observation) -> int:
-    """When nothing can explain ``held`` any more; strictly more than 5 s later."""
+    """Return when nothing can explain ``held`` any more (epoch ms); strictly more than 5 s
+    later.
+    """
     return held.seen_at_ms + WINDOW_MS + 1
 
 
 def is_held_back(known: ChipState, item: Observation) -> bool:
-    """Whether ``item`` is an occurrence that has to wait for what may explain it."""
+    """Return whether ``item`` is an occurrence that has to wait for what may explain it."""
     return item.code in _EXPLAINED and item.assertion not in _ENDS and item.code not in known.faults
 
 
 def held_back(known: ChipState, item: Observation) -> ChipState:
-    """``known`` when ``item`` waits, or is explained already; told twice, it is one."""
+    """Return ``known`` after ``item`` was held back, or dropped because it is explained already.
+
+    An occurrence that is reported twice is held back once.
+    """
     waits = known.held_back.get(item.code)
     if waits is not None and (
         waits.assertion is not Assertion.ONCE or item.assertion is Assertion.ONCE
@@ -57,7 +62,9 @@ def held_back(known: ChipState, item: Observation) -> ChipState:
 
 
 def explained(known: ChipState, at_ms: int) -> ChipState:
-    """``known`` when the memory's code occurred at ``at_ms``: it explains what waits."""
+    """Return ``known`` after the memory's code occurred at ``at_ms``, without what that
+    explains.
+    """
     left = {
         code: item
         for code, item in known.held_back.items()
@@ -67,7 +74,7 @@ def explained(known: ChipState, at_ms: int) -> ChipState:
 
 
 def let_go(known: ChipState, code: str) -> ChipState:
-    """``known`` when what is held back of ``code`` waits no longer."""
+    """Return ``known`` without the occurrence of ``code`` that was held back."""
     return replace(known, held_back=without(known.held_back, code))
 
 

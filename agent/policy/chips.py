@@ -1,7 +1,7 @@
-"""Which chips a node has, and what becomes of those that are not listed any more.
+"""Which chips a node has, and what happens to those that are not listed any more.
 
-A chip that was there before is remembered until it is forgotten: a driver that does not list it
-says nothing of its faults (``docs/decisions/018``).
+A chip is known until it is forgotten: a driver that does not list it reports nothing about its
+faults (``docs/decisions/018``).
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 
 def compared(subjects: Mapping[Subject, SubjectState], item: ChipsListed) -> ChipListComparison:
-    """What became of the chips of ``subjects`` by what the driver lists now."""
-    remembered = {
+    """Return how the chips of ``subjects`` differ from those that the driver lists now."""
+    places = {
         subject.id: known.place
         for subject, known in subjects.items()
         if isinstance(known, ChipState)
     }
-    return compare(remembered, item.chips)
+    return compare(places, item.chips)
 
 
 def listed(
     subjects: Mapping[Subject, SubjectState], item: ChipsListed, draft: Transaction
 ) -> dict[Subject, SubjectState]:
-    """``subjects`` when the driver lists the chips of ``item``.
+    """Return ``subjects`` after the driver listed the chips of ``item``.
 
-    What is known of a chip follows it to another physical id. One that was replaced leaves its
-    isolation by an operator to its successor, and nothing else.
+    The state of a chip follows it to another physical id. A chip that was replaced leaves an
+    operator's separation to its successor, and nothing else.
     """
     found = compared(subjects, item)
     now = {chip.physical_id: chip for chip in item.chips}
@@ -74,8 +74,8 @@ def listed(
 _NEW = ChipState()
 
 
-def remembered(known: SubjectState) -> SubjectState:
-    """``known`` of a chip that a document has: it answered once, and not this process."""
+def restored(known: SubjectState) -> SubjectState:
+    """Return ``known`` as a chip that a document has: it answered once, but not this process."""
     if not isinstance(known, ChipState) or known.was_read:
         return known
     answered = tuple(sorted({*known.answered, CHIP_SOURCE}))
@@ -83,7 +83,7 @@ def remembered(known: SubjectState) -> SubjectState:
 
 
 def forgotten(known: SubjectState, item: Forgotten, draft: Transaction) -> None:
-    """End whatever holds on a chip that is to be forgotten, its isolation too."""
+    """End all faults and upgrades of a chip that is to be forgotten, its separation too."""
     if isinstance(known, ChipState):
         _ended(known, item.subject, item.at_ms, item.because, draft, with_isolation=True)
 
@@ -103,7 +103,7 @@ def _ended(
         known = ended
     for upgrade in known.upgrades:
         if with_isolation or upgrade.level is not ChipLevel.MANUALLY_SEPARATE_NPU:
-            known = upgrades.take(known, subject, upgrade, at_ms, because, draft)
+            known = upgrades.remove(known, subject, upgrade, at_ms, because, draft)
     counted = {upgrade.code for upgrade in known.upgrades}
     return replace(
         known, counters={code: one for code, one in known.counters.items() if code in counted}

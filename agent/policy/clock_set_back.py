@@ -1,8 +1,8 @@
-"""What is remembered when the host's clock was set back: nothing is later than now.
+"""Limits all times of the state to now after the host's clock was set back.
 
-What waits for a time would wait for as long as the clock was set back: a one-off fault would stay,
-a doubt would never end, an occurrence that is held back would be shown hours late. A clock that is
-set forward makes all of it happen early, which is what its times say.
+A later time would delay its effect by as much as the clock was set back: a one-off fault would
+stay, an unconfirmed fault would not end, an occurrence that is held back would be shown hours late.
+A clock that is set forward makes all of it happen early, by the recorded times.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def no_later(known: SubjectState, now_ms: int) -> SubjectState:
-    """``known`` with no time after ``now_ms``; the very same one if it has none."""
+    """Return ``known`` with no time after ``now_ms``; the same object if it has none."""
     after = replace(
         known,
         faults={code: _fault(fault, now_ms) for code, fault in known.faults.items()},
@@ -60,7 +60,7 @@ def _counter(counter: Counter, now_ms: int) -> Counter:
 
 
 def _capped(value: T, now_ms: int, *times: str) -> T:
-    """``value`` with its ``times`` not after ``now_ms``."""
+    """Return ``value`` with its ``times`` not after ``now_ms``."""
     late: dict[str, Any] = {
         name: now_ms for name in times if (getattr(value, name) or now_ms) > now_ms
     }

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 def expire(
     subjects: Mapping[Subject, SubjectState], now_ms: int, draft: Transaction, since_ms: int = 0
 ) -> dict[Subject, SubjectState]:
-    """Let all that time alone changes happen, up to ``now_ms``, and nothing before ``since_ms``."""
+    """Return ``subjects`` after all changes by time up to ``now_ms``, none dated before
+    ``since_ms``.
+    """
     left = dict(subjects)
     for subject, known in subjects.items():
         while True:
@@ -37,7 +39,7 @@ def expire(
             elif due.what == LET_GO:
                 assert isinstance(known, ChipState)
                 known = let_go(known, due.code, draft)
-                draft.revision += 1  # as the report that it was held back from
+                draft.revision += 1  # as its report would have done
             else:
                 assert isinstance(known, ChipState)
                 known = _apply_rule(known, subject, due, max(due.at_ms, since_ms), draft)
@@ -48,13 +50,13 @@ def expire(
 def _end_by_time(
     known: SubjectState, subject: Subject, fault: Fault, at_ms: int, draft: Transaction
 ) -> SubjectState:
-    """End a one-off fault that every reader had time to see, or a doubt that nothing cleared."""
+    """End a one-off fault that every reader could see, or an unconfirmed one that stayed so."""
     if fault.once:
         because = "a one-off event, published long enough to be seen"
         return end(known, subject, fault, at_ms, because, draft)
-    because = "its recovery looked older than it, but no audit found it since"
+    because = "its recovery looked older than it, but no audit has found it since"
     if not fault.reported_by:
-        because = "the driver does not list it, and nobody else found it since"
+        because = "the driver does not list it, and no other source has found it since"
     gone_ms = fault.unconfirmed_at_ms
     known = end(known, subject, fault, at_ms, because, draft, gone_ms)
     if not fault.reported_by:
@@ -66,7 +68,7 @@ def _end_by_time(
 def _apply_rule(
     known: ChipState, subject: Subject, due: Due, at_ms: int, draft: Transaction
 ) -> ChipState:
-    """The rule that is due upgrades or releases its code."""
+    """Return ``known`` after the rule that is due upgraded or released its code."""
     tables, upgrade = draft.tables, known.upgrade_of(due.code, due.what)
     if due.what == FAULT_DURATION:
         policy, fault = tables.durations[due.code], known.faults.get(due.code)
@@ -79,4 +81,4 @@ def _apply_rule(
         frequency = tables.frequencies[due.code]
         return frequencies.release(known, subject, upgrade, frequency, at_ms, draft)
     because = "an isolation without a known reason ends as the last one that any rule could give"
-    return upgrades.take(known, subject, upgrade, at_ms, because, draft)
+    return upgrades.remove(known, subject, upgrade, at_ms, because, draft)

@@ -1,6 +1,6 @@
 """When time alone changes what is known of a subject.
 
-Asked with every event, for every code of every chip: plain loops, and nothing is built on the way.
+Called with every event, for every code of every chip: plain loops without allocations.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from contract.codes.catalogue import Catalogue
 
 ONCE_VISIBLE_MS = 5_500
-"""How long a one-off fault stays after a store acknowledged it, so that no reader can miss it.
+"""Milliseconds that a one-off fault stays after a store acknowledged it: no reader misses it.
 
-It is to be seen for 5 s in cluster-info, too, where it may come later than it goes.
+It must be visible for 5 s in cluster-info, too, where it may appear later than it disappears.
 """
 
 CONFIRMATION_MS = 6_000
-"""How long an audit has to confirm a fault whose recovery looked older than its occurrence, and the
-tool one that the driver does not list. Both are asked 2 s after the last event and answer within
-2 s."""
+"""Milliseconds in which an audit confirms a fault whose recovery looked older than its occurrence.
+
+The link tool has as long to confirm a fault that the driver does not list. Both are asked 2 s after
+the last event and answer within 2 s.
+"""
 
 ENDS = ""
 FORGOTTEN = "forgotten"
@@ -37,7 +39,7 @@ class Due(NamedTuple):
     """``code`` changes at ``at_ms``: a fault ``ENDS`` or is ``FORGOTTEN``, an occurrence that was
     held back is ``LET_GO``, or a rule of this kind acts.
 
-    What is due at the same time happens in the order of these tuples.
+    Changes at the same time happen in the order of these tuples.
     """
 
     at_ms: int
@@ -46,7 +48,7 @@ class Due(NamedTuple):
 
 
 def next_due(known: SubjectState, tables: Catalogue, settled_ms: int) -> Due | None:
-    """What time alone changes next; rules wait until ``settled_ms``."""
+    """Return what time alone changes next; rules wait until ``settled_ms``."""
     if isinstance(known, ChipState):
         due = _of_chip(known, known.faults.values(), known.upgrades, tables, settled_ms)
         return due if not known.held_back else _with_held_back(known, due)
@@ -54,7 +56,9 @@ def next_due(known: SubjectState, tables: Catalogue, settled_ms: int) -> Due | N
 
 
 def due_ms_of(known: SubjectState, code: str, tables: Catalogue, settled_ms: int) -> int | None:
-    """When time alone changes what is known of ``code``, or of another code before."""
+    """Return when time alone changes ``code`` (epoch ms); may be the time of another code
+    before.
+    """
     if isinstance(known, ChipState):
         fault = known.faults.get(code)
         faults = () if fault is None else (fault,)
@@ -70,7 +74,7 @@ def due_ms_of(known: SubjectState, code: str, tables: Catalogue, settled_ms: int
 def deadline_ms_of(
     subjects: Iterable[SubjectState], tables: Catalogue, settled_ms: int
 ) -> int | None:
-    """When time alone changes anything; ``None`` for never."""
+    """Return when time alone changes anything (epoch ms); ``None`` for never."""
     deadline_ms = None
     for known in subjects:
         due = next_due(known, tables, settled_ms)
@@ -86,7 +90,7 @@ def _of_chip(
     tables: Catalogue,
     settled_ms: int,
 ) -> Due | None:
-    """What is due first of some codes of a chip."""
+    """Return what is due first of some codes of a chip."""
     first = None
     policies = tables.durations
     for fault in faults:
@@ -113,7 +117,7 @@ def _of_chip(
 
 
 def _with_held_back(known: ChipState, due: Due | None) -> Due:
-    """The earlier one of ``due`` and the first occurrence that waits."""
+    """Return the earlier one of ``due`` and the first occurrence that is held back."""
     waiting = (
         Due(associations.release_ms(item), code, LET_GO) for code, item in known.held_back.items()
     )
@@ -122,10 +126,10 @@ def _with_held_back(known: ChipState, due: Due | None) -> Due:
 
 
 def _of_other(known: SubjectState) -> Due | None:
-    """What is due first of what is no chip.
+    """Return what is due first of a subject that is no chip.
 
-    Its recoveries are forgotten when they cannot matter any more: there are hundreds of switch
-    ports, and each would be looked at with every event for ever.
+    Its recoveries are forgotten when they have no effect any more: there are hundreds of switch
+    ports, and each would be checked with every event for ever.
     """
     first = None
     for code, ended in known.ended.items():
@@ -140,7 +144,7 @@ def _of_other(known: SubjectState) -> Due | None:
 
 
 def _end_ms(fault: Fault) -> int | None:
-    """When time alone ends ``fault``."""
+    """Return when time alone ends ``fault`` (epoch milliseconds)."""
     if fault.once:
         shown_ms = fault.acknowledged_at_ms
         return None if shown_ms is None else shown_ms + ONCE_VISIBLE_MS
@@ -149,10 +153,10 @@ def _end_ms(fault: Fault) -> int | None:
 
 
 def _release_ms(known: ChipState, upgrade: Upgrade, tables: Catalogue) -> int | None:
-    """When time alone takes ``upgrade`` back.
+    """Return when time alone ends ``upgrade`` (epoch milliseconds).
 
-    One without a known reason ends as the last one would that any rule could give
-    (device-plugin#3.6). What an operator isolated, only an operator releases.
+    An upgrade without a known reason ends at the last time that any rule could give
+    (device-plugin#3.6). An operator's separation is released by an operator only.
     """
     if upgrade.request is not None:
         return None

@@ -1,7 +1,7 @@
-"""The duration rule: a code that holds too long is at a higher level until it was gone long enough.
+"""The duration rule: a code that holds too long has a higher level until it was gone long enough.
 
-Pure functions of one chip. Nothing is counted: how long a code holds is told by its fault, how long
-it is gone by its upgrade, so a rule that is new finds a live fault at its true age, and a restart
+Pure functions of one chip, without counters: the fault has the time since which a code holds, the
+upgrade the time since which it is gone. So a new rule finds a fault at its true age, and a restart
 changes nothing. Both comparisons are strictly greater, hence each deadline is one millisecond
 behind its timeout. Source: ``docs/spec/device-plugin.md#3.5``, without its defects K15 and K43.
 """
@@ -23,12 +23,17 @@ if TYPE_CHECKING:
 
 
 def upgrade_ms(fault: Fault, policy: DurationPolicy) -> int:
-    """When ``fault`` holds too long. A one-off event never does, one in doubt may be over."""
+    """Return when ``fault`` holds too long (epoch ms).
+
+    Not for a one-off event, nor for an unconfirmed fault, which may be over.
+    """
     return fault.first_seen_ms + policy.fault_timeout_ms + 1
 
 
 def release_ms(upgrade: Upgrade, policy: DurationPolicy) -> int | None:
-    """When the code of ``upgrade`` is gone long enough; ``None`` while it holds."""
+    """Return when the code of ``upgrade`` is gone long enough (epoch ms); ``None`` while it
+    holds.
+    """
     if upgrade.gone_since_ms is None:
         return None
     return upgrade.gone_since_ms + policy.recover_timeout_ms + 1
@@ -42,7 +47,9 @@ def upgrade(
     at_ms: int,
     draft: Transaction,
 ) -> ChipState:
-    """``known`` when ``fault`` held too long, which a frequency rule counts as an occurrence."""
+    """Return ``known`` after ``fault`` held too long, which a frequency rule counts as an
+    occurrence.
+    """
     seconds, since_ms = policy.fault_timeout_ms / 1000, fault.first_seen_ms
     upgrade = Upgrade(
         fault.code,
@@ -53,7 +60,7 @@ def upgrade(
         fault.episode,
         fault.severity,
     )
-    known = upgrades.give(known, subject, upgrade, at_ms, draft)
+    known = upgrades.add(known, subject, upgrade, at_ms, draft)
     origin = frequencies.origin_of(upgrade)
     return frequencies.occurred(known, subject, origin, upgrade.upgraded_at_ms, at_ms, draft)
 
@@ -66,23 +73,25 @@ def release(
     at_ms: int,
     draft: Transaction,
 ) -> ChipState:
-    """``known`` when the code of ``upgrade`` was gone long enough: for a frequency rule it recovers
-    by that."""
+    """Return ``known`` after the code of ``upgrade`` was gone long enough.
+
+    For a frequency rule that is the recovery of the code.
+    """
     assert upgrade.gone_since_ms is not None
     seconds = policy.recover_timeout_ms / 1000
     because = f"{upgrade.code} was gone for longer than {seconds:g} s ({FAULT_DURATION})"
-    known = upgrades.take(known, subject, upgrade, at_ms, because, draft)
+    known = upgrades.remove(known, subject, upgrade, at_ms, because, draft)
     recovered_ms = upgrade.gone_since_ms + policy.recover_timeout_ms
     return frequencies.recovered(known, upgrade.code, recovered_ms)
 
 
 def gone(known: ChipState, code: str, at_ms: int) -> ChipState:
-    """``known`` when ``code`` does not hold any more."""
+    """Return ``known`` after ``code`` ended at ``at_ms``."""
     return _gone_since(known, code, at_ms)
 
 
 def there(known: ChipState, code: str) -> ChipState:
-    """``known`` when ``code`` holds again."""
+    """Return ``known`` after ``code`` began to hold again."""
     return _gone_since(known, code, None)
 
 
@@ -92,4 +101,4 @@ def _gone_since(known: ChipState, code: str, at_ms: int | None) -> ChipState:
     upgrade = known.upgrade_of(code, FAULT_DURATION)
     if upgrade is None or upgrade.gone_since_ms == at_ms:
         return known
-    return upgrades.put(known, replace(upgrade, gone_since_ms=at_ms))
+    return upgrades.with_upgrade(known, replace(upgrade, gone_since_ms=at_ms))

@@ -1,4 +1,4 @@
-"""The end of a fault, and what the rules make of it."""
+"""The end of a fault, and its effect on the rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def end(
     draft: Transaction,
     gone_ms: int | None = None,
 ) -> SubjectState:
-    """End ``fault``; a lasting one is gone since ``gone_ms`` (``at_ms`` if not told)."""
+    """Return ``known`` without ``fault``; a lasting one is gone since ``gone_ms``, or else
+    ``at_ms``.
+    """
     code = fault.code
     known = replace(known, faults=without(known.faults, code))
     if isinstance(known, ChipState):

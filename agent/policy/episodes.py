@@ -1,7 +1,7 @@
 """What an observation begins, changes and ends.
 
-The same for chips, switch ports and parts of the server; only who judges differs. Levels come from
-the catalogue (``device-plugin#2.4`` and 2.7, without the defects K07, K08 and K10).
+The same for chips, switch ports and parts of the server; only the judgement differs. Levels come
+from the catalogue (``device-plugin#2.4`` and 2.7, without the defects K07, K08 and K10).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from contract.observation import NODE, Assertion, Observation
 
 
 def observed(known: SubjectState, item: Observation, draft: Transaction) -> SubjectState:
-    """``known`` when ``item`` was seen; the very same one if that is no news."""
+    """Return the state after the observation ``item``; the same object if nothing changed."""
     if item.code == RESET_FINISHED and item.subject.kind == "chip":
         return known  # it asks for an audit; it is no fault
     if isinstance(known, ChipState) and associations.concerns(item, draft.tables):
@@ -37,15 +37,17 @@ def observed(known: SubjectState, item: Observation, draft: Transaction) -> Subj
 
 
 def let_go(known: ChipState, code: str, draft: Transaction) -> SubjectState:
-    """``known`` when an occurrence of ``code`` that was held back begins after all."""
+    """Return ``known`` after an occurrence of ``code`` that was held back begins with its own
+    time.
+    """
     item = known.held_back[code]
     return _asserted(associations.let_go(known, code), item, draft)
 
 
 def _associated(known: ChipState, item: Observation, draft: Transaction) -> ChipState:
-    """``known`` before ``item`` is taken in, which may explain or end what waits.
+    """Return ``known`` before ``item`` is applied, which may explain or end what is held back.
 
-    What came and went while it waited is told, as anything else that came and went.
+    An occurrence that ended while it was held back begins and ends, as any other one.
     """
     if item.code in known.held_back:
         after = let_go(known, item.code, draft)
@@ -63,11 +65,11 @@ def _asserted(known: SubjectState, item: Observation, draft: Transaction) -> Sub
 def _absent(
     known: SubjectState, held: Fault | None, item: Observation, draft: Transaction
 ) -> SubjectState:
-    """One witness takes its word back; with the last one the fault ends.
+    """Remove one source of a fault; without any source the fault ends.
 
-    A driver that tells of links but does not list them is not the last one while the tool may find
-    the link down, which takes it a moment; a tool that is blind takes until it answers again. A
-    driver without events knows of a link by its list alone, and such chips have no network.
+    A driver with link events that does not list the link does not end the fault while the tool may
+    find the link down: for a moment, or until a blind tool answers again. A driver without events
+    knows of a link by its list alone, and such chips have no network.
     """
     if held is None or held.once:
         return known
@@ -95,12 +97,12 @@ def _outlasts(known: SubjectState, item: Observation) -> bool:
 
 
 def tool_went_blind(known: SubjectState) -> SubjectState:
-    """What waits for the link tool waits until it answers again."""
+    """Keep faults that wait for the link tool until it answers again."""
     return _unconfirmed_since(known, None)
 
 
 def tool_answered(known: SubjectState, at_ms: int) -> SubjectState:
-    """What waited for the link tool gets a moment more: its word on each link comes now."""
+    """Give faults that wait for the link tool a new deadline: it reports on each link now."""
     return _unconfirmed_since(known, at_ms)
 
 
@@ -164,7 +166,9 @@ def _once(
 def _once_more(
     known: SubjectState, held: Fault, item: Observation, draft: Transaction
 ) -> SubjectState:
-    """Another one-off event while the one before it is still shown: it counts, and is shown."""
+    """Apply another one-off event while the one before it is still shown: it counts, and is
+    shown.
+    """
     because = "a one-off event, while the one before it was still shown"
     draft.note(
         ChangeKind.REPEATED, item.subject, held, item.seen_at_ms, because, held.level, held.level
@@ -238,7 +242,7 @@ def _found_by(item: Observation) -> str:
 
 
 def _witnesses(fault: Fault, sources: tuple[str, ...]) -> tuple[str, ...] | None:
-    """How ``sources`` are written into ``fault``."""
+    """Return ``sources`` as the member of ``fault`` has them: ``None`` for its own source alone."""
     return None if sources == (fault.source,) else sources
 
 
@@ -252,9 +256,10 @@ def _returned(known: SubjectState, code: str) -> SubjectState:
 
 
 def _new_fault(known: SubjectState, item: Observation, draft: Transaction) -> Fault:
-    """The first moment of an episode. What a poll says of a chip's severity does not count.
+    """Return the first state of a fault's episode.
 
-    What a document says of one that gave no answer yet does, for a code that no table has.
+    A severity that a poll reports for a chip does not count. One from a document does, for a chip
+    that has not answered yet and a code that no table has.
     """
     severity = item.severity
     if item.subject.kind == "chip":
@@ -298,7 +303,9 @@ def _begin(
 def _occurred(
     known: SubjectState, fault: Fault, item: Observation, draft: Transaction
 ) -> SubjectState:
-    """An episode began, which a frequency rule counts, unless the code has a duration rule."""
+    """Count the beginning of an episode for a frequency rule, unless the code has a duration
+    rule.
+    """
     tables = draft.tables
     if fault.code not in tables.frequencies or fault.code in tables.durations:
         return known
@@ -311,8 +318,9 @@ def _occurred(
 def _update(
     known: SubjectState, held: Fault, seen: Fault, item: Observation, draft: Transaction, what: str
 ) -> SubjectState:
-    """A code that holds was seen again: it lasts without doubt, maybe with another severity or
-    another witness."""
+    """Apply another observation of a code that holds: confirmed, perhaps with a new severity or
+    source.
+    """
     reported_by = () if held.once else held.reported_by
     if item.source not in reported_by:
         reported_by = (*reported_by, item.source)
@@ -343,7 +351,7 @@ def _update(
 
 
 def _remember(known: SubjectState, item: Observation, fault: Fault | None) -> dict[str, Ended]:
-    """The recoveries of a moment ago with this one; those that cannot matter any more are gone.
+    """Return the recent recoveries with this one, without those that have no effect any more.
 
     They are in order of time, so the old ones are in front: a flood has hundreds of them.
     """

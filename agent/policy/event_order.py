@@ -1,7 +1,7 @@
-"""Which of two events of one code the driver made first, whatever order they arrived in.
+"""Which of two events of one code the driver made first, whatever their order of arrival.
 
-A recovery has the serial number of its occurrence (``dcmi#5.2``). A driver that fills in
-neither serial nor time is believed in its order of arrival.
+A recovery has the serial number of its occurrence (``dcmi#5.2``). For a driver that fills in
+neither serial nor time, the order of arrival counts.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from contract.observation import Observation
 
 RETURN_WINDOW_MS = 10_000
-"""How long after a recovery an audit may find that it was none. As long is a recovery remembered
-in case its own occurrence arrives after it."""
+"""Milliseconds after a recovery in which an audit may find that it was none. A recovery is kept as
+long, because its own occurrence may arrive after it.
+"""
 
 
 def is_before(item: Observation, serial: int | None, raised_at_ms: int | None) -> bool:
-    """Whether the driver made ``item`` before the occurrence with these numbers.
+    """Return whether the driver made ``item`` before the occurrence with these numbers.
 
     Where serial and time disagree, the order of arrival counts.
     """
@@ -32,9 +33,10 @@ def is_before(item: Observation, serial: int | None, raised_at_ms: int | None) -
 
 
 def is_another(item: Observation, held: Fault) -> bool:
-    """Whether ``item`` is a later event than the one that ``held`` was made of, not that one again.
+    """Return whether ``item`` is a later event than the one behind ``held``, not the same one
+    again.
 
-    A driver that numbers nothing and gives no times cannot be told from one that repeats itself.
+    A driver without numbers and times cannot be distinguished from one that repeats itself.
     """
     if is_before(item, held.serial, held.raised_at_ms):
         return False
@@ -42,7 +44,7 @@ def is_another(item: Observation, held: Fault) -> bool:
 
 
 def is_over(item: Observation, ended: Ended) -> bool:
-    """Whether this occurrence is the one whose recovery arrived before it."""
+    """Return whether ``item`` is the occurrence whose recovery ``ended`` arrived before it."""
     if not is_recent(ended, item.seen_at_ms):
         return False
     if item.driver_raised_at_ms is None or ended.raised_at_ms is None:
@@ -52,5 +54,5 @@ def is_over(item: Observation, ended: Ended) -> bool:
 
 
 def is_recent(ended: Ended, at_ms: int) -> bool:
-    """Whether a recovery is still remembered at ``at_ms``."""
+    """Return whether a recovery still counts at ``at_ms``."""
     return at_ms - ended.at_ms < RETURN_WINDOW_MS

@@ -1,8 +1,8 @@
-"""The frequency rule: a code that comes too often is at a higher level until it stayed away.
+"""The frequency rule: a code that occurs too often has a higher level until it is gone long enough.
 
-Pure functions of one chip. What counts as an occurrence is the beginning of an episode, a one-off
-event, and for a code that has a duration rule its upgrade by that rule; so whoever says the same
-twice is counted once. Source: ``docs/spec/device-plugin.md#3.4``, without its defects K13 and K14.
+Pure functions of one chip. The beginning of an episode and a one-off event are occurrences; for a
+code with a duration rule, its upgrade by that rule is. So two reports of the same event count once.
+Source: ``docs/spec/device-plugin.md#3.4``, without its defects K13 and K14.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OccurrenceOrigin(NamedTuple):
 
 
 def origin_of(what: Fault | Upgrade) -> OccurrenceOrigin:
-    """Whose occurrence ``what`` is."""
+    """Return the code and episode of which ``what`` is an occurrence."""
     return OccurrenceOrigin(what.code, what.episode, what.severity)
 
 
@@ -48,9 +48,10 @@ def occurred(
     now_ms: int,
     draft: Transaction,
 ) -> ChipState:
-    """``known`` when the code of ``origin`` occurred at ``at_ms``, which is found at ``now_ms``.
+    """Return ``known`` after the code of ``origin`` occurred at ``at_ms``, which is found at
+    ``now_ms``.
 
-    While the code is upgraded, an occurrence only makes the upgrade younger.
+    While the code is upgraded, an occurrence only renews the time of the upgrade.
     """
     code = origin.code
     policy = draft.tables.frequencies.get(code)
@@ -60,14 +61,14 @@ def occurred(
     if upgrade is not None:
         known = _with(known, code, Counter((), at_ms))
         newest_ms = max(at_ms, upgrade.upgraded_at_ms)
-        return upgrades.put(known, replace(upgrade, upgraded_at_ms=newest_ms))
+        return upgrades.with_upgrade(known, replace(upgrade, upgraded_at_ms=newest_ms))
     counter = known.counters.get(code, _NEVER)
     counted = Counter((*counter.occurred_ms, at_ms), at_ms)
     return _counted(known, subject, origin, counted, policy, now_ms, draft)
 
 
 def recovered(known: ChipState, code: str, at_ms: int) -> ChipState:
-    """``known`` when ``code`` does not hold since ``at_ms``."""
+    """Return ``known`` with the code gone since ``at_ms``."""
     counter = known.counters.get(code)
     if counter is None:
         return known
@@ -75,14 +76,16 @@ def recovered(known: ChipState, code: str, at_ms: int) -> ChipState:
 
 
 def returned(known: ChipState, code: str) -> ChipState:
-    """``known`` when a recovery of ``code`` was none: it still is the same occurrence."""
+    """Return ``known`` after a recovery of ``code`` proved wrong: it still is the same
+    occurrence.
+    """
     return recovered(known, code, 0)
 
 
 def release_ms(known: ChipState, upgrade: Upgrade, policy: FrequencyPolicy) -> int | None:
-    """When the code of ``upgrade`` stayed away for long enough; the comparison is strictly greater.
+    """Return when the code of ``upgrade`` is gone long enough (epoch ms); strictly greater.
 
-    ``None`` while it holds, and if an operator alone may release it.
+    ``None`` while it holds, and if only an operator may release it.
     """
     if policy.release_ms is None:
         return None
@@ -100,24 +103,26 @@ def release(
     at_ms: int,
     draft: Transaction,
 ) -> ChipState:
-    """``known`` when the code of ``upgrade`` stayed away for long enough."""
+    """Return ``known`` after the code of ``upgrade`` was gone long enough."""
     assert policy.release_ms is not None
     seconds = policy.release_ms / 1000
     because = f"{upgrade.code} was gone for longer than {seconds:g} s ({FAULT_FREQUENCY})"
-    known = upgrades.take(known, subject, upgrade, at_ms, because, draft)
+    known = upgrades.remove(known, subject, upgrade, at_ms, because, draft)
     return replace(known, counters=without(known.counters, upgrade.code))
 
 
 def emptied(known: ChipState) -> ChipState:
-    """``known`` with nothing counted but for codes that are upgraded still."""
+    """Return ``known`` without counters, but for codes that are still upgraded."""
     upgraded = {upgrade.code for upgrade in known.upgrades if upgrade.kind == FAULT_FREQUENCY}
     left = {code: counter for code, counter in known.counters.items() if code in upgraded}
     return known if len(left) == len(known.counters) else replace(known, counters=left)
 
 
 def configured(known: ChipState, subject: Subject, at_ms: int, draft: Transaction) -> ChipState:
-    """``known`` under new rules: those that are gone lose their counters, and what was counted may
-    be enough now (device-plugin#3.4)."""
+    """Return ``known`` under new rules (device-plugin#3.4).
+
+    Codes without a rule lose their counters, and the occurrences so far may be enough now.
+    """
     policies = draft.tables.frequencies
     left = {code: counter for code, counter in known.counters.items() if code in policies}
     if len(left) != len(known.counters):
@@ -125,7 +130,7 @@ def configured(known: ChipState, subject: Subject, at_ms: int, draft: Transactio
     for code, counter in left.items():
         if counter.occurred_ms and known.upgrade_of(code, FAULT_FREQUENCY) is None:
             fault = known.faults.get(code)
-            # Of occurrences that are over, nobody remembers the episodes.
+            # The episodes of occurrences that are over are not kept.
             episode = draft.episode(subject, code, at_ms) if fault is None else fault.episode
             severity = draft.tables.severity_of(code) if fault is None else fault.severity
             origin = OccurrenceOrigin(code, episode, severity)
@@ -134,8 +139,9 @@ def configured(known: ChipState, subject: Subject, at_ms: int, draft: Transactio
 
 
 def adopted(known: ChipState, upgrade: Upgrade, at_ms: int) -> ChipState:
-    """``known`` when ``upgrade`` was decided before: its code is gone since ``at_ms``, unless it
-    is believed to hold."""
+    """Return ``known`` with an ``upgrade`` of earlier: its code is gone since ``at_ms``, unless it
+    holds.
+    """
     fault = known.faults.get(upgrade.code)
     holds = fault is not None and not fault.once
     return _with(known, upgrade.code, Counter((), upgrade.upgraded_at_ms, 0 if holds else at_ms))
@@ -150,8 +156,10 @@ def _counted(
     now_ms: int,
     draft: Transaction,
 ) -> ChipState:
-    """``known`` with the occurrences of ``counter`` that are in the window, or an upgrade if they
-    are enough. The window is in whole seconds, and its edge belongs to it."""
+    """Return ``known`` with the occurrences of ``counter`` in the window, or with an upgrade.
+
+    The upgrade is made if they are enough. The window is in whole seconds, its edge included.
+    """
     start_ms = (now_ms // 1000 - policy.window_seconds) * 1000
     recent = tuple(dropwhile(lambda at_ms: at_ms < start_ms, counter.occurred_ms))
     if not recent:
@@ -172,7 +180,7 @@ def _counted(
         origin.episode,
         origin.severity,
     )
-    return upgrades.give(known, subject, upgrade, now_ms, draft)
+    return upgrades.add(known, subject, upgrade, now_ms, draft)
 
 
 def _with(known: ChipState, code: str, counter: Counter) -> ChipState:

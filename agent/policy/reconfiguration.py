@@ -1,4 +1,4 @@
-"""A new fault configuration: everything that is known is judged again by the new tables.
+"""A new fault configuration: all faults are judged again by the new tables.
 
 Source: ``docs/spec/device-plugin.md#3.7``, without the defects K33 and K51.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def configured(
     known: SubjectState, subject: Subject, at_ms: int, draft: Transaction
 ) -> SubjectState:
-    """``known`` under the tables of ``draft``, which are in force since ``at_ms``."""
+    """Return ``known`` under the tables of ``draft``, which are in force since ``at_ms``."""
     if isinstance(known, ChipState):
         for upgrade in known.upgrades:
             known = _judged(known, subject, upgrade, at_ms, draft)
@@ -35,13 +35,15 @@ def configured(
 def _judged(
     known: ChipState, subject: Subject, upgrade: Upgrade, at_ms: int, draft: Transaction
 ) -> ChipState:
-    """``known`` when the rule of ``upgrade`` may be another one or gone; its time stays."""
+    """Return ``known`` after the rule of ``upgrade`` changed or was removed; the upgrade's time
+    stays.
+    """
     if upgrade.kind == FAULT_AUTOFILL:
         return known
     rule = rule_of(draft.tables, upgrade.kind, upgrade.code)
     if rule is None:
         because = f"no {upgrade.kind} rule names {upgrade.code} any more"
-        known = upgrades.take(known, subject, upgrade, at_ms, because, draft)
+        known = upgrades.remove(known, subject, upgrade, at_ms, because, draft)
         fault = known.faults.get(upgrade.code)
         if upgrade.kind == FAULT_DURATION and (fault is None or fault.once):
             known = frequencies.recovered(known, upgrade.code, at_ms)
@@ -50,4 +52,4 @@ def _judged(
         return known
     because = f"the {upgrade.kind} rule has another level now"
     upgrade = replace(upgrade, level=rule.level)
-    return upgrades.give(known, subject, upgrade, at_ms, draft, because)
+    return upgrades.add(known, subject, upgrade, at_ms, draft, because)

@@ -1,4 +1,4 @@
-"""What a start keeps of the state in which the last process was."""
+"""What a restart keeps of the state of the last process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def restarted(state: PolicyState, boot_id: str) -> PolicyState:
-    """``state`` for a process that begins on the boot ``boot_id``.
+    """Return ``state`` for a process that begins on the boot ``boot_id``.
 
-    Who spoke for the node as a whole spoke to another process: a document that may have to be
-    deleted waits until its source has answered this one. So did each chip, which is silent until
-    it answers.
+    The answers about the node as a whole were answers to another process: a document that may have
+    to be deleted waits until its source has answered this one. So were those of each chip, which is
+    silent until it answers.
     """
     others = {text: known for text, known in state.others.items() if text != str(NODE)}
     chips = {chip: _silent(known) for chip, known in state.chips.items()}

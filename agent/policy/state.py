@@ -1,7 +1,7 @@
-"""What the policy knows: an immutable value that the journal can store and restore.
+"""The state of the policy: an immutable value that the journal can store and restore.
 
-Times are epoch milliseconds of the host's clock. What cannot contain itself is nothing for the
-garbage collector (``gc=False``): there are many of these, and they are built with every event.
+Times are epoch milliseconds of the host's clock. Values that cannot contain themselves are not
+tracked by the garbage collector (``gc=False``): there are many, and each event makes new ones.
 """
 
 from __future__ import annotations
@@ -24,24 +24,23 @@ CHIP_SOURCE = "chip-faults"
 """The source that reads a chip itself: without its answer nothing is known of the chip."""
 
 SETTLE_MS = 5_000
-"""How long after a start no rule fires: the first audits are asked at once and answered by then."""
+"""Milliseconds after a start in which no rule acts: the first audits are answered by then."""
 
 LINK_SOURCE = "links"
-"""The source that asks the tool for links: the other witness of their codes."""
+"""The source that asks the tool for links: the second source of their codes."""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A code that holds on a subject now.
 
-    ``level`` is a word of the subject's kind (``ChipLevel``, ``SwitchLevel``, ``NodeLevel``); it
-    is empty for a code of a switch or a host part that is in no table.
-
-    ``serial`` and ``raised_at_ms`` are the driver's, of the latest occurrence. A fault that is
-    ``once`` has no recovery: it is released when readers had time to see it. ``revision`` is the
-    state's when the episode began, and ``acknowledged_at_ms`` when a store first had it.
-    ``unconfirmed_at_ms``: it may be over since then, which time will tell; a recovery looked older
-    than the occurrence, or the last witness took it back while another may still find it.
-    ``witnesses`` are the sources that say so now, where that is not ``source`` alone.
+    ``level`` is a word of the subject's kind (``ChipLevel``, ``SwitchLevel``, ``NodeLevel``); it is
+    empty for a code of a switch or a host part that is in no table. ``serial`` and ``raised_at_ms``
+    are the driver's, of the latest occurrence. A fault that is ``once`` has no recovery: it ends
+    when readers had time to see it. ``revision`` is the state's when the episode began, and
+    ``acknowledged_at_ms`` when a store first had it. ``unconfirmed_at_ms``: it may be over since
+    then, because a recovery looked older than the occurrence, or because its last source does not
+    report it any more while another may still find it. ``witnesses`` are the sources that report it
+    now, where that is not ``source`` alone.
     """
 
     code: str
@@ -61,22 +60,24 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def reported_by(self) -> tuple[str, ...]:
-        """The sources that say so now; none while the last one's word is in doubt."""
+        """The sources that report it now; none while the last one has taken it back,
+        unconfirmed.
+        """
         return (self.source,) if self.witnesses is None else self.witnesses
 
     @property
     def device_fault(self) -> bool:
         """Whether elastic training counts it as a device fault (``docs/spec/consumers.md#5.3``).
 
-        What the tool for links finds does, whatever its severity.
+        A fault that the tool for links reports is one, whatever its severity.
         """
         return is_device_fault(self.severity) or LINK_SOURCE in self.reported_by
 
 
 class Ended(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A recovery of a moment ago: an audit or a late event may still speak of that fault.
+    """A recent recovery: an audit or a late event may still be about that fault.
 
-    ``fault`` is ``None`` for a recovery of a code that was not believed.
+    ``fault`` is ``None`` for a recovery of a code that did not hold.
     """
 
     at_ms: int
@@ -86,7 +87,7 @@ class Ended(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Blindness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A source gives no answer since ``since_ms``; ``reason`` and ``by_driver`` as it said."""
+    """A source without an answer since ``since_ms``; ``reason`` and ``by_driver`` are its own."""
 
     since_ms: int
     reason: str
@@ -96,7 +97,7 @@ class Blindness(msgspec.Struct, frozen=True, omit_defaults=True):
 class Counter(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """When a code with a frequency rule occurred on a chip, oldest first, and when it last ended.
 
-    ``last_ms`` is the newest occurrence, also after ``occurred_ms`` was emptied by an upgrade.
+    ``last_ms`` is the newest occurrence, also after an upgrade emptied ``occurred_ms``.
     ``recovered_ms`` is 0 as long as that one lasts.
     """
 
@@ -125,7 +126,7 @@ class Upgrade(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of one subject.
+    """The state of one subject.
 
     ``faults`` are in order of arrival; ``blind`` and ``answered`` are by source.
     """
@@ -137,14 +138,14 @@ class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChipState(SubjectState, frozen=True, omit_defaults=True):
-    """What is known of one chip. ``upgrades`` are in order of their codes and kinds.
+    """The state of one chip. ``upgrades`` are in order of their codes and kinds.
 
-    ``held_back`` are occurrences that wait for what may explain them (``associations``).
-    ``place`` is how the driver listed it last. ``silent``: it gave no answer since the start, so
-    that no time and no other source ends what held before; ``settled_at_ms`` is when time counts
-    again, because by then its own first answers have shown what holds. ``word`` is the health word
-    of a chip without events, read with the codes ``listed``, and ``None`` when the chip does not
-    give it; where there are events both are ``None``.
+    ``held_back`` are occurrences that wait for what may explain them (``associations``). ``place``
+    is the driver's last entry for it. ``silent``: it has not answered since the start, so no
+    deadline and no other source ends its faults. From ``settled_at_ms`` on deadlines count again,
+    because its first answers have shown by then what holds. ``word`` is the health word of a chip
+    without events, read with the codes ``listed``, and ``None`` when the chip does not return it;
+    with events both are ``None``.
     """
 
     upgrades: tuple[Upgrade, ...] = ()
@@ -163,7 +164,7 @@ class ChipState(SubjectState, frozen=True, omit_defaults=True):
         return most_serious([*codes, *(upgrade.level for upgrade in self.upgrades)])
 
     def upgrade_of(self, code: str, kind: str) -> Upgrade | None:
-        """Why ``code`` was raised by rules of ``kind``, if it was."""
+        """Return the upgrade of ``code`` by rules of ``kind``; ``None`` without one."""
         for upgrade in self.upgrades:
             if upgrade.code == code and upgrade.kind == kind:
                 return upgrade
@@ -171,18 +172,20 @@ class ChipState(SubjectState, frozen=True, omit_defaults=True):
 
     @property
     def isolated(self) -> bool:
-        """Whether a reason isolates it until an operator or the reason's own rule releases it."""
+        """Whether an upgrade separates it until an operator or the upgrade's own rule
+        releases it.
+        """
         level = ChipLevel.MANUALLY_SEPARATE_NPU
         return any(upgrade.level is level for upgrade in self.upgrades)
 
     @property
     def was_read(self) -> bool:
-        """Whether the chip itself ever answered; its network tool does not count."""
+        """Whether the chip itself has ever answered; the link tool does not count."""
         return CHIP_SOURCE in self.answered
 
 
 class ServerState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the chips of the node are, for a document when none of them is listed.
+    """What all chips of the node share, for a document when none of them is listed.
 
     ``super_pod`` are super-pod id, server index and rack id as they are written.
     """
@@ -194,13 +197,13 @@ class ServerState(msgspec.Struct, frozen=True, omit_defaults=True):
 class PolicyState(msgspec.Struct, frozen=True):
     """All chips, by physical id, and all other subjects, by their text (``subject_of``).
 
-    ``revision`` counts the inputs that changed something. Time alone (the release of a one-off
-    fault) does not count, so the same inputs lead to the same revision however they were batched.
-    ``named`` are the chips that the last acknowledged document names in ``ManuallySeparateNPU``:
-    only their names can be taken out by an operator.
-    ``settled_at_ms``: what was believed before a start may be over since long; rules that wait for
-    a time decide from then on, when every source had the time to say so.
-    ``machine`` is the digest of the id of the machine that the chips are in, empty where unknown.
+    ``revision`` counts the inputs that changed something. Time alone (the end of a one-off fault)
+    does not count, so the same inputs lead to the same revision however they were batched.
+    ``named`` are the chips that the last acknowledged document names in ``ManuallySeparateNPU``: an
+    operator can remove only their names. ``settled_at_ms``: faults from before a start may have
+    ended long ago; rules that wait for a time act from then on, when every source had time to
+    answer. ``machine`` is the digest of the id of the machine that the chips are in, empty where
+    unknown.
     """
 
     node: str
@@ -214,14 +217,16 @@ class PolicyState(msgspec.Struct, frozen=True):
     server: ServerState | None = None
 
     def subjects(self) -> Iterator[tuple[Subject, SubjectState]]:
-        """Everything that is known: chips first, then the others, each as they came."""
+        """Yield every subject with its state: chips first, then the others, each in order of
+        arrival.
+        """
         for chip, known in self.chips.items():
             yield chip_subject(chip), known
         for text, other in self.others.items():
             yield subject_of(text), other
 
     def of(self, subject: Subject) -> SubjectState:
-        """What is known of ``subject``, maybe nothing."""
+        """Return the state of ``subject``, an empty one if it is not known."""
         if subject.kind == "chip":
             return self.chips.get(subject.id, _UNKNOWN_CHIP)
         return self.others.get(str(subject), _UNKNOWN)
@@ -233,7 +238,7 @@ _UNKNOWN = SubjectState()
 
 @lru_cache(maxsize=4096)
 def subject_of(text: str) -> Subject:
-    """The subject that ``str`` made ``text`` of."""
+    """Return the subject whose ``str`` is ``text``."""
     kind, number, *part = text.split(" ", 2)
     return Subject(kind, int(number), *part)
 
@@ -241,7 +246,7 @@ def subject_of(text: str) -> Subject:
 class Acknowledged(msgspec.Struct, frozen=True, tag="acknowledged", omit_defaults=True):
     """A store has ``document`` (its name) as rendered from the state of ``state_revision``.
 
-    ``named``: the chips that it names as isolated; ``None`` for a document that names none ever.
+    ``named``: the chips that it names as separated; ``None`` for a kind that never names one.
     """
 
     document: str
@@ -251,10 +256,10 @@ class Acknowledged(msgspec.Struct, frozen=True, tag="acknowledged", omit_default
 
 
 class Adopted(msgspec.Struct, frozen=True, tag="adopted", omit_defaults=True):
-    """A document older than the journal says why ``code`` of a chip was upgraded, and when.
+    """A document older than the journal has an upgrade of ``code`` of a chip, with its time.
 
-    ``level`` is what it says; our own rule for the code decides where there is one. ``request``: an
-    operator isolates the chip.
+    ``level`` is the document's; our own rule for the code decides where there is one. ``request``:
+    an operator isolates the chip.
     """
 
     subject: Subject
@@ -267,10 +272,10 @@ class Adopted(msgspec.Struct, frozen=True, tag="adopted", omit_defaults=True):
 
 
 class ChipsListed(msgspec.Struct, frozen=True, tag="listed", omit_defaults=True):
-    """The driver lists these chips, maybe none, and no other ones.
+    """The driver lists these chips, perhaps none, and no other ones.
 
-    ``family`` and ``super_pod`` are those of ``ServerState``. ``is_first``: it is the first list
-    of a process. What gave no answer before it did so because there was no driver.
+    ``family`` and ``super_pod`` are those of ``ServerState``. ``is_first``: it is the first list of
+    a process. A chip that was blind before it was so because there was no driver.
     """
 
     chips: tuple[ListedChip, ...]
@@ -288,7 +293,7 @@ class ChipsRemembered(msgspec.Struct, frozen=True, tag="remembered"):
 
 
 class Forgotten(msgspec.Struct, frozen=True, tag="forgotten"):
-    """This chip is not in the node any more."""
+    """This chip was removed from the node."""
 
     subject: Subject
     at_ms: int
@@ -296,7 +301,7 @@ class Forgotten(msgspec.Struct, frozen=True, tag="forgotten"):
 
 
 class Released(msgspec.Struct, frozen=True, tag="released"):
-    """An operator took the name of a chip out of ``ManuallySeparateNPU``."""
+    """An operator removed the name of a chip from ``ManuallySeparateNPU``."""
 
     subject: Subject
     at_ms: int
@@ -313,7 +318,7 @@ class Configured(msgspec.Struct, frozen=True, tag="configured"):
 
 
 class ClockSetBack(msgspec.Struct, frozen=True, tag="clock-set-back"):
-    """The host's clock was set back, or is behind what an earlier process had: now is ``at_ms``."""
+    """The host's clock was set back, or is behind that of an earlier process: now is ``at_ms``."""
 
     at_ms: int
 
@@ -331,13 +336,13 @@ class ChangeKind(StrEnum):
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """An episode began, came back after a recovery that was not one, changed, ended.
+    """An episode began, returned after a wrong recovery, changed, or ended.
 
-    ``REPEATED`` is a one-off event of a code that already held: worth a line in the history,
-    without effect. A rule ``UPGRADED`` the code and ``RELEASED`` it, which can be long after the
-    episode ended. A level is the one the code has on its subject, ``None`` where it has none.
-    ``because`` is for people; ``device_fault`` is that of ``Fault``. ``upgrade`` is the reason that
-    a rule gave or that was released.
+    ``REPEATED`` is a one-off event of a code that already held: a line in the history, without
+    effect. A rule ``UPGRADED`` the code and ``RELEASED`` it, which can be long after the episode
+    ended. A level is the one the code has on its subject, ``None`` where it has none. ``because``
+    is for people; ``device_fault`` is that of ``Fault``. ``upgrade`` is the reason that a rule gave
+    or that was released.
     """
 
     kind: ChangeKind
@@ -354,7 +359,9 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def tracked(state: PolicyState, source: str) -> Mapping[tuple[Subject, str], int]:
-    """What a collector is told at start: its lasting faults and when each was first seen."""
+    """Return the lasting faults of ``source`` with the time each was first seen, for its
+    collector.
+    """
     return {
         (subject, fault.code): fault.first_seen_ms
         for subject, known in state.subjects()

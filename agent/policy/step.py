@@ -1,8 +1,8 @@
 """From reports to faults and levels: a pure function with the time passed in.
 
-The rules are those of ``docs/rooms/agent.md`` ("The policy"): what an observation begins and ends
-is in ``episodes``, what time does in ``deadlines``, the rules that raise levels are in
-``durations`` and ``frequencies``.
+The rules are those of ``docs/rooms/agent.md`` ("The policy"): effects of an observation are in
+``episodes``, those of time in ``deadlines``, the rules that raise levels in ``durations`` and
+``frequencies``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from agent.policy.adoption import adopt, release
-from agent.policy.chips import forgotten, listed, remembered
+from agent.policy.chips import forgotten, listed, restored
 from agent.policy.clock_set_back import no_later
 from agent.policy.deadlines import expire
 from agent.policy.due_times import deadline_ms_of, due_ms_of, next_due
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 StepInput: TypeAlias = (
     Observation | SourceBlind | SourceAnswered | HealthRead | Adopted | Released | ChipsRemembered
 )
-"""What is about one subject."""
+"""The inputs that are about one subject."""
 
 Input: TypeAlias = (
     Report
@@ -75,17 +75,17 @@ Input: TypeAlias = (
 def step(
     state: PolicyState, inputs: Sequence[Input], now_ms: int, tables: Catalogue
 ) -> tuple[PolicyState, tuple[Change, ...]]:
-    """Take in ``inputs`` in their order and let time pass until ``now_ms``.
+    """Return the state and its changes after ``inputs``, in their order, and all time until
+    ``now_ms``.
 
-    How the inputs are batched makes no difference. The very same state is returned when nothing
-    changed.
+    How the inputs are batched makes no difference. Returns the same object when nothing changed.
     """
     draft = Transaction(state, tables, state.revision)
     subjects, named = dict(state.subjects()), state.named
     deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
     for item in inputs:
         if isinstance(item, Configured):
-            # What these tables find overdue happens now, not at a time when others were in force.
+            # What is overdue by these tables happens now, not at a time when others were in force.
             subjects = _configured(subjects, item.at_ms, draft)
             deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
             continue
@@ -135,7 +135,9 @@ def step(
 
 
 def _set_back(state: PolicyState, now_ms: int) -> PolicyState:
-    """``state`` when now is ``now_ms``: no start is settled later than one of now."""
+    """Return ``state`` at the earlier time ``now_ms``: no start is settled later than one of
+    now.
+    """
     settled_at_ms = min(state.settled_at_ms, now_ms + SETTLE_MS)
     if settled_at_ms == state.settled_at_ms:
         return state
@@ -143,13 +145,13 @@ def _set_back(state: PolicyState, now_ms: int) -> PolicyState:
 
 
 def next_deadline_ms(state: PolicyState, tables: Catalogue) -> int | None:
-    """When ``step`` wants to be called though nothing was reported; ``None`` for never."""
+    """Return when ``step`` must be called without an input (epoch ms); ``None`` for never."""
     everything = chain(state.chips.values(), state.others.values())
     return deadline_ms_of(everything, tables, state.settled_at_ms)
 
 
 def _state_of(draft: Transaction, subjects: Mapping[Subject, SubjectState]) -> PolicyState:
-    """The state with ``subjects``: the very same one when nothing changed."""
+    """Return the state with ``subjects``: the same object when nothing changed."""
     chips = {
         subject.id: known for subject, known in subjects.items() if isinstance(known, ChipState)
     }
@@ -181,12 +183,12 @@ def _configured(
 
 
 def _is_shown(subject: Subject, document: str) -> bool:
-    """Whether faults of ``subject`` are shown in ``document`` (its name)."""
+    """Return whether faults of ``subject`` are shown in ``document`` (its name)."""
     return document.startswith(NODE_INFO_PREFIX if subject.kind == "host" else DEVICE_INFO_PREFIX)
 
 
 def is_one_off_waiting(state: PolicyState, document: str) -> bool:
-    """Whether a one-off fault has yet to be acknowledged with ``document`` (its name)."""
+    """Return whether a one-off fault has yet to be acknowledged with ``document`` (its name)."""
     return any(
         fault.once and fault.acknowledged_at_ms is None
         for subject, known in state.subjects()
@@ -207,7 +209,7 @@ def _sooner(
     item: StepInput,
     draft: Transaction,
 ) -> int | None:
-    """The next deadline when ``item`` was taken in; too early a one does no harm."""
+    """Return the next deadline after ``item`` was applied; one that is too early does no harm."""
     if isinstance(item, SourceAnswered) and item.source in (LINK_SOURCE, CHIP_SOURCE):
         due = next_due(known, draft.tables, draft.state.settled_at_ms)
         due_ms = None if due is None else due.at_ms
@@ -239,7 +241,7 @@ def _apply(known: SubjectState, item: StepInput, draft: Transaction) -> SubjectS
     if isinstance(item, HealthRead):
         return _health_read(known, item, draft)
     if isinstance(item, ChipsRemembered):
-        return remembered(known)
+        return restored(known)
     if isinstance(item, SourceBlind):
         blindness = Blindness(item.since_ms, item.reason, item.by_driver)
         if known.blind.get(item.source) == blindness:
@@ -259,7 +261,9 @@ def _apply(known: SubjectState, item: StepInput, draft: Transaction) -> SubjectS
 
 
 def _health_read(known: SubjectState, item: HealthRead, draft: Transaction) -> SubjectState:
-    """``known`` when the health word of its chip bounds what no table says."""
+    """Return ``known`` with the health word of its chip, which bounds the level of unlisted
+    codes.
+    """
     if not isinstance(known, ChipState) or (known.word, known.listed) == (item.word, item.codes):
         return known
     known = replace(known, word=item.word, listed=item.codes)

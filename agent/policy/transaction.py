@@ -1,4 +1,4 @@
-"""One call of the policy while it works: what it has found, and what all its rules share."""
+"""One call of the policy in progress: its results so far, and what all its rules share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Transaction:
-    """One call of ``step``: what it has found so far."""
+    """One call of ``step``: its results so far."""
 
     state: PolicyState
     tables: Catalogue
@@ -34,7 +34,7 @@ class Transaction:
     changes: list[Change] = field(default_factory=list)
 
     def episode(self, subject: Subject, code: str, at_ms: int) -> str:
-        """The id of an episode that begins now."""
+        """Return the id of an episode that begins now."""
         state, revision = self.state, self.revision + 1
         text = f"{state.node}\0{subject}\0{code}\0{state.boot_id}\0{revision}\0{at_ms}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -49,7 +49,7 @@ class Transaction:
         old: str | None = None,
         new: str | None = None,
     ) -> None:
-        """Say what happened to the episode of ``fault``."""
+        """Record a change of the episode of ``fault``."""
         self.changes.append(
             Change(
                 kind,
@@ -75,7 +75,7 @@ class Transaction:
         old: str | None,
         new: str | None,
     ) -> None:
-        """Say what a rule did; the episode may have ended long ago."""
+        """Record what a rule did; the episode may have ended long ago."""
         code, episode, severity = upgrade.code, upgrade.episode, upgrade.severity
         self.changes.append(
             Change(
@@ -88,7 +88,7 @@ T = TypeVar("T")
 
 
 def without(items: dict[str, T], key: str) -> dict[str, T]:
-    """``items`` but for ``key``."""
+    """Return ``items`` without ``key``."""
     left = items.copy()
     left.pop(key, None)
     return left
@@ -97,7 +97,9 @@ def without(items: dict[str, T], key: str) -> dict[str, T]:
 def judge(
     tables: Catalogue, known: SubjectState, subject: Subject, code: str, severity: Severity | None
 ) -> ReasonedLevel:
-    """The level of a code on a subject of its kind, and why. An upgrade can only raise it."""
+    """Return the level of a code on a subject of its kind, and why. An upgrade can only raise
+    it.
+    """
     if isinstance(known, ChipState):
         if severity is None and known.word is not None:
             verdict = tables.judge_by_word(code, known.word, known.listed or ())
@@ -117,7 +119,10 @@ def judge(
 def all_judged_again(
     known: SubjectState, subject: Subject, at_ms: int, why: str, draft: Transaction
 ) -> SubjectState:
-    """``known`` with every live fault judged by what holds now; ``why`` that is judged again."""
+    """Return ``known`` with every fault judged by the tables and health word of now.
+
+    ``why`` names the cause in the changes.
+    """
     for fault in known.faults.values():
         verdict = judge(draft.tables, known, subject, fault.code, fault.severity)
         if (verdict.level, verdict.because) == (fault.level, fault.because):
@@ -131,7 +136,9 @@ def all_judged_again(
 
 
 def judged_again(tables: Catalogue, known: ChipState, subject: Subject, code: str) -> ChipState:
-    """``known`` after an upgrade of ``code`` came, went or changed: a live fault follows."""
+    """Return ``known`` after an upgrade of ``code`` was added, removed or changed: its fault
+    follows.
+    """
     fault = known.faults.get(code)
     if fault is None:
         return known
@@ -141,7 +148,9 @@ def judged_again(tables: Catalogue, known: ChipState, subject: Subject, code: st
 
 
 def level_of(known: SubjectState, code: str) -> str | None:
-    """The level that ``code`` has on the subject, be it by a rule alone."""
+    """Return the level that ``code`` has on the subject, if only by a rule; ``None`` without
+    one.
+    """
     fault = known.faults.get(code)
     if not isinstance(known, ChipState) or not known.upgrades:
         return None if fault is None else fault.level

@@ -1,6 +1,6 @@
-"""Why codes of a chip are at a higher level: giving a reason and taking it back.
+"""The upgrades of a chip, reasons why codes have a higher level: adding and removing them.
 
-Pure functions of one chip; a live fault of the code follows at once.
+Pure functions of one chip; a fault of the code follows at once.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from contract.observation import Subject
 
 
-def put(known: ChipState, upgrade: Upgrade) -> ChipState:
-    """``known`` with ``upgrade`` in the place of the one of the same code and kind."""
+def with_upgrade(known: ChipState, upgrade: Upgrade) -> ChipState:
+    """Return ``known`` with ``upgrade`` in the place of the one of the same code and kind."""
     kept = [one for one in known.upgrades if (one.code, one.kind) != (upgrade.code, upgrade.kind)]
     upgrades = sorted([*kept, upgrade], key=lambda one: (one.code, one.kind))
     return replace(known, upgrades=tuple(upgrades))
 
 
-def give(
+def add(
     known: ChipState,
     subject: Subject,
     upgrade: Upgrade,
@@ -33,16 +33,16 @@ def give(
     draft: Transaction,
     because: str | None = None,
 ) -> ChipState:
-    """``known`` with ``upgrade``, new or at another level, which is told as a change."""
+    """Return ``known`` with ``upgrade``, new or at another level, and record the change."""
     old = level_of(known, upgrade.code)
-    known = judged_again(draft.tables, put(known, upgrade), subject, upgrade.code)
+    known = judged_again(draft.tables, with_upgrade(known, upgrade), subject, upgrade.code)
     new = level_of(known, upgrade.code)
     because = upgrade.because if because is None else because
     draft.note_upgrade(ChangeKind.UPGRADED, subject, upgrade, at_ms, because, old, new)
     return known
 
 
-def take(
+def remove(
     known: ChipState,
     subject: Subject,
     upgrade: Upgrade,
@@ -50,7 +50,7 @@ def take(
     because: str,
     draft: Transaction,
 ) -> ChipState:
-    """``known`` without ``upgrade``, which is told as a change."""
+    """Return ``known`` without ``upgrade``, and record the change."""
     old = level_of(known, upgrade.code)
     left = tuple(one for one in known.upgrades if one is not upgrade)
     known = replace(known, upgrades=left)

@@ -1,1 +1,3 @@
-"""The documents of a node: what is wanted in them, and until it is there."""
+"""The documents of a node: rendered from the state, and written until the store acknowledged
+them.
+"""

@@ -1,4 +1,4 @@
-"""The device-info document of this node: what it should say now, and what it said before us."""
+"""The device-info document of this node: its desired content, and what the stored one contains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agent.policy.state import (
 )
 from agent.publishing.publisher import DesiredDocument
 from agent.publishing.render import family_of, missing_chips, render
-from agent.publishing.switch_info import is_known, remembered_ports, switch_info_text
+from agent.publishing.switch_info import is_known, restored_ports, switch_info_text
 from agent.publishing.vigil_key import key_with_answers
 from contract.codes.chip_codes import is_code
 from contract.codes.families import FAMILIES, SwitchInfo
@@ -61,17 +61,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.device_info")
 
 _MILD = ChipLevel.NOT_HANDLE_FAULT
-"""A code that no table has is at this level when its severity is a minor one."""
+"""The level of a code that no table has, when its severity is minor."""
 PATIENCE_SECONDS = 1.5
 """How long the first document waits for chips, switches and pods of which nothing is known yet."""
 
 
 class Allocation(Protocol):
-    """Which chips pods use, as far as a store that knows of pods has answered."""
+    """Which chips pods have, as far as a store that knows of pods has answered."""
 
     @property
     def chips(self) -> ChipAllocation:
-        """Chips in use, as they were last known."""
+        """The chips in use, as they were last known."""
 
     @property
     def answered(self) -> bool:
@@ -81,7 +81,7 @@ class Allocation(Protocol):
 class DeviceInfoDocument:
     """Renders the document from ``state``; ``inventory`` is set once the driver has answered.
 
-    ``named_blind`` is what our own data key names, ``None`` where there is to be no such key;
+    ``named_blind`` returns what our own data key names, ``None`` where there is no such key;
     ``cards_together`` is that of ``render``. ``allocation``: ``None`` where no store knows of pods.
     """
 
@@ -105,7 +105,7 @@ class DeviceInfoDocument:
         self._made: DesiredDocument | None = None
         self._inventory_at = 0.0
         self.server_before: ServerState | None = None
-        """What the document that was there at the start says of the server."""
+        """The server as the document describes it that was stored at the start."""
 
     @property
     def _in_use(self) -> ChipAllocation:
@@ -117,11 +117,13 @@ class DeviceInfoDocument:
 
     @property
     def inventory(self) -> Inventory | None:
-        """What the driver says this node has."""
+        """The driver's last inventory of this node."""
         return self._inventory
 
     def missing(self) -> tuple[int, ...]:
-        """Physical ids of the chips that are remembered and not listed; none before a list."""
+        """Return the physical ids of chips that are known and not listed; none before the first
+        list.
+        """
         if self._inventory is None:
             return ()
         listed = {chip.physical_id for chip in self._inventory.chips}
@@ -129,20 +131,22 @@ class DeviceInfoDocument:
 
     @property
     def device_type(self) -> str:
-        """What device names begin with; a guess until the driver has answered."""
+        """The prefix of device names; a guess until the driver has answered."""
         return "npu" if self._inventory is None else family_of(self._inventory).device_type
 
     def identify(self, inventory: Inventory) -> None:
-        """Take over what the driver says. Raises ``DriverError`` for an unknown card family."""
+        """Take over the driver's ``inventory``. Raises ``DriverError`` for an unknown card
+        family.
+        """
         family_of(inventory)
         self._inventory = inventory
         self._inventory_at = time.monotonic()
 
-    def wanted(self) -> DesiredDocument | None:
-        """What is to be published now; ``None`` while too little is known.
+    def desired(self) -> DesiredDocument | None:
+        """Return what to publish now; ``None`` while too little is known.
 
-        Virtual devices are unsupported: readers would take whole chips for what they hand out, so
-        such a node has no document of ours.
+        Virtual devices are not supported: readers would schedule whole chips instead, so such a
+        node has no document of ours.
         """
         inventory, state = self._inventory, self._state()
         if inventory is None or inventory.virtual or not self._is_known(inventory, state):
@@ -187,8 +191,10 @@ class DeviceInfoDocument:
         return DesiredDocument(state.revision, made, stamped, REFRESH_SECONDS)
 
     def _is_known(self, inventory: Inventory, state: PolicyState) -> bool:
-        """Whether each chip, the switches and the store of pods answered or are known to be silent,
-        so that lists are not in parts; after a moment those that answered are enough."""
+        """Return whether all chips, the switches and the store of pods have answered or are blind.
+
+        So lists are complete. After ``PATIENCE_SECONDS`` one chip that has answered is enough.
+        """
         if not any(chip.was_read for chip in state.chips.values()):
             return False
         known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
@@ -200,17 +206,18 @@ class DeviceInfoDocument:
         )
         return chips and not self._awaits_allocation and is_known(state, family_of(inventory))
 
-    def found(self, existing: Document | None) -> None:
-        """Take what the document that is there at the start says of the server."""
+    def observe_stored(self, existing: Document | None) -> None:
+        """Take over from the document stored at the start what it has of the server."""
         if existing is not None:
             with contextlib.suppress(DocumentError):
                 ports = decode_switch_info(self.name, existing.data)
                 chips = decode(existing.data, self.name)
                 self.server_before = server_of(chips, has_switches=ports is not None)
 
-    def take_over(self, existing: Document | None) -> tuple[Input, ...]:
-        """What the document that is there remembers of chips and switch ports, for an agent that
-        has no journal; audits then find out what is not true any more.
+    def restore_from(self, existing: Document | None) -> tuple[Input, ...]:
+        """Return the chips and switch ports of the stored document, for an agent without a journal.
+
+        Audits then find out which faults are over.
         """
         if existing is None:
             return ()
@@ -218,16 +225,16 @@ class DeviceInfoDocument:
             chips = decode(existing.data, self.name)
             ports = decode_switch_info(self.name, existing.data)
         except DocumentError as error:
-            log.warning("the document that is there makes no sense and is replaced: %s", error)
+            log.warning("the stored document cannot be decoded and is replaced: %s", error)
             return ()
-        return (*remembered_chips(chips), *(() if ports is None else remembered_ports(ports)))
+        return (*restored_chips(chips), *(() if ports is None else restored_ports(ports)))
 
-    def take_over_isolation(
+    def restore_isolation(
         self, existing: Document | None, now_ms: int, *, has_journal: bool
     ) -> tuple[Adopted | Released, ...]:
-        """Whom the document that is there isolates, and whom not any more.
+        """Return which chips the stored document separates, and which it does not any more.
 
-        With a journal it only tells what operators did while nobody ran.
+        With a journal these are only what operators did while no agent ran.
         """
         if existing is None:
             return ()
@@ -240,10 +247,11 @@ class DeviceInfoDocument:
         return (*self.released(existing, now_ms), *added)
 
     def compared(self, left: Document, now_ms: int) -> tuple[Input, ...]:
-        """What ``left``, which another program wrote until it was gone, says of missing chips.
+        """Return what ``left``, a document of another program that is gone, has about missing
+        chips.
 
-        Its list is newer than what is remembered: what it does not have any more is forgotten. A
-        chip that pods use may be in none of its lists.
+        Its list is newer than our state: a chip that it does not have is forgotten. A chip that
+        pods have may be in none of its lists.
         """
         try:
             found = decode(left.data, self.name)
@@ -253,7 +261,7 @@ class DeviceInfoDocument:
         used = self._in_use.used | self._in_use.assigned
         because = "the program that wrote device-info before does not list it"
         return (
-            *remembered_chips(found),
+            *restored_chips(found),
             *(
                 Forgotten(chip_subject(chip), now_ms, because)
                 for chip in self.missing()
@@ -262,9 +270,9 @@ class DeviceInfoDocument:
         )
 
     def released(self, foreign: Document, now_ms: int) -> tuple[Released, ...]:
-        """The isolated chips whose names an operator took out of ``foreign``.
+        """Return the separated chips whose names an operator removed from ``foreign``.
 
-        Only what a store had can be taken out; a document without the key says nothing
+        Only a name that a store had can be removed; a document without the key releases nothing
         (device-plugin#3.6).
         """
         names, state = read_names(foreign.data), self._state()
@@ -280,9 +288,10 @@ class DeviceInfoDocument:
         return tuple(Released(chip_subject(chip), now_ms) for chip in gone)
 
     def requested(self, foreign: Document, now_ms: int) -> tuple[Adopted, ...]:
-        """The chips that an operator isolates in ``foreign``: by name, and by a request for it.
+        """Return the chips that an operator isolates in ``foreign``: by name, and by a request for
+        it.
 
-        A name alone isolates nothing: the Device Plugin takes it out again (device-plugin#3.6).
+        A name alone separates nothing: the Device Plugin removes it again (device-plugin#3.6).
         """
         chips, requests = self._state().chips, read_requests(foreign.annotations)
         added = [
@@ -295,24 +304,26 @@ class DeviceInfoDocument:
         return tuple(_isolation(chip, now_ms, requests[chip]) for chip in added)
 
     def named(self, document: Document | None) -> tuple[int, ...] | None:
-        """The chips that ``document`` isolates by their names."""
+        """Return the chips that ``document`` separates by their names."""
         return () if document is None else tuple(sorted(read_names(document.data) or ()))
 
     def stamp_of(self, document: Document) -> int | None:
-        """``UpdateTime`` of a stored document; ``None`` when it cannot be trusted."""
+        """Return ``UpdateTime`` of a stored document in seconds; ``None`` when it is not
+        plausible.
+        """
         try:
             return decode(document.data, self.name).update_time
         except DocumentError:
             return None
 
     def verify(self, document: Document) -> None:
-        """Raises ``DocumentError`` if readers would refuse ``document``."""
+        """Raise ``DocumentError`` if readers would refuse ``document``."""
         verify_published(document.data, self.name)
         decode_switch_info(self.name, document.data)
 
 
-def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
-    """What a document remembers of chips."""
+def restored_chips(found: DeviceInfo) -> tuple[Input, ...]:
+    """Return the chips in a document and their faults, as inputs of the policy."""
     if found.update_time <= 0:
         return ()
     reports: list[Input] = []
@@ -337,14 +348,16 @@ def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
 
 
 def chips_of(found: DeviceInfo) -> set[int]:
-    """The physical ids of all chips that a document names in a list or with a fault."""
+    """Return the physical ids of all chips that a document names in a list or with a fault."""
     listed = {*found.free, *found.unhealthy, *found.network_unhealthy}
     names = listed | {fault.npu_name for fault in found.faults}
     return {chip for name in names if (chip := chip_of(name)) is not None}
 
 
 def server_of(found: DeviceInfo, *, has_switches: bool) -> ServerState | None:
-    """What a document says of the server. Of families that look alike in it, it is any one."""
+    """Return the server as a document describes it; of families that it cannot distinguish, the
+    first.
+    """
     families = [
         family.name
         for family in FAMILIES.values()
@@ -356,10 +369,10 @@ def server_of(found: DeviceInfo, *, has_switches: bool) -> ServerState | None:
 
 
 def adopted(document: Document, stamp: int | None, now_ms: int) -> tuple[Adopted, ...]:
-    """Why a document of ``stamp`` (seconds; ``None``: of now) raised the levels of chips.
+    """Return why a document of ``stamp`` (seconds; ``None``: of now) raised the levels of chips.
 
-    A chip without a name was released, whatever isolated it; a name without a reason that we know
-    gets one (``docs/spec/device-plugin.md#1.8``, without defect K42).
+    A chip without a name was released, whatever separated it; a name without a known reason gets
+    one (``docs/spec/device-plugin.md#1.8``, without defect K42).
     """
     data, requests = document.data, read_requests(document.annotations)
     names = read_names(data)
@@ -406,7 +419,7 @@ def _isolation(chip: int, now_ms: int, request: IsolationRequest | None) -> Adop
 
 
 def _annotations(state: PolicyState, family: Family) -> dict[str, str]:
-    """The annotations that name who isolated chips."""
+    """Return the annotations that name the operators who isolated chips."""
     requests = {
         family.device_name(chip): upgrade.request
         for chip, known in state.chips.items()

@@ -1,9 +1,8 @@
-"""Tells ClusterD of storage faults over gRPC, each change until it is acknowledged.
+"""Sends storage faults to ClusterD over gRPC, each change until it is acknowledged.
 
-Source: ``noded#4.5``, without the defect D-10: one worker, in order, each
-call with a deadline. A connection lasts as long as there is something to tell: a ClusterD has no
-more than 1024 for all its nodes. gRPC and protobuf are imported here only, when there is something
-to tell.
+Source: ``noded#4.5``, without the defect D-10: one worker, in order, each call with a deadline. A
+connection is open only while there is something to send: a ClusterD accepts at most 1024 for all
+its nodes. gRPC and protobuf are imported here only, when there is something to send.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ _LAST_PAUSE_SECONDS = 30.0
 _MARK_SECONDS = 10.0
 _PERMISSION_SECONDS = 0.5
 _TICK_SECONDS = 0.001
-"""Timers may fire early by the resolution of their clock; what is left is not spun away."""
+"""Timers may fire early by the resolution of their clock; without a pause the loop would spin."""
 _TAKEN, _INVALID = 0, 409
 
 
 class FaultServiceStatus(msgspec.Struct, frozen=True):
-    """How telling ClusterD goes. ``refused`` are changes that it called invalid: our error."""
+    """The state of the client. ``refused`` are changes that ClusterD called invalid: our error."""
 
     clusterd: str
     waiting: int
@@ -53,7 +52,9 @@ class FaultServiceStatus(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class FaultServiceCallbacks:
-    """What the service asks of its daemon. While ``may_send`` says no, nothing is told."""
+    """What the client calls in its daemon. While ``may_send`` returns ``False``, nothing is
+    sent.
+    """
 
     may_send: Callable[[], bool]
     wall_clock: Callable[[], int]
@@ -61,14 +62,17 @@ class FaultServiceCallbacks:
 
 
 class FaultServiceClient:
-    """Tells what waits in ``faults``. ``run`` must be running."""
+    """Sends what waits in ``faults``, while ``run`` runs."""
 
     def __init__(
-        self, address: FaultServiceAddress, faults: NodePublicFaults, edges: FaultServiceCallbacks
+        self,
+        address: FaultServiceAddress,
+        faults: NodePublicFaults,
+        callbacks: FaultServiceCallbacks,
     ) -> None:
         self._address = address
         self._faults = faults
-        self._edges = edges
+        self._callbacks = callbacks
         self._backoffs: dict[str, Backoff] = {}
         self._not_before: dict[str, float] = {}
         self._recovered_at: dict[str, float] = {}
@@ -76,29 +80,29 @@ class FaultServiceClient:
         self._refused = 0
         self._trouble = Trouble(
             log,
-            "ClusterD is not told of storage faults; tried until it is: %s",
-            "ClusterD is told of storage faults again",
+            "storage faults cannot be sent to ClusterD, retried until they are: %s",
+            "storage faults are sent to ClusterD again",
             level=logging.ERROR,
         )
 
     def status(self) -> FaultServiceStatus:
-        """How it is now."""
+        """Return the state of the client now."""
         waiting = len(self._faults.ledger.waiting)
         return FaultServiceStatus(
             self._address.target, waiting, self._acknowledged, self._refused, self._trouble.reason
         )
 
     async def run(self) -> NoReturn:
-        """Tell until cancelled."""
+        """Send until cancelled."""
         now = _now()
         sent = self._faults.ledger.sent
         self._recovered_at = {code: now for code, occurs in sent.items() if not occurs}
         while True:
-            self._edges.progress()
+            self._callbacks.progress()
             self._faults.changed.clear()
             batch, seconds = self._next()
             if batch:
-                if self._edges.may_send():
+                if self._callbacks.may_send():
                     await self._send(batch)
                     continue
                 seconds = _PERMISSION_SECONDS
@@ -106,9 +110,10 @@ class FaultServiceClient:
             await is_set_within(self._faults.changed, most_seconds)
 
     def _next(self) -> tuple[tuple[SentFault, ...], float]:
-        """What can be told now with one message, or in how many seconds to ask again.
+        """Return the faults for the next message, and the seconds until the next attempt without
+        one.
 
-        In order for each fault, and of one resource; a fault is in a message once.
+        Faults are sent in order, and those of one resource together; a fault is in a message once.
         """
         now, seconds = _now(), _MARK_SECONDS
         batch: dict[str, SentFault] = {}
@@ -132,7 +137,7 @@ class FaultServiceClient:
     async def _send(self, batch: tuple[SentFault, ...]) -> None:
         resource = resource_of(batch[0].code)
         message = message_of(
-            self._faults.node, resource, batch, str(uuid.uuid4()), self._edges.wall_clock()
+            self._faults.node, resource, batch, str(uuid.uuid4()), self._callbacks.wall_clock()
         )
         code, why = await self._answer(message)
         if code not in (_TAKEN, _INVALID):
@@ -147,7 +152,7 @@ class FaultServiceClient:
         self._trouble.end()
         if code == _INVALID:
             self._refused += len(batch)
-            log.error("ClusterD calls what it was told of storage faults invalid: %s", why)
+            log.error("ClusterD refused a message of storage faults as invalid: %s", why)
         else:
             self._acknowledged += len(batch)
         now = _now()
@@ -155,12 +160,12 @@ class FaultServiceClient:
         self._faults.acknowledged(batch)
 
     async def _answer(self, message: PublicFault) -> tuple[int | None, str]:
-        """The code of the answer, ``None`` where there was none, and what is said about it."""
+        """Return the code of the answer, ``None`` where there was none, and its text."""
         from agent.publishing import fault_service_call
 
         return await fault_service_call.answer(self._address, message, _CALL_SECONDS)
 
 
 def _now() -> float:
-    """Seconds of a steady clock."""
+    """Return seconds of a monotonic clock."""
     return asyncio.get_running_loop().time()

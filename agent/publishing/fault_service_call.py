@@ -1,6 +1,6 @@
 """One call of ClusterD's public fault service over a connection of its own.
 
-Whoever imports this imports gRPC and protobuf: some 15 MiB.
+Importing this module imports gRPC and protobuf: some 15 MiB.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _METHOD = "/PubFault/SendPublicFault"
 _OPTIONS = [
-    # What an earlier connection met says nothing about this one.
+    # A failure of an earlier connection must not affect this one.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
 ]
@@ -27,7 +27,7 @@ _OPTIONS = [
 async def answer(
     address: FaultServiceAddress, message: PublicFault, deadline_seconds: float
 ) -> tuple[int | None, str]:
-    """Send ``message``: the code of the answer and its text; ``None`` and why if there is none."""
+    """Send ``message``; return the code of the answer and its text, or ``None`` and the error."""
     try:
         async with _channel(address) as channel:
             call = channel.unary_unary(
@@ -44,7 +44,7 @@ async def answer(
 
 
 def request_of(message: PublicFault) -> wire.PublicFaultRequest:
-    """``message`` as it is sent."""
+    """Return ``message`` as protobuf."""
     return wire.PublicFaultRequest(
         id=message.id,
         timestamp=message.timestamp,

@@ -1,4 +1,4 @@
-"""The node-info document of this node: what it should say now, and what it said before us.
+"""The node-info document of this node: its desired content, and what the stored one contains.
 
 Source: ``docs/spec/noded.md#2`` and 3.4.
 """
@@ -50,7 +50,7 @@ _STATUS = {
 
 
 def faulty_parts(state: PolicyState) -> tuple[FaultDevice, ...]:
-    """The parts of the server that have a code of the level table, by type and number.
+    """Return the parts of the server that have a code of the level table, by type and number.
 
     Codes are in the order in which the BMC listed them when the part changed last.
     """
@@ -71,48 +71,52 @@ def _part(device_type: str, device_id: int, known: SubjectState) -> FaultDevice:
 
 
 def _order(fault: Fault) -> tuple[float, int, int]:
-    """By place in the BMC's list; one that only a document told of is behind, as it came."""
+    """Return the sort key of a fault: its place in the BMC's list; faults of a document are
+    behind.
+    """
     place = math.inf if fault.serial is None else fault.serial
     return place, fault.first_seen_ms, fault.revision
 
 
 def _of_host_checks(part: FaultDevice) -> bool:
-    """Whether ``part`` has codes, and all of them are those of host checks, which no BMC tells."""
+    """Return whether ``part`` has codes, and all are of host checks, which no BMC reports."""
     return bool(part.fault_code) and all(code in HOST_CODES for code in part.fault_code or ())
 
 
 def _not_of_host_checks(part: FaultDevice) -> FaultDevice:
-    """``part`` with the codes that may be the BMC's."""
+    """Return ``part`` with the codes that may be the BMC's."""
     codes = [code for code in part.fault_code or () if code not in HOST_CODES]
     return replace(part, fault_code=codes)
 
 
 def _is_found_by_host_checks(part: FaultDevice, code: str) -> bool:
-    """Whether a host check says ``code`` of such a part, and takes it back; events have no end."""
+    """Return whether a host check reports ``code`` of such a part and its recovery; events have
+    none.
+    """
     known = HOST_CODES[code]
     is_its_part = part.device_id == 0 or known.part == FILE_SYSTEM
     return part.device_type == known.part and is_its_part and not known.is_event
 
 
 def _with(parts: Iterable[FaultDevice], left: Iterable[FaultDevice]) -> tuple[FaultDevice, ...]:
-    """``parts`` and those of ``left`` that are not among them."""
+    """Return ``parts`` and those of ``left`` that are not among them."""
     merged = {(part.device_type, part.device_id): part for part in (*left, *parts)}
     return tuple(merged[key] for key in sorted(merged))
 
 
 def node_status(parts: Iterable[FaultDevice]) -> str:
-    """The status of a node with these faulty parts: that of the most serious one."""
+    """Return the status of a node with these faulty parts: that of the most serious one."""
     level = min((part.fault_level for part in parts), key=_RANK.__getitem__, default="")
     return _STATUS[NodeLevel(level)] if level else "Healthy"
 
 
 def time_text(stamp: int, zone: tzinfo | None = None) -> str:
-    """``updateTime`` for epoch seconds: RFC 3339, local time (``zone``: another one's)."""
+    """Return ``updateTime`` for epoch seconds: RFC 3339, local time, or that of ``zone``."""
     return datetime.fromtimestamp(stamp).astimezone(zone).isoformat().replace("+00:00", "Z")
 
 
 def generation_of(document: Document) -> Generation | None:
-    """The generation of a stored document; ``None`` for one that nobody can read."""
+    """Return the generation of a stored document; ``None`` for one that no reader decodes."""
     try:
         return decode_node_info(document.name, document.data).generation
     except DocumentError:
@@ -120,15 +124,14 @@ def generation_of(document: Document) -> Generation | None:
 
 
 class NodeInfoDocument:
-    """Makes the document from ``state``.
+    """Renders the document from ``state``.
 
-    Before the BMC has answered this process its parts stay as they are, whoever wrote them
-    (upstream's defect D-03): those that are believed, and those that were found in the store.
-    While it is blind, nothing of it is deleted, and what has such parts is made no younger than
-    the last answer. Parts that host checks found come and go all the same.
-
-    ``own_key`` is the text of our own data key, ``None`` where there is to be none. With it the
-    document is there also without a faulty part, which readers take like its absence.
+    Before the BMC has answered this process its parts stay as they are, those of the state and
+    those found in the store (upstream's defect D-03). While it is blind, none of its parts is
+    deleted, and a document with such parts does not become younger than the BMC's last answer.
+    Parts of host checks come and go all the same. ``own_key`` is the text of our own data key,
+    ``None`` where there is none. With it the document exists also without a faulty part, which
+    readers treat like its absence.
     """
 
     def __init__(
@@ -139,21 +142,21 @@ class NodeInfoDocument:
     ) -> None:
         self._own_key = own_key
         self.was_found_with_own_key = False
-        """Whether what was in the store at start had our own data key."""
+        """Whether the document stored at the start had our own data key."""
         self.namespace = NODE_INFO_NAMESPACE
         self.name = node_info_name(node)
         self._state = state
         self._left: tuple[FaultDevice, ...] = ()
-        """What was in the store at start and may be the BMC's; counts until it answers."""
-        self._others_spoke = False
-        """Whether the document has, or had since the start, what is no part of the BMC's."""
+        """The parts stored at the start that may be the BMC's; they count until it answers."""
+        self._has_other_parts = False
+        """Whether the document has, or had since the start, parts that are not the BMC's."""
         self._has_no_part = False
-        """Whether the document is known to have no part of the server, or not to be there."""
+        """Whether the document is known to have no part of the server, or not to exist."""
         self._is_for_own_key = False
-        """Whether it has no part, and is there for our own key only."""
+        """Whether it has no part, and exists for our own key only."""
 
-    def found(self, existing: Document | None) -> None:
-        """This is what was in the store at start."""
+    def observe_stored(self, existing: Document | None) -> None:
+        """Take over the document stored at the start."""
         self._has_no_part = existing is None
         self.was_found_with_own_key = existing is not None and VIGIL_KEY in existing.data
         record = self._read(existing)
@@ -164,25 +167,25 @@ class NodeInfoDocument:
             self._left = tuple(
                 part for part in left if part.fault_code and part.fault_level in _RANK
             )
-            # So does a heartbeat that nobody sends any more: it would be a node lost for ever.
-            self._others_spoke |= record.beat is not None or any(
+            # A heartbeat without a sender counts too: the node would be lost for ever.
+            self._has_other_parts |= record.beat is not None or any(
                 map(_of_host_checks, record.faults)
             )
 
-    def wanted(self) -> DesiredDocument | None:
-        """What is to be published now; ``None`` while too little is known."""
+    def desired(self) -> DesiredDocument | None:
+        """Return what to publish now; ``None`` while too little is known."""
         state = self._state()
         node = state.of(NODE)
         has_answered, is_blind = BMC_SOURCE in node.answered, BMC_SOURCE in node.blind
         parts = self.known_parts()
-        self._others_spoke |= any(map(_of_host_checks, parts))
+        self._has_other_parts |= any(map(_of_host_checks, parts))
         own_key = self._own_key()
         if parts:
-            if not has_answered and not self._others_spoke:
+            if not has_answered and not self._has_other_parts:
                 return None
             self._has_no_part = self._is_for_own_key = False
         else:
-            is_known = self._others_spoke or (has_answered and not is_blind)
+            is_known = self._has_other_parts or (has_answered and not is_blind)
             if own_key is None:
                 may_go = is_known or self._is_for_own_key
                 return absent(state.revision) if may_go else None
@@ -201,16 +204,18 @@ class NodeInfoDocument:
         return DesiredDocument(state.revision, (parts, own_key), stamped, refresh_seconds)
 
     def known_parts(self) -> tuple[FaultDevice, ...]:
-        """The faulty parts as far as anybody knows."""
+        """Return the faulty parts: those of the state, and those stored until the BMC has
+        answered.
+        """
         state = self._state()
         parts = faulty_parts(state)
         return parts if BMC_SOURCE in state.of(NODE).answered else _with(parts, self._left)
 
-    def take_over(self, existing: Document | None) -> tuple[Report, ...]:
-        """What the document that is there remembers, for an agent that has no journal.
+    def restore_from(self, existing: Document | None) -> tuple[Report, ...]:
+        """Return the faults in the stored document, for an agent without a journal.
 
-        The first answer of each source then finds out what is not true any more. What a host
-        check tells only once is over, and what none says of such a part is nobody's to take back.
+        The first answer of each source then ends those that are over. One-off codes of host checks
+        are over, and so are codes that no host check would end.
         """
         found = self._read(existing)
         if found is None or found.update_time_ms <= 0:
@@ -229,29 +234,31 @@ class NodeInfoDocument:
         )
 
     def _read(self, existing: Document | None) -> NodeRecord | None:
-        """The content of a stored document; ``None`` for none, and for one that makes no sense."""
+        """Return the content of a stored document; ``None`` for none, or one that cannot be
+        decoded.
+        """
         if existing is None:
             return None
         try:
             return decode_node_info(self.name, existing.data)
         except DocumentError as error:
-            log.warning("the document that is there makes no sense: %s", error)
+            log.warning("the stored document cannot be decoded: %s", error)
             return None
 
     def released(self, foreign: Document, now_ms: int) -> tuple[Report, ...]:
-        """An operator has no rights here: what is foreign is repaired."""
+        """Return no release: an operator has no rights here, and foreign writes are repaired."""
         del foreign, now_ms
         return ()
 
     def named(self, document: Document | None) -> tuple[int, ...] | None:
-        """It isolates nobody."""
+        """Return ``None``: this document never separates chips."""
         del document
         return None
 
     def stamp_of(self, document: Document) -> int | None:
-        """``updateTime`` of a stored document in seconds; ``None`` when it cannot be trusted.
+        """Return ``updateTime`` of a stored document in seconds; ``None`` when it is not plausible.
 
-        One that could not be exceeded in RFC 3339 is somebody's mistake; readers do not compare.
+        A time that RFC 3339 could not exceed is a mistake; readers do not compare.
         """
         try:
             stamp = decode_node_info(self.name, document.data).update_time_ms // 1000
@@ -259,16 +266,16 @@ class NodeInfoDocument:
             return None
         return stamp if stamp < _YEAR_9999 else None
 
-    def is_in_the_way(self, shown: Document) -> bool:
-        """Whether ClusterD would not take an update of ``shown``.
+    def blocks_updates(self, shown: Document) -> bool:
+        """Return whether ClusterD would refuse an update of ``shown``.
 
-        It reads the old document before the new one, and where it cannot, it drops both (defect
+        It decodes the old document before the new one, and where it cannot, it drops both (defect
         D-27, ``docs/spec/noded.md#6.1`` and 7.10).
         """
         return generation_of(shown) is not Generation.D
 
     def verify(self, document: Document) -> None:
-        """Raises ``DocumentError`` if readers would refuse ``document``."""
+        """Raise ``DocumentError`` if readers would refuse ``document``."""
         found = decode_node_info(self.name, document.data)
         if not found.update_time_ms:
             raise DocumentError(self.name, "updateTime", "is no time that a reader understands")

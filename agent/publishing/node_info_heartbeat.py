@@ -1,10 +1,8 @@
 """Node-info with the heartbeat in it, for readers of releases 5.0.1.1 to 6.0.RC.
 
-It is always there and written every interval. Seconds only grow: two beats of one second differ,
-and so do those of a clock that was set back. While a part of the agent makes no progress the beat
-stands still; faults are published all the same.
-
-Source: ``docs/spec/noded.md#7.3``, 7.4 and 7.8.
+It always exists and is written every interval. Seconds only grow: two beats of one second differ,
+and so do those of a clock that was set back. While a root task makes no progress the beat does not
+change; faults are published all the same. Source: ``docs/spec/noded.md#7.3``, 7.4 and 7.8.
 """
 
 from __future__ import annotations
@@ -34,12 +32,12 @@ if TYPE_CHECKING:
     from agent.policy.state import PolicyState
 
 JITTER = 0.1
-"""Of the interval: nodes that start together do not write together for ever."""
+"""Share of the interval: nodes that start together do not write together for ever."""
 
 
 @dataclass(frozen=True)
 class NodeInfoBeat:
-    """How node-info beats: ``is_withheld`` says that a part of the agent makes no progress."""
+    """The heartbeat in node-info; ``is_withheld`` is whether a root task makes no progress."""
 
     generation: Generation
     interval_seconds: float
@@ -47,7 +45,7 @@ class NodeInfoBeat:
 
 
 def whole_seconds(interval_seconds: float) -> int:
-    """An interval as old readers know it: no shorter than the real one."""
+    """Return an interval in whole seconds, as old readers know it: no shorter than the real one."""
     return math.ceil(interval_seconds)
 
 
@@ -66,15 +64,17 @@ class NodeInfoHeartbeat(NodeInfoDocument):
         self._pause_seconds = self._next_pause()
         self._beaten: int | None = None
 
-    def found(self, existing: Document | None) -> None:
-        """See ``NodeInfoDocument``. The beat that is there is the one that stands still."""
-        super().found(existing)
+    def observe_stored(self, existing: Document | None) -> None:
+        """Take over the stored document, as ``NodeInfoDocument`` does, with its beat as the last
+        one.
+        """
+        super().observe_stored(existing)
         record = self._read(existing)
         if record is not None and record.beat is not None:
             self._beaten = record.beat.at_seconds
 
-    def wanted(self) -> DesiredDocument | None:
-        """What is to be published now. It does not wait for the BMC, as upstream's did not."""
+    def desired(self) -> DesiredDocument | None:
+        """Return what to publish now, without waiting for the BMC, as upstream did."""
         has_parts = self._beating.generation is Generation.C
         parts = self.known_parts() if has_parts else ()
         own_key = self._own_key()
@@ -103,12 +103,14 @@ class NodeInfoHeartbeat(NodeInfoDocument):
     def _next_pause(self) -> float:
         return self._beating.interval_seconds * random.uniform(1 - JITTER, 1 + JITTER)
 
-    def is_in_the_way(self, shown: Document) -> bool:
-        """Whether ``shown`` is of another generation: its readers must see that go (noded#7.10)."""
+    def blocks_updates(self, shown: Document) -> bool:
+        """Return whether ``shown`` is of another generation: its readers must see it deleted
+        (noded#7.10).
+        """
         return generation_of(shown) is not self._beating.generation
 
     def verify(self, document: Document) -> None:
-        """Raises ``DocumentError`` if readers would refuse ``document``."""
+        """Raise ``DocumentError`` if readers would refuse ``document``."""
         found = decode_node_info(self.name, document.data)
         if found.generation is not self._beating.generation:
             raise DocumentError(self.name, "NodeInfo", "has not the members of its generation")

@@ -1,10 +1,10 @@
 """Which of its documents this agent writes now, and which it leaves to another program.
 
 A document has one writer (docs/architecture.md, invariant 5). While a Device Plugin or NodeD writes
-a document of ours, it stays theirs, and the agent publishes the others. A program that has written
-nothing for its longest period and a minute is gone: the Device Plugin rewrites ``device-info``
-every 5 minutes, NodeD ``node-info`` every 30 (``device-plugin#1.7``, ``noded#2.5``). With its next
-write the document is theirs again.
+one of ours, it stays theirs, and the agent publishes the others. A program that has not written for
+its longest period and a minute is gone: the Device Plugin rewrites ``device-info`` every 5 minutes,
+NodeD ``node-info`` every 30 (``device-plugin#1.7``, ``noded#2.5``). With its next write the
+document is theirs again.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _TICK_SECONDS = 0.001
 
 @dataclass(frozen=True)
 class Owned:
-    """A document that this agent is to write.
+    """A document that this agent is configured to write.
 
-    ``kind`` is what it is called in ``documents``; ``rewritten_seconds`` the longest time that
-    another program lets pass before it writes it again.
+    ``kind`` is its name in ``documents``; ``rewritten_seconds`` the longest period with which
+    another program writes it again.
     """
 
     kind: str
@@ -78,7 +78,7 @@ class OtherProgram:
 
 
 def owned_by(node: str, kinds: Collection[str]) -> tuple[Owned, ...]:
-    """The documents of ``node`` that an agent owns whose ``documents`` are ``kinds``."""
+    """Return the documents of ``node`` for an agent whose ``documents`` are ``kinds``."""
     both = (
         Owned("device-info", DEVICE_INFO_NAMESPACE, device_info_name(node), 300),
         Owned("node-info", NODE_INFO_NAMESPACE, node_info_name(node), 1800),
@@ -87,9 +87,9 @@ def owned_by(node: str, kinds: Collection[str]) -> tuple[Owned, ...]:
 
 
 def other_program(owned: Owned, writer: LastWriter | None, now_ms: int) -> OtherProgram | None:
-    """Return the program at work on ``owned``, given its last ``writer``; ``None`` for none.
+    """Return the program that writes ``owned``, given its last ``writer``; ``None`` for none.
 
-    ``now_ms`` (epoch milliseconds) says how long ago it wrote.
+    ``now_ms`` is epoch milliseconds.
     """
     if writer is None or writer.name == OURS:
         return None
@@ -98,7 +98,9 @@ def other_program(owned: Owned, writer: LastWriter | None, now_ms: int) -> Other
 
 
 def _silence_seconds(owned: Owned, writer: LastWriter) -> float:
-    """How long ``writer`` must be silent to count as gone. Of a stranger no period is known."""
+    """Return how long ``writer`` must be silent to count as gone, in seconds; one minute if
+    unknown.
+    """
     is_real = writer.name in VENDOR_PROGRAMS
     return (owned.rewritten_seconds if is_real else 0) + _GRACE_SECONDS
 
@@ -170,7 +172,7 @@ class Ownership:
             await is_set_within(self._woken, seconds)
 
     async def _ask(self) -> None:
-        """Ask the store who writes. Raises ``StoreError`` and ``TimeoutError``."""
+        """Read the last writer from the store. Raises ``StoreError`` and ``TimeoutError``."""
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
                 writer = await self._store.writer(self._owned.namespace, self._owned.name)
@@ -180,22 +182,22 @@ class Ownership:
         is_others = writer is not None and writer.name != OURS
         self.was_others = self.was_others or is_others
         if writer is None or not is_others:
-            self._take()
+            self._take_over()
         elif self._seen is None:
             other = other_program(self._owned, writer, self._wall_clock())
             if other is None:
-                self._take()
+                self._take_over()
             else:
                 self._leave_to(other)
         elif self._is_news(writer):
             self._leave_to(self._back(writer))
         elif self._left_seconds() <= 0:
-            self._take()
+            self._take_over()
 
     async def ask_after_change(self) -> None:
-        """Give the document back if a real Device Plugin or NodeD has written it.
+        """Leave the document to a real Device Plugin or NodeD that has written it.
 
-        So is what the program wrote from which it was taken over. Returns when that is decided; a
+        The same holds for the program from which it was taken over. Returns when that is decided; a
         store that does not answer decides nothing.
         """
         if not self.is_ours:
@@ -218,20 +220,20 @@ class Ownership:
         return self._seen is None or writer.at_ms > self._seen.at_ms
 
     def _back(self, writer: LastWriter) -> OtherProgram:
-        """The program that has just written once more: its period counts from now."""
+        """Return the program that has just written once more: its period counts from now."""
         return OtherProgram(self._owned, writer, self._owned.rewritten_seconds + _GRACE_SECONDS)
 
     def _leave_to(self, other: OtherProgram) -> None:
         before, self.other, self._seen = self.other, other, other.writer
         self.was_others = True
-        # By a steady clock, because those of hosts differ and are set.
+        # By a monotonic clock, because the clocks of hosts differ and are set.
         self._until = _now() + other.left_seconds
         self.decided.set()
         if before is None:
             log.warning("%s", other)
             self._on_change()
 
-    def _take(self) -> None:
+    def _take_over(self) -> None:
         before, self.other = self.other, None
         if before is not None:
             name, writer = self._owned.name, before.writer.name

@@ -1,9 +1,9 @@
-"""The documents with which a node tells of its storage faults, one for each resource.
+"""The documents that report the storage faults of a node, one for each resource.
 
-The schedule is one that a real ClusterD does not misread (``docs/spec/clusterd.md#4.3``, 4.4): an
-occurrence waits until the recovery before it has had its effect, and what is unchanged is written
-again, soon at first and then ever more rarely, because what the receiver drops (too many messages,
-not up yet) it drops without a word.
+Their schedule is one that a real ClusterD does not misread (``docs/spec/clusterd.md#4.3``, 4.4): an
+occurrence waits until the recovery before it has had its effect. An unchanged document is written
+again, soon at first and then ever more rarely, because ClusterD drops messages without a sign when
+there are too many or when it has just started.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _SOURCE = "storage"
 _REFRESH_FIRST_SECONDS = 15.0
 _REFRESH_LAST_SECONDS = 1800.0
 _TICK_SECONDS = 0.001
-"""Timers may fire early by the resolution of their clock; what is left is not spun away."""
+"""Timers may fire early by the resolution of their clock; without a pause the loop would spin."""
 _REFRESHES = 12
 """How often recoveries alone are written again: over the first 4 hours."""
 
 
 class PublicFaultDocument:
-    """Makes the document about the storage client ``client`` from ``faults``.
+    """Renders the document about the storage client ``client`` from ``faults``.
 
-    ``wake`` has the publisher ask again. For a moment after a start what is there stays: it may
-    have been written just before.
+    ``wake`` has the publisher compare again. For ``HOLD_SECONDS`` after a start the stored document
+    stays: it may have been written just before.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class PublicFaultDocument:
 
     @property
     def is_needed(self) -> bool:
-        """Whether any fault of this client was ever told."""
+        """Whether any fault of this client was ever reported."""
         return bool(self._newest())
 
-    def wanted(self) -> DesiredDocument | None:
-        """What is to be published now; ``None`` while what is there must stay."""
+    def desired(self) -> DesiredDocument | None:
+        """Return what to publish now; ``None`` while the stored document must stay."""
         newest = self._newest()
         if not newest or any(not sent_fault.devices for sent_fault in newest.values()):
             return None
@@ -124,7 +124,7 @@ class PublicFaultDocument:
         self._timer = asyncio.get_running_loop().call_later(max(_TICK_SECONDS, seconds), self._wake)
 
     def _note(self, shown: tuple[SentFault, ...]) -> None:
-        """``shown`` is being written."""
+        """Record that ``shown`` is written now."""
         self._times_written = self._times_written + 1 if shown == self._written else 1
         self._written = shown
         now = _now()
@@ -142,11 +142,11 @@ class PublicFaultDocument:
         return self._pause_seconds
 
     def adopt(self, existing: Document | None) -> None:
-        """Take what the document that is there has told as told by this agent."""
+        """Treat the faults in the stored document as sent by this agent."""
         self._faults.adopt(self._sent_in(existing))
 
-    def take_over(self, existing: Document | None) -> tuple[Report, ...]:
-        """What the document that is there remembers, for an agent that has no journal."""
+    def restore_from(self, existing: Document | None) -> tuple[Report, ...]:
+        """Return the faults in the stored document, for an agent without a journal."""
         subject = storage_subject(self._client)
         return tuple(
             Observation(_SOURCE, subject, sent_fault.code, Assertion.PRESENT, sent_fault.at_ms)
@@ -176,24 +176,26 @@ class PublicFaultDocument:
         ]
 
     def released(self, foreign: Document, now_ms: int) -> tuple[Report, ...]:
-        """An operator has no rights here: what is foreign is repaired."""
+        """Return no release: an operator has no rights here, and foreign writes are repaired."""
         del foreign, now_ms
         return ()
 
     def named(self, document: Document | None) -> tuple[int, ...] | None:
-        """It isolates nobody."""
+        """Return ``None``: this document never separates chips."""
         del document
         return None
 
     def stamp_of(self, document: Document) -> int | None:
-        """``timestamp`` of a stored document in seconds; ``None`` when it makes no sense."""
+        """Return ``timestamp`` of a stored document in seconds; ``None`` if it cannot be
+        decoded.
+        """
         try:
             return self._decoded(document).timestamp // 1000
         except DocumentError:
             return None
 
     def verify(self, document: Document) -> None:
-        """Raises ``DocumentError`` if readers would refuse any of ``document``."""
+        """Raise ``DocumentError`` if readers would refuse any of ``document``."""
         self._decoded(document)
 
     def _decoded(self, document: Document) -> PublicFault:
@@ -206,5 +208,5 @@ class PublicFaultDocument:
 
 
 def _now() -> float:
-    """Seconds of a steady clock."""
+    """Return seconds of a monotonic clock."""
     return asyncio.get_running_loop().time()

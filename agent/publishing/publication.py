@@ -1,4 +1,4 @@
-"""What the publisher tells about itself: counts, times and what is wrong now."""
+"""The record of one document's publishing: counts, times and the present trouble."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUCKETS_SECONDS = (0.005, 0.01, 0.02, 0.03, 0.06, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 
 
 class Stage(StrEnum):
-    """Where the time between an event and its acknowledgement goes."""
+    """The stages of the time between an event and its acknowledgement."""
 
     EVENT_TO_WAKE = "event_to_wake"
     WAKE_TO_WRITE = "wake_to_write"
@@ -24,7 +24,7 @@ class Stage(StrEnum):
 
 
 class Histogram:
-    """Counts of durations by upper bound, as Prometheus wants them."""
+    """Counts of durations by upper bound, as Prometheus has them."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS_SECONDS) + 1)
@@ -67,34 +67,36 @@ class Publication:
         self.waiting: Lag | None = None
         """The oldest change that is not acknowledged."""
 
-    def watch_fails(self, reason: str, now_ms: int) -> None:
-        """The watch of the document shows nothing now."""
+    def begin_watch_trouble(self, reason: str, now_ms: int) -> None:
+        """Record that the watch of the document fails since ``now_ms`` or earlier."""
         if self.watch_trouble is None:
             self.watch_trouble_since_ms = now_ms
         self.watch_trouble = reason
 
-    def watch_works(self) -> None:
-        """It shows what is there."""
+    def end_watch_trouble(self) -> None:
+        """Record that the watch shows the document again."""
         self.watch_trouble = self.watch_trouble_since_ms = None
 
-    def wakes(self, event_ms: int, now_ms: int) -> None:
-        """A change seen at ``event_ms`` waits to be published."""
+    def record_event(self, event_ms: int, now_ms: int) -> None:
+        """Record that a change seen at ``event_ms`` waits to be published."""
         if self.waiting is None or event_ms < self.waiting.event_ms:
             self.waiting = Lag(event_ms, now_ms)
 
-    def waits_again(self, lag: Lag) -> None:
-        """The write that carried ``lag`` failed."""
+    def requeue(self, lag: Lag) -> None:
+        """Record that the write that carried ``lag`` failed."""
         if self.waiting is None or lag.event_ms < self.waiting.event_ms:
             self.waiting = lag
 
-    def agrees(self, now_ms: int, stamp: int | None, revision: int) -> None:
-        """The store shows what is wanted; ``stamp`` is ``None`` for no document."""
+    def record_agreement(self, now_ms: int, stamp: int | None, revision: int) -> None:
+        """Record that the store has what is desired; ``stamp`` is ``None`` for no document."""
         self.acknowledged_at_ms = now_ms
         self.acknowledged_stamp = stamp
         self.acknowledged_revision = revision
 
-    def acknowledged(self, reason: str, lag: Lag | None, begun_ms: int, now_ms: int) -> None:
-        """The write begun at ``begun_ms``, which carried the change ``lag``, was acknowledged."""
+    def record_write(self, reason: str, lag: Lag | None, begun_ms: int, now_ms: int) -> None:
+        """Record that the write begun at ``begun_ms``, which carried the change ``lag``, was
+        acknowledged.
+        """
         self.writes[reason, "acknowledged"] += 1
         self.stages[Stage.WRITE].observe(max(0, now_ms - begun_ms) / 1000)
         if lag is not None:

@@ -1,9 +1,9 @@
-"""Publishes one document until the store shows it, and keeps it that way.
+"""Publishes one document until the store shows it, and keeps it so.
 
-Level-triggered: what is wanted is compared with what was acknowledged last and with what the store
-shows. What is wanted may be that there is no document. One request is in flight at a time; what
-changes meanwhile goes out together in the next one. The watch of the own document only says that it
-is time to read it again.
+Level-triggered: the desired document is compared with the last acknowledged one and with the one
+that the store shows. It may be desired that there is no document. One request is in flight at a
+time; changes during it are written together in the next one. An event of the document's watch only
+causes another read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = logging.getLogger("agent.publisher")
 
 _IDLE_SECONDS = 300.0
 _TICK_SECONDS = 0.001
-"""Timers may fire early by the resolution of their clock; what is left is not spun away."""
+"""Timers may fire early by the resolution of their clock; without a pause the loop would spin."""
 _MARK_SECONDS = 10.0
 _COMMITS = 3
 _BACKOFF_FIRST_SECONDS = 0.1
@@ -69,33 +69,31 @@ class DesiredDocument:
 
 
 def absent(revision: int) -> DesiredDocument:
-    """There must be no document."""
+    """Return that there must be no document."""
     return DesiredDocument(revision, None, None, math.inf)
 
 
 @dataclass(frozen=True)
 class PublisherCallbacks:
-    """What the publisher asks of its daemon and tells it.
+    """What the publisher calls in its daemon.
 
     All but ``before_write`` and ``before_repair`` return at once.
 
-    ``wanted`` is ``None`` while what is there must stay as it is. ``stamp_of`` reads the time of a
-    stored document; ``None`` for one that makes no sense. ``verify`` raises ``DocumentError``.
-    ``before_repair`` finds out whether the writing is still ours, when somebody else wrote.
-    ``has_rival`` says whether another agent has the same node name: what it writes is no
-    stranger's (``docs/decisions/005``).
-    ``on_first_read`` gets what was stored at start; nothing is written or deleted before.
-    ``on_others_write`` gets each later change while nothing is to be published: what was there, and
-    what is.
-    ``on_foreign`` gets what somebody else wrote and says whether that was an operator's right.
-    ``on_acknowledged`` gets the document, ``None`` for its absence, and the revision.
-    ``on_shown`` says that what is wanted now is what the store shows already: nothing is written.
-    ``on_reconnected`` says that the store is watched again after an interruption.
-    ``is_in_the_way`` says of what is shown that its readers would not take an update of it: it is
-    deleted before the next write.
+    ``desired`` returns ``None`` while the stored document must stay as it is. ``stamp_of`` returns
+    the time of a stored document; ``None`` for one that cannot be decoded. ``verify`` raises
+    ``DocumentError``. ``before_repair`` finds out whether the document is still ours, when another
+    program wrote it. ``has_rival`` returns whether another agent has the same node name: its writes
+    are not foreign (``docs/decisions/005``). ``on_first_read`` gets the document stored at the
+    start; nothing is written or deleted before. ``on_others_write`` gets each later change while
+    nothing is to be published: the old and the new document. ``on_foreign`` gets a foreign write,
+    and returns whether it was an operator's right. ``on_acknowledged`` gets the document, ``None``
+    for its absence, and the revision. ``on_shown`` is called when the store already shows what is
+    desired: nothing is written. ``on_reconnected`` is called when the store is watched again after
+    an interruption. ``blocks_updates`` returns whether readers would refuse an update of the stored
+    document: it is deleted before the next write.
     """
 
-    wanted: Callable[[], DesiredDocument | None]
+    desired: Callable[[], DesiredDocument | None]
     stamp_of: Callable[[Document], int | None]
     verify: Callable[[Document], None]
     before_write: Callable[[], Awaitable[None]]
@@ -106,7 +104,7 @@ class PublisherCallbacks:
     on_shown: Callable[[], None]
     wall_clock: Callable[[], int]
     progress: Callable[[], None]
-    is_in_the_way: Callable[[Document], bool] = lambda _: False
+    blocks_updates: Callable[[Document], bool] = lambda _: False
     has_rival: Callable[[], bool] = lambda: False
     on_others_write: Callable[[Document | None, Document | None], None] = lambda *_: None
     on_reconnected: Callable[[], None] = lambda: None
@@ -114,7 +112,7 @@ class PublisherCallbacks:
 
 @dataclass(frozen=True)
 class _Write:
-    """One request: to put ``document``, or where that is ``None`` to delete it."""
+    """One request: to write ``document``, or where that is ``None`` to delete it."""
 
     document: Document | None
     content: object
@@ -134,7 +132,7 @@ class _Pause:
 
 
 def _same(one: Document | None, other: Document | None) -> bool:
-    """Equal in what is ours: the rest is other people's business."""
+    """Return whether both are equal in our keys; other keys belong to other programs."""
     return not differences(one, other)
 
 
@@ -144,14 +142,16 @@ class DocumentPublisher:
     It is a document writer, see ``service/owned_document.py``.
     """
 
-    def __init__(self, store: Store, namespace: str, name: str, edges: PublisherCallbacks) -> None:
+    def __init__(
+        self, store: Store, namespace: str, name: str, callbacks: PublisherCallbacks
+    ) -> None:
         self.name = name
         self._store = store
         self.namespace = namespace
         self._document = OwnedDocument(namespace, name)
         self._foreign = self._document.foreign
         self.record = Publication(self._foreign)
-        self._edges = edges
+        self._callbacks = callbacks
         self._stamps = Stamps()
         self._woken = asyncio.Event()
         self._reconnected = asyncio.Event()
@@ -167,8 +167,8 @@ class DocumentPublisher:
         self._watched_version: str | None = None
         self._watched_document: Document | None = None
         self._is_unseen = False
-        self._may_have_forgotten = False
-        """Whether the store was away since what it shows was last judged."""
+        self._was_interrupted = False
+        """Whether the store was interrupted since its document was last compared."""
         self._backoff = Backoff(_BACKOFF_FIRST_SECONDS, _BACKOFF_LAST_SECONDS)
 
     @property
@@ -180,23 +180,23 @@ class DocumentPublisher:
     def number(self) -> int | None:
         """The number of the last acknowledged write, negative where that was a deletion.
 
-        ``None`` without one, and in a conflict: what is there then is not what was written.
+        ``None`` without one, and in a conflict: the stored document is another one then.
         """
         write = self._acknowledged
         if write is None or self._foreign.is_conflict:
             return None
         if write is not self._numbered:
             self._numbered, document = write, write.document
-            stamp = -write.stamp if document is None else self._edges.stamp_of(document)
+            stamp = -write.stamp if document is None else self._callbacks.stamp_of(document)
             self._number = stamp
         return self._number
 
     def wake(self, event_ms: int) -> None:
-        """Something that was seen at ``event_ms`` (epoch milliseconds) may want a write."""
-        self.record.wakes(event_ms, self._edges.wall_clock())
+        """Compare again, because of an event seen at ``event_ms`` (epoch milliseconds)."""
+        self.record.record_event(event_ms, self._callbacks.wall_clock())
         self._woken.set()
 
-    def waits_for_store(self, error: StoreError | TimeoutError) -> None:
+    def record_store_failure(self, error: StoreError | TimeoutError) -> None:
         """Record that the store failed before the document could be read for the first time."""
         self._begin_trouble(_reason(error))
 
@@ -205,7 +205,7 @@ class DocumentPublisher:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch(), name=f"watch of {self.name}")
             while True:
-                self._edges.progress()
+                self._callbacks.progress()
                 self._woken.clear()
                 self._reconnected.clear()
                 pause = await self._turn()
@@ -215,26 +215,28 @@ class DocumentPublisher:
     async def _wait(self, pause: _Pause) -> None:
         deadline = _now() + pause.seconds
         while not pause.until.is_set() and (left := deadline - _now()) > 0:
-            self._edges.progress()
+            self._callbacks.progress()
             await is_set_within(pause.until, max(_TICK_SECONDS, min(left, _MARK_SECONDS)))
 
     async def _turn(self) -> _Pause | None:
-        """Read or write once, whatever comes first; ``None`` when there may be more to do."""
+        """Read or write once, whichever is due first; return ``None`` when there may be more
+        to do.
+        """
         if self._read_again:
             return await self._read()
-        wanted = self._edges.wanted()
-        if wanted is None:
-            # What woke us is not for this document, or it must wait for something unknown.
+        desired = self._callbacks.desired()
+        if desired is None:
+            # The event is not for this document, or it must wait for an answer.
             self.record.waiting = None
             if self._foreign.is_conflict:
                 self._foreign.forget("it is not ours to write")
                 self._report_conflict()
             return _Pause(_IDLE_SECONDS, self._woken)
-        reason, due_seconds = self._why_write(wanted)
+        reason, due_seconds = self._why_write(desired)
         if due_seconds > 0:
             if reason == "refresh":
                 self.record.waiting = None
-                self._edges.on_shown()
+                self._callbacks.on_shown()
             unseen_seconds = self._unseen_seconds()
             if unseen_seconds <= 0:
                 return await self._read()
@@ -242,45 +244,47 @@ class DocumentPublisher:
         shown = self._document.there
         if reason == "first" and shown is not None and self._is_edited(shown):
             return None
-        now_ms = self._edges.wall_clock()
+        now_ms = self._callbacks.wall_clock()
         stamp, early_seconds = self._stamps.next(now_ms, _now())
-        if early_seconds > 0 and wanted.stamped is not None:
+        if early_seconds > 0 and desired.stamped is not None:
             return _Pause(early_seconds, self._woken)
-        committed = await self._committed(wanted)
+        committed = await self._committed(desired)
         if committed is None:
             return None
-        wanted = committed
-        document = None if wanted.stamped is None else wanted.stamped(stamp)
+        desired = committed
+        document = None if desired.stamped is None else desired.stamped(stamp)
         lag = self.record.waiting
         return await self._write(
-            _Write(document, wanted.content, wanted.revision, stamp, reason, now_ms, lag)
+            _Write(document, desired.content, desired.revision, stamp, reason, now_ms, lag)
         )
 
     def _is_edited(self, shown: Document) -> bool:
-        """Whether an operator changed something since the start, before anything was wanted."""
+        """Return whether an operator changed something since the start, before anything was
+        desired.
+        """
         looked_at, self._looked_at = self._looked_at, shown
-        return not _same(shown, looked_at) and self._edges.on_foreign(shown)
+        return not _same(shown, looked_at) and self._callbacks.on_foreign(shown)
 
-    async def _committed(self, wanted: DesiredDocument) -> DesiredDocument | None:
-        """Wait for the journal to have ``wanted``, or what has followed meanwhile.
+    async def _committed(self, desired: DesiredDocument) -> DesiredDocument | None:
+        """Wait for the journal to have ``desired``, or what has followed meanwhile.
 
-        So the events of a burst go out together, without a wait that a single one would feel.
-        ``None`` when what is there must stay after all.
+        So the events of a burst are written together, without delaying a single one. ``None`` when
+        the stored document must stay after all.
         """
         for _ in range(_COMMITS):
-            await self._edges.before_write()
-            newest = self._edges.wanted()
-            if newest is None or newest.revision == wanted.revision:
+            await self._callbacks.before_write()
+            newest = self._callbacks.desired()
+            if newest is None or newest.revision == desired.revision:
                 return newest
-            wanted = newest
-        await self._edges.before_write()
-        return wanted
+            desired = newest
+        await self._callbacks.before_write()
+        return desired
 
-    def _why_write(self, wanted: DesiredDocument) -> tuple[str, float]:
-        """The reason for the next write, and in how many seconds it is due."""
-        reason, due_seconds = self._what_differs(wanted)
+    def _why_write(self, desired: DesiredDocument) -> tuple[str, float]:
+        """Return the reason for the next write, and in how many seconds it is due."""
+        reason, due_seconds = self._what_differs(desired)
         now = _now()
-        if self._foreign.is_conflict and self._edges.has_rival():
+        if self._foreign.is_conflict and self._callbacks.has_rival():
             self._forget_rival()
         elif self._foreign.ended(now):
             self._report_conflict()
@@ -301,21 +305,24 @@ class DocumentPublisher:
         if not self._foreign.is_conflict:
             self.record.conflict_since_ms = None
         elif self.record.conflict_since_ms is None:
-            self.record.conflict_since_ms = self._edges.wall_clock()
+            self.record.conflict_since_ms = self._callbacks.wall_clock()
 
-    def _what_differs(self, wanted: DesiredDocument) -> tuple[str, float]:
-        """The same as if nobody else wrote."""
+    def _what_differs(self, desired: DesiredDocument) -> tuple[str, float]:
+        """Return the same as ``_why_write``, without regard to foreign writes."""
         if self._acknowledged is None:
             return "first", 0.0
-        if wanted.content != self._acknowledged.content:
+        if desired.content != self._acknowledged.content:
             return "change", 0.0
         if self._document.differences(self._acknowledged.document):
             return "repair", 0.0
-        return "refresh", max(0.0, self._acknowledged_at + wanted.refresh_seconds - _now())
+        return "refresh", max(0.0, self._acknowledged_at + desired.refresh_seconds - _now())
 
     def _unseen_seconds(self) -> float:
-        """For how long a watch may still show the last write. Who deletes a document at once may
-        leave it nothing to show, and a watch may have been interrupted."""
+        """Return for how many seconds the watch may still show the last write.
+
+        A document that was deleted at once may have no event, and a watch may have been
+        interrupted.
+        """
         if not self._is_unseen:
             return math.inf
         return self._acknowledged_at + _UNSEEN_SECONDS - _now()
@@ -329,14 +336,14 @@ class DocumentPublisher:
             return None
         try:
             if write.document is not None:
-                self._edges.verify(write.document)
+                self._callbacks.verify(write.document)
         except DocumentError as error:
             self.record.writes[write.reason, "invalid"] += 1
             self._begin_trouble(f"not written, its readers would refuse it: {error}")
             return _Pause(_REFUSED_SECONDS, self._woken)
 
         def is_overtaken() -> bool:
-            newest = self._edges.wanted() if write.reason == "refresh" else None
+            newest = self._callbacks.desired() if write.reason == "refresh" else None
             return newest is not None and newest.content != write.content
 
         self.record.waiting = None
@@ -345,7 +352,7 @@ class DocumentPublisher:
         try:
             async with asyncio.timeout(WRITE_SECONDS):
                 request = made_unless(self._request(write.document), is_overtaken)
-                version = await going_on(request, self._edges.progress)
+                version = await going_on(request, self._callbacks.progress)
         except Overtaken:
             self._unsure = write
             self._read_again = True
@@ -354,7 +361,7 @@ class DocumentPublisher:
             self._unsure = write
             self._read_again = True
             if write.lag is not None:
-                self.record.waits_again(write.lag)
+                self.record.requeue(write.lag)
             if isinstance(error, StoreConflict):
                 self.record.writes[write.reason, "conflict"] += 1
                 return None
@@ -366,20 +373,20 @@ class DocumentPublisher:
         return None
 
     async def _request(self, document: Document | None) -> str:
-        """Put ``document`` in the place of what is shown, or delete that; the new version.
+        """Write ``document`` in place of the stored one, or delete that; return the new version.
 
-        One that arrives late replaces and deletes nothing that was written after it. Except in a
-        conflict: who writes all the time would always be there between our look and our write.
+        A late request replaces and deletes nothing that was written after it. Except in a conflict:
+        a program that writes all the time would always be between our read and our write.
         """
         demands = not self._foreign.is_conflict
         shown = self._document.there
-        if document is not None and shown is not None and self._edges.is_in_the_way(shown):
+        if document is not None and shown is not None and self._callbacks.blocks_updates(shown):
             await self._document.replace(self._store, None, demands=demands)
             self._document.observe(None)
         return await self._document.replace(self._store, document, demands=demands)
 
     async def _read(self) -> _Pause | None:
-        # Before the request: what changes while it is answered has to be read again.
+        # Before the request: a change while it is answered has to be read again.
         self._read_again = False
         is_watched = self.record.watch_trouble is None
         try:
@@ -392,41 +399,45 @@ class DocumentPublisher:
         self._document.observe(shown)
         self._is_unseen = False
         if shown is not None:
-            self._stamps.saw(self._edges.stamp_of(shown))
+            self._stamps.observe(self._callbacks.stamp_of(shown))
         if not self._was_read:
             self._was_read = True
             self._looked_at = shown
             self._works_again()
-            self._edges.on_first_read(shown)
+            self._callbacks.on_first_read(shown)
         elif self._unsure is not None and _same(shown, self._unsure.document):
             self._accept(self._unsure, "" if shown is None else shown.version)
-        elif self._edges.wanted() is None:
+        elif self._callbacks.desired() is None:
             if not _same(before, shown):
-                self._edges.on_others_write(before, shown)
+                self._callbacks.on_others_write(before, shown)
         elif self._acknowledged is not None and self._is_news(shown, before):
-            if self._is_forgotten(shown):
-                log.warning("%s: the store came back without its last write", self.name)
+            if self._is_lost_write(shown):
+                log.warning(
+                    "%s: the store lost the last write in an interruption; it is written again",
+                    self.name,
+                )
             else:
-                await self._was_changed(before, shown)
+                await self._handle_foreign_write(before, shown)
         if is_watched:
-            self._may_have_forgotten = False
+            self._was_interrupted = False
         return None
 
-    def _is_forgotten(self, shown: Document | None) -> bool:
-        """Whether a store that was away shows nothing, or something older than our last write.
+    def _is_lost_write(self, shown: Document | None) -> bool:
+        """Return whether an interrupted store shows nothing, or something older than our last
+        write.
 
-        That is nobody's foreign write, and no operator's release. It is written again.
+        That is no foreign write, and no operator's release. It is written again.
         """
         assert self._acknowledged is not None
-        if not self._may_have_forgotten or self._edges.wanted() is None:
+        if not self._was_interrupted or self._callbacks.desired() is None:
             return False
         if shown is None:
             return True
-        stamp = self._edges.stamp_of(shown)
+        stamp = self._callbacks.stamp_of(shown)
         return stamp is not None and stamp < self._acknowledged.stamp
 
     def _is_news(self, shown: Document | None, before: Document | None) -> bool:
-        """Whether somebody else changed what is ours since the last look."""
+        """Return whether another program changed our keys since the last read."""
         assert self._acknowledged is not None
         if _same(shown, self._acknowledged.document):
             return False
@@ -440,57 +451,59 @@ class DocumentPublisher:
             watched = self._watched_document
             if watched is not None and watched.version == version:
                 self._observe_same(watched, write.document)
-            self._stamps.saw(write.stamp)
-            self._stamps.wrote(_now())
+            self._stamps.observe(write.stamp)
+            self._stamps.record_write(_now())
         self._unsure = None
         self._is_unseen = version != self._watched_version
         self._works_again()
-        self.record.acknowledged(write.reason, write.lag, write.begun_ms, self._edges.wall_clock())
+        self.record.record_write(
+            write.reason, write.lag, write.begun_ms, self._callbacks.wall_clock()
+        )
         self._agree(write)
 
     def _observe_same(self, watched: Document | None, written: Document | None) -> bool:
-        """Take in what the watch shows, with what others added, if it is what was ``written``."""
+        """Take over what the watch shows, with keys of others, if it is what was ``written``."""
         is_same = _same(watched, written)
         if is_same:
             self._document.observe(watched)
         return is_same
 
     def _agree(self, write: _Write) -> None:
-        """The store shows what ``write`` wants."""
+        """Record that the store has what ``write`` wrote."""
         self._acknowledged = write
         self._acknowledged_at = _now()
         stamp = None if write.document is None else write.stamp
-        self.record.agrees(self._edges.wall_clock(), stamp, write.revision)
-        self._edges.on_acknowledged(write.document, write.revision)
+        self.record.record_agreement(self._callbacks.wall_clock(), stamp, write.revision)
+        self._callbacks.on_acknowledged(write.document, write.revision)
 
-    async def _was_changed(self, before: Document | None, shown: Document | None) -> None:
-        """Somebody else wrote or deleted the document: repaired, in a conflict after a pause.
+    async def _handle_foreign_write(self, before: Document | None, shown: Document | None) -> None:
+        """Repair a foreign write or deletion, in a conflict after a pause.
 
-        Who has nothing to publish, such as an agent that gave way to another, leaves it alone.
+        An agent that has nothing to publish, such as one that gave way to another, does nothing.
         """
-        if self._edges.wanted() is not None and self.record.conflict_since_ms is None:
-            await self._edges.before_repair()
-        if self._edges.wanted() is None:
-            self._edges.on_others_write(before, shown)
+        if self._callbacks.desired() is not None and self.record.conflict_since_ms is None:
+            await self._callbacks.before_repair()
+        if self._callbacks.desired() is None:
+            self._callbacks.on_others_write(before, shown)
             return
-        if shown is not None and self._edges.on_foreign(shown):
+        if shown is not None and self._callbacks.on_foreign(shown):
             return
-        if self._edges.has_rival():
+        if self._callbacks.has_rival():
             self._forget_rival()
             return
         if self._foreign.saw(_now()):
             await self._find_writer()
-            await self._edges.before_repair()
-            if self._edges.wanted() is None:
-                self._edges.on_others_write(before, shown)
+            await self._callbacks.before_repair()
+            if self._callbacks.desired() is None:
+                self._callbacks.on_others_write(before, shown)
                 return
         if not self._foreign.is_conflict:
             what = "deleted or spoilt" if shown is None else "changed"
-            log.warning("%s: somebody else %s it; it is repaired", self.name, what)
+            log.warning("%s: another program %s it; it is repaired", self.name, what)
         self._report_conflict()
 
     async def _find_writer(self) -> None:
-        """Find out who writes the document besides us."""
+        """Find out which program writes the document besides us."""
         is_answer = self._document.is_own_answer and self._acknowledged is not None
         written = None if self._acknowledged is None else self._acknowledged.document
         self._document.differing = self._document.differences(written) if is_answer else ()
@@ -498,8 +511,8 @@ class DocumentPublisher:
 
     def _begin_trouble(self, reason: str) -> None:
         if self.record.trouble is None:
-            self.record.trouble_since_ms = self._edges.wall_clock()
-            log.error("%s: cannot be published: %s; tried until it can", self.name, reason)
+            self.record.trouble_since_ms = self._callbacks.wall_clock()
+            log.error("%s: cannot be published: %s; retried until it succeeds", self.name, reason)
         self.record.trouble = reason
 
     def _trouble(self, reason: str, *, refused: bool) -> _Pause:
@@ -513,7 +526,7 @@ class DocumentPublisher:
         since_ms = self.record.trouble_since_ms
         self.record.trouble = self.record.trouble_since_ms = None
         if since_ms is not None:
-            seconds = (self._edges.wall_clock() - since_ms) / 1000
+            seconds = (self._callbacks.wall_clock() - since_ms) / 1000
             log.warning("%s: the store answers again after %.1f s", self.name, seconds)
 
     # The watch.
@@ -527,19 +540,19 @@ class DocumentPublisher:
             except StoreError as error:
                 if self.record.watch_trouble is None:
                     log.error("%s: cannot be watched: %s", self.name, error)
-                self.record.watch_fails(str(error), self._edges.wall_clock())
+                self.record.begin_watch_trouble(str(error), self._callbacks.wall_clock())
             await asyncio.sleep(_WATCH_AGAIN_SECONDS)
-            self._look_again()
+            self._read_soon()
 
     def _watched(self, event: WatchEvent) -> None:
         if isinstance(event, Interrupted):
-            self.record.watch_fails(event.reason, self._edges.wall_clock())
-            self._may_have_forgotten = True
+            self.record.begin_watch_trouble(event.reason, self._callbacks.wall_clock())
+            self._was_interrupted = True
             return
         if isinstance(event, DocumentsListed):
             if self.record.watch_trouble is not None:
-                self.record.watch_works()
-                self._edges.on_reconnected()
+                self.record.end_watch_trouble()
+                self._callbacks.on_reconnected()
             self._reconnected.set()
             shown = next(iter(event.documents), None)
         else:
@@ -547,30 +560,30 @@ class DocumentPublisher:
         self._watched_version = "" if shown is None else shown.version
         self._watched_document = shown
         if isinstance(event, Deleted):
-            # Who was told to delete what we may not has done so.
+            # An operator may have deleted what we were not allowed to.
             self._reconnected.set()
         if self._flying is not None:
-            # What the request replaces may be shown late; anything else, nobody would see later.
+            # The watch may show late what the request replaces; anything else would be missed.
             was_there = self._document.version
             if not _same(shown, self._flying.document) and (
                 self._watched_version != was_there or isinstance(event, Deleted)
             ):
-                self._look_again()
+                self._read_soon()
         elif self._acknowledged is not None and self._observe_same(
             shown, self._acknowledged.document
         ):
-            self._may_have_forgotten = False
+            self._was_interrupted = False
             self._is_unseen = False
         elif shown is not None or self._document.there is not None:
-            self._look_again()
+            self._read_soon()
 
-    def _look_again(self) -> None:
+    def _read_soon(self) -> None:
         self._read_again = True
         self._woken.set()
 
 
 def _now() -> float:
-    """Seconds of a steady clock."""
+    """Return seconds of a monotonic clock."""
     return asyncio.get_running_loop().time()
 
 

@@ -1,4 +1,4 @@
-"""From the state to the device-info document: lists, health, fault entries.
+"""Renders the state as the device-info document: lists, health, fault entries.
 
 Source: ``docs/spec/device-plugin.md#1.3``, 1.6, 2.7 and 2.8.
 """
@@ -38,7 +38,7 @@ _NEVER_SEEN = ChipState()
 
 
 def family_of(inventory: Inventory) -> Family:
-    """The card family of this node; ``DriverError`` for one that is not known."""
+    """Return the card family of this node. Raises ``DriverError`` for one that is not known."""
     family = FAMILIES.get(inventory.family)
     if family is None:
         raise DriverError(
@@ -57,15 +57,14 @@ def render(
     *,
     cards_together: bool = False,
 ) -> DeviceInfo:
-    """The document that ``state`` deserves, stamped ``update_time`` (epoch seconds).
+    """Return the document for ``state``, stamped ``update_time`` (epoch seconds).
 
     ``used`` are the names of devices that pods have, ``assigned`` of those that a scheduler chose
     for a pod: both spare a chip its pre-separation, the first are not free. A chip that never
-    answered and has no fault is in no list; a blind one keeps its last state. One that was there
-    before and gave no answer since the start keeps its faults, and is not free; but as long as the
-    driver gives none about any chip, nothing is known of them. With
-    ``cards_together`` both dies of a Duo card are unhealthy when one is, since they are reset as
-    one (device-plugin#2.8, EX-41).
+    answered and has no fault is in no list; a blind one keeps its last state. One that has not
+    answered since the start keeps its faults, and is not free; but while the driver answers for no
+    chip, nothing is known of them. With ``cards_together`` both dies of a Duo card are unhealthy
+    when one is, because they are reset as one (device-plugin#2.8, EX-41).
     """
     in_use = used | assigned
     family = family_of(inventory)
@@ -122,7 +121,9 @@ def render(
 def _gives_no_answer(
     known: ChipState, state: PolicyState, order: Sequence[tuple[int, int]]
 ) -> bool:
-    """Whether a silent chip was asked in vain, and not because the driver hangs as a whole."""
+    """Return whether a silent chip was asked without an answer while the driver answers for
+    others.
+    """
     blind = known.blind.get(CHIP_SOURCE)
     if blind is None:
         return False
@@ -134,7 +135,7 @@ def _gives_no_answer(
 
 
 def _ill_cards(state: PolicyState, inventory: Inventory, in_use: frozenset[str]) -> frozenset[int]:
-    """The chips on cards of a Duo of which a die is unhealthy by itself."""
+    """Return the chips on cards of a Duo of which a die is unhealthy by itself."""
     family = family_of(inventory)
     if family.name != DUO_FAMILY:
         return frozenset()
@@ -153,9 +154,9 @@ def _level_of(*entries: DeviceFault | None) -> ChipLevel:
 
 
 def missing_chips(state: PolicyState, listed: Container[int]) -> dict[int, int]:
-    """The physical ids of the chips that were read once and are not ``listed``, with logic ids.
+    """Return the physical ids of chips that were read once and are not ``listed``, with logic ids.
 
-    Of a chip that only a document has, no logic id is known; it is taken for the physical one.
+    For a chip that only a document has, the physical id stands for the unknown logic id.
     """
     return {
         chip: chip if known.place is None else known.place.logic_id
@@ -167,7 +168,8 @@ def missing_chips(state: PolicyState, listed: Container[int]) -> dict[int, int]:
 def _entries(
     name: str, known: ChipState, used: bool
 ) -> tuple[DeviceFault | None, DeviceFault | None, DeviceFault | None]:
-    """The entry of the network codes, of the chip's own, and of a reason without a code.
+    """Return the entry of the network codes, of the chip's own codes, and of a reason without a
+    code.
 
     The last one stands alone: a reader takes an entry's level only for codes not in its map. Codes
     that only an upgrade holds are shown while they make the chip or its network unhealthy.
@@ -199,7 +201,9 @@ def _level(codes: Mapping[str, TimeAndLevel]) -> ChipLevel:
 
 
 def _worse(known: TimeAndLevel | None, raised: TimeAndLevel) -> TimeAndLevel:
-    """An upgraded code has the time of the upgrade, unless that made it no worse."""
+    """Return the entry of an upgraded code: with the upgrade's time, unless its level is not
+    worse.
+    """
     if known is None:
         return raised
     level, other = ChipLevel(raised.fault_level), ChipLevel(known.fault_level)
@@ -207,7 +211,9 @@ def _worse(known: TimeAndLevel | None, raised: TimeAndLevel) -> TimeAndLevel:
 
 
 def _isolated(state: PolicyState, listed: Sequence[int], family: Family) -> str:
-    """The names of isolated chips in the order of ``listed``, then those that are not in it."""
+    """Return the names of separated chips in the order of ``listed``, then those that are not in
+    it.
+    """
     isolated = {chip for chip, known in state.chips.items() if known.isolated}
     left = sorted(isolated.difference(listed))
     named = [*(chip for chip in listed if chip in isolated), *left]
@@ -247,7 +253,7 @@ def _entry(kind: str, name: str, codes: dict[str, TimeAndLevel], level: ChipLeve
 
 
 def super_pod_ids(super_pod: SuperPod | None, family: Family) -> tuple[int, int, int]:
-    """Super-pod id, server index and rack id; the rack is told on some A5 super-pods only."""
+    """Return super-pod id, server index and rack id; only some A5 super pods have a rack."""
     if super_pod is None:
         return UNKNOWN_ID, UNKNOWN_ID, 0
     has_rack = family.name == "Ascend910A5" and super_pod.super_pod_type in _RACK_TYPES
@@ -259,7 +265,7 @@ def super_pod_ids(super_pod: SuperPod | None, family: Family) -> tuple[int, int,
 
 
 def _int32(value: int | None) -> int:
-    """The driver's 32 bits as upstream casts them; its "invalid" is all ones."""
+    """Return the driver's 32 bits as upstream casts them; its "invalid" is all ones."""
     if value is None:
         return -1
     return value - (1 << 32) if value >= 1 << 31 else value

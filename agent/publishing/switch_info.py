@@ -1,4 +1,4 @@
-"""From the state to ``SwitchInfoCfg``, and back for an agent without a journal.
+"""Renders the state as ``SwitchInfoCfg``, and reads it back for an agent without a journal.
 
 Source: ``docs/spec/device-plugin.md#5.2`` and 5.3.
 """
@@ -39,15 +39,15 @@ _STATUS = {
     SwitchLevel.NOT_HANDLE: "Healthy",
 }
 _PLANE_PORTS = 16
-"""So many faulty ports to L2 on one switch chip are a plane that is down."""
+"""From this many faulty ports to L2 on, a plane of a switch chip counts as down."""
 _LASTING, _ONE_OFF = 1, 2
 
 
 def switch_info_text(state: PolicyState, family: Family, update_time: int) -> str | None:
-    """The text of ``SwitchInfoCfg`` that ``state`` deserves, stamped in epoch seconds.
+    """Return the text of ``SwitchInfoCfg`` for ``state``, stamped in epoch seconds.
 
-    ``None`` for a family that has no such key. A blind switch keeps its last state; one that never
-    answered and has no fault is not said to be healthy.
+    ``None`` for a family without such a key. A blind switch keeps its last state; one that never
+    answered and has no fault is not reported as healthy.
     """
     if family.switch_info is not SwitchInfo.CLEAN:
         return clean_switch_info(family, update_time)
@@ -57,14 +57,16 @@ def switch_info_text(state: PolicyState, family: Family, update_time: int) -> st
 
 
 def is_known(state: PolicyState, family: Family) -> bool:
-    """Whether the switches answered this process, or are known to be silent, if there are any."""
+    """Return whether the switches, if there are any, have answered this process or are blind."""
     node = state.of(NODE)
     has_switches = family.switch_info is SwitchInfo.CLEAN
     return not has_switches or SWITCH_SOURCE in node.answered or SWITCH_SOURCE in node.blind
 
 
 def render_switch_info(state: PolicyState, update_time: int) -> SwitchRecord:
-    """Events in order of arrival. A code in no table is left out, but counts as not handled."""
+    """Return the events in order of arrival. A code in no table is left out, but counts as not
+    handled.
+    """
     live = _live(state)
     known = [(port, fault) for port, fault in live if fault.level]
     times = {
@@ -92,7 +94,7 @@ def _live(state: PolicyState) -> list[tuple[SwitchPort, Fault]]:
 
 
 def _summary(live: Iterable[tuple[SwitchPort, Fault]]) -> tuple[str, str]:
-    """The level and the status of the node, the plane rule included (device-plugin#5.3)."""
+    """Return the level and the status of the node, the plane rule included (device-plugin#5.3)."""
     levels = {fault.level or SwitchLevel.NOT_HANDLE.value for _, fault in live}
     if _is_plane_down(live):
         levels.add(SwitchLevel.SEPARATE)
@@ -103,7 +105,7 @@ def _summary(live: Iterable[tuple[SwitchPort, Fault]]) -> tuple[str, str]:
 
 
 def _is_plane_down(live: Iterable[tuple[SwitchPort, Fault]]) -> bool:
-    """Whether a switch chip lost its ports to L2, of whatever code.
+    """Return whether a switch chip lost its ports to L2, whatever their codes.
 
     Upstream compares for equality (defect K23): 17 faulty ports are not less serious than 16.
     """
@@ -132,8 +134,8 @@ def _raised_at_ms(fault: Fault) -> int:
     return fault.raised_at_ms or fault.first_seen_ms
 
 
-def remembered_ports(found: SwitchRecord) -> tuple[Report, ...]:
-    """What a document remembers of switch ports."""
+def restored_ports(found: SwitchRecord) -> tuple[Report, ...]:
+    """Return the faults of switch ports in a document, as observations."""
     return tuple(
         Observation(
             SWITCH_SOURCE,
@@ -157,7 +159,7 @@ def remembered_ports(found: SwitchRecord) -> tuple[Report, ...]:
 
 
 def _is_own(event: SwitchEvent) -> bool:
-    """Whether ``event`` is one that could have been published; a foreign one is no memory."""
+    """Return whether our agent could have published ``event``; a foreign one is not restored."""
     try:
         code = parse_switch_code(event.assembled_fault_code)
     except ValueError:

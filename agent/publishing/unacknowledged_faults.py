@@ -1,6 +1,6 @@
-"""What is to be told of storage faults: each that ever stood, with its newest assertion.
+"""The storage faults to report: each that ever held, with its newest assertion.
 
-Level-triggered from the state, so a fault that never was is never told to have recovered
+Level-triggered from the state, so no recovery is reported of a fault that never was
 (``docs/spec/noded.md#10``, D-11). What must outlive the process is in the journal.
 """
 
@@ -36,14 +36,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.public_faults")
 
 HOLD_SECONDS = 10.0
-"""How long an occurrence is not told after a recovery of the same fault was.
+"""Seconds for which an occurrence is not sent after a recovery of the same fault was.
 
 A ClusterD that did not know the fault deletes it 5 s after its recovery, or as late as 6.5 s,
-whatever occurred meanwhile (``docs/spec/clusterd.md#4.4``)."""
+whatever occurred meanwhile (``docs/spec/clusterd.md#4.4``).
+"""
 
 _INVENTORY_SECONDS = 30.0
 _NO_DEVICES = (0,)
-"""What upstream says where no driver answers; a message without any is refused."""
+"""What upstream sends where no driver answers; a message without any is refused."""
 
 _SUBJECTS = {storage_subject(client): codes for client, codes in CODES.items()}
 
@@ -58,11 +59,11 @@ class SentFault(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UnacknowledgedFaults(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the journal keeps.
+    """The storage faults that the journal keeps.
 
-    ``newest`` is what holds of each fault that ever stood. Only where ClusterD is told over gRPC:
-    ``waiting`` is still to be told, in order, and ``sent`` says whether what it took last of a
-    fault was that it occurs. ``devices`` are the chips of the node as last known.
+    ``newest`` is the state of each fault that ever held. Only where ClusterD is called over gRPC:
+    ``waiting`` is still to be sent, in order, and ``sent`` has whether ClusterD's last accepted
+    message about a fault was an occurrence. ``devices`` are the chips of the node as last known.
     """
 
     newest: dict[str, SentFault] = {}
@@ -75,11 +76,11 @@ _decoder = msgspec.json.Decoder(UnacknowledgedFaults)
 
 
 def queued(waiting: tuple[SentFault, ...], sent_fault: SentFault) -> tuple[SentFault, ...]:
-    """``waiting`` with ``sent_fault`` behind it.
+    """Return ``waiting`` with ``sent_fault`` behind it.
 
-    A recovery that comes to nothing, because the fault occurs again before anybody was told, is
-    withdrawn with that occurrence. The first that waits of a fault may have been told already,
-    without an answer, so it stays: there are never more than three.
+    A recovery before a new occurrence of the same fault is withdrawn with that occurrence, while
+    neither was sent. The first that waits of a fault may have been sent already, without an answer,
+    so it stays: there are never more than three.
     """
     mine = [one for one in waiting if one.code == sent_fault.code]
     if sent_fault.occurs and len(mine) > 1 and not mine[-1].occurs:
@@ -88,10 +89,10 @@ def queued(waiting: tuple[SentFault, ...], sent_fault: SentFault) -> tuple[SentF
 
 
 class NodePublicFaults:
-    """Holds the ledger of ``node``. ``look`` compares it with the state.
+    """Holds the storage faults of ``node``; ``update`` compares them with the state.
 
-    ``chips`` gives the physical ids of the chips, ``None`` until the driver has told them. With
-    ``queues``, what is new is also put into ``waiting``.
+    ``chips`` returns the physical ids of the chips, ``None`` until the driver has listed them. With
+    ``queues``, changes are also added to ``waiting``.
     """
 
     def __init__(
@@ -116,26 +117,26 @@ class NodePublicFaults:
 
     @property
     def is_known(self) -> bool:
-        """Whether any storage fault was ever told."""
+        """Whether any storage fault was ever reported."""
         return bool(self.ledger.newest)
 
-    def remember(self, row: JournalRow | None) -> None:
-        """Go on where the process before this one ended."""
+    def restore(self, row: JournalRow | None) -> None:
+        """Continue where the process before this one ended."""
         if row is None:
             return
         try:
             self.ledger = decoded(row, _decoder)
         except JournalError as error:
-            log.error("what was told of storage faults is not known: %s", error)
+            log.error("which storage faults were sent is not known: %s", error)
 
     def adopt(self, faults: Iterable[SentFault]) -> None:
-        """A document older than the journal has told this."""
+        """Take over what a document older than the journal reports."""
         new = {one.code: one for one in faults if one.code not in self.ledger.newest}
         if new:
             self._keep(msgspec.structs.replace(self.ledger, newest=self.ledger.newest | new))
 
-    def look(self, state: PolicyState) -> None:
-        """Take over what changed."""
+    def update(self, state: PolicyState) -> None:
+        """Take over what changed in ``state``."""
         found = [state.of(subject) for subject in _SUBJECTS]
         if all(one is other for one, other in zip(found, self._seen, strict=True)):
             if self.is_known:
@@ -149,7 +150,7 @@ class NodePublicFaults:
                 if (fault is not None) == (before is not None and before.occurs):
                     continue
                 if fault is None and not known.answered:
-                    continue  # nobody has looked yet
+                    continue  # no collector has answered yet
                 if fault is not None:
                     sent_fault = SentFault(code, True, fault.first_seen_ms)
                 else:
@@ -161,7 +162,7 @@ class NodePublicFaults:
         self._fill()
 
     def acknowledged(self, batch: tuple[SentFault, ...]) -> None:
-        """The receiver took ``batch``, or will never take it."""
+        """Record that the receiver accepted ``batch``, or will never accept it."""
         ledger = self.ledger
         waiting = tuple(one for one in ledger.waiting if one not in batch)
         sent = ledger.sent | {one.code: one.occurs for one in batch}
@@ -175,7 +176,9 @@ class NodePublicFaults:
         return msgspec.structs.replace(ledger, newest=newest, waiting=waiting)
 
     def _fill(self) -> None:
-        """Say which chips are meant, as soon as that is known, or when it takes too long."""
+        """Add the chips concerned once they are known, or without the driver's answer after a
+        deadline.
+        """
         chips = self._chips()
         devices = () if chips is None else tuple(sorted(set(chips)))
         devices = tuple(chip for chip in devices if 0 <= chip <= LAST_DEVICE)
@@ -213,7 +216,7 @@ class NodePublicFaults:
 def message_of(
     node: str, resource: str, batch: Iterable[SentFault], message_id: str, at_ms: int
 ) -> PublicFault:
-    """The message that tells ``batch``, in the order of its codes (``docs/spec/noded.md#4.5``)."""
+    """Return the message with ``batch``, in the order of its codes (``docs/spec/noded.md#4.5``)."""
     faults = [
         PublicFaultEntry(
             fault_id=fault_id(node, sent_fault.code),

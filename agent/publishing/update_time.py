@@ -1,8 +1,8 @@
 """Which ``UpdateTime`` the next write of a document may carry, and when.
 
-Readers drop a document whose ``UpdateTime`` (whole seconds) is not newer than the last one, so
+Readers drop a document whose ``UpdateTime`` (whole seconds) is not newer than the last one. So
 every write needs a newer one, also within the same second, after a restart, and when the host's
-clock was set back. There are few within a second, so a burst that lasts may not have them all at
+clock was set back. Only few are available within a second, so a long burst may not use them all at
 its beginning: its end would wait for the next second.
 """
 
@@ -12,12 +12,12 @@ from contract.documents.update_time import LEAD_SECONDS
 
 _LARGEST = 2**62
 _PAUSES_SECONDS = (0.0, 0.0, 0.008, 0.02, 0.06, 0.2)
-"""How long after the write before it each write of a row may go out; the last one for all more.
+"""How long after the write before it each write of a row may be sent; the last value for all more.
 
 The first carries the first event of a burst, the second what came while it was on its way.
 """
 _APART_SECONDS = 0.05
-"""What is wanted so long after a write begins a new row."""
+"""A pause of this length after a write begins a new row."""
 
 
 class Stamps:
@@ -35,27 +35,27 @@ class Stamps:
         """The newest stamp that a reader may have seen."""
         return self._previous
 
-    def saw(self, stamp: int | None) -> None:
-        """The store shows ``stamp``, or ours was acknowledged; ``None`` is an unreadable one."""
+    def observe(self, stamp: int | None) -> None:
+        """Take over a stamp that the store shows or acknowledged; ``None`` is an unreadable one."""
         if stamp is None or not 0 < stamp <= _LARGEST:
             return
         if self._previous is None or stamp > self._previous:
             self._previous = stamp
 
-    def wrote(self, monotonic_seconds: float) -> None:
-        """A write with the stamp that ``next`` gave last was acknowledged."""
+    def record_write(self, monotonic_seconds: float) -> None:
+        """Record that a write with the last stamp of ``next`` was acknowledged."""
         self._in_row += 1
         self._row_at = monotonic_seconds
         self._is_pausing = False
 
     def next(self, wall_ms: int, monotonic_seconds: float) -> tuple[int, float]:
-        """The next stamp, and for how many seconds it may not be used yet (0: now)."""
+        """Return the next stamp, and for how many seconds it may not be used yet (0: now)."""
         clock, fraction = self._clock(wall_ms, monotonic_seconds)
         pause = self._pause(monotonic_seconds)
         if self._previous is None:
             return clock, pause
         # A stamp further ahead than we ever write means that the clock was set back, or that
-        # somebody else's was wrong. Waiting for the clock to get there could take for ever.
+        # another host's was wrong. Waiting for the clock to get there could take for ever.
         if self._previous > clock + LEAD_SECONDS:
             self._anchor = (self._previous, monotonic_seconds)
             clock, fraction = self._previous, 0.0
@@ -64,7 +64,7 @@ class Stamps:
         return stamp, pause if early <= 0 else max(pause, early - fraction)
 
     def _pause(self, monotonic_seconds: float) -> float:
-        """For how many seconds the next write has to wait for those before it."""
+        """Return for how many seconds the next write has to wait for those before it."""
         passed = monotonic_seconds - self._row_at
         if passed > _APART_SECONDS and not self._is_pausing:
             self._in_row = 0
@@ -73,7 +73,7 @@ class Stamps:
         return max(0.0, pause)
 
     def _clock(self, wall_ms: int, monotonic_seconds: float) -> tuple[int, float]:
-        """The time in whole seconds, and what has passed of the next one."""
+        """Return the time in whole seconds, and the elapsed fraction of the next one."""
         wall = wall_ms // 1000, wall_ms % 1000 / 1000
         if self._anchor is None:
             return wall

@@ -1,9 +1,9 @@
-"""Our own data key: which sources are blind, and what the agent answers about faults.
+"""Our own data key: which sources are blind, and the agent's answers about faults.
 
-A source is named once it has been blind for ``SETTLE_MS``; that of a chip which gave no answer
+A source is named once it has been blind for ``SETTLE_MS``; that of a chip which has not answered
 since the start at once, because the process before may have named it. The text changes at most once
-in ``PACE_SECONDS``, so that a source that comes and goes costs few writes; whatever else is written
-meanwhile carries the last text along. Answers about faults go with the faults, without a pause.
+in ``PACE_SECONDS``, so that a source that comes and goes costs few writes; other writes meanwhile
+carry the last text. Answers about faults change with the faults, without a pause.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _STORAGE = {str(storage_subject(client)): client for client in RESOURCES}
 
 
 def blind_sources(state: PolicyState) -> Iterator[BlindSource]:
-    """Every source that gives no answer: those about the node first, then those about chips."""
+    """Yield every source that gives no answer: those about the node first, then those about
+    chips.
+    """
     for subject, known in sorted(state.others.items()):
         client = f" {_STORAGE[subject]}" if subject in _STORAGE else ""
         yield from _of(known, client, None)
@@ -61,7 +63,7 @@ NOTHING_NAMED = NamedSource()
 
 
 def key_with_answers(named: NamedSource, state: PolicyState) -> str | None:
-    """The text of the key in device-info: what is blind, and what is answered about each fault."""
+    """Return the text of the key in device-info: blind sources, and an answer about each fault."""
     answers = [
         answer
         for chip, known in state.chips.items()
@@ -70,7 +72,7 @@ def key_with_answers(named: NamedSource, state: PolicyState) -> str | None:
     ]
     if not answers:
         return named.text
-    # What the catalogue says as well is left out first where there is no room for all.
+    # Answers that repeat the catalogue are left out first where there is no room for all.
     answers.sort(key=lambda one: (_is_of_catalogue(one), one.chip, one.code))
     return encode_vigil_key(named.sources, named.changed_at_ms, answers)
 
@@ -97,7 +99,9 @@ def _is_of_catalogue(answer: FaultAnswer) -> bool:
 
 
 class VigilKeyText:
-    """Makes what is named from ``state``; ``wake`` is called when it may have changed by time."""
+    """Derives the named sources from ``state``; ``wake`` is called when time may have changed
+    them.
+    """
 
     def __init__(
         self,
@@ -113,18 +117,18 @@ class VigilKeyText:
         """The text without the time of its last change."""
         self._changed_at = -math.inf
         self._of: PolicyState | None = None
-        self._look_at = -math.inf
+        self._due_at = -math.inf
         self._timer: asyncio.TimerHandle | None = None
 
     def named(self) -> NamedSource:
-        """What is named now. The same object while it stays."""
+        """Return what is named now; the same object while it does not change."""
         loop, state = asyncio.get_running_loop(), self._state()
         now = loop.time()
-        if state is self._of and now < self._look_at:
+        if state is self._of and now < self._due_at:
             return self._named
         settled, settles_in = self._settled(state)
         undated = encode_vigil_key(settled)
-        look_at = now + settles_in
+        due_at = now + settles_in
         if undated != self._undated:
             due = self._changed_at + PACE_SECONDS
             if now >= due:
@@ -133,15 +137,15 @@ class VigilKeyText:
                 self._named = NamedSource(tuple(settled), now_ms, text)
                 self._undated, self._changed_at = undated, now
             else:
-                look_at = min(look_at, due)
-        self._of, self._look_at = state, look_at
+                due_at = min(due_at, due)
+        self._of, self._due_at = state, due_at
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if math.isinf(look_at) else loop.call_at(look_at, self._wake)
+        self._timer = None if math.isinf(due_at) else loop.call_at(due_at, self._wake)
         return self._named
 
     def _settled(self, state: PolicyState) -> tuple[list[BlindSource], float]:
-        """Who is to be named, and in how many seconds the next one is."""
+        """Return the sources to name, and in how many seconds the next one is to be named."""
         now_ms = self._wall_clock()
         settled, next_ms = [], math.inf
         for entry in blind_sources(state):

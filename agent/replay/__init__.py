@@ -1,1 +1,1 @@
-"""A journal played again, also through another fault configuration."""
+"""Replays a journal, also through another fault configuration."""

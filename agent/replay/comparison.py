@@ -1,4 +1,4 @@
-"""Two runs of one journal beside each other: which code would have had another level when."""
+"""Compares two runs of one journal: which code would have had another level, and when."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a difference is like; equal ones of a day are told as one."""
+    """What a difference is like; equal ones of a day are merged."""
 
     code: str
     recorded: LevelReason | None
@@ -36,7 +36,7 @@ class _Total:
 
 
 class ReplayComparison:
-    """The ledgers of both runs, and where they differ. ``replayed`` is ``None`` for one run."""
+    """The levels of both runs, and where they differ. ``replayed`` is ``None`` for one run."""
 
     def __init__(self, span: Span, *, two: bool) -> None:
         self._span = span
@@ -46,8 +46,8 @@ class ReplayComparison:
         self._open: dict[tuple[Subject, str], tuple[int, _Kind]] = {}
         self._totals: dict[tuple[int, Subject], dict[_Kind, _Total]] = {}
 
-    def take(self, recorded: Sequence[Change], replayed: Sequence[Change], until_ms: int) -> None:
-        """What both runs changed up to ``until_ms``."""
+    def apply(self, recorded: Sequence[Change], replayed: Sequence[Change], until_ms: int) -> None:
+        """Apply what both runs changed up to ``until_ms``."""
         both = heapq.merge(
             self._timed(recorded, until_ms, self.recorded),
             self._timed(replayed, until_ms, self.replayed),
@@ -56,34 +56,34 @@ class ReplayComparison:
         for at_ms, changes in groupby(both, key=itemgetter(0)):
             touched: dict[tuple[Subject, str], None] = {}
             for _, ledger, change in changes:
-                ledger.change(change, at_ms)
+                ledger.apply(change, at_ms)
                 touched[change.subject, change.code] = None
             self._compare(touched, at_ms)
         self._now_ms = max(self._now_ms, until_ms)
 
     def align(self, recorded: PolicyState, replayed: PolicyState | None, at_ms: int) -> None:
-        """Take over what both runs know at ``at_ms``, where no changes tell of it."""
+        """Take over the states of both runs at ``at_ms``, where no changes lead to them."""
         at_ms = self._now_ms = max(self._now_ms, at_ms)
         self.recorded.align(recorded, at_ms)
         if self.replayed is not None and replayed is not None:
             self.replayed.align(replayed, at_ms)
             self._compare([*self.recorded.codes(), *self.replayed.codes(), *self._open], at_ms)
 
-    def know(self, chips: Collection[int], at_ms: int) -> None:
-        """From ``at_ms`` on these chips are known, if they were not before."""
+    def add_chips(self, chips: Collection[int], at_ms: int) -> None:
+        """Count the time of ``chips`` from ``at_ms`` on, unless it is counted already."""
         for ledger in (self.recorded, self.replayed):
             if ledger is not None:
-                ledger.know(chips, at_ms)
+                ledger.add_chips(chips, at_ms)
 
-    def use(self, chips: frozenset[int], at_ms: int) -> None:
-        """From ``at_ms`` on pods use these chips."""
+    def set_chips_in_use(self, chips: frozenset[int], at_ms: int) -> None:
+        """From ``at_ms`` on, treat ``chips`` as those that pods have."""
         at_ms = self._now_ms = max(self._now_ms, at_ms)
         for ledger in (self.recorded, self.replayed):
             if ledger is not None:
-                ledger.use(chips, at_ms)
+                ledger.set_chips_in_use(chips, at_ms)
 
     def days(self) -> tuple[Day, ...]:
-        """Everything, by day and subject; nothing may come behind it."""
+        """End both runs; return all sums and differences by day and subject."""
         self.recorded.close(self._now_ms)
         for (subject, _), (since_ms, kind) in self._open.items():
             self._count(subject, kind, since_ms, self._now_ms)
@@ -97,7 +97,7 @@ class ReplayComparison:
     def _timed(
         self, changes: Sequence[Change], until_ms: int, ledger: LevelHistory | None
     ) -> list[tuple[int, LevelHistory, Change]]:
-        """Changes in the order in which they were made; the clock may have been set back."""
+        """Return changes in the order in which they were made; the clock may have been set back."""
         if ledger is None:
             return []
         timed = []
@@ -111,8 +111,8 @@ class ReplayComparison:
         if self.replayed is None:
             return
         for subject, code in touched:
-            one = self.recorded.standing(subject, code)
-            other = self.replayed.standing(subject, code)
+            one = self.recorded.reason_of(subject, code)
+            other = self.replayed.reason_of(subject, code)
             before = self._open.get((subject, code))
             levels = None if one is None else one.level, None if other is None else other.level
             if levels[0] == levels[1]:

@@ -1,4 +1,4 @@
-"""What a replay finds, as values: for ``vigil replay --json`` and for its table.
+"""The findings of a replay, as values: for ``vigil replay --json`` and for its table.
 
 Times in epoch milliseconds, durations in seconds, days in UTC.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Break(msgspec.Struct, frozen=True):
-    """From ``from_ms`` to ``until_ms`` the journal does not tell everything."""
+    """The journal is not complete from ``from_ms`` to ``until_ms``."""
 
     from_ms: int
     until_ms: int
@@ -25,7 +25,7 @@ class Break(msgspec.Struct, frozen=True):
 
 
 class Deviation(msgspec.Struct, frozen=True):
-    """At row ``sequence`` the policy answers with ``replayed``, not with the ``recorded``."""
+    """At row ``sequence`` the policy returns ``replayed`` instead of ``recorded``."""
 
     sequence: int
     at_ms: int
@@ -35,7 +35,9 @@ class Deviation(msgspec.Struct, frozen=True):
 
 
 class DaySums(msgspec.Struct, frozen=True):
-    """One chip on one day. ``seconds`` are by level; unhealthy is what the document's lists say."""
+    """One chip on one day. ``seconds`` are by level; unhealthy means: in that list of the
+    document.
+    """
 
     episodes: int
     upgrades: int
@@ -49,7 +51,7 @@ class DaySums(msgspec.Struct, frozen=True):
 class LevelDifference(msgspec.Struct, frozen=True):
     """A code that would have had another level (``None``: none at all), and why each.
 
-    ``times`` counts how often it began to differ or went on from the day before.
+    ``times`` counts how often it began to differ or differed since the day before.
     """
 
     code: str
@@ -62,7 +64,7 @@ class LevelDifference(msgspec.Struct, frozen=True):
 
 
 class Day(msgspec.Struct, frozen=True):
-    """One subject (``chip 3``) on one day; sums are told of chips only."""
+    """One subject (``chip 3``) on one day; only chips have sums."""
 
     day: str
     subject: str
@@ -72,7 +74,8 @@ class Day(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """Everything. ``from_ms`` and ``until_ms`` are what was played, ``None`` without a snapshot.
+    """All findings. ``from_ms`` and ``until_ms`` limit what was replayed, ``None`` without a
+    snapshot.
 
     ``deviations`` are the first of ``deviation_count``; ``checked`` rows were compared.
     """
@@ -92,7 +95,7 @@ class Findings(msgspec.Struct, frozen=True):
 
 
 def day_sums(sums: Sums) -> DaySums:
-    """For people and machines, in seconds."""
+    """Return ``sums`` with durations in seconds."""
     return DaySums(
         episodes=sums.episodes,
         upgrades=sums.upgrades,

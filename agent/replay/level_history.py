@@ -1,4 +1,4 @@
-"""One run of a replay, told by its changes: which level a code has when, and the sums per day."""
+"""One run of a replay, from its changes: which level a code has when, and the sums per day."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class Span:
-    """What of the time counts, from ``since_ms`` until before ``until_ms``; ``None``: all of it."""
+    """The time that counts, from ``since_ms`` until before ``until_ms``; ``None``: no limit."""
 
     since_ms: int | None = None
     until_ms: int | None = None
@@ -34,7 +34,9 @@ class Span:
         )
 
     def days(self, from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:
-        """The parts of a stretch of time, by day (number since 1970, UTC), and their length."""
+        """Yield the parts of a period by day (number since 1970, UTC), with their length in
+        milliseconds.
+        """
         if self.since_ms is not None:
             from_ms = max(from_ms, self.since_ms)
         if self.until_ms is not None:
@@ -48,7 +50,7 @@ class Span:
 
 @dataclass
 class Sums:
-    """One subject on one day. ``level_ms``: how long it had which level."""
+    """Sums of one subject on one day. ``level_ms``: milliseconds by level."""
 
     episodes: int = 0
     upgrades: int = 0
@@ -61,7 +63,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class LevelReason:
-    """The level of a code and the sentence that says why."""
+    """The level of a code and the reason for it."""
 
     level: str
     because: str
@@ -69,14 +71,14 @@ class LevelReason:
 
 @dataclass
 class _Known:
-    """What is known of one subject, unchanged since ``since_ms``."""
+    """The levels of one subject, unchanged since ``since_ms``."""
 
     since_ms: int
     codes: dict[str, LevelReason] = field(default_factory=dict)
 
 
 class LevelHistory:
-    """The levels of one run as they are, and the sums of its chips by day and subject."""
+    """The present levels of one run, and the sums of its chips by day and subject."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
@@ -85,22 +87,26 @@ class LevelHistory:
         self._in_use: frozenset[int] = frozenset()
         self.sums: dict[tuple[int, Subject], Sums] = {}
 
-    def standing(self, subject: Subject, code: str) -> LevelReason | None:
-        """The level that ``code`` has on ``subject`` now, if any."""
+    def reason_of(self, subject: Subject, code: str) -> LevelReason | None:
+        """Return the level that ``code`` has on ``subject`` now, with its reason; ``None`` for
+        none.
+        """
         known = self._known.get(subject)
         return None if known is None else known.codes.get(code)
 
     def codes(self) -> Iterator[tuple[Subject, str]]:
-        """Everything that has a level now."""
+        """Yield everything that has a level now."""
         for subject, known in self._known.items():
             for code in known.codes:
                 yield subject, code
 
-    def change(self, change: Change, at_ms: int) -> None:
-        """One change of the policy, at ``at_ms``, which is never before the ones told already."""
+    def apply(self, change: Change, at_ms: int) -> None:
+        """Apply one change of the policy at ``at_ms``, which is never before that of earlier
+        calls.
+        """
         known = self._passed(change.subject, at_ms)
         before = known.codes.get(change.code)
-        ended = change.kind is ChangeKind.ENDED  # what a rule keeps has the rule's reason
+        ended = change.kind is ChangeKind.ENDED  # a level that a rule keeps has the rule's reason
         if change.new_level is None:
             known.codes.pop(change.code, None)
         elif before is None or before.level != change.new_level or not ended:
@@ -112,27 +118,27 @@ class LevelHistory:
             sums.releases += change.kind is ChangeKind.RELEASED
 
     def align(self, state: PolicyState, at_ms: int) -> None:
-        """Take over what ``state`` says holds at ``at_ms``, where no changes tell of it."""
+        """Take over the levels in ``state`` at ``at_ms``, where no changes lead to them."""
         for subject, known in state.subjects():
-            standings = _standings(known)
+            levels = _levels_of(known)
             kept = self._known.get(subject)
-            if kept is None or kept.codes != standings:
-                self._passed(subject, at_ms).codes = standings
+            if kept is None or kept.codes != levels:
+                self._passed(subject, at_ms).codes = levels
 
-    def know(self, chips: Collection[int], at_ms: int) -> None:
-        """Count the time of these chips from ``at_ms`` on, if it is not counted already."""
+    def add_chips(self, chips: Collection[int], at_ms: int) -> None:
+        """Count the time of these chips from ``at_ms`` on, unless it is counted already."""
         for chip in chips:
             if chip not in self._counted:
                 self._passed(chip_subject(chip), at_ms)
 
-    def use(self, chips: frozenset[int], at_ms: int) -> None:
-        """From ``at_ms`` on pods use these chips (physical ids)."""
+    def set_chips_in_use(self, chips: frozenset[int], at_ms: int) -> None:
+        """From ``at_ms`` on, treat these chips (physical ids) as those that pods have."""
         for subject in [one for one in self._known if one.id in chips ^ self._in_use]:
             self._passed(subject, at_ms)
         self._in_use = chips
 
     def close(self, at_ms: int) -> None:
-        """Nothing more comes; what holds held until ``at_ms``."""
+        """End the run: present levels held until ``at_ms``."""
         for subject in self._known:
             self._passed(subject, at_ms)
 
@@ -168,8 +174,8 @@ def _level(codes: Mapping[str, LevelReason]) -> ChipLevel:
     return most_serious(ChipLevel(one.level) for one in codes.values())
 
 
-def _standings(known: SubjectState) -> dict[str, LevelReason]:
-    """The codes of one subject as its state has them, those that only a rule holds included."""
+def _levels_of(known: SubjectState) -> dict[str, LevelReason]:
+    """Return the codes of one subject as its state has them, with those that only a rule holds."""
     found = {}
     for fault in known.faults.values():
         found[fault.code] = LevelReason(fault.level, fault.because)

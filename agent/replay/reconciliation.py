@@ -1,4 +1,4 @@
-"""What happened while the journal told nothing, as far as two states show it."""
+"""What happened in a gap of the journal, as far as the states before and after show it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def inputs_between(before: PolicyState, after: PolicyState, at_ms: int) -> list[Input]:
-    """Inputs that lead from ``before`` to what holds ``after``, all of them at ``at_ms``.
+    """Return inputs that lead from ``before`` to the faults of ``after``, all of them at ``at_ms``.
 
-    What rules made of it stays: these inputs are counted and judged like any others.
+    Their effects on rules remain: they are counted and judged like any other inputs.
     """
     known = dict(before.subjects())
     now = dict(after.subjects())

@@ -1,8 +1,8 @@
-"""A journal played again: what the agent decided then, and what it would have decided otherwise.
+"""Replays a journal: what the agent decided, and what it would have decided with other tables.
 
 Every input goes through the policy once with the tables that were in force, which must lead to the
 changes that the journal recorded, and once with other tables. What only the store could know is
-told to the second run as it happened: a one-off event that was acknowledged then is acknowledged.
+given to the second run as it happened: a one-off event that was acknowledged then is acknowledged.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _SHOWN_BREAKS = 1000
 
 
 def replay(rows: Iterable[StoredRow], other: Catalogue | None, span: Span) -> Findings:
-    """Play ``rows``, the oldest first, with what was in force and, if given, with ``other``.
+    """Replay ``rows``, the oldest first, with the tables in force and, if given, with ``other``.
 
-    All that is there is played, because rules look back; ``span`` is what is told of it.
+    All rows are replayed, because rules look back; ``span`` limits what is reported.
     """
     playing = _Playing(other, span)
     for row in rows:
         if span.until_ms is not None and row.at_ms >= span.until_ms:
             return playing.end(span.until_ms)
-        playing.take(row)
+        playing.play_row(row)
     return playing.end()
 
 
@@ -66,13 +66,13 @@ class _Other:
         self.state = state
         self._tables = tables
         self._revisions: deque[tuple[int, int]] = deque()
-        # What it begins with was judged by other tables.
+        # The state it begins with was judged by other tables.
         self.play([Configured("", at_ms)], at_ms, state)
 
     def play(
         self, inputs: Sequence[Input], at_ms: int, recorded: PolicyState
     ) -> tuple[Change, ...]:
-        """Play ``inputs``, which led the run that was recorded to ``recorded``."""
+        """Replay ``inputs``, which led the run that was recorded to ``recorded``."""
         self.state, changes = step(self.state, inputs, at_ms, self._tables)
         pair = recorded.revision, self.state.revision
         if self._revisions and self._revisions[-1][0] == recorded.revision:
@@ -81,7 +81,7 @@ class _Other:
         return changes
 
     def translated(self, inputs: Sequence[Input]) -> list[Input]:
-        """What this run is told of ``inputs``: no other tables, and what the store had of it."""
+        """Return ``inputs`` for this run: without other tables, and with its own revisions."""
         return [
             self._acknowledged(item) if isinstance(item, Acknowledged) else item
             for item in inputs
@@ -114,9 +114,11 @@ class _Playing:
         self._breaks: list[Break] = []
         self._versions: dict[str, None] = {}
 
-    def take(self, row: StoredRow) -> None:
-        """One row. What cannot be understood is told, and what follows is not trusted until the
-        next snapshot."""
+    def play_row(self, row: StoredRow) -> None:
+        """Replay one row.
+
+        A row that cannot be decoded is reported, and nothing is checked until the next snapshot.
+        """
         self._rows += 1
         last, self._last = self._last, row
         if self._state is not None and last is not None and row.sequence != last.sequence + 1:
@@ -130,7 +132,7 @@ class _Playing:
             self._mark_gap(row.at_ms, row.at_ms, str(error))
 
     def end(self, until_ms: int | None = None) -> Findings:
-        """What was found until ``until_ms``, or until the last row."""
+        """Return what was found until ``until_ms``, or until the last row."""
         self._check(())
         if until_ms is None and self._last is not None:
             until_ms = self._last.at_ms
@@ -138,7 +140,7 @@ class _Playing:
             others: tuple[Change, ...] = ()
             if self._other is not None:
                 others = self._other.play((), until_ms, self._state)
-            self._comparison.take((), others, until_ms)
+            self._comparison.apply((), others, until_ms)
         return Findings(
             node="" if self._state is None else self._state.node,
             versions=tuple(self._versions),
@@ -169,7 +171,7 @@ class _Playing:
             case RowKind.CHANGES:
                 self._check(changes_of(row))
             case RowKind.USAGE:
-                self._comparison.use(chips_in_use_of(row), row.at_ms)
+                self._comparison.set_chips_in_use(chips_in_use_of(row), row.at_ms)
             case RowKind.GAP:
                 gap = gap_of(row)
                 what = (
@@ -196,11 +198,13 @@ class _Playing:
         if self._other is not None:
             translated = self._other.translated(inputs)
             others = self._other.play(translated, row.at_ms, self._state)
-        self._comparison.take(changes, others, row.at_ms)
-        self._comparison.know(self._state.chips, row.at_ms)
+        self._comparison.apply(changes, others, row.at_ms)
+        self._comparison.add_chips(self._state.chips, row.at_ms)
 
     def _check(self, recorded: tuple[Change, ...]) -> None:
-        """The changes that the journal has behind a row of inputs."""
+        """Compare ``recorded``, the changes in the journal behind a row of inputs, with the
+        replayed ones.
+        """
         if self._expected is None:
             return
         (row, replayed), self._expected = self._expected, None
@@ -231,7 +235,7 @@ class _Playing:
             if not same:
                 inputs = inputs_between(self._other.state, state, row.at_ms)
                 changes = self._other.play(inputs, row.at_ms, state)
-                self._comparison.take((), changes, row.at_ms)
+                self._comparison.apply((), changes, row.at_ms)
         if not same:
             self._align(state, row.at_ms)
 
@@ -251,7 +255,7 @@ class _Playing:
             self._deviations.append(Deviation(row.sequence, row.at_ms, what, recorded, replayed))
 
     def _mark_gap(self, from_ms: int, until_ms: int, what: str) -> None:
-        """Something is missing: nothing is checked until the next snapshot."""
+        """Report missing rows: nothing is checked until the next snapshot."""
         self._sure = False
         self._expected = None
         self._break(from_ms, until_ms, what)
@@ -262,5 +266,5 @@ class _Playing:
 
 
 def _begun(state: PolicyState, start: Start, snapshot: PolicyState) -> PolicyState:
-    """``state`` as a process has it that begins with ``snapshot``."""
+    """Return ``state`` for a process that begins with ``snapshot``."""
     return replace(restarted(state, start.boot_id), settled_at_ms=snapshot.settled_at_ms)

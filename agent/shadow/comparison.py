@@ -1,11 +1,11 @@
-"""Whether what somebody else writes is what we would have written, by times alone. No I/O.
+"""Whether another program writes what we would have written, by times alone. No I/O.
 
 The real Device Plugin writes in cycles: an occurrence up to 1 s, a recovery 2 s, the decision of a
-rule or the end of a one-off event 5 s after ours, and a write may carry the old state of one chip
-with the new one of another (``device-plugin#1.7``, 2.1). So a write is right if each of its
-groups of facts is one that we wanted at some time from a while before it until shortly after it. A
-write that is not yet right is judged when our own state had the time to follow. What we want and
-nobody writes is a difference, too.
+rule or the end of a one-off event 5 s after ours. A write may carry the old state of one chip with
+the new one of another (``device-plugin#1.7``, 2.1). So a write is right if each of its groups of
+facts is one that we desired at some time from a while before it until shortly after it. A write
+that is not yet right is judged when our own state had time to follow. A desired document that is
+not written is a difference, too.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ if TYPE_CHECKING:
 BEFORE_MS = 7_000
 """The longest of its cycles, and the second in which it may not write again."""
 AFTER_MS = 2_000
-"""What it finds in a query our next audit finds; what it hears we hear at the same time."""
+"""Our next audit finds what a query of the Device Plugin finds; events reach both at the same
+time.
+"""
 LINGER_MS = 6_000
-"""What it removes in its next cycle we may keep for longer: a one-off event for five seconds, a
-fault in doubt for six. At our own start everything takes longer."""
+"""We may keep for longer what it removes in its next cycle: a one-off event for five seconds, an
+unconfirmed fault for six. At our own start everything takes longer.
+"""
 MISSING_MS = 15_000
 """Its longest cycle, and the ten seconds for which it tries to write."""
 REFRESH_MS = 330_000
-"""It writes what did not change again every five minutes."""
+"""It writes unchanged content again every five minutes."""
 _KEPT_MS = 30_000
 _PENDING = 100
 """With more writes than that in a few seconds the oldest is judged before its time."""
@@ -64,13 +67,15 @@ _ONLY_REFRESHED = frozenset(
         Field.DESCRIPTION,
     }
 )
-"""Changes of these alone are no reason for it to write (device-plugin#1.7)."""
+"""Changes of these alone do not make it write (device-plugin#1.7)."""
 _ABSENT = DocumentDifference(Fact(Field.DOCUMENT), None, "written")
 _OLD = DocumentDifference(Fact(Field.UPDATE_TIME), "older than 5 min", "written every 5 min")
 
 
 class WriteResult(StrEnum):
-    """What came of a write, or of waiting for one; the label ``result`` of the metrics."""
+    """The result of a write, or of a write that did not come; the label ``result`` of the
+    metrics.
+    """
 
     SAME = "same"
     DIFFERENT = "different"
@@ -83,7 +88,7 @@ class WriteResult(StrEnum):
 class ComparisonResult:
     """``differences`` of the write at ``at_ms``, or what is not written since then.
 
-    ``theirs`` is all that the document says, as far as it can be read.
+    ``theirs`` are all facts of the document, as far as it can be decoded.
     """
 
     result: WriteResult
@@ -93,8 +98,8 @@ class ComparisonResult:
 
 
 @dataclass
-class _Wish:
-    """What we want from ``since_ms`` on; taken apart only when it is compared."""
+class _Desired:
+    """What we desired from ``since_ms`` on; decoded only when it is compared."""
 
     since_ms: int
     document: Document
@@ -120,7 +125,7 @@ class _Write:
 
 @dataclass
 class _Missing:
-    """What we want and nobody writes, since when, and for how long that is no wonder."""
+    """What we desire and is not written, since when, and how long that is normal."""
 
     difference: DocumentDifference
     since_ms: int
@@ -133,43 +138,45 @@ class _Missing:
 
 @dataclass
 class ShadowComparison:
-    """What we wanted lately, what the store shows, and the writes that are not judged yet.
+    """What we desired lately, what the store shows, and the writes that are not judged yet.
 
     All times are epoch milliseconds and never go back.
     """
 
-    _wishes: deque[_Wish] = field(default_factory=deque)
+    _desired: deque[_Desired] = field(default_factory=deque)
     _pending: deque[_Write] = field(default_factory=deque)
-    _verdicts: list[ComparisonResult] = field(default_factory=list)
+    _results: list[ComparisonResult] = field(default_factory=list)
     _shown: Facts = field(default_factory=dict)
     _is_comparable: bool = False
     _shown_at_ms: int = 0
-    _dark_since_ms: int | None = None
+    _interrupted_since_ms: int | None = None
     _logged: set[DocumentDifference] = field(default_factory=set)
 
-    def wants(self, at_ms: int, document: Document, *, lingers: bool = False) -> None:
-        """From ``at_ms`` on ``document`` is what we would have in the store, times set aside.
+    def set_desired(self, at_ms: int, document: Document, *, lingers: bool = False) -> None:
+        """Record that we desire ``document`` from ``at_ms`` on, without its time stamps.
 
-        ``lingers``: something in it may be over for everybody else.
+        ``lingers``: something in it may be over for other programs.
         """
-        self._wishes.append(_Wish(at_ms, document, lingers))
-        while len(self._wishes) > 1 and self._wishes[1].since_ms < at_ms - _KEPT_MS:
-            self._wishes.popleft()
+        self._desired.append(_Desired(at_ms, document, lingers))
+        while len(self._desired) > 1 and self._desired[1].since_ms < at_ms - _KEPT_MS:
+            self._desired.popleft()
 
-    def wants_nothing(self) -> None:
-        """We can say nothing of this node any more: nothing is compared until we want something."""
-        self._wishes.clear()
+    def clear_desired(self) -> None:
+        """Record that we have no desired document any more: nothing is compared until there
+        is one.
+        """
+        self._desired.clear()
         self._pending = deque(write for write in self._pending if write.decided is not None)
 
-    def begins(self, at_ms: int) -> None:
-        """The store shows no document, and none was seen before."""
+    def observe_absence(self, at_ms: int) -> None:
+        """Record that the store shows no document, and that none was seen before."""
         self._shows(at_ms, {}, comparable=True)
 
-    def wrote(self, at_ms: int, document: Document) -> None:
-        """Somebody wrote ``document``; it was seen at ``at_ms``."""
-        dark = at_ms if self._dark_since_ms is None else self._dark_since_ms
-        if not self._wishes:
-            self._pending.clear()  # by the time we know anything it will be long ago
+    def observe_write(self, at_ms: int, document: Document) -> None:
+        """Record that another program wrote ``document``, which was seen at ``at_ms``."""
+        since_ms = at_ms if self._interrupted_since_ms is None else self._interrupted_since_ms
+        if not self._desired:
+            self._pending.clear()  # too old to compare once we have a desired document
         try:
             facts = facts_of(document)
         except DocumentError as error:
@@ -178,66 +185,70 @@ class ShadowComparison:
             )
             return
         self._shows(at_ms, facts, comparable=True)
-        self._pending.append(_Write(at_ms, dark - BEFORE_MS, facts))
+        self._pending.append(_Write(at_ms, since_ms - BEFORE_MS, facts))
 
-    def deleted(self, at_ms: int) -> None:
-        """Somebody deleted the document."""
+    def observe_deletion(self, at_ms: int) -> None:
+        """Record that another program deleted the document."""
         self._shows_nothing(ComparisonResult(WriteResult.DELETED, at_ms, (_ABSENT,)))
 
-    def interrupted(self, at_ms: int) -> None:
-        """From ``at_ms`` on writes may happen unseen, until the next one that is seen."""
-        if self._dark_since_ms is None:
-            self._dark_since_ms = at_ms
+    def observe_interruption(self, at_ms: int) -> None:
+        """Record that from ``at_ms`` on writes may be missed, until the next one that is seen."""
+        if self._interrupted_since_ms is None:
+            self._interrupted_since_ms = at_ms
 
     @property
-    def is_dark(self) -> bool:
-        """Whether writes may have happened that nobody saw."""
-        return self._dark_since_ms is not None
+    def is_interrupted(self) -> bool:
+        """Whether writes may have been missed."""
+        return self._interrupted_since_ms is not None
 
-    def sees_again(self, at_ms: int) -> None:
-        """Nothing happened unseen, or it was told; whoever writes has the usual time to follow."""
-        if self._dark_since_ms is not None:
+    def end_interruption(self, at_ms: int) -> None:
+        """Record that the watch is complete again; the Device Plugin has the usual time to
+        follow.
+        """
+        if self._interrupted_since_ms is not None:
             self._shown_at_ms = at_ms
-        self._dark_since_ms = None
+        self._interrupted_since_ms = None
 
-    def verdicts(self, now_ms: int) -> list[ComparisonResult]:
-        """What is decided by now, each once and in order."""
+    def pop_results(self, now_ms: int) -> list[ComparisonResult]:
+        """Return and remove what is decided by now, each result once and in order."""
         while self._pending and (done := self._judged(self._pending[0], now_ms)) is not None:
             self._pending.popleft()
             self._report(done)
-        self._look_for_missing(now_ms)
-        found, self._verdicts = self._verdicts, []
+        self._report_missing(now_ms)
+        found, self._results = self._results, []
         return found
 
     def agrees(self, fact: Fact) -> bool:
-        """Whether the store shows of ``fact`` what we want now."""
-        if not self._is_comparable or not self._shown or not self._wishes or fact == _OLD.fact:
+        """Return whether the store shows of ``fact`` what we desire now."""
+        if not self._is_comparable or not self._shown or not self._desired or fact == _OLD.fact:
             return False
-        return self._shown.get(fact) == self._wishes[-1].facts.get(fact)
+        return self._shown.get(fact) == self._desired[-1].facts.get(fact)
 
     def next_deadline_ms(self) -> int | None:
-        """When ``verdicts`` may have more to say although nothing happens."""
-        if not self._wishes:
+        """Return when ``pop_results`` may have more although nothing happens (epoch ms); or
+        ``None``.
+        """
+        if not self._desired:
             return None
         deadlines = [self._due_ms(self._pending[0])] if self._pending else []
-        if self._dark_since_ms is None and self._is_comparable:
+        if self._interrupted_since_ms is None and self._is_comparable:
             deadlines += [one.due_ms for one in self._missing()]
         return min(deadlines, default=None)
 
     # A write.
 
     def _due_ms(self, write: _Write) -> int:
-        began_ms = self._wishes[0].since_ms
+        began_ms = self._desired[0].since_ms
         if write.at_ms < began_ms:
             return began_ms + LINGER_MS
-        lingers = any(wish.lingers for wish in self._between(write.at_ms, write.at_ms + AFTER_MS))
+        lingers = any(one.lingers for one in self._between(write.at_ms, write.at_ms + AFTER_MS))
         return write.at_ms + (LINGER_MS if lingers else AFTER_MS)
 
     def _judged(self, write: _Write, now_ms: int) -> ComparisonResult | None:
-        if write.decided is not None or not self._wishes:
+        if write.decided is not None or not self._desired:
             return write.decided
         until_ms = self._due_ms(write)
-        window = [grouped(wish.facts) for wish in self._between(write.from_ms, until_ms)]
+        window = [grouped(one.facts) for one in self._between(write.from_ms, until_ms)]
         wrong = list(_wrong(grouped(write.facts), window))
         if not wrong:
             return ComparisonResult(WriteResult.SAME, write.at_ms)
@@ -248,22 +259,24 @@ class ShadowComparison:
             WriteResult.DIFFERENT, write.at_ms, tuple(in_order(found)), write.facts
         )
 
-    def _between(self, from_ms: int, until_ms: int) -> list[_Wish]:
-        """What we wanted at some time in between; where that was nothing, what we want now."""
+    def _between(self, from_ms: int, until_ms: int) -> list[_Desired]:
+        """Return what we desired at some time in the period; where that was nothing, what we desire
+        now.
+        """
         found = [
             one
-            for one, following in pairwise(self._wishes)
+            for one, following in pairwise(self._desired)
             if one.since_ms <= until_ms and following.since_ms > from_ms
         ]
-        last = self._wishes[-1]
+        last = self._desired[-1]
         if last.since_ms <= until_ms or not found:
             found.append(last)
         return found
 
-    # What nobody writes.
+    # Desired documents that are not written.
 
-    def _look_for_missing(self, now_ms: int) -> None:
-        if self._dark_since_ms is not None or not self._is_comparable or not self._wishes:
+    def _report_missing(self, now_ms: int) -> None:
+        if self._interrupted_since_ms is not None or not self._is_comparable or not self._desired:
             return
         self._logged = {one for one in self._logged if not self.agrees(one.fact)}
         due = [one for one in self._missing() if one.due_ms <= now_ms]
@@ -273,9 +286,9 @@ class ShadowComparison:
             self._report(ComparisonResult(WriteResult.NOT_WRITTEN, since_ms, found, self._shown))
 
     def _missing(self) -> list[_Missing]:
-        """What differs now, of whom nothing was told."""
+        """Return what differs now and was not reported."""
         if not self._shown:
-            since_ms = max(self._wishes[0].since_ms, self._shown_at_ms)
+            since_ms = max(self._desired[0].since_ms, self._shown_at_ms)
             found = [_Missing(_ABSENT, since_ms, MISSING_MS)]
         else:
             found = [
@@ -284,24 +297,24 @@ class ShadowComparison:
                     max(self._differs_since_ms(one.fact), self._shown_at_ms),
                     REFRESH_MS if one.fact.field in _ONLY_REFRESHED else MISSING_MS,
                 )
-                for one in differences(self._shown, self._wishes[-1].facts)
+                for one in differences(self._shown, self._desired[-1].facts)
             ]
             found.append(_Missing(_OLD, self._shown_at_ms, REFRESH_MS))
-        logged = {_whose(one.fact) for one in self._logged}
-        return [one for one in found if _whose(one.difference.fact) not in logged]
+        logged = {_report_key(one.fact) for one in self._logged}
+        return [one for one in found if _report_key(one.difference.fact) not in logged]
 
     def _differs_since_ms(self, fact: Fact) -> int:
-        """Since when what we want of ``fact`` is not what is shown."""
-        since_ms = self._wishes[-1].since_ms
-        for wish in reversed(self._wishes):
-            if wish.facts.get(fact) == self._shown.get(fact):
+        """Return since when (epoch ms) what we desire of ``fact`` differs from what is shown."""
+        since_ms = self._desired[-1].since_ms
+        for one in reversed(self._desired):
+            if one.facts.get(fact) == self._shown.get(fact):
                 break
-            since_ms = wish.since_ms
+            since_ms = one.since_ms
         return since_ms
 
     def _shows(self, at_ms: int, facts: Facts, *, comparable: bool) -> None:
         self._shown, self._is_comparable, self._shown_at_ms = facts, comparable, at_ms
-        self._dark_since_ms = None
+        self._interrupted_since_ms = None
         self._logged.clear()
 
     def _shows_nothing(self, verdict: ComparisonResult) -> None:
@@ -310,18 +323,21 @@ class ShadowComparison:
 
     def _report(self, verdict: ComparisonResult) -> None:
         self._logged.update(verdict.differences)
-        self._verdicts.append(verdict)
+        self._results.append(verdict)
 
 
-def _whose(fact: Fact) -> tuple[str, Field | None]:
-    """What is told of one device is told once; the rest of it follows from that."""
+def _report_key(fact: Fact) -> tuple[str, Field | None]:
+    """Return the key under which a difference is reported once: its device, or its field without
+    one.
+    """
     return (fact.device, None if fact.device else fact.field)
 
 
 def _wrong(theirs: Groups, window: list[Groups]) -> Iterator[tuple[Facts, list[Facts]]]:
-    """The groups of ``theirs`` that are in none of ``window``, each with what it could have been.
+    """Yield the groups of ``theirs`` that are in none of ``window``, each with what it could have
+    been.
 
-    The isolation of a chip is written with its levels or before them, never after them.
+    The separation of a chip is written with its levels or before them, never after them.
     """
     for group in dict.fromkeys(group for state in (theirs, *window) for group in state):
         states = window
@@ -329,10 +345,10 @@ def _wrong(theirs: Groups, window: list[Groups]) -> Iterator[tuple[Facts, list[F
             chip = (group[0], "")
             first = _first(theirs.get(chip, {}), [state.get(chip, {}) for state in window])
             states = window[first:]
-        facts, wanted = theirs.get(group, {}), [state.get(group, {}) for state in states]
-        if facts not in wanted and not is_mixture(facts, wanted):
-            yield facts, wanted
+        facts, desired = theirs.get(group, {}), [state.get(group, {}) for state in states]
+        if facts not in desired and not is_mixture(facts, desired):
+            yield facts, desired
 
 
-def _first(facts: Facts, wanted: list[Facts]) -> int:
-    return wanted.index(facts) if facts in wanted else 0
+def _first(facts: Facts, desired: list[Facts]) -> int:
+    return desired.index(facts) if facts in desired else 0

@@ -1,6 +1,6 @@
-"""What two device-info documents say differently, in words for people. Pure.
+"""The differences between two device-info documents, in words for people. Pure.
 
-A document is taken apart into facts: one field of one device, maybe about one code. What varies
+A document is decoded into facts: one field of one device, perhaps about one code. What varies
 from run to run of the real Device Plugin is no fact: ``UpdateTime``, ``fault_time``,
 ``upgrade_time`` and the time of a switch event, the order of codes within a chip and of the reasons
 of a chip. The check code must belong to the content. Source: ``docs/spec/device-plugin.md#1``.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Field(StrEnum):
-    """What a fact is about; causes before what follows from them, which is the order of a report.
+    """What a fact is about; causes before their effects, which is the order of a report.
 
     The values are those of the label ``field`` of the metrics.
     """
@@ -96,7 +96,7 @@ _NODE_WIDE = {
 class Fact(NamedTuple):
     """Which field, of which ``device`` (empty: the node as a whole), about which ``detail``.
 
-    ``detail`` is a code, a kind of fault entry, or the name of what is in order.
+    ``detail`` is a code, a kind of fault entry, or the name of an ordered list.
     """
 
     field: Field
@@ -105,7 +105,7 @@ class Fact(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where that is, for people."""
+        """The place of the fact in the document, for people."""
         match self.field:
             case Field.FAULT_CODE:
                 return f"{self.device}: fault_code {self.detail}"
@@ -130,7 +130,7 @@ class Fact(NamedTuple):
 
 
 Facts: TypeAlias = "Mapping[Fact, str]"
-"""What a document says; a fact that is not in it is absent."""
+"""The facts in a document; a fact that is not in it is absent."""
 
 _CAUSES = {Field.FAULT_CODE, Field.MANUALLY_SEPARATED, Field.UPGRADE_REASON, Field.SWITCH_FAULT}
 _CAUSE_WEIGHT = 20
@@ -156,9 +156,9 @@ _SORTED, _UNSORTED = "sorted", "not sorted"
 
 
 class DocumentDifference(msgspec.Struct, frozen=True):
-    """A fact that is ``theirs`` in the document of somebody else and ``ours`` in our own.
+    """A fact that is ``theirs`` in the document of another program and ``ours`` in our own.
 
-    ``None``: it is not there.
+    ``None``: the fact is absent.
     """
 
     fact: Fact
@@ -176,12 +176,12 @@ class DocumentDifference(msgspec.Struct, frozen=True):
 
 
 def in_order(differences: Iterable[DocumentDifference]) -> list[DocumentDifference]:
-    """As they are to be told: causes before what follows from them."""
+    """Return differences in the order of a report: causes before their effects."""
     return sorted(differences, key=lambda one: (_RANK[one.fact.field], one.fact))
 
 
 def differences(theirs: Facts, ours: Facts) -> list[DocumentDifference]:
-    """All facts that differ, in the order in which they are to be told."""
+    """Return all facts that differ, in the order of a report."""
     return in_order(
         DocumentDifference(fact, theirs.get(fact), ours.get(fact))
         for fact in {**theirs, **ours}
@@ -190,9 +190,9 @@ def differences(theirs: Facts, ours: Facts) -> list[DocumentDifference]:
 
 
 def grouped(facts: Facts) -> Groups:
-    """Facts that change together: those of a chip, of its isolation, of all switches.
+    """Return facts that change together: those of a chip, of its separation, of all switches.
 
-    The isolation of a chip is written a cycle before its lists and levels follow
+    The separation of a chip is written a cycle before its lists and levels follow
     (device-plugin#3.6).
     """
     groups: dict[tuple[str, str], dict[Fact, str]] = {}
@@ -210,9 +210,10 @@ def grouped(facts: Facts) -> Groups:
 
 
 def is_mixture(theirs: Facts, states: list[Facts]) -> bool:
-    """Whether a chip has the codes of several of ``states``, and all else follows from these.
+    """Return whether a chip has the codes of several of ``states``, with all else following from
+    these.
 
-    Recoveries are held back by a second, occurrences are not (``docs/spec/device-plugin.md#2.1``).
+    Recoveries are withheld for a second, occurrences are not (``docs/spec/device-plugin.md#2.1``).
     """
     codes = _codes(theirs)
     known = [_codes(state) for state in states]
@@ -237,26 +238,30 @@ def _codes(facts: Facts) -> set[Fact]:
 
 
 def nearest(theirs: Facts, ours: Iterable[Facts]) -> list[DocumentDifference]:
-    """What differs from that of ``ours`` from which the least does, and of several the last."""
+    """Return the differences to that of ``ours`` which differs least, and of several to the
+    last.
+    """
     found = [differences(theirs, one) for one in ours]
     return min(reversed(found), key=_weight)
 
 
 def _weight(found: list[DocumentDifference]) -> int:
-    """How many keys differ; a cause that we do not have at all counts for more than those."""
+    """Return the number of keys that differ; a cause that we do not have at all counts for more."""
     keys = {(one.fact.device, _KEY_OF.get(one.fact.field, one.fact.field)) for one in found}
     strange = [one for one in found if one.fact.field in _CAUSES and one.ours is None]
     return len(keys) + _CAUSE_WEIGHT * len(strange)
 
 
 def unreadable(error: DocumentError) -> DocumentDifference:
-    """The difference of a document that its readers refuse to one of ours, which they do not."""
+    """Return the difference between a document that its readers refuse and one of ours."""
     field = Field.CHECK_CODE if isinstance(error, CheckCodeMismatch) else Field.DOCUMENT
     return DocumentDifference(Fact(field), f"{error.where}: {error.what}", "right")
 
 
 def facts_of(document: Document) -> dict[Fact, str]:
-    """What ``document`` says. Raises ``DocumentError`` for one that its readers refuse."""
+    """Return the facts in ``document``. Raises ``DocumentError`` for one that its readers
+    refuse.
+    """
     info = decode(document.data, document.name)
     if info.faults_problem is not None:
         raise DocumentError(document.name, "-Fault", info.faults_problem)

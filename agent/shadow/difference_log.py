@@ -1,4 +1,6 @@
-"""The book of the shadow: each difference once, since when, how often, and whether it is over."""
+"""The differences that the shadow found: each once, since when, how often, and whether it is
+over.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.shadow")
 
 _KEPT = 200
-"""Distinct differences that are remembered; the oldest that is over is forgotten first."""
+"""Distinct differences that are kept; the oldest that is over is removed first."""
 _ALSO = 8
 
 
@@ -32,8 +34,8 @@ class ReportedDifference(msgspec.Struct, frozen=True):
 
     ``place`` and ``field`` are the first field that differs, ``also`` the places of more fields of
     that device. ``theirs`` is what the Device Plugin wrote, ``ours`` what we would have written,
-    ``None`` where one has nothing. It was seen from ``since_ms`` on in ``seen`` writes or waits for
-    one, last at ``last_ms``, and is over since ``over_at_ms``. Times are epoch milliseconds.
+    ``None`` where one has nothing. It was seen from ``since_ms`` on in ``seen`` writes or missing
+    writes, last at ``last_ms``, and is over since ``over_at_ms``. Times are epoch milliseconds.
     ``defect`` is the id of the known defect of the Device Plugin that explains it, if one does.
     """
 
@@ -55,8 +57,8 @@ class ReportedDifference(msgspec.Struct, frozen=True):
 class ShadowStatus(msgspec.Struct, frozen=True):
     """What the shadow compared. ``writes`` and ``differences`` are counts by result and by field.
 
-    ``trouble`` says why the document cannot be watched. ``last_write_ms`` is when it was written
-    last, as far as judged.
+    ``trouble`` is why the document cannot be watched. ``last_write_ms`` is the time of the last
+    write that was judged.
     """
 
     document: str
@@ -68,7 +70,7 @@ class ShadowStatus(msgspec.Struct, frozen=True):
 
 
 class DifferenceLog:
-    """All that was judged by one process. ``explain`` gives the id of a known defect."""
+    """All results of one process. ``explain`` returns the id of a known defect."""
 
     def __init__(self, explain: Callable[[DocumentDifference, Facts], str | None]) -> None:
         self._explain = explain
@@ -78,10 +80,10 @@ class DifferenceLog:
         self._places: dict[DocumentDifference, frozenset[str]] = {}
         self._last_write_ms: int | None = None
 
-    def enter(self, verdict: ComparisonResult, now_ms: int) -> list[ReportedDifference]:
-        """Note ``verdict``; what it tells for the first time.
+    def record(self, verdict: ComparisonResult, now_ms: int) -> list[ReportedDifference]:
+        """Record ``verdict``; return the differences to report.
 
-        More fields of a device of which a difference is known are told with that one again.
+        A known difference is reported again when more fields of its device differ.
         """
         self._writes[verdict.result] += 1
         found = {one[0]: one for one in _by_device(verdict.differences)}
@@ -102,11 +104,13 @@ class DifferenceLog:
         return new
 
     def close(self, agrees: Callable[[Fact], bool], now_ms: int) -> None:
-        """What does not differ any more, because we follow what is written, is over."""
+        """End the differences that are over because our desired document follows what is
+        written.
+        """
         self._over(now_ms, lambda first: agrees(first.fact))
 
     def status(self, document: str, trouble: str | None) -> ShadowStatus:
-        """Everything, the differences that are not over first, then the latest first."""
+        """Return all differences, those that are not over first, then the latest first."""
         reported = sorted(self._book.values(), key=lambda one: -one.last_ms)
         reported.sort(key=lambda one: one.over_at_ms is not None)
         return ShadowStatus(
@@ -180,7 +184,7 @@ class DifferenceLog:
 
 
 def _by_device(differences: Iterable[DocumentDifference]) -> list[list[DocumentDifference]]:
-    """In groups of one device each, which keep their order and begin with the first of all."""
+    """Return groups of one device each, which keep their order and begin with the first of all."""
     found = list(differences)
     order = list(dict.fromkeys(one.fact.device for one in found))
     found.sort(key=lambda one: order.index(one.fact.device))

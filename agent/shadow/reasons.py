@@ -1,6 +1,6 @@
 """Why the real Device Plugin may differ: its known defects, where a difference shows which it is.
 
-The ids are those of ``device-plugin#9``; ``docs/compatibility.md`` says what ours does.
+The ids are those of ``device-plugin#9``; ``docs/compatibility.md`` has what ours does instead.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Background:
 
 
 def defect_of(first: DocumentDifference, theirs: Facts, background: Background) -> str | None:
-    """The id of the defect that explains ``first``, the first difference of a device.
+    """Return the id of the defect that explains ``first``, the first difference of a device.
 
-    ``theirs`` is all that the Device Plugin says; ``None`` where nothing is known.
+    ``theirs`` are all facts of the Device Plugin's document; ``None`` where no defect is known.
     """
     fact, device = first.fact, first.fact.device
     match fact.field:
@@ -56,7 +56,7 @@ def defect_of(first: DocumentDifference, theirs: Facts, background: Background) 
 
 
 def _is_autofilled(theirs: Facts, device: str) -> bool:
-    """Whether the chip is isolated in writing only."""
+    """Return whether the document separates the chip without effect on its lists."""
     return any(
         fact.field is Field.UPGRADE_REASON
         and fact.device == device
@@ -66,7 +66,9 @@ def _is_autofilled(theirs: Facts, device: str) -> bool:
 
 
 def _hides_unknown(first: DocumentDifference, theirs: Facts, background: Background) -> bool:
-    """Whether the level of the chip is milder than that of a code of it that is in no table."""
+    """Return whether the level of the chip is milder than that of one of its codes without a
+    table.
+    """
     levels = {
         fact.detail: level
         for fact, level in theirs.items()

@@ -1,7 +1,7 @@
-"""The shadow: what a real Device Plugin writes is compared with what we would have written.
+"""The shadow: compares what a real Device Plugin writes with what we would have written.
 
-It watches the document of this node and writes nothing. What differs is told once in the log, is
-counted, is shown by the status page and is in the journal.
+It watches the document of this node and writes nothing. A difference is logged once, counted, shown
+by the status page and journaled.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.shadow")
 
 _COALESCE_SECONDS = 0.02
-"""States that follow one another faster are not kept apart."""
+"""States that follow one another faster are not compared one by one."""
 _MARK_SECONDS = 10.0
 _WATCH_AGAIN_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class ShadowCallbacks:
-    """What the shadow asks of its daemon and tells it. All return at once.
+    """What the shadow calls in its daemon. All return at once.
 
-    ``wanted`` is what we would publish now, ``None`` while too little is known; ``lingers`` whether
-    something in it may be over for everybody else. ``on_first_read`` gets what is stored at start,
-    ``on_written`` each later write of another program and whether an operator's edit may be in it;
-    ``on_reported`` gets what there is to journal. ``background`` helps to explain why something
-    differs.
+    ``desired`` returns what we would publish now, ``None`` while too little is known; ``lingers``
+    whether something in it may be over for other programs. ``on_first_read`` gets the document
+    stored at the start, ``on_written`` each later write of another program and whether an
+    operator's edit may be in it; ``on_reported`` gets each difference to journal. ``background``
+    helps to explain differences.
     """
 
-    wanted: Callable[[], DesiredDocument | None]
+    desired: Callable[[], DesiredDocument | None]
     lingers: Callable[[], bool]
     on_first_read: Callable[[Document | None], None]
     on_written: Callable[[Document, bool], None]
@@ -62,71 +62,75 @@ class ShadowCallbacks:
 class Shadow:
     """Compares all writes of ``namespace/name`` in ``store``."""
 
-    def __init__(self, store: Store, namespace: str, name: str, edges: ShadowCallbacks) -> None:
+    def __init__(self, store: Store, namespace: str, name: str, callbacks: ShadowCallbacks) -> None:
         self.name = name
         self.namespace = namespace
         self._store = store
-        self._edges = edges
-        self._judge = ShadowComparison()
-        self._ledger = DifferenceLog(partial(defect_of, background=edges.background))
+        self._callbacks = callbacks
+        self._comparison = ShadowComparison()
+        self._log = DifferenceLog(partial(defect_of, background=callbacks.background))
         self._woken = asyncio.Event()
         self._content: object = None
         self._shown: Document | None = None
         self._was_read = False
         self._trouble = Trouble(
-            log, "%s: cannot be watched: %s", "%s: it is seen again", self.name, level=logging.ERROR
+            log,
+            "%s: cannot be watched: %s",
+            "%s: it can be watched again",
+            self.name,
+            level=logging.ERROR,
         )
         self._loop = asyncio.get_running_loop()
-        self._began_ms = edges.wall_clock() - self._loop.time() * 1000
+        self._began_ms = callbacks.wall_clock() - self._loop.time() * 1000
 
     def wake(self) -> None:
-        """What we want may have changed."""
+        """Compare again: the desired document may have changed."""
         self._woken.set()
 
     def status(self) -> ShadowStatus:
-        """What was compared, and what differed."""
-        return self._ledger.status(self.name, self._trouble.reason)
+        """Return what was compared, and what differed."""
+        return self._log.status(self.name, self._trouble.reason)
 
     async def run(self) -> NoReturn:
         """Compare until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch(), name=f"watch of {self.name}")
             while True:
-                self._edges.progress()
+                self._callbacks.progress()
                 await self._wait()
                 self._woken.clear()
-                self._look()
+                self._compare()
                 await asyncio.sleep(_COALESCE_SECONDS)
 
     def _now_ms(self) -> int:
-        """Epoch milliseconds that only grow, whoever sets the host's clock."""
+        """Return epoch milliseconds that only grow, also where the host's clock is set."""
         return round(self._began_ms + self._loop.time() * 1000)
 
     async def _wait(self) -> None:
-        deadline_ms = self._judge.next_deadline_ms()
+        deadline_ms = self._comparison.next_deadline_ms()
         seconds = _MARK_SECONDS
         if deadline_ms is not None:
             seconds = min(seconds, max(0.0, (deadline_ms - self._now_ms()) / 1000))
         await is_set_within(self._woken, seconds)
 
-    def _look(self) -> None:
-        """Take in what we want now, and tell what is decided."""
+    def _compare(self) -> None:
+        """Compare what we desire now, and report what is decided."""
         now_ms = self._now_ms()
-        wanted = self._edges.wanted()
-        if wanted is None and self._content is not None:
-            # Its chips are cut into virtual devices, or are not the same any more.
+        desired = self._callbacks.desired()
+        if desired is None and self._content is not None:
+            # Its chips are divided into virtual devices now, or are other ones.
             self._content = None
-            self._judge.wants_nothing()
-        if wanted is not None and wanted.stamped is not None and wanted.content != self._content:
-            self._content = wanted.content
-            document = wanted.stamped(now_ms // 1000)
-            self._judge.wants(now_ms, document, lingers=self._edges.lingers())
-        for verdict in self._judge.verdicts(now_ms):
-            for difference in self._ledger.enter(verdict, now_ms):
-                self._edges.on_reported(difference)
-        self._ledger.close(self._judge.agrees, now_ms)
+            self._comparison.clear_desired()
+        if desired is not None and desired.stamped is not None and desired.content != self._content:
+            self._content = desired.content
+            document = desired.stamped(now_ms // 1000)
+            self._comparison.set_desired(now_ms, document, lingers=self._callbacks.lingers())
+        for verdict in self._comparison.pop_results(now_ms):
+            for difference in self._log.record(verdict, now_ms):
+                self._callbacks.on_reported(difference)
+        self._log.close(self._comparison.agrees, now_ms)
 
-    # What somebody else writes.
+    # Writes of other programs.
 
     async def _watch(self) -> NoReturn:
         selection = Selection(self.namespace, self.name)
@@ -150,38 +154,42 @@ class Shadow:
             case _:
                 shown = next(iter(event.documents), None)
         self._trouble.end()
-        # What we wanted until now belongs to the time before this write.
-        self._look()
-        self._take(shown)
-        self._judge.sees_again(self._now_ms())
+        # What we desired until now belongs to the time before this write.
+        self._compare()
+        self._observe(shown)
+        self._comparison.end_interruption(self._now_ms())
         self._woken.set()
 
     def _blind(self, reason: str) -> None:
         self._trouble.begin(reason)
-        self._judge.interrupted(self._now_ms())
+        self._comparison.observe_interruption(self._now_ms())
 
-    def _take(self, shown: Document | None) -> None:
+    def _observe(self, shown: Document | None) -> None:
         now_ms = self._now_ms()
         before, self._shown = self._shown, shown
         if not self._was_read:
             self._was_read = True
-            self._edges.on_first_read(shown)
+            self._callbacks.on_first_read(shown)
             if shown is None:
-                self._judge.begins(now_ms)
+                self._comparison.observe_absence(now_ms)
                 return
         elif shown is None:
             if before is not None:
-                self._judge.deleted(now_ms)
+                self._comparison.observe_deletion(now_ms)
             return
         elif before is not None and (before.data, before.labels) == (shown.data, shown.labels):
             return
         else:
-            self._edges.on_written(shown, self._judge.is_dark or is_edit(before, shown))
-        self._judge.wrote(now_ms, shown)
+            self._callbacks.on_written(
+                shown, self._comparison.is_interrupted or is_edit(before, shown)
+            )
+        self._comparison.observe_write(now_ms, shown)
 
 
 def is_edit(before: Document | None, shown: Document) -> bool:
-    """Return whether an operator wrote: the Device Plugin would have stamped its own part anew."""
+    """Return whether an operator wrote: the Device Plugin would have changed the stamp of its
+    part.
+    """
     return before is not None and before.data.get(DEVICE_INFO_KEY) == shown.data.get(
         DEVICE_INFO_KEY
     )

@@ -1,6 +1,6 @@
-"""How a device-info document is written: its keys, their order and the text, values set aside.
+"""The form of a device-info document: its keys, their order and the text, without values.
 
-What is not said here is said by the facts. Source: ``device-plugin#1.2`` to 1.5 and 5.3.
+Values are compared as facts. Source: ``device-plugin#1.2`` to 1.5 and 5.3.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TEXTS = (DEVICE_INFO_KEY, SWITCH_INFO_KEY, UPGRADE_REASON_KEY)
 
 
 def shape_of(document: Document) -> Iterator[_Shape]:
-    """What is to be compared, by the name of the part. For a document that can be decoded."""
+    """Yield what is to be compared, by the name of the part. For a document that can be decoded."""
     yield "the ConfigMap", ", ".join(sorted(document.data))
     for key in _TEXTS:
         if key in document.data:
@@ -65,7 +65,7 @@ def _text(key: str, text: str) -> Iterator[_Shape]:
 
 
 def _read(text: object) -> tuple[Any, bool]:
-    """What ``text`` holds, and whether Go would have written it like this."""
+    """Return the value of ``text``, and whether Go would have written it in the same way."""
     try:
         raw = json.loads(str(text))
         return raw, go_json.encode(raw) == text
@@ -84,7 +84,7 @@ def _flat(lists: Iterable[object]) -> list[Any]:
 
 
 def _are(kind: type[Struct], items: Iterable[object]) -> bool:
-    """Whether all ``items`` have the members of ``kind`` in their order."""
+    """Return whether all ``items`` have the members of ``kind`` in their order."""
     members = kind.__struct_encode_fields__
     return all(isinstance(item, dict) and tuple(item) == members for item in items)
 

@@ -1,11 +1,11 @@
-"""Whether a directory that is read is the one that it was, by its mark.
+"""Decide by its mark whether a directory store is the same directory as before.
 
 An empty directory where a mount is missing looks like a cluster in which everything was deleted,
 and a wrong mount like another cluster. The ids of the marks are in the state directory. While
 another directory is there than the known one, nothing of its nodes is forgotten and the aggregator
-is not ready. It counts as the new one when more than half of the known nodes beat in it (their
-clocks do not matter, only that a heartbeat changes: one of a backup does not), or when an operator
-confirms it (``vigil forget --mark``).
+is not ready. It counts as the new one when more than half of the known nodes beat in it, or when an
+operator confirms it (``vigil forget --mark``). A heartbeat counts when it changes, whatever the
+node's clock: one of a backup does not change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _decoder = msgspec.json.Decoder(dict[str, str])
 
 
 class MarkKnowledge:
-    """What is known of the mark of the directory at ``url``. Pure.
+    """The known mark of the directory at ``url``. Pure.
 
     ``id`` is empty before the first mark was seen, and where the directory that counts has none.
     """
@@ -47,18 +47,18 @@ class MarkKnowledge:
         self._first: dict[str, int] = {}
         self._beating: set[str] = set()
 
-    def note_beats(self, beats: Iterable[Beat]) -> None:
-        """Take note of who beats in the directory that is there."""
+    def observe_beats(self, beats: Iterable[Beat]) -> None:
+        """Record which nodes beat in the directory while it does not count."""
         if self.problem is None:
             return
         for beat in beats:
             if self._first.setdefault(beat.node, beat.beaten_at_ms) != beat.beaten_at_ms:
                 self._beating.add(beat.node)
 
-    def look(self, found: FoundMark, nodes: frozenset[str]) -> str | None:
-        """Compare with the mark that is there; ``nodes`` are those known by this store.
+    def check(self, found: FoundMark, nodes: frozenset[str]) -> str | None:
+        """Compare the known mark with the one found; ``nodes`` are those known by this store.
 
-        Returns why the directory counts again, or for the first time; else ``None``.
+        Return why the directory counts again, or for the first time; else ``None``.
         """
         if self.id in ("", found.id):
             why = "the known directory is back"
@@ -86,7 +86,7 @@ class MarkKnowledge:
 
 
 class DirectoryMarks:
-    """Looks at the marks of ``stores``, by URL; the ids are in ``state_dir``, where there is one.
+    """Checks the marks of ``stores``, by URL; the ids are in ``state_dir``, where there is one.
 
     ``nodes`` are those that are known by the store with this URL. ``changed`` is called when a
     directory counts no more, or again.
@@ -116,33 +116,33 @@ class DirectoryMarks:
         return tuple(one.problem for one in self.known.values() if one.problem is not None)
 
     def problem(self, url: str) -> str | None:
-        """Why the directory at ``url`` does not count."""
+        """Return why the directory at ``url`` does not count; ``None`` if it does."""
         return self.known[url].problem if url in self.known else None
 
-    def note_beats(self, url: str, beats: Iterable[Beat]) -> None:
-        """Take note of the beats that were listed in a store."""
+    def observe_beats(self, url: str, beats: Iterable[Beat]) -> None:
+        """Record the heartbeats that were listed in the store at ``url``."""
         if url in self.known:
-            self.known[url].note_beats(beats)
+            self.known[url].observe_beats(beats)
 
     async def run(self) -> NoReturn:
-        """Look until cancelled."""
+        """Check all marks every 4 s until cancelled."""
         while True:
             await asyncio.sleep(PERIOD_SECONDS)
-            await self.look()
+            await self.check()
 
-    async def look(self) -> None:
-        """Look once at each. A store that gives no answer is in trouble, and not another one."""
+    async def check(self) -> None:
+        """Check all marks once. A store that gives no answer keeps its last result."""
         for url, mark in self._marks.items():
             try:
                 found = await mark.read()
             except StoreError:
                 continue
-            self._look(self.known[url], found)
+            self._check(self.known[url], found)
         await self._keep()
 
-    def _look(self, known: MarkKnowledge, found: FoundMark) -> None:
+    def _check(self, known: MarkKnowledge, found: FoundMark) -> None:
         was = known.problem
-        why = known.look(found, self._nodes(known.url))
+        why = known.check(found, self._nodes(known.url))
         if known.problem is not None and was is None:
             _log.error("%s", known.problem)
         elif why is not None:

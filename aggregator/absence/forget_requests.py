@@ -1,7 +1,7 @@
-"""What operators and agents say about nodes that a store lacks: read, and removed when done.
+"""Reads which nodes operators and agents have ended, of those that a store lacks.
 
-Follows the records of ``vigil forget NODE`` in one store, and reads the heartbeat of a node whose
-document was deleted: its agent may have done it.
+Watches the records of ``vigil forget NODE`` in one store, and removes them when done. Reads the
+heartbeat of a node whose document was deleted, because its agent may have deleted it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ _log = logging.getLogger(__name__)
 
 RECORDS = Selection(namespace=FORGET_NAMESPACE, has_label=FORGET_LABEL[0])
 _FEW = 50
-"""Heartbeats of more nodes are waited for."""
+"""Most heartbeats that are read singly; heartbeats of more nodes come with the next listing."""
 _TICK_SECONDS = 1.0
 _ASK_AGAIN_SECONDS = 30.0
 
 
 class ForgetRequests:
-    """Does so for the store of ``absence``.
+    """Applies forget records and heartbeats to ``absence`` of one store.
 
-    ``is_there``: whether anything of a node is published. ``may_write``: whether we lead.
+    ``is_there``: whether anything of a node is published. ``may_write``: whether this replica
+    leads.
     """
 
     def __init__(
@@ -59,32 +60,36 @@ class ForgetRequests:
         self._is_there = is_there
         self._may_write = may_write
         self._changed = changed
-        self._asked: set[str] = set()
-        self._asks = asyncio.Event()
+        self._requested: set[str] = set()
+        self._is_requested = asyncio.Event()
         self._came = asyncio.Event()
 
     async def run(self) -> NoReturn:
-        """Go on until cancelled."""
+        """Watch, read and remove until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             url = self._store.url
             tasks.create_task(self._follow(), name=f"follow records about nodes in {url}")
-            tasks.create_task(self._ask(), name=f"read heartbeats of deleted nodes in {url}")
+            tasks.create_task(
+                self._read_heartbeats(), name=f"read heartbeats of deleted nodes in {url}"
+            )
             tasks.create_task(self._remove(), name=f"remove records about nodes in {url}")
         raise AssertionError("the tasks never end")
 
-    def look(self) -> None:
-        """See whose heartbeat is to be read now."""
-        asked = self._absence.take_asked(self._clock())
-        if asked and len(asked) <= _FEW:
-            self._asked |= asked
-            self._asks.set()
+    def request_heartbeats(self) -> None:
+        """Request the heartbeats of nodes whose documents were deleted, unless there
+        are too many.
+        """
+        requested = self._absence.pop_heartbeats_to_read(self._clock())
+        if requested and len(requested) <= _FEW:
+            self._requested |= requested
+            self._is_requested.set()
 
-    async def _ask(self) -> NoReturn:
+    async def _read_heartbeats(self) -> NoReturn:
         while True:
-            await self._asks.wait()
-            self._asks.clear()
-            asked, self._asked = self._asked, set()
-            for node in sorted(asked):
+            await self._is_requested.wait()
+            self._is_requested.clear()
+            requested, self._requested = self._requested, set()
+            for node in sorted(requested):
                 try:
                     self._absence.observe_one(node, await self._store.beats(node))
                 except StoreError:
@@ -97,21 +102,21 @@ class ForgetRequests:
                 async for event in self._store.watch(RECORDS):
                     match event:
                         case DocumentsListed(documents):
-                            self._take(documents)
+                            self._observe_records(documents)
                         case Changed(document):
-                            self._take((document,))
+                            self._observe_records((document,))
                 raise StoreError(f"the watch of {self._store.url} ended")
             except StoreRefused as error:
                 _log.warning("records of vigil forget cannot be read: %s", error)
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
-    def _take(self, documents: Iterable[Document]) -> None:
+    def _observe_records(self, documents: Iterable[Document]) -> None:
         for document in documents:
             try:
                 record = decode_forget_record(document.name, document.data)
             except DocumentError as error:
                 _log.warning(
-                    "%s is left out, it is no record of vigil forget: %s", document.name, error
+                    "%s is ignored, it is no record of vigil forget: %s", document.name, error
                 )
                 continue
             if self._absence.records.get(record.node) != record:
@@ -121,7 +126,7 @@ class ForgetRequests:
         self._changed()
 
     async def _remove(self) -> NoReturn:
-        """Delete each record a touch period after nothing is left to do for it."""
+        """Delete each record one touch period after it has had its whole effect."""
         done_at_ms: dict[str, int] = {}
         while True:
             records = self._absence.records
@@ -138,7 +143,9 @@ class ForgetRequests:
             await asyncio.sleep(_TICK_SECONDS)
 
     def _is_pending(self, node: str) -> bool:
-        """Whether the node is on its way out, or waits for the store to be the one that it was."""
+        """Return whether the node is on its way out, or its store is held (see
+        ``Absence.hold``).
+        """
         is_ending = self._is_there(node) and not self._absence.knows(node)
         return is_ending or self._absence.is_held
 
@@ -147,6 +154,6 @@ class ForgetRequests:
             try:
                 await self._store.delete(FORGET_NAMESPACE, forget_record_name(node))
             except StoreError as error:
-                _log.debug("the record about %s stays: %s", node, error)
+                _log.debug("the record about node %s could not be deleted: %s", node, error)
                 return
         self._absence.records.pop(node, None)

@@ -1,9 +1,10 @@
-"""What is known of stores that may come back without it, in the state directory.
+"""Keeps the last known state of stores in the state directory.
 
-So the last state of nodes lasts over a restart of the aggregator: their documents, who of them
-beat, what was published and the state that parts keep. It is written behind, at most twice a second
-and in a thread, so that no publication waits for it. Of several processes it has what this one
-knew.
+A broker without persistence or an unmounted directory may come back without its documents. With
+this file the last state of nodes outlasts a restart of the aggregator: their documents, which of
+them beat, what was published and the state of aggregator plugins. Rows are written behind, at most
+twice a second and in a thread, so that no publication waits for them. The file of one process has
+what that process has read.
 """
 
 from __future__ import annotations
@@ -38,17 +39,19 @@ DOCUMENT, BEAT, COMPLETE = "document", "beat", "complete"
 
 
 class KnownBeat(msgspec.Struct, frozen=True):
-    """Who beat. Times are not kept: a heartbeat that is missing is silence from now on."""
+    """The heartbeat of a node. Times are not kept: a heartbeat that is missing is silence from now
+    on.
+    """
 
     holder: str
     interval_ms: int
 
 
 class LastKnownStore(msgspec.Struct):
-    """What an earlier run knew of one store.
+    """What an earlier run has read of one store.
 
-    ``is_complete``: it had listed the store and written down all of it, so that a node which is in
-    no row had been ended.
+    ``is_complete``: that run had listed the store and written all of it, so a node without a row
+    had been ended.
     """
 
     documents: dict[tuple[str, str], Document] = {}
@@ -61,11 +64,11 @@ _beat = msgspec.msgpack.Decoder(KnownBeat)
 
 
 class LastKnown:
-    """The file in ``directory``; ``None``: nothing is kept."""
+    """The rows of all stores in a file below ``directory``; ``None``: nothing is kept."""
 
     def __init__(self, directory: Path | None, clock: Clock, most_bytes: int = _MOST_BYTES) -> None:
         self.trouble: str | None = None
-        """Why nothing can be written down now."""
+        """Why nothing can be written now."""
         self._path = None if directory is None else directory / FILE_NAME
         self._clock = clock
         self._most_bytes = most_bytes
@@ -75,7 +78,10 @@ class LastKnown:
         self._came = asyncio.Event()
 
     def load(self) -> dict[str, LastKnownStore]:
-        """Read what an earlier run knew, by store. Blocks; what cannot be read is named."""
+        """Return what an earlier run has read, by store URL. Blocks.
+
+        A file or row that cannot be read is logged and ignored.
+        """
         found: dict[str, LastKnownStore] = {}
         if self._path is None:
             return found
@@ -83,20 +89,20 @@ class LastKnown:
             rows = self._open().rows()
         except _TROUBLE as error:
             self._fail(error)
-            self._put_away(error)
+            self._close_after(error)
             return found
         unreadable = 0
         for row in rows:
             known = found.setdefault(row.store, LastKnownStore({}, {}))
             try:
-                self._take(known, row)
+                self._restore_row(known, row)
             except (msgspec.MsgspecError, UnicodeError):
                 unreadable += 1
         if unreadable:
             _log.error("%s: %s cannot be read: ignored", self._path, counted(unreadable, "row"))
         return found
 
-    def _take(self, known: LastKnownStore, row: LastKnownRow) -> None:
+    def _restore_row(self, known: LastKnownStore, row: LastKnownRow) -> None:
         if row.kind == DOCUMENT:
             document = _document.decode(row.body)
             known.documents[document.namespace, document.name] = document
@@ -106,38 +112,38 @@ class LastKnown:
         elif row.kind == COMPLETE:
             known.is_complete = True
 
-    def put(self, store: str, document: Document) -> None:
-        """Keep a document of the store as it is now."""
+    def record(self, store: str, document: Document) -> None:
+        """Record a document of the store as it is now."""
         place = f"{document.namespace}/{document.name}"
         if not document.version or self._versions.get((store, place)) != document.version:
             self._versions[store, place] = document.version
-            self._note(store, DOCUMENT, place, document)
+            self._queue(store, DOCUMENT, place, document)
 
-    def drop(self, store: str, namespace: str, name: str) -> None:
-        """Keep a document no more."""
+    def remove(self, store: str, namespace: str, name: str) -> None:
+        """Remove a document from the file."""
         place = f"{namespace}/{name}"
         self._versions.pop((store, place), None)
-        self._note(store, DOCUMENT, place, None)
+        self._queue(store, DOCUMENT, place, None)
 
-    def put_beat(self, store: str, node: str, beat: KnownBeat) -> None:
-        """Keep that the node beats."""
-        self._note(store, BEAT, node, beat)
+    def record_beat(self, store: str, node: str, beat: KnownBeat) -> None:
+        """Record the heartbeat of a node."""
+        self._queue(store, BEAT, node, beat)
 
-    def drop_beat(self, store: str, node: str) -> None:
-        """Keep of the node's heartbeat nothing."""
-        self._note(store, BEAT, node, None)
+    def remove_beat(self, store: str, node: str) -> None:
+        """Remove the heartbeat of a node from the file."""
+        self._queue(store, BEAT, node, None)
 
-    def is_listed(self, store: str) -> None:
-        """All that is known of the store is kept, or will be with the next write."""
-        self._note(store, COMPLETE, "", KnownBeat("", 0))
+    def record_listed(self, store: str) -> None:
+        """Record that the store was listed: all rows before this one are all of it."""
+        self._queue(store, COMPLETE, "", KnownBeat("", 0))
 
-    def _note(self, store: str, kind: str, place: str, value: msgspec.Struct | None) -> None:
+    def _queue(self, store: str, kind: str, place: str, value: msgspec.Struct | None) -> None:
         if self._path is not None:
             self._waiting[store, kind, place] = value
             self._came.set()
 
     async def run(self) -> NoReturn:
-        """Write behind until cancelled, and then what is left."""
+        """Write behind until cancelled, then write what is left and close the file."""
         backoff = Backoff(_GATHER_SECONDS, 30.0)
         try:
             while True:
@@ -160,7 +166,7 @@ class LastKnown:
         try:
             is_written = await asyncio.shield(task)
         except asyncio.CancelledError:
-            # Nobody closes the file under the thread that writes it.
+            # The file must not be closed while the thread writes it.
             await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
             raise
         if not is_written:
@@ -168,7 +174,7 @@ class LastKnown:
         return is_written
 
     def _write(self, taken: dict[tuple[str, str, str], msgspec.Struct | None]) -> bool:
-        """Write rows, in a thread; whether that was done."""
+        """Write rows in a thread; return whether that was done."""
         rows = (
             LastKnownRow(*key, b"" if value is None else msgspec.msgpack.encode(value))
             for key, value in taken.items()
@@ -180,7 +186,7 @@ class LastKnown:
                 self._open().write(incomplete, self._most_bytes)
         except _TROUBLE as error:
             self._fail(error)
-            self._put_away(error)
+            self._close_after(error)
             return False
         trouble = None
         if left_out:
@@ -209,7 +215,7 @@ class LastKnown:
             )
         self.trouble = str(error)
 
-    def _put_away(self, error: Exception) -> None:
+    def _close_after(self, error: Exception) -> None:
         self._close()
         if is_damaged(error):
             assert self._path is not None

@@ -1,4 +1,4 @@
-"""The file behind ``last_known.py``: rows of a store, a kind and a place, in SQLite. Blocks.
+"""The file behind ``last_known.py``: rows by store, kind and place, in SQLite. Blocks.
 
 Commits do not wait for the disk: they survive ``kill -9``, and a power cut may take the last one.
 """
@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS known (
 
 
 class LastKnownRow(NamedTuple):
-    """One row; an empty body is none."""
+    """One row; an empty body removes it."""
 
     store: str
     kind: str
@@ -69,7 +69,9 @@ class KnownFile:
         return [LastKnownRow(*found) for found in self._connection.execute(query)]
 
     def write(self, rows: Iterable[LastKnownRow], most_bytes: int) -> int:
-        """Write rows, all of them or, with an error, none; returns how many do not fit."""
+        """Write all rows or, with an error, none; return how many do not fit into
+        ``most_bytes``.
+        """
         connection, size, left_out = self._connection, self._bytes, 0
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -99,5 +101,5 @@ class KnownFile:
         return left_out
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._connection.close()

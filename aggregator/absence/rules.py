@@ -1,16 +1,17 @@
-"""By whose word what a store lacks ends: its agent's, an operator's or an explicit deletion. Pure.
+"""Decide what ends a document that its store lacks: its agent, an operator or a deletion. Pure.
 
 * The heartbeat of a node names the documents that its agent owns
-  (``contract/documents/write_numbers.py``). What it does not name, or says to be deleted, ends.
+  (``contract/documents/write_numbers.py``). A document that it does not name, or names as deleted,
+  ends.
 * An operator leaves a record (``contract/documents/forget_record.py``). It ends what is absent of a
   node and not later than the record.
-* A deletion that was shown ends a document when it has stood for 2 s and the node does not beat.
-  Of more than 3 nodes and a fifth of them within 15 s it is more likely a mistake, a script or a
-  broken disk than the end of so many nodes. It is held back until the documents are there again or
-  an operator ends the nodes.
+* A deletion that the store reported ends a document when it has stood for 2 s and the node does not
+  beat. Deletions of more than 3 nodes and a fifth of all within 15 s are more likely a mistake, a
+  script or a broken disk than the end of so many nodes. They are held back until the documents are
+  there again or an operator ends the nodes.
 
-Nothing ends while the store is not the one that it was (``hold``,
-``directory_mark.py``). ``docs/decisions/021``.
+Nothing ends while the store is not the one that it was (``hold``, ``directory_mark.py``).
+``docs/decisions/021``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from service.shortened import shortened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.absence.last_known_documents import AbsentDocument, LastingFeed
+    from aggregator.absence.last_known_documents import AbsentDocument, LastingDocumentWatch
     from aggregator.inputs.node_documents import DocumentSource
     from contract.documents.forget_record import ForgetRecord
     from service.clock import Instant
@@ -38,20 +39,20 @@ _FEW = 3
 _SHARE = 5
 _WINDOW_MS = 15_000
 _KINDS = {"device-info": 1000, "node-info": 1}
-"""The documents of a feed, and how many milliseconds a unit of their age has."""
+"""The documents of a watch, and how many milliseconds a unit of their age has."""
 DOCUMENTS = tuple(_KINDS)
 _DELETABLE = "node-info"
 """Agents delete it whenever no part of the server has an alarm."""
 
 
 class HeartbeatLookup(Protocol):
-    """Whether a node beats in the store; ``None`` while that is not known."""
+    """Return whether a node beats in the store; ``None`` while that is not known."""
 
     def __call__(self, node: str, /) -> bool | None: ...
 
 
 class Missing(NamedTuple):
-    """A document that the store lacks, for people. ``is_held``: so is its deletion."""
+    """A document that the store lacks, as status shows it. ``is_held``: so is its deletion."""
 
     node: str
     document: str
@@ -60,95 +61,97 @@ class Missing(NamedTuple):
 
 
 class Absence:
-    """What the store of ``source`` lacks."""
+    """Absent documents of the store of ``source``, and what ends them."""
 
-    def __init__(self, source: DocumentSource, feeds: Mapping[str, LastingFeed]) -> None:
-        """``feeds`` are those of ``source``, by kind of document."""
+    def __init__(self, source: DocumentSource, watches: Mapping[str, LastingDocumentWatch]) -> None:
+        """Make it without heartbeats; ``watches`` are those of ``source``, by kind of document."""
         self.url = source.url
         self.is_held = False
         """Whether nothing of this store ends now, because it may be another one."""
         self.records: dict[str, ForgetRecord] = {}
-        """What operators ended, by node."""
+        """Forget records of operators, by node."""
         self.over: set[str] = set()
         """Nodes that ended, as long as their heartbeat is remembered."""
-        self._feeds = dict(feeds)
+        self._watches = dict(watches)
         self._beats: dict[str, Beat] | None = None
         """The last heartbeats, ``None`` before the first list."""
         self._held: set[str] = set()
         self._ended: dict[str, int] = {}
-        """When the deletion stood by which a node ended lately."""
+        """Steady time of the deletion by which a node ended lately."""
         self._named: frozenset[str] = frozenset()
-        self._asked: set[str] = set()
-        self._looks = True
+        self._requested: set[str] = set()
+        self._has_news = True
         self._seen = 0
         self._due_ms: int | None = None
 
     @property
-    def feeds(self) -> Iterable[LastingFeed]:
+    def watches(self) -> Iterable[LastingDocumentWatch]:
         """The watches of the store."""
-        return self._feeds.values()
+        return self._watches.values()
 
     @property
     def nodes(self) -> frozenset[str]:
         """All nodes of which the store had a document, and has or not."""
-        return frozenset().union(*(feed.present.keys() | feed.absent.keys() for feed in self.feeds))
+        return frozenset().union(
+            *(watch.present.keys() | watch.absent.keys() for watch in self.watches)
+        )
 
     def knows(self, node: str) -> bool:
-        """Whether anything of the node is kept."""
-        return any(node in feed.present or node in feed.absent for feed in self.feeds)
+        """Return whether anything of the node is kept."""
+        return any(node in watch.present or node in watch.absent for watch in self.watches)
 
     def observe(self, beats: Iterable[Beat]) -> None:
-        """Take in the heartbeats of all nodes, as they were listed."""
+        """Replace the heartbeats of all nodes by those of a listing."""
         self._beats = {beat.node: beat for beat in beats}
-        self._looks = True
+        self._has_news = True
 
     def hold(self, is_held: bool) -> None:
-        """Let nothing of this store end, or go on. What was deleted meanwhile ends nothing later:
-        that may have been in another store.
+        """Let nothing of this store end while ``is_held``. A deletion of that time ends nothing
+        later: it may have been in another store.
         """
         if self.is_held and not is_held:
-            self._looks = True
-            for feed in self.feeds:
-                feed.unconfirm_deletions()
+            self._has_news = True
+            for watch in self.watches:
+                watch.unconfirm_deletions()
         self.is_held = is_held
 
     def observe_forgotten(self, record: ForgetRecord) -> None:
-        """Take in that an operator ended a node."""
+        """Apply the forget record of an operator."""
         self.records[record.node] = record
-        self._looks = True
+        self._has_news = True
 
     def observe_one(self, node: str, beats: Iterable[Beat]) -> None:
-        """Take in the heartbeat of one node, as it was asked for."""
+        """Replace the heartbeat of one node by what was read of it."""
         if self._beats is not None:
             self._beats.pop(node, None)
             self._beats.update((beat.node, beat) for beat in beats)
-            self._looks = True
+            self._has_news = True
 
     def has_beat(self, node: str) -> bool:
-        """Whether the store has a heartbeat of the node."""
+        """Return whether the store has a heartbeat of the node."""
         return self._beats is not None and node in self._beats
 
-    def take_asked(self, now: Instant) -> frozenset[str]:
+    def pop_heartbeats_to_read(self, now: Instant) -> frozenset[str]:
         """Return the nodes whose heartbeat is to be read now, each once: a deletion stands that
         their agents may have made.
         """
         reported = {
             node for _, node, one in self._absent() if one.is_reported and self.has_beat(node)
         }
-        self._asked &= reported
-        asked = {
+        self._requested &= reported
+        requested = {
             node
             for _, node, one in self._absent()
-            if node in reported - self._asked and one.stands_at_ms <= now.steady_ms
+            if node in reported - self._requested and one.stands_at_ms <= now.steady_ms
         }
-        self._asked |= asked
-        return frozenset(asked)
+        self._requested |= requested
+        return frozenset(requested)
 
     def is_due(self, now: Instant) -> bool:
-        """Whether ``step`` has something to look at. Cheap: it is asked for each change."""
-        if self._seen != sum(feed.absences for feed in self.feeds):
+        """Return whether ``step`` has something to do. Cheap: it is called for each change."""
+        if self._seen != sum(watch.absences for watch in self.watches):
             return True
-        return self._looks or (self._due_ms is not None and self._due_ms <= now.steady_ms)
+        return self._has_news or (self._due_ms is not None and self._due_ms <= now.steady_ms)
 
     @property
     def due_ms(self) -> int | None:
@@ -156,53 +159,57 @@ class Absence:
         return self._due_ms
 
     def step(self, beating: HeartbeatLookup, now: Instant) -> frozenset[str]:
-        """End what somebody's word ends; returns the nodes about which something changed."""
-        self._looks = False
+        """End what has a reason to end; return the nodes about which something changed."""
+        self._has_news = False
         ended = self._step(beating, now)
         self.over = {
             node for node in self.over | ended | self.records.keys() if not self.knows(node)
         }
-        self._seen = sum(feed.absences for feed in self.feeds)
+        self._seen = sum(watch.absences for watch in self.watches)
         self._due_ms = self._next_due_ms(now)
         return ended
 
     def _step(self, beating: HeartbeatLookup, now: Instant) -> frozenset[str]:
-        if not any(feed.absent for feed in self.feeds):
+        if not any(watch.absent for watch in self.watches):
             self._held.clear()
             return frozenset()
         if self.is_held or self._beats is None:
             return frozenset()
         ended: set[str] = set()
-        for kind, feed in self._feeds.items():
-            for node in [*feed.absent]:
-                if self._is_ended_by_word(kind, feed, node):
-                    ended |= feed.end(node)
-                elif self._is_last(kind, feed, node):
-                    ended |= feed.take_older(node, now.wall_ms)
+        for kind, watch in self._watches.items():
+            for node in [*watch.absent]:
+                if self._is_ended_by_agent_or_operator(kind, watch, node):
+                    ended |= watch.end(node)
+                elif self._is_last_write(kind, watch, node):
+                    ended |= watch.accept_older(node, now.wall_ms)
         ended |= self._end_deleted(beating, now)
         return frozenset(ended)
 
-    def _is_ended_by_word(self, kind: str, feed: LastingFeed, node: str) -> bool:
+    def _is_ended_by_agent_or_operator(
+        self, kind: str, watch: LastingDocumentWatch, node: str
+    ) -> bool:
         assert self._beats is not None
         record = self.records.get(node)
         beat = self._beats.get(node)
         if record is not None:
             beaten_at_ms = 0 if beat is None else beat.beaten_at_ms
-            if record.at_ms >= max(beaten_at_ms, feed.number(node) * _KINDS[kind]):
+            if record.at_ms >= max(beaten_at_ms, watch.age_number(node) * _KINDS[kind]):
                 return True
         owned, number = self._documents_of(kind, node)
         if owned is not None and kind not in owned:
             return True
-        return number < 0 and -number >= feed.number(node) * _KINDS[kind] // 1000
+        return number < 0 and -number >= watch.age_number(node) * _KINDS[kind] // 1000
 
-    def _is_last(self, kind: str, feed: LastingFeed, node: str) -> bool:
-        """Whether the older document that the store has is the last write of its agent."""
-        age = feed.older_number(node)
+    def _is_last_write(self, kind: str, watch: LastingDocumentWatch, node: str) -> bool:
+        """Return whether the older document that the store has is the last write of its agent."""
+        age = watch.older_age_number(node)
         return age is not None and self._documents_of(kind, node)[1] == age * _KINDS[kind] // 1000
 
     def _documents_of(self, kind: str, node: str) -> tuple[frozenset[str] | None, int]:
-        """Return what the node's heartbeat says: the documents of its agent, ``None`` where it does
-        not, and the number of the last write of this one, 0 for none.
+        """Return the documents that the node's heartbeat names as owned by its agent, and the
+        number of the last write of this one.
+
+        The documents are ``None`` where it names none, the number 0 where it has none.
         """
         beat = None if self._beats is None else self._beats.get(node)
         if beat is None or beat.is_broken or not beat.writes:
@@ -213,7 +220,9 @@ class Absence:
             return None, 0
 
     def _end_deleted(self, beating: HeartbeatLookup, now: Instant) -> set[str]:
-        """End what was deleted, unless that are many."""
+        """End what was deleted, unless too many were deleted at once; return the nodes
+        that ended.
+        """
         reported = {(kind, node): one for kind, node, one in self._absent() if one.is_reported}
         self._held &= {node for _, node in reported}
         due = {
@@ -241,13 +250,13 @@ class Absence:
                 self._hold_back(node, many)
             else:
                 self._ended[node] = at_ms
-                ended |= self._feeds[kind].end(node)
+                ended |= self._watches[kind].end(node)
         return ended
 
     def _may_end(self, kind: str, node: str, beats: bool | None) -> bool:
         if beats is False:
             return True
-        # An agent of a release whose heartbeats say nothing of its documents has no other word.
+        # An agent of an earlier release ends a document by deleting it, and in no other way.
         beat = self._beats.get(node) if self._beats is not None else None
         return bool(beats) and kind == _DELETABLE and beat is not None and not beat.writes
 
@@ -261,14 +270,14 @@ class Absence:
         self._held.add(node)
 
     def _absent(self) -> Iterator[tuple[str, str, AbsentDocument]]:
-        for kind, feed in self._feeds.items():
-            for node, absent in feed.absent.items():
+        for kind, watch in self._watches.items():
+            for node, absent in watch.absent.items():
                 yield kind, node, absent
 
     # For people.
 
     def missing(self, now: Instant) -> tuple[Missing, ...]:
-        """Return what the store lacks, but for what may be back or ended in a moment."""
+        """Return what the store lacks, without absences that may be short."""
         return tuple(
             Missing(node, kind, one.since_ms, node in self._held)
             for kind, node, one in sorted(self._absent())
@@ -276,8 +285,8 @@ class Absence:
         )
 
     def problem(self, now: Instant) -> tuple[str | None, bool]:
-        """Return in words what the store lacks, and whether so much of it that an aggregator should
-        not be taken for one that knows its cluster.
+        """Return a text of what the store lacks, and whether that is too much for the aggregator to
+        be ready.
         """
         nodes = {one.node for one in self.missing(now)}
         if not nodes:
@@ -292,7 +301,7 @@ class Absence:
         ), are_many
 
     def log_changes(self, now: Instant) -> None:
-        """Write to the log which nodes begin to miss a document, and that none does any more."""
+        """Log which nodes begin to miss a document, and that none does any more."""
         nodes = frozenset(one.node for one in self.missing(now))
         if nodes - self._named:
             _log.warning(
@@ -305,7 +314,7 @@ class Absence:
         self._named = nodes
 
     def _next_due_ms(self, now: Instant) -> int | None:
-        """Return when a deletion stands, or something is to be named."""
+        """Return the steady time at which a deletion stands, or an absence is to be shown."""
         due = (
             at_ms
             for _, _, one in self._absent()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ASK_AGAIN_SECONDS = 30.0
-"""After a refusal that waiting does not mend by itself: somebody may."""
+"""After a refusal that lasts until an operator changes something."""
 
 _IDLE_SHARE = 4
 """After a computation it rests for so many times what that took: at most a fifth of one core."""
@@ -85,7 +85,7 @@ class Advising:
         raise AssertionError("the tasks never end")
 
     def status(self) -> AdviceStatus:
-        """What is advised now."""
+        """Return what is advised now."""
         return AdviceStatus(
             self._clock().wall_ms,
             self._advised_at_ms,

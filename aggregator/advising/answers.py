@@ -1,4 +1,4 @@
-"""What pages say of one node or one job, out of the newest reports."""
+"""What pages show of one node or one job, out of the newest reports."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def _pod(raw: msgspec.Raw) -> SchedulerPod:
 
 
 def _rule(raw: msgspec.Raw) -> StoredConfigMap | None:
-    """A scaling rule; any other ConfigMap of a job's namespace means nothing."""
+    """Return a scaling rule; any other ConfigMap of a job's namespace means nothing."""
     found = kubernetes_objects.configmap(raw)
     return found if scheduling.SCALING_KEY in found.data else None
 
@@ -250,7 +250,7 @@ class AdvisedObjects:
             del self._graces[next(iter(self._graces))]
 
     def are_older(self, name: str, versions: Mapping[str, str]) -> bool:
-        """Whether an object of a kind is missing here, or older than ``versions`` by uid say."""
+        """Whether an object of a kind is missing here, or older than in ``versions``, by uid."""
         found = self._found[name]
         return any(
             uid not in found or _number(found[uid].resource_version) < _number(version)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from advisor.options import Profile
-from advisor.rescheduling.fault_pods import FaultType, pod_of
+from advisor.rescheduling.fault_pods import pod_of
 from advisor.rescheduling.selection import JOB_STAGE
 from advisor.scheduler_view.cluster_cache import has
 from advisor.scheduler_view.document_entries import VolcanoDeviceEntry, VolcanoSwitchEntry
@@ -35,7 +35,7 @@ _LARGEST_BYTES = 800 * 1024
 """Of one bucket; a document takes 900 KB. A cached job of 8 pods has about 1.5 KB."""
 _VERSION = 1
 _HEAD = "last-head"
-"""The bucket that is written after the others, and says that there are some."""
+"""The bucket that is written after the others, and names them."""
 _TOO_LARGE = "it was too large to be kept"
 
 
@@ -191,7 +191,7 @@ class KeptState:
             self._changed.add(*texts)
             self._on_changed()
 
-    def take_changed(self) -> frozenset[str]:
+    def pop_changed(self) -> frozenset[str]:
         """See ``Keeper``."""
         return self._changed.take()
 
@@ -240,9 +240,6 @@ def _states(texts: Mapping[str, str], now: int) -> dict[Profile, SchedulerState]
         for part in parts:
             for kind in _KINDS:
                 rows[kind] |= getattr(part.get(profile, _Part()), kind)
-        types = {pod.type for job in rows["jobs"].values() for pod in job.pods if pod.type}
-        if unknown := sorted(types - set(FaultType)):
-            raise ValueError(f"there is no fault type {unknown[0]!r:.60}")
         rows = {kind: dict(sorted(one.items())) for kind, one in rows.items()}
         is_known = head.is_known.get(profile, False)
         found[profile] = SchedulerState(is_known=is_known, session_at=now, **rows)

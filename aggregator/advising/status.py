@@ -51,7 +51,7 @@ class AdviceChange(msgspec.Struct, frozen=True):
 def changes_of(
     reports: Iterable[AdviceReport], before: Sequence[AdviceReport], at_ms: int
 ) -> Iterator[AdviceChange]:
-    """The decisions that are otherwise than before, by profile and job."""
+    """Return the decisions that are otherwise than before, by profile and job."""
     now = tuple(reports)
     same = {id(one) for report in now for one in report.decisions}
     same &= {id(one) for report in before for one in report.decisions}

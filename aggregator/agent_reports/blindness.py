@@ -26,34 +26,34 @@ _ONLY_THE_HEARTBEAT = "the agent's heartbeat shows that no chip gives it an answ
 
 
 def record_of(pipeline: Pipeline, node: str) -> VigilRecord | None:
-    """What the node's own key reports; ``None`` where there is none that can be read.
+    """Return the record of the node's own key; ``None`` where there is none that can be read.
 
     A node may have it in device-info and in node-info, in more than one store. What changed last by
     the node's clock counts; of equal ones that in node-info, and then the one received last.
     """
     found = [
         (report.record.changed_at_ms, place, report.received_at_ms, report.record)
-        for place, inboxes in enumerate(_inboxes(pipeline))
-        for inbox in inboxes
-        if (report := inbox.reports.get(node)) is not None
+        for place, caches in enumerate(_caches(pipeline))
+        for cache in caches
+        if (report := cache.reports.get(node)) is not None
     ]
     return max(found, key=lambda one: one[:3])[3] if found else None
 
 
-def _inboxes(pipeline: Pipeline) -> Iterator[tuple[DocumentCache[VigilRecord], ...]]:
+def _caches(pipeline: Pipeline) -> Iterator[tuple[DocumentCache[VigilRecord], ...]]:
     yield tuple(source.devices.own_key for source in pipeline.sources)
     yield tuple(source.nodes.own_key for source in pipeline.sources)
 
 
 def _is_refused(pipeline: Pipeline, node: str) -> bool:
-    return any(node in inbox.rejected for inboxes in _inboxes(pipeline) for inbox in inboxes)
+    return any(node in cache.rejected for caches in _caches(pipeline) for cache in caches)
 
 
 def chip_name(pipeline: Pipeline, node: str, chip: int | None) -> str | None:
-    """The device name of the chip with this physical id, as documents have it."""
+    """Return the device name of the chip with this physical id, as documents have it."""
     if chip is None:
         return None
-    report = newest(pipeline.device.inboxes, node)
+    report = newest(pipeline.device.caches, node)
     entry = pipeline.device.entries.get(node)
     record = report.record if report is not None else None if entry is None else entry.record
     return f"chip {chip}" if record is None else f"{record.chip_type}-{chip}"
@@ -62,7 +62,7 @@ def chip_name(pipeline: Pipeline, node: str, chip: int | None) -> str | None:
 def blind_statuses(
     pipeline: Pipeline, node: str, heartbeat_blind: bool | None
 ) -> tuple[BlindStatus, ...] | None:
-    """Which sources are blind; ``None``: nobody knows.
+    """Return the blind sources of a node; ``None`` where that is not known.
 
     ``heartbeat_blind`` is ``blind`` of the heartbeat, ``None`` where it has none.
     """
@@ -83,19 +83,21 @@ def blind_statuses(
 
 
 class BlindChanges:
-    """Knows what was blind last, of nodes where something was, and finds what changed."""
+    """Finds which sources became blind or answer again. Keeps the last blind sources of
+    each node.
+    """
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._known: dict[str, dict[tuple[str, int | None], BlindSource]] = {}
 
-    def take(self, now_ms: int) -> Iterable[BlindChange]:
-        """What changed since this was called last."""
+    def pop_changes(self, now_ms: int) -> Iterable[BlindChange]:
+        """Return what changed since the last call; ``now_ms`` is wall time."""
         nodes: set[str] = set()
         for source in self._pipeline.sources:
-            for feed in source.feeds:
-                nodes |= feed.own_key_changed
-                feed.own_key_changed.clear()
+            for watch in source.watches:
+                nodes |= watch.own_key_changed
+                watch.own_key_changed.clear()
         return [change for node in sorted(nodes) for change in self._of(node, now_ms)]
 
     def _of(self, node: str, now_ms: int) -> Iterator[BlindChange]:

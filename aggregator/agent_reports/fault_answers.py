@@ -1,7 +1,7 @@
-"""What the agent of a node answers about a fault, and for other documents what the catalogue does.
+"""What the agent of a node reports about a fault, or else the fault catalogue.
 
-A real Device Plugin's document has a code and its level only. Our agent knows more: the severity
-that came with the event, and what ``hccn_tool`` finds. It reports both in its own data key.
+A real Device Plugin's document has a code and its level only. An agent of NPU Vigil reports more in
+its own data key: the severity that came with the event, and the result of ``hccn_tool``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FaultDetail(msgspec.Struct, frozen=True):
-    """Severity of a fault and whether it is a device fault, ``None`` where nobody knows."""
+    """Severity of a fault and whether it is a device fault, ``None`` where that is not known."""
 
     severity: str | None
     device_fault: bool | None
@@ -38,7 +38,7 @@ class ChipFaultDetails:
         self._details = _details(pipeline, node)
 
     def of(self, chip: str, code: str) -> FaultDetail:
-        """Return the answer about a code on the chip of this device name."""
+        """Return what is known of a code on the chip of this device name."""
         detail = self._details.get((chip.rpartition("-")[2], code))
         if detail is not None:
             return FaultDetail(detail.severity, detail.device_fault, "agent")
@@ -49,14 +49,14 @@ class ChipFaultDetails:
 
 
 def isolation_requests(pipeline: Pipeline, node: str) -> Mapping[int, IsolationRequest]:
-    """Return who isolated chips of a node, as the device-info that counts states it."""
+    """Return the isolation requests of a node by chip number, from the device-info that counts."""
     for watch in _watches_that_count(pipeline, node):
         return watch.isolations.get(node, {})
     return {}
 
 
 def _details(pipeline: Pipeline, node: str) -> Mapping[tuple[str, str], FaultAnswer]:
-    """What the own key of the device-info that counts has, by the chip's number and code."""
+    """Return what the own key of the device-info that counts has, by the chip's number and code."""
     for watch in _watches_that_count(pipeline, node):
         key = watch.own_key.reports.get(node)
         if key is not None:
@@ -65,7 +65,7 @@ def _details(pipeline: Pipeline, node: str) -> Mapping[tuple[str, str], FaultAns
 
 
 def _watches_that_count(pipeline: Pipeline, node: str) -> Iterator[DocumentWatch]:
-    report = newest(pipeline.device.inboxes, node)
+    report = newest(pipeline.device.caches, node)
     for source in pipeline.sources:
         if report is not None and source.device.reports.get(node) is report:
             yield source.devices

@@ -73,4 +73,4 @@ def _refused(why: str, status: int) -> web.Response:
 
 
 def _unknown(what: str) -> web.Response:
-    return _refused(f"nobody knows of this {what}", 404)
+    return _refused(f"there is no {what} of this name", 404)

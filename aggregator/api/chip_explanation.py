@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.agent_reports.fault_answers import ChipFaultDetails, isolation_requests
-from aggregator.api.fault_status import leveled, raised_at_ms, sane_ms, separated_since_ms
+from aggregator.api.fault_status import (
+    began_at_ms,
+    leveled,
+    raised_at_ms,
+    separated_since_ms,
+)
 from aggregator.processors.custom_filter import filters
 from aggregator.processors.record_edits import PUBLIC_FAULT
 from aggregator.processors.state_types import (
@@ -51,7 +56,7 @@ _LISTS = ("available", "unhealthy", "network_unhealthy", "recovering")
 class ExplainedFault(msgspec.Struct, frozen=True):
     """A code on a chip. ``reported`` (by the node) and ``published`` are its levels, ``null`` where
     there is none. ``since_ms``: when it began as its source reports it, else ``received_at_ms``;
-    that is since when an aggregator has it. ``until_ms``: when what ``because`` says ends by time
+    that is since when an aggregator has it. ``until_ms``: when what ``because`` names ends by time
     alone. Times are epoch milliseconds, ``null`` where there is none.
     The names, ``severity``, ``device_fault`` and ``severity_source`` are those of ``FaultStatus``.
     """
@@ -107,20 +112,20 @@ class ExplainedEvent(msgspec.Struct, frozen=True):
 
 
 def blind_text(one: BlindStatus) -> str:
-    """In words, which source is blind since when and why."""
+    """Return which source is blind since when and why, in words."""
     since = "" if one.since_ms is None else f" since {shown_time(one.since_ms)}"
     return f"the source {one.source} gives the node's agent no answer{since}: {one.reason}"
 
 
 def job_name(key: str, job: JobState | None) -> str:
-    """A job as people call it."""
+    """Return the name of a job for people: ``job namespace/name``, else its key."""
     if job is None or not job.name:
         return f"job {key}"
     return f"job {job.namespace}/{job.name}"
 
 
 class _Reasons:
-    """Everything that is known about the faults of one node."""
+    """Finds the reasons for the faults of one node."""
 
     def __init__(
         self,
@@ -136,14 +141,16 @@ class _Reasons:
         self.received: Times = pipeline.processing.devices.get(node, NO_DEVICE_STATE).received
 
     def since_ms(self, chip: str, code: str) -> int | None:
-        """Since when the fault is known."""
+        """Return since when an aggregator has the fault (epoch milliseconds)."""
         at_ms = self.received.get(chip, {}).get(code)
         if at_ms is None and code == _MANUAL:
             at_ms = separated_since_ms(self._pipeline, self._node, chip)
         return at_ms
 
-    def riders(self, code: str, level: str, chip: str | None, since_ms: int, until_ms: int) -> str:
-        """The jobs that ride a fault out until this time."""
+    def filtering_jobs(
+        self, code: str, level: str, chip: str | None, since_ms: int, until_ms: int
+    ) -> str:
+        """Return the jobs that filter a fault until this time."""
         found = []
         for key, job in sorted(self._facts.jobs.items()):
             alone = msgspec.structs.replace(self._facts, jobs={key: job})
@@ -155,7 +162,7 @@ class _Reasons:
         return ", ".join(found) or "a job"
 
     def hidden(self, one: WithheldFault) -> str:
-        """Why a fault is held back."""
+        """Return why a fault is held back."""
         if one.why == ACCOMPANIES:
             return f"held back from readers while it lasts: it came along with {_UCE}"
         assert one.until_ms is not None
@@ -164,11 +171,11 @@ class _Reasons:
             return f"held back from readers until {until} at most: it may come along with {_UCE}"
         fault = one.fault
         since_ms = self.since_ms(fault.chip, fault.code) or 0
-        jobs = self.riders(fault.code, fault.level, fault.chip, since_ms, one.until_ms)
-        return f"held back from readers until {until}: {jobs} rides it out"
+        jobs = self.filtering_jobs(fault.code, fault.level, fault.chip, since_ms, one.until_ms)
+        return f"held back from readers until {until}: filtered by {jobs}"
 
     def public(self, fault: CodeFault) -> tuple[str, int | None]:
-        """Who told of a public fault, and when it ends by itself."""
+        """Return which program reports a public fault, and when it ends by itself."""
         _, _, number = fault.chip.rpartition("-")
         active = [
             one
@@ -183,10 +190,10 @@ class _Reasons:
         if len(known) == len(ends):
             until_ms = max(known)
             return f"a public fault of {who}; it ends at {shown_time(until_ms)}", until_ms
-        return f"a public fault of {who}; it holds until it is told to be over", None
+        return f"a public fault of {who}; it holds until its program reports the end", None
 
     def separated(self, chip: str) -> tuple[str, int | None]:
-        """Why a chip is in manual separation, and until when."""
+        """Return why a chip is in manual separation, and until when."""
         separation = self._pipeline.processing.separation
         policy = separation.policy
         one = separation.chips.get(self._node, {}).get(chip)
@@ -206,21 +213,21 @@ class _Reasons:
         return f"{why}; released at {shown_time(until_ms)}, or {by_hand}", until_ms
 
     def of_node(self, fault: CodeFault) -> str:
-        """Return why a fault that the node reports holds, as far as the node says."""
+        """Return why a fault that the node reports holds, as far as its document has a reason."""
         chip = chip_of(fault.chip)
         if fault.code != _MANUAL or chip is None or chip not in self._isolations:
-            return "the node says so"
+            return "the node reports it"
         one = self._isolations[chip]
         return f"{one.by} (as stated) isolated it at {shown_time(one.at_ms)}: {one.reason}"
 
     def of_fault(
         self, reported: CodeFault | None, published: CodeFault | None, hidden: WithheldFault | None
     ) -> tuple[str, int | None]:
-        """Why a fault is published or not, and until when that is so by time alone."""
+        """Return why a fault is published or not, and until when that is so by time alone."""
         if published is None:
             if hidden is not None:
                 return self.hidden(hidden), hidden.until_ms
-            return "the node says so; it is not published yet", None
+            return "the node reports it; it is not published yet", None
         if reported is not None:
             by_node = self.of_node(published)
             chips = self._pipeline.processing.separation.of(self._node)
@@ -232,7 +239,7 @@ class _Reasons:
             return self.public(published)
         if published.code == _MANUAL:
             return self.separated(published.chip)
-        return "it was published; the node does not say it any more", None
+        return "it was published; the node does not report it any more", None
 
 
 def explained_chips(
@@ -243,7 +250,7 @@ def explained_chips(
     standing: Iterable[ActivePublicFault],
     blind: Iterable[BlindStatus] = (),
 ) -> Iterator[ExplainedChip]:
-    """Yield every chip of a node that anybody knows of."""
+    """Yield every chip that a document of the node or cluster-info has, by its number."""
     unseen: dict[str, list[BlindStatus]] = {}
     for one in blind:
         if one.chip is not None:
@@ -255,7 +262,8 @@ def explained_chips(
     chips = {
         chip for record in (reported, published) if record is not None for chip in record.chips
     }
-    for chip in sorted(chips | {one.fault.chip for one in hidden} | unseen.keys()):
+    known = chips | {one.fault.chip for one in hidden} | unseen.keys()
+    for chip in sorted(known, key=lambda name: (chip_of(name) or 0, name)):
         lists = _lists(reported, chip), _lists(published, chip)
         mine = [one for one in hidden if one.fault.chip == chip]
         faults = tuple(_faults(reasons, reported, published, mine, chip))
@@ -290,7 +298,8 @@ def _faults(
         because, until_ms = reasons.of_fault(one, other, held)
         answer = reasons.answers.of(chip, code)
         shown = one or other or (None if held is None else held.fault)
-        began_ms = None if shown is None else raised_at_ms(shown)
+        received_ms = reasons.since_ms(chip, code)
+        raised_ms = 0 if shown is None else raised_at_ms(shown)
         yield ExplainedFault(
             code=code,
             severity=answer.severity,
@@ -299,10 +308,10 @@ def _faults(
             fault_type=fault_type,
             reported=None if one is None else one.level,
             published=None if other is None else other.level,
-            since_ms=began_ms or reasons.since_ms(chip, code),
+            since_ms=began_at_ms(raised_ms, received_ms),
             until_ms=until_ms,
             because=because,
-            received_at_ms=reasons.since_ms(chip, code),
+            received_at_ms=received_ms,
             **names_of(code),
         )
 
@@ -336,13 +345,13 @@ def _about_chip(
             f"{_in_words(published)}"
         )
     if is_hidden and "recovering" in published and "recovering" not in reported:
-        yield "nobody is given it while its fault is held back, and no pod is harmed for it"
+        yield "no pod gets it while its fault is held back, and none is ended for it"
     if any(fault.published and pre_separates(fault.published, fault.code) for fault in faults):
         spared = "it is not unhealthy until that ends"
         if "unhealthy" in published.split(","):
-            spared = "it would not be unhealthy but for another fault"
+            spared = "it is unhealthy because of another fault"
         yield {
-            None: f"{_PRE_SEPARATE}: nobody knows whether a pod uses it",
+            None: f"{_PRE_SEPARATE}: it is not known whether a pod uses it",
             True: f"{_PRE_SEPARATE}: a pod uses it, so {spared}",
             False: f"{_PRE_SEPARATE}: no pod uses it, so it is unhealthy",
         }[used]
@@ -351,7 +360,7 @@ def _about_chip(
 def explained_events(
     pipeline: Pipeline, node: str, reported: SwitchRecord | None, facts: NodeContext
 ) -> Iterator[ExplainedEvent]:
-    """The events of a node's switches."""
+    """Yield the events of a node's switches, with their reasons."""
     entry = pipeline.switch.entries.get(node)
     reasons = _Reasons(pipeline, node, facts, ())
     received = pipeline.processing.switches.get(node, NO_SWITCH_STATE).received
@@ -365,24 +374,24 @@ def explained_events(
         event = held.event if held is not None else (before.get(key) or after[key])[0]
         since_ms, until_ms = received.get(key), None
         if key in after:
-            because = "the node says so"
+            because = "the node reports it"
             if key not in before:
-                because = "it was published; the node does not say it any more"
+                because = "it was published; the node does not report it any more"
         elif held is not None:
             until_ms = held.until_ms
             code = event.assembled_fault_code
-            jobs = reasons.riders(code, held.level, None, since_ms or 0, until_ms)
+            jobs = reasons.filtering_jobs(code, held.level, None, since_ms or 0, until_ms)
             until = shown_time(until_ms)
-            because = f"held back from readers until {until}: {jobs} rides it out"
+            because = f"held back from readers until {until}: filtered by {jobs}"
         else:
-            because = "the node says so; it is not published yet"
+            because = "the node reports it; it is not published yet"
         yield ExplainedEvent(
             switch=event.switch_chip_id,
             port=event.switch_port_id,
             code=event.assembled_fault_code,
             reported=before[key][1] if key in before else None,
             published=after[key][1] if key in after else None,
-            since_ms=sane_ms(event.alarm_raised_time) or since_ms,
+            since_ms=began_at_ms(event.alarm_raised_time, since_ms),
             until_ms=until_ms,
             because=because,
             received_at_ms=since_ms,

@@ -1,4 +1,4 @@
-"""What stores tell of Nodes, pods and PodGroups, for people: known, interrupted, absent."""
+"""What stores have of Nodes, pods and PodGroups, for people: known, interrupted, absent."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MOST_SHARED = 1000
 
 class ObjectsStatus(msgspec.Struct, frozen=True):
     """One ``kind`` of objects (``Nodes``, ``pods`` that use chips or belong to a job,
-    ``PodGroups``) as one store tells of it.
+    ``PodGroups``) as one store has it.
 
-    ``followed``: the store can tell of it at all. ``known``: it has told all of them once, what was
-    known stays. ``interrupted`` says why nothing is heard of them now, ``absent`` why there are
+    ``followed``: the store has it at all. ``known``: all of them were listed once, what was
+    known stays. ``interrupted`` is why no changes come now, ``absent`` why there are
     none, where the store has no such kind.
     """
 
@@ -44,7 +44,7 @@ class ClusterStateStatus(msgspec.Struct, frozen=True):
 
 
 def cluster_state_status(cluster_state: ClusterState, stores: Iterable[str]) -> ClusterStateStatus:
-    """What is known now; ``stores`` are URLs in their order."""
+    """Return what is known now; ``stores`` are URLs in their order."""
     shared = sorted(cluster_state.shared_serial_numbers.items())[:_MOST_SHARED]
     return ClusterStateStatus(
         objects=tuple(_objects(cluster_state, stores)),

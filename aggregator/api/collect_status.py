@@ -1,7 +1,7 @@
 """What is shown of a running aggregator, taken anew for each question.
 
-What grows with the number of nodes is made in slices: ten thousand nodes hold up nobody, and two
-rows of one answer may be some milliseconds apart.
+What grows with the number of nodes is made in slices: ten thousand nodes hold up no other task, and
+two rows of one answer may be some milliseconds apart.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class StatusParts:
 
     absences: Mapping[str, Absence]
     advising: Advising | None
-    board: JobView
+    job_view: JobView
     leadership: Leadership
-    listener: HeartbeatMonitor
+    heartbeat_monitor: HeartbeatMonitor
     marks: DirectoryMarks
     missed_writes: Mapping[str, MissedWrites]
     pipeline: Pipeline
@@ -92,7 +92,7 @@ class StatusParts:
     readiness: Readiness
     stores: Mapping[str, Store]
     stream: Stream
-    succession: Takeover
+    takeover: Takeover
     notifier: Notifier
     cluster_state: ClusterWorld
 
@@ -118,10 +118,10 @@ class Picture:
         """Yield every node, or each of ``nodes`` that is known, sorted by name."""
         of, now = self._of, self._clock()
         if nodes is None:
-            yield from node_statuses(of.pipeline, of.listener, now)
+            yield from node_statuses(of.pipeline, of.heartbeat_monitor, now)
             return
         for node in sorted(nodes):
-            status = node_status(of.pipeline, of.listener, node, now)
+            status = node_status(of.pipeline, of.heartbeat_monitor, node, now)
             if status is not None:
                 yield status
 
@@ -131,11 +131,11 @@ class Picture:
 
     def job_rows(self) -> Iterator[HitJob]:
         """Yield the jobs that are hit."""
-        return self._of.board.hit()
+        return self._of.job_view.hit()
 
     def job(self, job: str) -> JobStatus | None:
-        """One job; ``None`` where nobody knows of it."""
-        status, advising = self._of.board.job(job), self._of.advising
+        """Return one job; ``None`` where there is none."""
+        status, advising = self._of.job_view.job(job), self._of.advising
         if status is None or advising is None:
             return status
         advice = advising.answers.of_job(status.namespace, status.name)
@@ -147,7 +147,7 @@ class Picture:
         return self._of.advising
 
     def advice(self, node: str | None = None) -> AdvicePage | None:
-        """What the scheduler will do; nothing where that is not computed.
+        """Return what the scheduler will do; nothing where that is not computed.
 
         With ``node`` of that node and the jobs there; ``None`` where nothing is about it.
         """
@@ -160,7 +160,7 @@ class Picture:
         return None if found is None else AdvicePage(self.at_ms, True, found)
 
     def advice_outcomes(self) -> AdviceOutcomes:
-        """What became of the deletions that were foretold."""
+        """Return what became of the deletions that were foretold."""
         advising = self._of.advising
         if advising is None:
             return AdviceOutcomes(self.at_ms, False, {}, ())
@@ -174,7 +174,7 @@ class Picture:
         *,
         running: bool,
     ) -> EndedJobsPage:
-        """What is known of vcjobs that have ended, by namespaces and names."""
+        """Return what is known of vcjobs that have ended, by namespaces and names."""
         advising, ended = self._of.advising, None
         if advising is not None:
             ended = await advising.ended(sized, judged, running=running)
@@ -182,12 +182,12 @@ class Picture:
         return EndedJobsPage(self.at_ms, self._of.leadership.leads, of.alarm, of.lost, ended)
 
     def liveness(self) -> LivenessPage:
-        """Who fell silent."""
-        status = liveness_status(self._of.listener, self._publish_lost)
+        """Return who fell silent."""
+        status = liveness_status(self._of.heartbeat_monitor, self._publish_lost)
         return LivenessPage(self.at_ms, status, self._of.stream.last_id)
 
     def documents(self) -> DocumentsPage:
-        """What is read, what is published, and what is refused."""
+        """Return what is read, what is published, and what is refused."""
         at_ms, of = self.at_ms, self._of
         stores, faults, tables = of.stores, of.public_faults, of.rank_tables
         return DocumentsPage(
@@ -199,18 +199,18 @@ class Picture:
         )
 
     def leader(self) -> LeaderPage:
-        """Who writes."""
-        kept = self._of.succession.keeping.statuses()
+        """Return who writes."""
+        kept = self._of.takeover.persistent_state.statuses()
         return LeaderPage(
             self.at_ms, leader_status(self._of.leadership), kept, self._of.stream.last_id
         )
 
     def public_faults(self) -> PublicFaultsPage:
-        """How it stands with public faults."""
+        """Return the state of public faults."""
         return PublicFaultsPage(self.at_ms, self._of.public_faults.status())
 
     async def separation(self) -> SeparationPage:
-        """How it stands with manual separation."""
+        """Return the state of manual separation."""
         return SeparationPage(self.at_ms, await self._separation())
 
     async def _separation(self) -> SeparationStatus:
@@ -220,13 +220,13 @@ class Picture:
         return separation_status(processing, stores, chips, counted)
 
     def cluster_state(self) -> ClusterStatePage:
-        """What is known of Nodes, pods and PodGroups."""
+        """Return what is known of Nodes, pods and PodGroups."""
         return ClusterStatePage(
             self.at_ms, cluster_state_status(self._of.cluster_state, self._stores)
         )
 
     def services(self) -> ServicesPage:
-        """Who is served besides readers of documents."""
+        """Return who is served besides readers of documents."""
         return ServicesPage(self.at_ms, self._services())
 
     def _services(self) -> ServicesStatus:
@@ -239,7 +239,7 @@ class Picture:
         )
 
     async def status(self) -> AggregatorStatus:
-        """Everything, for metrics."""
+        """Return everything, for metrics."""
         now = self._clock()
         documents, leader = self.documents(), self.leader()
         return AggregatorStatus(
@@ -268,18 +268,20 @@ class Picture:
         )
 
     def explain(self, node: str) -> Explanation | None:
-        """Why a node is published as it is; ``None`` where nobody knows of it."""
+        """Return why a node is published as it is; ``None`` where there is none."""
         of = self._of
         now = self._clock()
-        status = node_status(of.pipeline, of.listener, node, now)
+        status = node_status(of.pipeline, of.heartbeat_monitor, node, now)
         if status is None:
             return None
-        facts = msgspec.structs.replace(of.cluster_state.facts(node), lost=node in of.pipeline.lost)
+        facts = msgspec.structs.replace(
+            of.cluster_state.node_context(node), lost=node in of.pipeline.lost
+        )
         around = ExplanationContext(
             facts=facts,
             standing=of.public_faults.standing(node),
-            jobs=of.board.jobs_on(node),
-            relations=of.board.relations_on(node),
+            jobs=of.job_view.jobs_on(node),
+            relations=of.job_view.relations_on(node),
             publish_lost=self._publish_lost,
             began=of.notifier.began_ms,
         )

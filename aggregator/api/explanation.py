@@ -123,14 +123,14 @@ def explain(
     around: ExplanationContext,
     acknowledged: Mapping[str, bool],
 ) -> Explanation:
-    """Why the node of ``status`` is published as it is.
+    """Return why the node of ``status`` is published as it is.
 
     ``acknowledged``: document to whether every store that is published to has its newest value.
     """
     node, facts = status.node, around.facts
-    report = newest(pipeline.device.inboxes, node)
-    switch = newest(pipeline.switch.inboxes, node)
-    server = newest(pipeline.node.inboxes, node)
+    report = newest(pipeline.device.caches, node)
+    switch = newest(pipeline.switch.caches, node)
+    server = newest(pipeline.node.caches, node)
     documents = tuple(
         table.kind.document(home)
         for table in pipeline.tables
@@ -160,7 +160,7 @@ _STATES = {
     "kept": "its newest device-info is refused; the last good one stays in force",
     "missing": "its store lacks its device-info; the last one stays in force",
     "rejected": "its device-info was never a good one",
-    "earlier": "nothing was heard of it yet; it is published as an earlier run did",
+    "earlier": "no document of it was read yet; it is published as an earlier run did",
     "deleted": "its device-info was deleted; it is published healthy and dropped soon",
     "unreported": "it has no device-info",
 }
@@ -190,7 +190,7 @@ def _about_node(
     if status.blind_left_out:
         yield f"{status.blind_left_out} more blind sources than its agent has room to name"
     use = {
-        None: "nobody knows whether pods use its chips",
+        None: "it is not known whether pods use its chips",
         True: "pods use its chips",
         False: "no pod uses its chips",
     }[None if facts.used is None else bool(facts.used)]
@@ -219,7 +219,7 @@ def _about_heartbeat(status: NodeStatus, around: ExplanationContext) -> Iterator
     age, interval = status.heartbeat_age_seconds, status.heartbeat_interval_seconds
     ago = "" if age is None or interval is None else f" {age:.0f} s ago (interval {interval:g} s)"
     if status.heartbeat == "silent":
-        others = "with so many others that nobody is published as lost"
+        others = "with so many others that no node is published as lost"
         yield f"its heartbeat fell silent{ago}, {others}"
     elif not around.publish_lost:
         yield f"its heartbeat fell silent{ago}: it is lost, which is not to be published"
@@ -229,11 +229,11 @@ def _about_heartbeat(status: NodeStatus, around: ExplanationContext) -> Iterator
 
 def _public(one: ActivePublicFault) -> ExplainedPublicFault:
     if one.ends_at_ms is not None:
-        because = f"{one.resource} told of it; it ends at {shown_time(one.ends_at_ms)}"
+        because = f"{one.resource} reported it; it ends at {shown_time(one.ends_at_ms)}"
     else:
-        because = f"{one.resource} told of it; it holds until {one.resource} tells that it is over"
+        because = f"{one.resource} reported it; it holds until {one.resource} reports the end"
     if not one.placed:
-        because += "; the node has not told of its chips yet, it counts for those that it has"
+        because += "; the node has not reported its chips yet, it counts for those that it has"
     return ExplainedPublicFault(
         resource=one.resource,
         fault_id=one.fault_id,

@@ -32,16 +32,22 @@ _LATEST_MS = 253_402_300_799_999
 
 
 def _unknown(_node: str, _subject: str, _code: str) -> None:
-    """Nobody knows since when a fault of a server is published."""
+    """Stand for an aggregator that knows no time of a server's faults."""
 
 
-def raised_at_ms(fault: CodeFault) -> int | None:
-    """When a fault began as its source tells it; public ones tell seconds (clusterd#3.2)."""
-    return sane_ms(fault.time_ms * 1000 if fault.fault_type == PUBLIC_FAULT else fault.time_ms)
+def raised_at_ms(fault: CodeFault) -> int:
+    """Return the time of a fault in its document; public ones have seconds (clusterd#3.2)."""
+    return fault.time_ms * 1000 if fault.fault_type == PUBLIC_FAULT else fault.time_ms
 
 
-def sane_ms(at_ms: int) -> int | None:
-    return at_ms if 0 < at_ms <= _LATEST_MS else None
+def began_at_ms(raised_ms: int, received_ms: int | None) -> int | None:
+    """Return when a fault began: the earlier of both times; ``None`` where neither is known.
+
+    The document of an upgraded code has the time of its upgrade (device-plugin#1.5), and a clock
+    that is ahead gives a later time than that of the receipt.
+    """
+    known = [at_ms for at_ms in (raised_ms, received_ms or 0) if 0 < at_ms <= _LATEST_MS]
+    return min(known, default=None)
 
 
 def fault_statuses(
@@ -88,13 +94,13 @@ def _of_chips(pipeline: Pipeline, node: str, faults: Iterable[CodeFault]) -> Ite
             device_fault=answer.device_fault,
             severity_source=answer.severity_source,
             fault_type=fault.fault_type,
-            since_ms=raised_at_ms(fault) or received_at_ms,
+            since_ms=began_at_ms(raised_at_ms(fault), received_at_ms),
             received_at_ms=received_at_ms,
         )
 
 
 def separated_since_ms(pipeline: Pipeline, node: str, chip: str) -> int | None:
-    """Since when a chip is in manual separation: the first of its codes, as far as that is kept."""
+    """Return since when a chip is separated: its first code's time, ``None`` if not kept."""
     one = pipeline.processing.separation.chips.get(node, {}).get(chip)
     return None if one is None else min(one.codes.values(), default=None)
 
@@ -113,7 +119,7 @@ def _of_switches(pipeline: Pipeline, node: str) -> Iterator[FaultStatus]:
 
 
 def leveled(record: SwitchRecord) -> Iterator[tuple[SwitchEvent, str]]:
-    """The events of a node's switches, each with its level."""
+    """Yield the events of a node's switches, each with its level."""
     levels = {key: level for key, _, level in record.times or ()}
     for event in record.events:
         yield event, levels.get(event_key(event), record.level)
@@ -130,7 +136,7 @@ def _of_switch(pipeline: Pipeline, node: str, event: SwitchEvent, level: str) ->
         code=code,
         level=level,
         **names_of(code),
-        since_ms=sane_ms(event.alarm_raised_time) or received_at_ms,
+        since_ms=began_at_ms(event.alarm_raised_time, received_at_ms),
         received_at_ms=received_at_ms,
     )
 

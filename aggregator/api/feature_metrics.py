@@ -26,7 +26,7 @@ REASONS = (FILTER, ACCOMPANIES, UNDECIDED)
 
 
 def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
-    """All of them."""
+    """Yield all of them."""
     yield from _hidden(status)
     healths = Counter(job.health for job in status.jobs)
     yield gauge(
@@ -66,7 +66,7 @@ def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
     )
     yield counter(
         "npu_vigil_stream_gaps",
-        "Times that one of them was told that it misses some.",
+        "Times that one of them was sent a gap.",
         [],
         [([], stream.gaps)],
     )

@@ -33,7 +33,7 @@ OLDEST_HEARTBEATS = 1000
 
 
 def exposition(status: AggregatorStatus) -> bytes:
-    """The metrics of ``status`` as text."""
+    """Return the metrics of ``status`` as text."""
     registry = CollectorRegistry()
     registry.register(_Picture(status))
     return generate_latest(registry)
@@ -92,7 +92,7 @@ def _cluster(status: AggregatorStatus) -> Iterator[Metric]:
     )
     yield counter(
         "npu_vigil_log_lines_dropped",
-        "Lines of the log that were dropped because nobody read standard error.",
+        "Lines of the log that were dropped because no program read standard error.",
         [],
         [([], dropped_lines())],
     )
@@ -102,7 +102,7 @@ def _liveness(status: AggregatorStatus) -> Iterator[Metric]:
     states = Counter(node.heartbeat for node in status.nodes)
     yield gauge(
         "npu_vigil_heartbeats",
-        "Nodes by what their heartbeats say.",
+        "Nodes by the state of their heartbeats.",
         ["state"],
         (([state], states[state]) for state in HEARTBEAT_STATES),
     )
@@ -202,7 +202,7 @@ def _stores(status: AggregatorStatus) -> Iterator[Metric]:
     sources = status.sources
     yield gauge(
         "npu_vigil_store_connected",
-        "1 while changes in the store are heard.",
+        "1 while changes in the store are watched.",
         ["store"],
         (([s.store], float(s.listed and s.interrupted is None)) for s in sources),
     )
@@ -285,7 +285,7 @@ def _documents(status: AggregatorStatus) -> Iterator[Metric]:
     )
     yield counter(
         "npu_vigil_publication_touches",
-        "Touches of the document, so that its readers hear of it.",
+        "Touches of the document, so that its readers get an event.",
         labels,
         ((values, d.touches) for values, d in documents),
     )
@@ -297,7 +297,7 @@ def _documents(status: AggregatorStatus) -> Iterator[Metric]:
     )
     yield counter(
         "npu_vigil_publication_foreign_writes",
-        "Changes of the document by somebody else.",
+        "Changes of the document by another program.",
         labels,
         ((values, d.foreign_writes) for values, d in documents),
     )
@@ -309,7 +309,7 @@ def _documents(status: AggregatorStatus) -> Iterator[Metric]:
     )
     yield gauge(
         "npu_vigil_publication_conflict",
-        "1 while the document is written only now and then because somebody else writes it.",
+        "1 while the document is written only now and then because another program writes it.",
         labels,
         ((values, float(d.conflict)) for values, d in documents),
     )

@@ -129,7 +129,7 @@ class SeparationPage(msgspec.Struct, frozen=True):
 
 
 class ClusterStatePage(msgspec.Struct, frozen=True):
-    """What stores tell of Nodes, pods and PodGroups."""
+    """What stores have of Nodes, pods and PodGroups."""
 
     at_ms: int
     cluster_state: ClusterStateStatus

@@ -27,18 +27,18 @@ _log = logging.getLogger(__name__)
 
 class Readiness:
     """A leader is ready once everything that it knew at first is published, a follower once it
-    knows everything and somebody leads. ``not_served`` says why a leader's clients are not served:
-    such a leader publishes, but whoever asks for it hears that something is wrong. Neither is ready
-    while what it asks of a store fails for long. ``unread`` tells which stores' heartbeats were not
-    read for long, ``marks`` which directories are not the known ones. Nor is one ready while a
-    store lacks what it had of many nodes (``absences``).
+    knows everything and an aggregator leads. ``not_served`` is why a leader's clients are not
+    served: such a leader publishes, but a probe gets the answer that something is wrong. Neither is
+    ready while what it asks of a store fails for long. ``unread`` names the stores whose heartbeats
+    were not read for long, ``marks`` the directories that are not the known ones. Nor is one ready
+    while a store lacks what it had of many nodes (``absences``).
     """
 
     def __init__(
         self,
         pipeline: Pipeline,
         publishers: tuple[StorePublisher, ...],
-        succession: Takeover,
+        takeover: Takeover,
         leadership: Leadership,
         stalls: Stalls,
         not_served: Callable[[], str | None],
@@ -50,7 +50,7 @@ class Readiness:
         self._waits_for: str | None = "waiting for the stores to answer"
         self._pipeline = pipeline
         self._publishers = publishers
-        self._succession = succession
+        self._takeover = takeover
         self._leadership = leadership
         self._stalls = stalls
         self._not_served = not_served
@@ -85,7 +85,7 @@ class Readiness:
         _log.info("everything known is published: %s", counted(len(self._pipeline.nodes), "node"))
 
     def health(self) -> ProbeStatus:
-        """The cheap part of the picture, for probes."""
+        """Return the cheap part of the picture, for probes."""
         not_served = self._not_served()
         served = () if not_served is None else (not_served,)
         if self._waits_for is None or self._follows():
@@ -100,7 +100,7 @@ class Readiness:
         return ProbeStatus(self._stalls.stalled(), not_ready, self._warnings())
 
     def _failing(self) -> Iterator[str]:
-        """Say what has failed for long. One document of many that is refused is not enough."""
+        """Yield what has failed for long. One document of many that is refused is not enough."""
         now_ms = self._clock().steady_ms
         for what, one, of_many in self._asked():
             problem = one.problem(what, now_ms, of_many=of_many)
@@ -113,11 +113,11 @@ class Readiness:
                 yield problem
 
     def _asked(self) -> Iterator[tuple[str, Failing, bool]]:
-        """What is asked of stores, and whether it is of several documents."""
+        """Yield what is asked of stores, and whether it is of several documents."""
         for source in self._pipeline.sources:
-            for feed in source.feeds:
-                what = f"the watch of {feed.selection.namespace} in {source.url}"
-                yield what, feed.reading, False
+            for watch in source.watches:
+                what = f"the watch of {watch.selection.namespace} in {source.url}"
+                yield what, watch.reading, False
         for publisher in self._publishers:
             url, many = publisher.store.url, len(publisher.outputs) > 1
             yield f"the watch of our documents in {url}", publisher.reading, False
@@ -132,7 +132,7 @@ class Readiness:
             for publisher in self._publishers
             for _, output in sorted(publisher.outputs.items())
         ]
-        for url, views in self._succession.views.items():
+        for url, views in self._takeover.views.items():
             written += ((url, output) for output in views.outputs)
         return (
             *(one.text for one in self._unread() if not one.is_long),
@@ -146,17 +146,17 @@ class Readiness:
                 for url, output in written
                 if output.conflict
             ),
-            *self._succession.keeping.conflicts,
+            *self._takeover.persistent_state.conflicts,
             *self._missing(),
         )
 
     def _missing(self) -> Iterator[str]:
-        """Say what stores lack, where that is no reason not to be ready."""
+        """Yield what stores lack, where that is no reason not to be ready."""
         for absence in self._absences:
             problem, is_serious = absence.problem(self._clock())
             if problem is not None and not is_serious:
                 yield problem
 
     def _follows(self) -> bool:
-        """Whether everything is known and another aggregator publishes it."""
-        return self._succession.is_warm and self._leadership.follows
+        """Return whether everything is known and another aggregator publishes it."""
+        return self._takeover.is_warm and self._leadership.follows

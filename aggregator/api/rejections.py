@@ -62,8 +62,8 @@ def rejected_counts(
     """Count what was refused in each store, for every reason."""
     for number, (url, store) in enumerate(stores.items()):
         counts = Counter(store.refusals.counts)
-        for inbox in pipeline.sources[number].inboxes:
-            counts[Reason.UNREADABLE] += inbox.rejected_total
+        for cache in pipeline.sources[number].caches:
+            counts[Reason.UNREADABLE] += cache.rejected_total
         for part in (public_faults, rank_tables):
             counts[Reason.NAMESPACE] += part.namespaces.counts[number]
         for reason in Reason:

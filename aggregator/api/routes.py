@@ -33,7 +33,7 @@ SOCKET_NAME = "aggregator.sock"
 def application(
     probe: Callable[[], ProbeStatus], picture: Picture, history: ClusterHistory, changes: Stream
 ) -> web.Application:
-    """The pages. ``probe`` and ``picture`` are asked anew for each request."""
+    """Return the pages. ``probe`` and ``picture`` are asked anew for each request."""
 
     async def exposition() -> bytes:
         # It takes as long as ten thousand nodes take to be written down; others go on meanwhile.
@@ -69,19 +69,19 @@ def application(
 def _one(
     answer: Callable[[str], object | None], name: str
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """The page of one of many, which the part of its path with this name chooses."""
+    """Return the page of one of many, which the part of its path with this name chooses."""
 
     async def show(request: web.Request) -> web.Response:
         found = answer(request.match_info[name])
         if found is None:
-            return pages.json_response({"error": f"nobody knows of this {name}"}, 404)
+            return pages.json_response({"error": f"there is no {name} of this name"}, 404)
         return pages.json_response(found)
 
     return show
 
 
 def _ended_jobs(picture: Picture) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """The page of ended vcjobs, which its parameters choose."""
+    """Return the page of ended vcjobs, which its parameters choose."""
 
     async def show(request: web.Request) -> web.Response:
         asked = []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from aggregator.absence.last_known_documents import LastingFeed
+from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.absence.rules import DOCUMENTS
 from aggregator.advising.status import AdviceStatus
 from aggregator.agent_reports.blindness import blind_statuses, record_of
@@ -85,16 +85,16 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
     ``state``: ``reported`` (its newest document counts), ``kept`` (an older good one counts, the
     newest was refused), ``missing`` (the last one counts, and its store lacks it), ``rejected``
-    (never a good one), ``earlier`` (published by an earlier run, not heard of yet), ``deleted``
+    (never a good one), ``earlier`` (published by an earlier run, not read yet), ``deleted``
     (published healthy, dropped soon), ``unreported`` (there is none). ``update_time`` is the
     published stamp in epoch seconds, ``reported_update_time`` the node's own. All that is about its
     device-info.
 
     ``heartbeat``: ``alive``, ``lost`` (silent for more than 3 intervals), ``silent`` (the same,
-    held back by the silence alarm) or ``unknown``: it has none, or ``heartbeat_problem`` says since
+    held back by the silence alarm) or ``unknown``: it has none, or ``heartbeat_problem`` is since
     when and why it is not read. Its age is how long ago it changed. ``clock_skew_seconds`` is by
     how much its clock is ahead of the aggregator's, at least (or behind), as far as heartbeats in
-    the store tell.
+    the store show.
 
     ``stale``: documents that are older than two of their periods while the node beats. They count
     as they were last known.
@@ -103,7 +103,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     entry.
 
     ``blind``: the sources that give the node's agent no answer, about a chip or about the node;
-    what is published of these is the last that was known. ``null``: nobody knows, since the agent
+    what is published of these is the last that was known. ``null``: not known, since the agent
     is of an earlier release, or there is none. ``blind_left_out`` counts those that the agent had
     no room for.
     """
@@ -134,7 +134,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
     """A store that is read.
 
     ``nodes`` that have a good device-info, ``switches`` that have a good switch part in it,
-    ``servers`` that have a good node-info; ``pods`` that use chips, ``null`` where nobody knows.
+    ``servers`` that have a good node-info; ``pods`` that use chips, ``null`` where not known.
     ``missed_changes`` were found by a listing and shown by no event, ``null`` where nothing lists.
     ``replaced``: why the directory that is there is not the known one.
     """
@@ -193,8 +193,8 @@ class LivenessStatus(msgspec.Struct, frozen=True):
 
 
 class LeaderStatus(msgspec.Struct, frozen=True):
-    """Who writes. ``role`` is ``leader`` or ``follower of HOLDER``; ``elected_by`` the store that
-    says so, ``null`` where nobody is elected; ``taken`` how often this process began to lead.
+    """Who writes. ``role`` is ``leader`` or ``follower of HOLDER``; ``elected_by`` the store with
+    the election, ``null`` where there is none; ``taken`` how often this process began to lead.
     """
 
     role: str
@@ -218,7 +218,7 @@ class MissedWritesStatus(msgspec.Struct, frozen=True):
 class ProbeStatus(msgspec.Struct, frozen=True):
     """What probes ask for: loops that are stuck, and why the daemon is not ready.
 
-    ``warnings``: documents that cannot be written, or that somebody else writes. A leader that
+    ``warnings``: documents that cannot be written, or that another program writes. A leader that
     writes all others stays ready.
     """
 
@@ -263,7 +263,7 @@ class AggregatorStatus(msgspec.Struct, frozen=True):
 
 
 def leader_status(leadership: Leadership) -> LeaderStatus:
-    """Who writes now."""
+    """Return who writes now."""
     return LeaderStatus(
         role=role_of(leadership),
         leads=leadership.leads,
@@ -273,15 +273,15 @@ def leader_status(leadership: Leadership) -> LeaderStatus:
     )
 
 
-def liveness_status(listener: HeartbeatMonitor, published: bool) -> LivenessStatus:
-    """Who fell silent."""
-    verdict = listener.verdict
-    unread = listener.unread
+def liveness_status(heartbeat_monitor: HeartbeatMonitor, published: bool) -> LivenessStatus:
+    """Return who fell silent."""
+    verdict = heartbeat_monitor.lost_nodes
+    unread = heartbeat_monitor.unread
     listings = {
         node
-        for place, one in listener.listings.items()
+        for place, one in heartbeat_monitor.listings.items()
         if place not in unread
-        for node in one.pulses
+        for node in one.heartbeats
     }
     held = frozenset(verdict.brake.nodes if verdict.brake is not None else ())
     return LivenessStatus(
@@ -290,40 +290,40 @@ def liveness_status(listener: HeartbeatMonitor, published: bool) -> LivenessStat
         alive=len(listings - verdict.lost.keys() - held),
         lost=tuple(sorted(verdict.lost)),
         held=tuple(sorted(held)),
-        problems=listener.problems,
-        wrong_clocks=tuple(sorted(clock_skew.wrong(listener.skews.values()))),
-        listed_seconds_ago={place: age / 1000 for place, age in listener.ages_ms.items()},
+        problems=heartbeat_monitor.problems,
+        wrong_clocks=tuple(sorted(clock_skew.wrong(heartbeat_monitor.skews.values()))),
+        listed_seconds_ago={place: age / 1000 for place, age in heartbeat_monitor.ages_ms.items()},
     )
 
 
 def node_statuses(
-    pipeline: Pipeline, listener: HeartbeatMonitor, now: Instant
+    pipeline: Pipeline, heartbeat_monitor: HeartbeatMonitor, now: Instant
 ) -> Iterator[NodeStatus]:
-    """Every node that is published or was heard of, sorted by name. It may be read in slices."""
+    """Yield every node that is published or has a report, by name. It may be read in slices."""
     nodes = {node for table in pipeline.tables for node in table.entries}
     for source in pipeline.sources:
-        for inbox in source.inboxes:
-            nodes |= inbox.reports.keys() | inbox.rejected.keys()
-    listings = _Places(listener.listings, listener.unread)
+        for cache in source.caches:
+            nodes |= cache.reports.keys() | cache.rejected.keys()
+    listings = _Places(heartbeat_monitor.listings, heartbeat_monitor.unread)
     for one in listings.all.values():
-        nodes |= one.pulses.keys()
+        nodes |= one.heartbeats.keys()
     for node in sorted(nodes):
-        yield _status_of(pipeline, listener, node, listings, now)
+        yield _status_of(pipeline, heartbeat_monitor, node, listings, now)
 
 
 def node_status(
-    pipeline: Pipeline, listener: HeartbeatMonitor, node: str, now: Instant
+    pipeline: Pipeline, heartbeat_monitor: HeartbeatMonitor, node: str, now: Instant
 ) -> NodeStatus | None:
-    """One node; ``None`` where nobody knows of it."""
-    listings = _Places(listener.listings, listener.unread)
+    """Return one node; ``None`` where there is none."""
+    listings = _Places(heartbeat_monitor.listings, heartbeat_monitor.unread)
     known = any(node in table.entries for table in pipeline.tables) or any(
-        node in inbox.reports or node in inbox.rejected
+        node in cache.reports or node in cache.rejected
         for source in pipeline.sources
-        for inbox in source.inboxes
+        for cache in source.caches
     )
-    if not known and not any(node in one.pulses for one in listings.all.values()):
+    if not known and not any(node in one.heartbeats for one in listings.all.values()):
         return None
-    return _status_of(pipeline, listener, node, listings, now)
+    return _status_of(pipeline, heartbeat_monitor, node, listings, now)
 
 
 class _Places(NamedTuple):
@@ -333,40 +333,50 @@ class _Places(NamedTuple):
     unread: Mapping[str, Unread]
 
     def problem(self, node: str) -> str | None:
-        """Why the beats of ``node`` are not read in any place that has some; ``None`` if so."""
-        places = [place for place, one in self.all.items() if node in one.pulses]
+        """Return why no place reads the beats of ``node``; ``None`` where one does."""
+        places = [place for place, one in self.all.items() if node in one.heartbeats]
         texts = [self.unread[place].text for place in places if place in self.unread]
         return "; ".join(texts) if texts and len(texts) == len(places) else None
 
 
 def _status_of(
-    pipeline: Pipeline, listener: HeartbeatMonitor, node: str, listings: _Places, now: Instant
+    pipeline: Pipeline,
+    heartbeat_monitor: HeartbeatMonitor,
+    node: str,
+    listings: _Places,
+    now: Instant,
 ) -> NodeStatus:
-    pulses = [pulse for one in listings.all.values() if (pulse := one.pulses.get(node)) is not None]
-    pulse = max(pulses, key=lambda one: one.changed_at_ms, default=None)
-    brake = listener.verdict.brake
+    found = [
+        observed
+        for one in listings.all.values()
+        if (observed := one.heartbeats.get(node)) is not None
+    ]
+    observed = max(found, key=lambda one: one.changed_at_ms, default=None)
+    brake = heartbeat_monitor.lost_nodes.brake
     heartbeat = "unknown"
     problem = listings.problem(node)
-    if node in listener.verdict.lost:
+    if node in heartbeat_monitor.lost_nodes.lost:
         heartbeat = "lost"
     elif brake is not None and node in brake.nodes:
         heartbeat = "silent"
-    elif pulse is not None and problem is None:
+    elif observed is not None and problem is None:
         heartbeat = "alive"
-    skews = (one.nodes[node].least_ms for one in listener.skews.values() if node in one.nodes)
+    skews = (
+        one.nodes[node].least_ms for one in heartbeat_monitor.skews.values() if node in one.nodes
+    )
     # Heartbeats for readers of old releases do not have it.
     newest_pulse = max(
-        (one for one in pulses if one.blind is not None),
+        (one for one in found if one.blind is not None),
         key=lambda one: one.changed_at_ms,
         default=None,
     )
     heartbeat_blind = None if newest_pulse is None else newest_pulse.blind
     blind = blind_statuses(pipeline, node, heartbeat_blind)
     skew_ms = min(skews, key=abs, default=None)
-    status = _node(pipeline, node, heartbeat, pulse, skew_ms, now, blind)
+    status = _node(pipeline, node, heartbeat, observed, skew_ms, now, blind)
     stale: tuple[StaleDocument, ...] = ()
-    if heartbeat == "alive" and pulse is not None:
-        stale = stale_documents(pipeline, node, pulse.beaten_at_ms)
+    if heartbeat == "alive" and observed is not None:
+        stale = stale_documents(pipeline, node, observed.beaten_at_ms)
     if problem is None and not stale:
         return status
     return msgspec.structs.replace(status, heartbeat_problem=problem, stale=stale)
@@ -376,17 +386,17 @@ def _node(
     pipeline: Pipeline,
     node: str,
     heartbeat: str,
-    pulse: ObservedHeartbeat | None,
+    observed: ObservedHeartbeat | None,
     skew_ms: float | None,
     now: Instant,
     blind: tuple[BlindStatus, ...] | None,
 ) -> NodeStatus:
-    report = newest(pipeline.device.inboxes, node)
+    report = newest(pipeline.device.caches, node)
     rejected = tuple(
-        RejectedStatus(source.url, inbox.kind.name, one.since_ms, one.reason)
+        RejectedStatus(source.url, cache.kind.name, one.since_ms, one.reason)
         for source in pipeline.sources
-        for inbox in source.inboxes
-        if (one := inbox.rejected.get(node)) is not None
+        for cache in source.caches
+        if (one := cache.rejected.get(node)) is not None
     )
     entry = pipeline.device.entries.get(node)
     home = pipeline.device.layout.home(node)
@@ -406,9 +416,9 @@ def _node(
         faults_problem=None if report is None else report.problem,
         heartbeat=heartbeat,
         heartbeat_age_seconds=(
-            None if pulse is None else max(0, now.steady_ms - pulse.changed_at_ms) / 1000
+            None if observed is None else max(0, now.steady_ms - observed.changed_at_ms) / 1000
         ),
-        heartbeat_interval_seconds=None if pulse is None else pulse.interval_ms / 1000,
+        heartbeat_interval_seconds=None if observed is None else observed.interval_ms / 1000,
         clock_skew_seconds=None if skew_ms is None else skew_ms / 1000,
         switch_status=None if switch is None else switch.record.status,
         node_status=None if server is None else server.record.status,
@@ -421,13 +431,16 @@ def _node(
 
 def _missing(pipeline: Pipeline, node: str) -> Iterator[MissingStatus]:
     for source in pipeline.sources:
-        for document, feed in (("device-info", source.devices), ("node-info", source.nodes)):
-            if isinstance(feed, LastingFeed) and (one := feed.absent.get(node)) is not None:
+        for document, watch in (("device-info", source.devices), ("node-info", source.nodes)):
+            if (
+                isinstance(watch, LastingDocumentWatch)
+                and (one := watch.absent.get(node)) is not None
+            ):
                 yield MissingStatus(source.url, document, one.since_ms, one.is_reported)
 
 
 def missing_counts(absences: Iterable[Absence], now: Instant) -> Iterator[MissingCount]:
-    """What the stores lack, by kind of document."""
+    """Yield what the stores lack, by kind of document."""
     for absence in absences:
         found = absence.missing(now)
         for document in DOCUMENTS:
@@ -436,10 +449,10 @@ def missing_counts(absences: Iterable[Absence], now: Instant) -> Iterator[Missin
 
 
 def _state(pipeline: Pipeline, node: str, report: NodeReport[DeviceRecord] | None) -> str:
-    rejected = any(node in inbox.rejected for inbox in pipeline.device.inboxes)
-    feeds = [source.devices for source in pipeline.sources]
-    if not any(feed.has(node) for feed in feeds) and any(
-        isinstance(feed, LastingFeed) and node in feed.absent for feed in feeds
+    rejected = any(node in cache.rejected for cache in pipeline.device.caches)
+    watches = [source.devices for source in pipeline.sources]
+    if not any(watch.has(node) for watch in watches) and any(
+        isinstance(watch, LastingDocumentWatch) and node in watch.absent for watch in watches
     ):
         return "missing"
     if report is not None:
@@ -454,19 +467,19 @@ def _state(pipeline: Pipeline, node: str, report: NodeReport[DeviceRecord] | Non
 def source_statuses(
     pipeline: Pipeline, cluster_state: ClusterState, stores: Iterable[Store], marks: DirectoryMarks
 ) -> Iterator[SourceStatus]:
-    """The stores that are read; ``stores`` are those of ``pipeline``, in its order."""
+    """Yield the stores that are read; ``stores`` are those of ``pipeline``, in its order."""
     for number, (source, store) in enumerate(zip(pipeline.sources, stores, strict=True)):
         pods = cluster_state.pods_of(number)
         yield SourceStatus(
             store=source.url,
             listed=source.listed,
             interrupted=source.interrupted,
-            interruptions=sum(feed.interruptions_total for feed in source.feeds),
+            interruptions=sum(watch.interruptions_total for watch in source.watches),
             nodes=len(source.device.reports),
             switches=len(source.switch.reports),
             servers=len(source.node.reports),
-            rejected_nodes=len(set().union(*(inbox.rejected for inbox in source.inboxes))),
-            rejected_documents=sum(inbox.rejected_total for inbox in source.inboxes),
+            rejected_nodes=len(set().union(*(cache.rejected for cache in source.caches))),
+            rejected_documents=sum(cache.rejected_total for cache in source.caches),
             pods=sum(bool(pod.chips) for pod in pods.items.values()) if pods.known else None,
             pods_interrupted=pods.interrupted,
             missed_changes=store.missed_changes,
@@ -477,7 +490,7 @@ def source_statuses(
 def document_statuses(
     publishers: Iterable[StorePublisher], now_ms: int
 ) -> Iterator[DocumentStatus]:
-    """The documents in the stores that are published to."""
+    """Yield the documents in the stores that are published to."""
     for publisher in publishers:
         for _, output in sorted(publisher.outputs.items()):
             since_ms = output.pending_since_ms

@@ -1,7 +1,6 @@
-"""From a node's record to its entry, and the rule for its ``UpdateTime``.
+"""The entry of a node in a cluster document, and the rule for its ``UpdateTime``.
 
-Sources: ``clusterd#2.3`` and 2.4, defect B3, ``consumers#7.1``, M7,
-``docs/decisions/003``.
+Sources: ``clusterd#2.3`` and 2.4, defect B3, ``consumers#7.1``, M7, ``docs/decisions/003``.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ R = TypeVar("R")
 
 
 class ClusterEntry(msgspec.Struct, Generic[R], frozen=True):
-    """What a node's member says. ``made_at_ms`` is steady time, ``None`` for an earlier run's.
+    """A node's member of a cluster document.
 
-    ``whole``: the record is all that the text says.
+    ``made_at_ms`` is steady time, ``None`` for an entry of an earlier run. ``whole``: ``text`` has
+    all of ``record``.
     """
 
     text: str
@@ -36,7 +36,7 @@ class ClusterEntry(msgspec.Struct, Generic[R], frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """The change must wait until this steady time: its stamp would run ahead of the clock."""
+    """The change must wait until this steady time: its stamp would be ahead of the clock."""
 
     until_ms: int
 
@@ -44,12 +44,13 @@ class Wait(msgspec.Struct, frozen=True):
 def merge(
     node: str, record: DeviceRecord, previous: ClusterEntry[DeviceRecord] | None, now: Instant
 ) -> ClusterEntry[DeviceRecord] | Wait:
-    """The node's next entry; ``previous`` itself where only the time changed, and one with its text
-    and stamp where the text says the same.
+    """Return the node's next entry, or until when the change must wait.
 
-    A stamp always grows, so that no reader drops the change. Where it cannot grow without leading
-    the clock by more than 5 s, changes of this node are taken together until it can, but for a
-    second at most: a clock that was set back by an hour must not hide a fault for an hour.
+    It is ``previous`` itself where only the time changed, and has text and stamp of ``previous``
+    where the text is the same. A stamp always grows, so that no reader drops the change. Where it
+    cannot grow without leading the clock by more than 5 s, changes of this node are joined until it
+    can, but for a second at most: a clock that was set back by an hour must not hide a fault for an
+    hour.
     """
     if previous is None:
         stamp = _reported(record, now)
@@ -68,10 +69,10 @@ def merge(
 
 
 def _same(record: DeviceRecord, other: DeviceRecord) -> bool:
-    """Whether two records differ by their times at most; a cheap look before a dear one."""
+    """Return whether two records differ by their times at most; cheaper than rendering both."""
     return msgspec.structs.replace(record, update_time=other.update_time) == other
 
 
 def _reported(record: DeviceRecord, now: Instant) -> int:
-    """What the node says, unless its clock runs ahead of ours."""
+    """Return the node's own time in seconds, at most 5 s ahead of our clock."""
     return min(record.update_time, now.wall_ms // 1000 + LEAD_SECONDS)

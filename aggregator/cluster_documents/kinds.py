@@ -40,11 +40,13 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _LATEST_STAMP = 253_402_300_799
-"""The end of the year 9999. A stamp that cannot grow would keep all of its document back."""
+"""The end of the year 9999. A stamp that cannot grow would block its whole document."""
 
 
 class DecodedReport(msgspec.Struct, Generic[R], frozen=True):
-    """What a document says, and what could not be read of it without harm to the rest."""
+    """The record of a document, and the part of it that could not be read, where the
+    rest is good.
+    """
 
     record: R
     problem: str | None = None
@@ -52,13 +54,13 @@ class DecodedReport(msgspec.Struct, Generic[R], frozen=True):
 
 @dataclass(frozen=True)
 class Content(Generic[R]):
-    """What is read of a node's document. ``name`` is for people."""
+    """What is read of a node's document. ``name`` is the one in logs and pages."""
 
     name: str
     texts: Callable[[Document], tuple[str | None, ...]]
     """The texts of its data keys."""
     optional: bool
-    """Whether a document without any of it is a good one that says nothing."""
+    """Whether a document without any of it is good and has no record."""
     read: Callable[[Document], DecodedReport[R]]
     """Raises ``DocumentError``."""
     age: Callable[[R], int]
@@ -70,17 +72,17 @@ class DocumentKind(Content[R]):
     """One kind of document that is read, merged and published."""
 
     is_only_silence: Callable[[R], bool]
-    """Whether this was published because the node fell silent and for no other reason."""
+    """Return whether this was published only because the node fell silent."""
     merge: Callable[[str, R, ClusterEntry[R] | None, Instant], ClusterEntry[R] | Wait]
     heal: Callable[[R], R | None]
-    """What a deleted node is last said to be; ``None`` where it may just be left out."""
+    """Return the last record of a deleted node; ``None`` where it may just be left out."""
     key: Callable[[str], str]
     document: Callable[[int], str]
     index: Callable[[str], int | None]
     take_over: Callable[[str, str, str], tuple[str, ClusterEntry[R]]]
-    """Node and entry of a member's key and text in a document; raises ``DocumentError``."""
+    """Return node and entry of a member's key and text in a document; raises ``DocumentError``."""
     as_shown: Callable[[str, ClusterEntry[R]], R]
-    """What the text of a node's entry says that was taken over."""
+    """Return the record that the text of a restored entry shows to readers."""
     verify: Callable[[str, str, int], None]
     """Raises ``DocumentError`` where a reader would refuse a value."""
 
@@ -108,8 +110,10 @@ def _device_as_shown(node: str, entry: ClusterEntry[DeviceRecord]) -> DeviceReco
 
 
 def _is_ours(key: str, text: str, document: str, verify: Callable[[str, str, int], None]) -> bool:
-    """Whether we would write an entry as it is. One that another release has written would keep
-    all others of its document unpublished, for as long as nobody says anything about its node.
+    """Return whether we would write an entry as it is.
+
+    An entry that another release has written otherwise would block all others of its document until
+    something about its node changes.
     """
     try:
         verify(cluster_info.value_of([cluster_info.member(key, text)]), document, 1)
@@ -145,7 +149,7 @@ def _read_switch(document: Document) -> DecodedReport[SwitchRecord]:
 def _merge_switch(
     node: str, record: SwitchRecord, previous: ClusterEntry[SwitchRecord] | None, now: Instant
 ) -> ClusterEntry[SwitchRecord] | Wait:
-    """Readers take every switch entry, whatever its time: no stamp of ours is needed."""
+    """Return the node's next entry. Readers take every switch entry, whatever its stamp."""
     if previous and previous.whole and switch_info.is_same_switch(record, previous.record):
         return previous
     text = switch_info.render_switch_entry(node, record)
@@ -184,7 +188,7 @@ def _read_node(document: Document) -> DecodedReport[NodeRecord]:
 def _merge_node(
     node: str, record: NodeRecord, previous: ClusterEntry[NodeRecord] | None, now: Instant
 ) -> ClusterEntry[NodeRecord] | Wait:
-    """Readers replace all they know by the document: no stamp of ours is needed."""
+    """Return the node's next entry. Readers replace all entries at once, whatever their stamps."""
     if previous and previous.whole and node_info.is_same_node(record, previous.record):
         return previous
     text = node_info.render_node_entry(node, record)
@@ -236,5 +240,5 @@ OWN_KEY = Content[VigilRecord](
 
 
 def kind_of(name: str) -> DocumentKind[Any] | None:
-    """The kind of the document of this name; ``None`` where it is none of ours."""
+    """Return the kind of the document of this name; ``None`` where it is none of ours."""
     return next((kind for kind in KINDS if kind.index(name) is not None), None)

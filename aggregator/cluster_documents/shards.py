@@ -1,10 +1,10 @@
 """Which document holds which node. Pure: texts in, values out.
 
 A node keeps its shard for as long as it fits (defect B8), also across restarts. One that grows
-beyond it is written to another shard first and leaves the old one when that was acknowledged, so
-no reader ever misses it. A shard that became empty stays and has the empty value (B6, M9).
-Shards of an earlier run keep their nodes, whatever their size: nobody moves for that alone.
-Sources: ``docs/spec/clusterd.md#2.5``, ``docs/spec/consumers.md#1.4`` and 7.1 M9, M20.
+beyond it is written to another shard first and leaves the old one when that was acknowledged, so no
+reader ever misses it. A shard that became empty stays and has the empty value (B6, M9). Shards of
+an earlier run keep their nodes, whatever their size: no node moves for that alone. Sources:
+``docs/spec/clusterd.md#2.5``, ``docs/spec/consumers.md#1.4`` and 7.1 M9, M20.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def text_limit(largest: int) -> int:
 
 
 class Value(msgspec.Struct, frozen=True):
-    """What a document must say. ``revision`` grows with every change of it.
+    """The desired content of a document. ``revision`` grows with every change of it.
 
-    ``left_out`` is the number of nodes that are not in it for lack of room. ``annotations`` are
-    for the next run, not for readers.
+    ``left_out`` is the number of nodes that are not in it for lack of room. ``annotations`` are for
+    the next run, not for readers.
     """
 
     text: str
@@ -52,9 +52,10 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class _Shard:
-    """Nodes of one document, the texts of their entries, and the bytes they take.
+    """The nodes of one document, the texts of their entries, and the bytes they take.
 
-    The texts are those of ``Lane.entries``: one that begins with its key would be a second copy.
+    The texts are those of ``EntryTable.entries``: one that begins with its key would be a second
+    copy.
     """
 
     def __init__(self, key: Callable[[str], str]) -> None:
@@ -104,15 +105,15 @@ class ShardedDocument:
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Numbers of all documents there are, empty ones too."""
+        """The numbers of all documents there are, empty ones too."""
         return tuple(sorted(self._shards))
 
     def home(self, node: str) -> int | None:
-        """The document that holds ``node``."""
+        """Return the number of the document that holds ``node``; ``None`` where none does."""
         return self._home.get(node)
 
     def fit(self, limit: int) -> frozenset[int]:
-        """Keep documents within ``limit`` bytes from now on; returns the shards that changed.
+        """Keep documents within ``limit`` bytes from now on; return the shards that changed.
 
         What is too large loses its last nodes to others. A document of one node stays as it is.
         """
@@ -133,10 +134,10 @@ class ShardedDocument:
         return frozenset(changed)
 
     def restore(self, index: int, texts: Mapping[str, str]) -> None:
-        """Take over what a document of an earlier run holds.
+        """Take over the entries of a document of an earlier run.
 
-        A node that is in two documents, because a move was cut short, must be given only with its
-        newer entry; the other document then differs from what it holds and is written.
+        A node that is in two documents, because a move was cut short, must be passed only with its
+        newer entry; the other document then differs from what the store has and is written.
         """
         self._full = 0
         shard = self._shards[index] = _Shard(self._key)
@@ -146,17 +147,17 @@ class ShardedDocument:
         shard.revision = 0
 
     def clear(self) -> None:
-        """Forget everything: it is restored anew."""
+        """Remove all nodes before they are restored again."""
         self._shards.clear()
         self._home.clear()
         self._full = 0
 
     def ensure(self, index: int) -> None:
-        """Count a document in that exists without being ours: it is to be empty."""
+        """Count in a document that exists without being ours: it is to become empty."""
         self._shards.setdefault(index, _Shard(self._key))
 
     def put(self, node: str, text: str) -> frozenset[int]:
-        """Set a node's entry; returns the shards that changed."""
+        """Set a node's entry; return the shards that changed."""
         size = self._size(node, text)
         index = self._home.get(node)
         if index is not None:
@@ -170,8 +171,9 @@ class ShardedDocument:
         return self._move(node, text, size, index)
 
     def _size(self, node: str, text: str) -> int:
-        """Return the bytes of a node's member and its comma; the value's braces are one byte more
-        than the commas.
+        """Return the bytes of a node's member and its comma.
+
+        The braces of a value are one byte more than its commas.
         """
         return len(member(self._key(node), text).encode()) + 1
 
@@ -186,7 +188,9 @@ class ShardedDocument:
         return frozenset({target})
 
     def _room(self, node: str, size: int, without: int | None) -> int:
-        """The lowest number that has room; documents without a gap are what people expect."""
+        """Return the lowest number that has room for ``size`` bytes, so that the numbers have no
+        gap.
+        """
         begin = self._full if without is None and size >= self._full_for else 0
         index = begin
         while (shard := self._shards.get(index)) is not None:
@@ -203,7 +207,7 @@ class ShardedDocument:
         return index
 
     def drop(self, node: str) -> frozenset[int]:
-        """Remove a node; returns the shards that changed."""
+        """Remove a node; return the shards that changed."""
         self._home.pop(node, None)
         self._full = 0
         changed = frozenset(i for i, shard in self._shards.items() if node in shard.texts)
@@ -212,7 +216,9 @@ class ShardedDocument:
         return changed
 
     def acknowledged(self, index: int, revision: int) -> frozenset[int]:
-        """A document was stored; returns the shards that moved nodes may leave now."""
+        """Observe that a revision of a document was stored; return the shards that moved nodes
+        leave now.
+        """
         changed = set()
         for old, shard in self._shards.items():
             for node, (target, needed) in tuple(shard.leaving.items()):
@@ -223,11 +229,11 @@ class ShardedDocument:
         return frozenset(changed)
 
     def revision(self, index: int) -> int:
-        """The revision of a document's value."""
+        """Return the revision of a document's value."""
         return self._shards[index].revision
 
     def value(self, index: int) -> Value:
-        """What a document must say now."""
+        """Return the desired content of a document."""
         shard = self._shards[index]
         if shard.value is None:
             shard.value = Value(shard.text(), len(shard.texts), shard.revision)

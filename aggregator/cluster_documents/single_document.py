@@ -1,9 +1,8 @@
-"""The one document that holds all nodes: its readers replace what they know by it (M10).
+"""The one document that holds all nodes: its readers replace all entries at once (M10).
 
-Readers take a node that is not in it for healthy, so what does not fit is left out in the order
-in which nobody misses it: first healthy nodes without any fault, then healthy ones (defect B7), and
-if all that is still too much, the last ones by name: a document that is too large is not written at
-all, and would say nothing new of any node.
+Readers take a node that is not in it for healthy. So what does not fit is left out in this order:
+healthy nodes without any fault, healthy ones (defect B7), and then the last nodes by name. A
+document that is too large would not be written at all, and change nothing about any node.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class SingleDocument:
-    """Members of the document. It has the number 0, so that it looks like ``Shards``.
+    """Members of the document. It has the number 0, with the interface of ``ShardedDocument``.
 
-    ``key`` is the name of a node's member; ``weight`` says from its text how much it is missed:
-    0 not at all, 1 by people, 2 by schedulers.
+    ``key`` is the name of a node's member. ``weight`` returns from its text which readers need it:
+    0 none, 1 people, 2 schedulers.
     """
 
     def __init__(self, key: Callable[[str], str], weight: Callable[[str], int]) -> None:
@@ -36,51 +35,51 @@ class SingleDocument:
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """The one document."""
+        """The number of the one document."""
         return (0,)
 
     def home(self, node: str) -> int | None:
-        """The document that holds ``node``."""
+        """Return the number of the document that holds ``node``; ``None`` where it does not."""
         return 0 if node in self._texts else None
 
     def restore(self, _: int, texts: Mapping[str, str]) -> None:
-        """Take over what an earlier run wrote."""
+        """Take over the entries that an earlier run wrote."""
         for node, text in texts.items():
             self.put(node, text)
         self._revision = 0
 
     def fit(self, limit: int) -> frozenset[int]:
-        """Keep the document within ``limit`` bytes from now on."""
+        """Keep the document within ``limit`` bytes from now on; return whether that changed it."""
         limit = min(limit, VALUE_LIMIT)
         smaller, self._limit = min(limit, self._limit), limit
         return self._changed() if self._bytes > smaller else frozenset()
 
     def clear(self) -> None:
-        """Forget all nodes: they are restored anew."""
+        """Remove all nodes before they are restored again."""
         self._texts.clear()
         self._bytes = 1
         self._revision = 0
         self._value = None
 
     def ensure(self, _: int) -> None:
-        """The document is always ours."""
+        """Do nothing: this document is always ours."""
 
     def put(self, node: str, text: str) -> frozenset[int]:
-        """Set a node's entry."""
+        """Set a node's entry; return the changed document."""
         self._forget(node)
         self._texts[node] = text
         self._bytes += self._size_of(node)
         return self._changed()
 
     def drop(self, node: str) -> frozenset[int]:
-        """Remove a node."""
+        """Remove a node; return the changed document."""
         if node not in self._texts:
             return frozenset()
         self._forget(node)
         return self._changed()
 
     def annotate(self, annotations: Mapping[str, str]) -> frozenset[int]:
-        """Write these annotations with the document from now on."""
+        """Write these annotations with the document from now on; return the changed document."""
         if self._annotations == annotations:
             return frozenset()
         self._annotations = dict(annotations)
@@ -97,15 +96,15 @@ class SingleDocument:
         return frozenset({0})
 
     def acknowledged(self, _: int, __: int) -> frozenset[int]:
-        """Nobody moves."""
+        """Return no document: no node moves."""
         return frozenset()
 
     def revision(self, _: int) -> int:
-        """The revision of the document's value."""
+        """Return the revision of the document's value."""
         return self._revision
 
     def value(self, _: int) -> Value:
-        """What the document must say now."""
+        """Return the desired content of the document."""
         if self._value is None:
             kept = self._kept()
             self._value = Value(

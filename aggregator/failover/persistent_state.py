@@ -1,16 +1,16 @@
-"""Keeps what the next leader must know as documents of ours in the first store published to.
+"""Stores the state that the next leader needs, as documents in the first store published to.
 
 In quiet times a change is in the store at once, and each document is written at most twice a
-second. All of them wait for their turn with what readers wait for
-(``aggregator/publish/rate_limited_queue.py``), parts one after the other, so that a storm in one
-does not hold up the others; one for which somebody waits goes first and waits for no turn. Each
-write replaces the version that was seen last. A new leader first marks each document, so that what
-an earlier one still has under way is refused, and then restores from it.
+second. All of them queue for a write with cluster documents
+(``aggregator/publish/rate_limited_queue.py``), plugins one after the other, so that a storm in one
+does not delay the others; a document that a caller awaits goes first and needs no turn. Each write
+replaces the version that was seen last. A new leader first marks each document, so that a write
+that an earlier leader still has under way is refused, and then restores from it.
 
-Nobody watches these documents. A store that may come back without them is asked for them when it
-was away (``look_for_lost``), and a copy is in the state directory. What an admission webhook makes
-of one would show only at the next start, so the answer to each write is compared with what was
-written. ``service/owned_document.py`` has the contract of document writers.
+No watch follows these documents. A store that may come back without them is listed after it was
+away (``look_for_lost``), and a copy is in the state directory. A change by an admission webhook
+would show only at the next start, so the answer to each write is compared with what was written.
+``service/owned_document.py`` has the contract of document writers.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ _SETTLE_SECONDS = 0.05
 _AT_ONCE = 8
 _ATTEMPTS = 5
 _LAST_SECONDS = 0.5
-"""Meanwhile nobody leads."""
+"""Longest time for the last writes of a leader: meanwhile no replica leads."""
 
 _Key = tuple[str, str]
 
 
 class PersistentStateStatus(msgspec.Struct, frozen=True):
-    """The state of one part: its documents, and those that cannot be read or written."""
+    """The documents of one plugin's state, and problems with reading or writing them."""
 
     name: str
     documents: int
@@ -77,12 +77,12 @@ class PersistentStateStatus(msgspec.Struct, frozen=True):
 
 
 class PersistentState:
-    """The documents of all ``keepers``. Only the leader writes them."""
+    """The documents of all ``persistent`` plugins. Only the leader writes them."""
 
     def __init__(
         self,
         store: Store,
-        keepers: Iterable[Persistent],
+        persistent: Iterable[Persistent],
         leadership: Leadership,
         clock: Clock,
         stalls: Stalls,
@@ -95,34 +95,36 @@ class PersistentState:
         """Texts that an earlier run kept, for a store that has none at all."""
         self._may_have_forgotten = False
         self._turns = turns
-        self._keepers = {keeper.name: keeper for keeper in keepers}
+        self._plugins = {plugin.name: plugin for plugin in persistent}
         self._leadership = leadership
         self._clock = clock
         self._stalls = stalls
         self._is_conditional = compares_versions(store)
         self._documents: dict[_Key, OwnedDocument] = {}
         self._dirty: dict[_Key, int] = {}
-        """What is to be written, with the number of the look that found it."""
+        """What is to be written, with the number of the poll that found it."""
         self._writing_now: dict[_Key, int] = {}
-        self._looks = 0
+        self._polls = 0
         self._written_last: dict[str, int] = {}
-        """Part to when one of its documents had its turn, in turns."""
+        """The turn in which a document of this plugin was written last."""
         self._turns_total = 0
         self._next_ms: dict[_Key, int] = {}
-        """When a document may be written again that was written a moment ago."""
+        """Steady time from which a document may be written again."""
         self._refused_until_ms: dict[_Key, int] = {}
         self._undone: dict[_Key, Backoff] = {}
-        """Where the store made something else of the last write: the pauses before the next."""
+        """Documents that the store changed when they were written last, with the pauses before the
+        next.
+        """
         self._awaited: Counter[str] = Counter()
-        self._keeps = False
+        self._writes_state = False
         self._term = 0
-        """Grows whenever what is not kept yet is given up."""
-        self._writes = dict.fromkeys(self._keepers, 0)
+        """Grows whenever changes that are not stored yet are given up."""
+        self._writes = dict.fromkeys(self._plugins, 0)
         self._unreadable: dict[str, tuple[str, ...]] = {}
         self._trouble: Troubles[_Key] = Troubles(
             _log,
-            "state %s is not kept: %s",
-            "state %s is kept again",
+            "state %s cannot be stored: %s",
+            "state %s is stored again",
             lambda key: f"{STATE_PREFIX}{key[0]}-{key[1]}",
             level=logging.ERROR,
         )
@@ -130,42 +132,42 @@ class PersistentState:
         self._done = asyncio.Condition()
         self._task: asyncio.Task[NoReturn] | None = None
 
-    def remember(self, documents: Iterable[Document]) -> None:
-        """Take in the copies that an earlier run left."""
+    def restore_copies(self, documents: Iterable[Document]) -> None:
+        """Restore the copies that an earlier run left in the state directory."""
         for document in documents:
             name = document.labels.get(STATE_LABEL, "")
-            if name in self._keepers:
+            if name in self._plugins:
                 bucket = document.name.removeprefix(f"{STATE_PREFIX}{name}-")
                 self._found_copies[name, bucket] = document.data.get(KEY, "")
 
     def look_for_lost(self) -> None:
-        """Write again what the store may have lost."""
+        """List the store soon, and write again what it has lost."""
         if self._copies is not None:
             self._may_have_forgotten = True
             self._wake.set()
 
     def drop_copies(self) -> None:
-        """Another leader writes: what we kept last will be old."""
+        """Remove the copies in the state directory: another leader writes newer state."""
         self._found_copies.clear()
         for owned in self._documents.values() if self._copies is not None else ():
             assert self._copies is not None
-            self._copies.drop(self._store.url, owned.namespace, owned.name)
+            self._copies.remove(self._store.url, owned.namespace, owned.name)
 
     async def restore(self, *, fence: bool) -> None:
-        """Give every keeper what was kept last. Raises ``StoreError``.
+        """Pass to every plugin the state that was stored last. Raises ``StoreError``.
 
-        ``fence``: we begin to lead, and an earlier leader may have a write under way.
+        ``fence``: this replica begins to lead, and an earlier leader may have a write under way.
         """
         gate = asyncio.Semaphore(_AT_ONCE)
-        names = tuple(self._keepers)
+        names = tuple(self._plugins)
         found = await asyncio.gather(*(self._found(name, gate, fence=fence) for name in names))
-        # All at once, so that the parts agree with each other.
+        # All at once, so that the plugins agree with each other.
         await self._end_term()
         self._documents = {}
         if any(found):
             self._found_copies.clear()
         for name, documents in zip(names, found, strict=True):
-            self._give(name, documents)
+            self._restore_plugin(name, documents)
 
     async def _found(
         self, name: str, gate: asyncio.Semaphore, *, fence: bool
@@ -177,19 +179,19 @@ class PersistentState:
         found = tuple(one for one in found if one.name.startswith(f"{STATE_PREFIX}{name}-"))
         return await self._fenced(found, gate) if fence else found
 
-    def _give(self, name: str, documents: tuple[Document, ...]) -> None:
-        keeper = self._keepers[name]
-        keeper.take_changed()
+    def _restore_plugin(self, name: str, documents: tuple[Document, ...]) -> None:
+        plugin = self._plugins[name]
+        plugin.pop_changed()
         there = {one.name.removeprefix(f"{STATE_PREFIX}{name}-"): one for one in documents}
         for bucket, one in there.items():
             self._document((name, bucket)).observe(one)
         texts = {bucket: text for (of, bucket), text in self._found_copies.items() if of == name}
         texts |= {bucket: one.data.get(KEY, "") for bucket, one in there.items()}
-        problems = tuple(keeper.restore(texts, self._clock()))
+        problems = tuple(plugin.restore(texts, self._clock()))
         for problem in problems:
-            _log.error("kept state %s cannot be read, and is begun anew: %s", name, problem)
+            _log.error("stored state %s cannot be read, and is begun anew: %s", name, problem)
         self._unreadable[name] = problems
-        for bucket in keeper.take_changed() | texts.keys():
+        for bucket in plugin.pop_changed() | texts.keys():
             self._mark((name, bucket))
 
     def _document(self, key: _Key) -> OwnedDocument:
@@ -220,47 +222,49 @@ class PersistentState:
                 return msgspec.structs.replace(marked, version=version)
             except StoreConflict:
                 there = await self._store.get(document.namespace, document.name)
-        raise StoreConflict(f"{document.name} is written by somebody else all the time")
+        raise StoreConflict(f"{document.name} is written by another program all the time")
 
-    def look(self) -> None:
-        """Ask the keepers what changed."""
-        self._looks += 1
-        for name, keeper in self._keepers.items():
-            for bucket in keeper.take_changed():
+    def poll(self) -> None:
+        """Collect from the plugins which buckets changed."""
+        self._polls += 1
+        for name, plugin in self._plugins.items():
+            for bucket in plugin.pop_changed():
                 self._mark((name, bucket))
 
     def _mark(self, key: _Key) -> None:
-        self._dirty.setdefault(key, self._looks)
+        self._dirty.setdefault(key, self._polls)
         self._wake.set()
 
-    async def kept(self, name: str) -> None:
-        """Wait until everything that this keeper has changed so far is in the store.
+    async def wait_until_stored(self, name: str) -> None:
+        """Wait until everything that this plugin has changed so far is in the store.
 
-        Raises ``StoreUnavailable`` where it will not be, because somebody else leads.
+        Raises ``StoreUnavailable`` where it will not be, because another replica leads.
         """
-        self.look()
-        upto, term = self._looks, self._term
+        self.poll()
+        upto, term = self._polls, self._term
         self._awaited[name] += 1
         self._wake.set()
         try:
             async with self._done:
                 await self._done.wait_for(
-                    lambda: not self._keeps or self._term != term or self._is_kept(name, upto)
+                    lambda: (
+                        not self._writes_state or self._term != term or self._is_stored(name, upto)
+                    )
                 )
         finally:
             self._awaited[name] -= 1
-        if self._term != term or not self._is_kept(name, upto):
-            raise StoreUnavailable("it is not kept: another aggregator leads")
+        if self._term != term or not self._is_stored(name, upto):
+            raise StoreUnavailable("it is not stored: another aggregator leads")
 
-    def _is_kept(self, name: str, upto: int) -> bool:
+    def _is_stored(self, name: str, upto: int) -> bool:
         return not any(
-            key[0] == name and look <= upto
-            for book in (self._dirty, self._writing_now)
-            for key, look in book.items()
+            key[0] == name and poll <= upto
+            for writes in (self._dirty, self._writing_now)
+            for key, poll in writes.items()
         )
 
     async def _end_term(self) -> None:
-        """What was not kept so far will not be."""
+        """Give up the changes that are not stored yet; wake those who wait for them."""
         self._term += 1
         async with self._done:
             self._done.notify_all()
@@ -270,23 +274,25 @@ class PersistentState:
         self._found_copies.clear()
         self._next_ms.clear()
         self._refused_until_ms.clear()
-        self._keeps = True
+        self._writes_state = True
         self._task = tasks.create_task(self._run(), name=f"keep state in {self._store.url}")
 
     async def follow(self) -> None:
-        """Write no more, after what is still to be written, if we may and it goes quickly."""
+        """Write no more, after the changes so far, if this replica still may and the store answers
+        soon.
+        """
         task, self._task = self._task, None
         if task is None:
             return
         await ended([task])
-        self.look()
+        self.poll()
         try:
             async with asyncio.timeout(_LAST_SECONDS):
                 await self._write_last()
         except TimeoutError:
-            _log.warning("not all state is kept: %s gives no answer in time", self._store.url)
+            _log.warning("not all state is stored: %s gives no answer in time", self._store.url)
         finally:
-            self._keeps = False
+            self._writes_state = False
             await self._end_term()
 
     async def _write_last(self) -> None:
@@ -294,7 +300,8 @@ class PersistentState:
 
         async def one(key: _Key) -> None:
             async with gate:
-                # What was under way when we ended may have come: then the first one is refused.
+                # A write that was cancelled may have reached the store: then the first one is
+                # refused.
                 for _ in range(2):
                     if not self._leadership.leads or await self._write(key):
                         return
@@ -326,12 +333,12 @@ class PersistentState:
                 backoff.reset()
                 self._next_ms[key] = self._clock().steady_ms + _SPACING_MS
             else:
-                # Others go first: one that is refused must not hold them up.
+                # Others go first: a document that is refused must not delay them.
                 again_ms = int(self._undone.get(key, backoff).next_seconds() * 1000)
                 self._refused_until_ms[key] = self._clock().steady_ms + again_ms
 
     async def _find_lost(self) -> None:
-        """Mark what the store has not as it was written last."""
+        """Mark the documents that the store does not hold as they were written last."""
         self._may_have_forgotten = False
         try:
             selection = Selection(namespace=STATE_NAMESPACE, has_label=STATE_LABEL)
@@ -359,14 +366,16 @@ class PersistentState:
         return min(due, key=self._turn, default=None)
 
     def _turn(self, key: _Key) -> tuple[bool, int, int]:
-        """Who is waited for; else the part that has waited longest, and of its documents the one
-        that has.
+        """Return the order of writes: awaited first, then the plugin and the document that wait
+        longest.
         """
         name = key[0]
         return not self._awaited[name], self._written_last.get(name, 0), self._dirty[key]
 
     def _must_wait(self, key: _Key) -> bool:
-        """Whether what it says is whole is not in the store yet."""
+        """Return whether it marks the others as complete (``LAST``) while one of these is not
+        stored yet.
+        """
         return _is_last(key) and any(one[0] == key[0] and not _is_last(one) for one in self._dirty)
 
     async def _wait(self) -> None:
@@ -377,36 +386,36 @@ class PersistentState:
         await is_set_within(self._wake, seconds)
 
     async def _write(self, key: _Key) -> bool:
-        """Write one document as it must be now; whether it is there."""
+        """Write one document as desired now; return whether it is stored."""
         self._writing_now[key] = self._dirty.pop(key)
-        is_kept = False
+        is_stored = False
         try:
             with self._stalls.busy(f"keep state {'-'.join(key)} in {self._store.url}"):
-                is_kept = await self._try(key)
+                is_stored = await self._try(key)
         except StoreConflict as error:
             await self._read_again(key, error)
         except StoreError as error:
             self._trouble.begin(key, str(error))
         finally:
-            look = self._writing_now.pop(key)
-            if not is_kept:
-                self._dirty[key] = look
+            poll = self._writing_now.pop(key)
+            if not is_stored:
+                self._dirty[key] = poll
         async with self._done:
             self._done.notify_all()
-        return is_kept
+        return is_stored
 
     async def _try(self, key: _Key) -> bool:
         name, bucket = key
-        text = self._keepers[name].text(bucket)
+        text = self._plugins[name].text(bucket)
         owned = self._document(key)
         if _data(owned.there).get(KEY) == text:
-            self._is_kept_again(key)
+            self._end_trouble(key)
             return True
         if text is None:
             await owned.replace(self._store, None, demands=self._is_conditional)
             self._documents.pop(key, None)
             if self._copies is not None:
-                self._copies.drop(self._store.url, owned.namespace, owned.name)
+                self._copies.remove(self._store.url, owned.namespace, owned.name)
         else:
             size = len(text.encode())
             if size > LARGEST_BYTES:
@@ -420,29 +429,29 @@ class PersistentState:
             stored = await self._store.put_shown(document, expected=expected)
             owned.observe(stored)
             if self._copies is not None:
-                self._copies.put(self._store.url, stored)
+                self._copies.record(self._store.url, stored)
             if found := owned.differences(document):
                 self._undone.setdefault(key, pauses())
                 other = ForeignWriter(differing=found)
                 self._trouble.begin(key, f"conflict: {other.changes(owned.name)}")
                 return False
         self._writes[name] += 1
-        self._is_kept_again(key)
+        self._end_trouble(key)
         return True
 
-    def _is_kept_again(self, key: _Key) -> None:
+    def _end_trouble(self, key: _Key) -> None:
         self._undone.pop(key, None)
         self._trouble.end(key)
 
     @property
     def conflicts(self) -> tuple[str, ...]:
-        """What the store makes of documents otherwise than they were written."""
+        """Changes that the store made to documents when they were written."""
         reasons = self._trouble.reasons
         found = (reasons.get(key) for key in sorted(self._undone))
         return tuple(f"{why} in {self._store.url}" for why in found if why is not None)
 
     async def _read_again(self, key: _Key, error: StoreConflict) -> None:
-        """Somebody else wrote it: an edit by hand, which is replaced, or the next leader."""
+        """Read a document after a conflict: an operator has edited it, or another replica leads."""
         if not await self._leadership.confirm():
             return
         owned = self._document(key)
@@ -452,11 +461,11 @@ class PersistentState:
             self._trouble.begin(key, str(trouble))
             return
         if differences(there, owned.there):
-            _log.warning("somebody else wrote state of ours, it is replaced: %s", error)
+            _log.warning("another program wrote our state, it is replaced: %s", error)
         owned.observe(there)
 
     def statuses(self) -> tuple[PersistentStateStatus, ...]:
-        """What is kept, by part."""
+        """Return the status of each plugin's state."""
         there = [
             (key[0], one.there) for key, one in self._documents.items() if one.there is not None
         ]
@@ -471,7 +480,7 @@ class PersistentState:
                     *(why for key, why in self._trouble.reasons.items() if key[0] == name),
                 ),
             )
-            for name in self._keepers
+            for name in self._plugins
         )
 
 

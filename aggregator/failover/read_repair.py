@@ -1,8 +1,8 @@
-"""Reads anew what nodes say where another leader, before us, has published something else.
+"""Reads nodes' documents again where another leader published something else before this one.
 
-He may have known more: our watch may be behind his, or interrupted. Until a node's documents were
-read by name what he published stays. A store that gives no answer is asked again; where another
-one has the node, it is not waited for.
+That leader may have read more: this replica's watch may be behind or interrupted. Until a node's
+documents were read by name, its published entry stays. A store that gives no answer is asked again;
+where another one has the node, it is not waited for.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _FEW = 200
-"""Documents of more nodes are listed, not read one by one."""
+"""Most documents that are read one by one; those of more nodes are listed."""
 
 _Read = dict[str, "Document | None"]
 
 
 class ReadRepair:
-    """Asks ``stores`` for what the pipeline doubts; ``changed`` is told when that is known."""
+    """Reads from ``stores`` what is unconfirmed in the pipeline; calls ``changed`` after each
+    answer.
+    """
 
     def __init__(
         self,
@@ -49,33 +51,35 @@ class ReadRepair:
         self._changed = changed
         self._wake = asyncio.Event()
 
-    def look(self) -> None:
-        """There may be something to ask."""
+    def wake(self) -> None:
+        """Start reading if anything is unconfirmed."""
         if self._pipeline.unconfirmed:
             self._wake.set()
 
     async def run(self) -> NoReturn:
-        """Ask whenever there is a doubt, until cancelled."""
+        """Read whenever anything is unconfirmed, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             backoff = Backoff()
             trouble = Trouble(
                 _log,
-                "what another leader published of %s stays, which cannot be read: %s",
+                "the published entries of %s stay, their documents cannot be read: %s",
                 "",
                 counted(len(self._pipeline.unconfirmed), "node"),
             )
             while nodes := self._pipeline.unconfirmed:
-                if problem := await self._ask(nodes):
+                if problem := await self._read(nodes):
                     trouble.begin(problem)
                     await asyncio.sleep(backoff.next_seconds())
 
-    async def _ask(self, nodes: frozenset[str]) -> str:
-        """Ask for the documents of these nodes; why some of them are not known yet."""
+    async def _read(self, nodes: frozenset[str]) -> str:
+        """Read the documents of these nodes; return why some are still unconfirmed, empty
+        for none.
+        """
         sources = zip(self._pipeline.sources, self._stores, strict=True)
         answers = await asyncio.gather(
-            *(_all_of(source, store, nodes) for source, store in sources)
+            *(_read_store(source, store, nodes) for source, store in sources)
         )
         known: set[str] = set()
         moved: set[str] = set()
@@ -84,12 +88,12 @@ class ReadRepair:
             if isinstance(answer, StoreError):
                 problem = str(answer)
                 continue
-            for feed, changed, documents in answer:
-                # What was told meanwhile may be from before or after this.
-                feed.unlisten(changed)
+            for watch, changed, documents in answer:
+                # An event of the watch in the meantime may be older or newer than what was read.
+                watch.unlisten(changed)
                 moved |= changed & nodes
                 still = {node: one for node, one in documents.items() if node not in changed}
-                self._pipeline.read(feed, still, self._clock())
+                self._pipeline.read(watch, still, self._clock())
                 known |= {node for node, one in still.items() if one is not None}
         confirmed = (known if problem else nodes) - moved
         self._pipeline.confirm(confirmed)
@@ -97,17 +101,23 @@ class ReadRepair:
         return problem if nodes - confirmed - moved else ""
 
 
-async def _all_of(
+async def _read_store(
     source: DocumentSource, store: Store, nodes: frozenset[str]
 ) -> list[tuple[DocumentWatch, set[str], _Read]] | StoreError:
-    """What the nodes say in one store."""
-    listeners = [feed.listen() for feed in source.feeds]
+    """Return the documents of these nodes in one store, by watch, with the nodes that changed
+    meanwhile.
+    """
+    listeners = [watch.listen() for watch in source.watches]
     try:
         return [
-            (feed, changed, await read_by_name(store, feed.selection, feed.names_of(nodes), _FEW))
-            for feed, changed in zip(source.feeds, listeners, strict=True)
+            (
+                watch,
+                changed,
+                await read_by_name(store, watch.selection, watch.names_of(nodes), _FEW),
+            )
+            for watch, changed in zip(source.watches, listeners, strict=True)
         ]
     except StoreError as error:
-        for feed, changed in zip(source.feeds, listeners, strict=True):
-            feed.unlisten(changed)
+        for watch, changed in zip(source.watches, listeners, strict=True):
+            watch.unlisten(changed)
         return error

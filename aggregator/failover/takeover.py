@@ -1,8 +1,8 @@
 """Takes over from another leader, and hands over to the next one.
 
 A follower reads everything, computes the same values and follows what the leader writes. To take
-over it restores the parts' state and takes documents, versions and stamps from the store as they
-are then, whatever its watches have shown so far; only then it writes.
+over it restores the state of the plugins and reads documents, versions and stamps from the store as
+they are then, whatever its watches have shown so far; only then it writes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ _GIVE_UP_SECONDS = 0.7
 
 
 class Takeover:
-    """Who writes. ``inherit`` is told whom the leader before has published as lost, ``began`` that
-    everything is restored and the publishers may write. ``leader_changed`` is called when another
+    """Lets this replica write while it leads.
+
+    ``inherit`` receives the nodes that the leader before has published as lost. ``began`` is called
+    when everything is restored and the publishers may write, ``leader_changed`` when another
     process leads, also while this one follows.
     """
 
@@ -56,13 +58,13 @@ class Takeover:
         copies: LastKnown | None = None,
     ) -> None:
         self.leads = False
-        """Whether we have taken over."""
+        """Whether this replica has taken over."""
         self.is_warm = False
         """Whether everything is known that a leader needs."""
         first = publishers[0].store
         turns = publishers[0].turns
-        self.keeping = PersistentState(
-            first, parts.keepers, leadership, clock, stalls, turns, copies
+        self.persistent_state = PersistentState(
+            first, parts.persistent, leadership, clock, stalls, turns, copies
         )
         self.views = {
             publisher.store.url: UpstreamViews(
@@ -89,12 +91,12 @@ class Takeover:
         self._views_due_ms = 0
 
     async def restore(self) -> None:
-        """Give the parts what was kept, before they observe anything; waits for a store."""
+        """Restore the state of the plugins before they observe anything; wait for the store."""
         backoff = Backoff()
-        trouble = Trouble(_log, "kept state cannot be read, trying again: %s")
+        trouble = Trouble(_log, "stored state cannot be read, trying again: %s")
         while True:
             try:
-                await self.keeping.restore(fence=False)
+                await self.persistent_state.restore(fence=False)
                 return
             except StoreError as error:
                 trouble.begin(str(error))
@@ -104,7 +106,7 @@ class Takeover:
         """Campaign, lead and follow until cancelled."""
         self._tasks = tasks
         self.is_warm = True
-        tasks.create_task(self._leadership.run(self._look_at_leader), name="campaign")
+        tasks.create_task(self._leadership.run(self._observe_leader), name="campaign")
         while True:
             while not self._leadership.leads:
                 await self._anything()
@@ -114,7 +116,7 @@ class Takeover:
                 await self._anything()
             await self._hand_over()
 
-    def _look_at_leader(self) -> None:
+    def _observe_leader(self) -> None:
         self._leader_changed()
         self._changed.set()
 
@@ -129,21 +131,21 @@ class Takeover:
             trouble.begin(self._trouble)
             await asyncio.sleep(backoff.next_seconds())
         if not self._leadership.leads or self._leadership.taken_total != term:
-            return  # somebody else leads, or has led since this was read
+            return  # another replica leads, or has led since this was read
         self.leads = True
         self._began()
-        self.keeping.lead(tasks)
-        self.look(self._clock(), at_once=True)
-        await self._parts.leads(True)
+        self.persistent_state.lead(tasks)
+        self.collect(self._clock(), at_once=True)
+        await self._parts.set_leading(True)
 
     async def _read_again(self) -> bool:
-        """Everything as the leader before us left it; whether that could be read, or need not be
-        any more.
+        """Restore everything as the leader before left it; return whether that was read, or is not
+        needed any more.
         """
         if self._leadership.elected_by is None or not self._leadership.leads:
-            return True  # nobody else was there, or somebody else is
+            return True  # no other replica was there, or another one leads
         try:
-            await self.keeping.restore(fence=self._leadership.fences)
+            await self.persistent_state.restore(fence=self._leadership.fences)
             documents = await self._publishers[0].list()
         except StoreError as error:
             self._trouble = str(error)
@@ -161,13 +163,13 @@ class Takeover:
         await asyncio.gather(
             *(publisher.follow() for publisher in self._publishers),
             *(views.follow() for views in self.views.values()),
-            # Whoever waits until something is kept is answered before nobody is served any more.
-            self.keeping.follow(),
-            self._parts.leads(False),
+            # Callers that wait for stored state are answered before gRPC ends.
+            self.persistent_state.follow(),
+            self._parts.set_leading(False),
         )
 
     async def give_up(self) -> None:
-        """The end: what is to be kept is kept, and somebody else may lead at once."""
+        """End: store the state that is left, and let another replica lead at once."""
         try:
             async with asyncio.timeout(_GIVE_UP_SECONDS):
                 await self._hand_over()
@@ -177,14 +179,16 @@ class Takeover:
             await self._leadership.release()
 
     def seen(self, url: str, selection: Selection, event: WatchEvent) -> None:
-        """A part has taken in an event of an input in this store."""
+        """Pass on an event of a plugin's input in this store, after the plugin has applied it."""
         if self.leads and url in self.views:
-            self.look(self._clock(), at_once=True)
+            self.collect(self._clock(), at_once=True)
             self.views[url].observe(selection, event)
 
-    def look(self, now: Instant, *, at_once: bool = False) -> int | None:
-        """Ask the parts what they keep and show; returns when to be asked again (steady time)."""
-        self.keeping.look()
+    def collect(self, now: Instant, *, at_once: bool = False) -> int | None:
+        """Collect the state and views of the plugins; return the steady time of the next call, if
+        any.
+        """
+        self.persistent_state.poll()
         if not self.leads or self._tasks is None or not self._parts.viewed:
             return None
         if now.steady_ms < self._views_due_ms and not at_once:

@@ -33,9 +33,9 @@ async def refuse(context: Context, why: str) -> NoReturn:
 
 
 def reading(shape: type[Request], method: Method) -> Method:
-    """``method`` with the request as ``shape``, which gRPC hands over as bytes.
+    """Return ``method`` with its request decoded as ``shape``; gRPC passes it as bytes.
 
-    Left to gRPC, each request that is none would be a stack trace in the log.
+    Left to gRPC, each request that cannot be decoded would be a stack trace in the log.
     """
 
     async def call(content: bytes, context: Context) -> Any:
@@ -51,7 +51,9 @@ def reading(shape: type[Request], method: Method) -> Method:
 def unary(
     name: str, shape: type[Request], method: Method, bucket: TokenBucket, clock: Clock
 ) -> Any:
-    """A method with one answer, within the limit that all of them share (clusterd#5.1)."""
+    """Return a handler of a method with one answer, within the limit that all of them share
+    (clusterd#5.1).
+    """
     read = reading(shape, method)
 
     async def call(content: bytes, context: Context) -> Any:
@@ -64,7 +66,7 @@ def unary(
 
 
 def streaming(shape: type[Request], method: Method) -> Any:
-    """A method that answers as long as the client listens."""
+    """Return a handler of a method that answers as long as the client is subscribed."""
     return grpc.unary_stream_rpc_method_handler(
         reading(shape, method), response_serializer=_written
     )
@@ -75,7 +77,10 @@ def _written(message: Message) -> bytes:
 
 
 async def leave(context: Context, why: SubscriptionEnd | None) -> None:
-    """End a stream whose mailbox was closed: well for one that was replaced (as upstream does),
-    otherwise so that the client connects anew, to whoever leads."""
+    """End a stream whose workqueue was closed.
+
+    A stream that was replaced ends well (as upstream does), others so that the client connects to
+    the leader.
+    """
     if why is SubscriptionEnd.STOPPING:
         await context.abort(grpc.StatusCode.UNAVAILABLE, why.value)

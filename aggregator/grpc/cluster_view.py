@@ -1,7 +1,8 @@
-"""What is wrong in the whole cluster, for whoever asks (``docs/spec/clusterd.md#5.4``).
+"""The message about the whole cluster, made once for all clients (``docs/spec/clusterd.md#5.4``).
 
-An answer about ten thousand ill nodes takes from a tenth to half a second to make, and anybody may
-ask ten times a second: it is made once for all who ask, and others have their turn meanwhile.
+An answer about ten thousand ill nodes takes from a tenth to half a second to make, and every client
+may request it ten times a second. So it is made once for all pending requests, and other tasks run
+meanwhile.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class GrpcEndpoint(msgspec.Struct, frozen=True):
 
 
 def endpoint_of(section: GrpcSection) -> GrpcEndpoint | None:
-    """What the configuration says; ``None`` where nothing is to be served."""
+    """Return what to serve, by the configuration; ``None`` where nothing is to be served."""
     if section.listen is None:
         return None
     certificate, key = section.certificate_file, section.key_file
@@ -123,7 +123,7 @@ def _read(files: TlsFiles) -> Pem:
 
 
 def _problems(files: TlsFiles) -> list[Problem]:
-    """What is wrong with the files as they are now."""
+    """Return what is wrong with the files as they are now."""
     problems = []
     for where, path in _paths(files).items():
         try:
@@ -134,7 +134,7 @@ def _problems(files: TlsFiles) -> list[Problem]:
         return problems
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # An encrypted key would be asked for on a terminal; nobody sits at it.
+        # An encrypted key would need a password from a terminal, which a daemon has not.
         context.load_cert_chain(files.certificate, files.key, password=b"")
     except (ssl.SSLError, ValueError, OSError) as error:
         why = getattr(error, "reason", None) or error

@@ -32,9 +32,9 @@ _HAN = re.compile("[\u4e00-\u9fa5]")
 
 
 class FaultService:
-    """Pushes to each subscriber what changed since it was told last.
+    """Pushes to each subscriber what changed since its last message.
 
-    ``turned`` is told of each client that begins or ceases to listen.
+    ``turned`` receives each client that subscribes or leaves.
     """
 
     def __init__(
@@ -127,12 +127,13 @@ class FaultService:
         context: Context,
         missed: Iterable[str],
     ) -> None:
-        sent: dict[str, object] = dict.fromkeys(missed, "something, by another leader")
-        """What was said last of each job with which something is wrong."""
+        sent: dict[str, object] = dict.fromkeys(missed, "a message of another leader")
+        """The last message of each job with which something is wrong."""
         while (job := await mailbox.take()) is not None:
             message = self._faults.message(job)
             if client.job == CLUSTER and (message is None or job not in self._faults.faulty()):
-                # Of a job that went the whole cluster hears nothing, and of MindIE's jobID the
+                # A job that went is in no message about the whole cluster, and of MindIE's jobID
+                # the
                 # jobs below it.
                 was = sent.pop(job, None)
                 if message is None or was is None:

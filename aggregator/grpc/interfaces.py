@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 CLUSTER = "-1"
-"""Stands for all jobs: who registers without a job gets this one (clusterd#5.4)."""
+"""Stands for all jobs: a client that registers without a job gets this one (clusterd#5.4)."""
 
 NORMAL = "normal"
-"""``signal_type`` of a message that says that nothing is wrong (any more)."""
+"""``signal_type`` of a message that ends a fault: nothing is wrong (any more)."""
 
 
 class SwitchFaultMessage(Protocol):
@@ -90,20 +90,22 @@ class JobFaultLookup(Protocol):
         """Whether ``job_id`` is the key of a job, or the ``jobID`` of one whose app is ``role``."""
 
     def message(self, job_id: str) -> FaultMessage | None:
-        """What is to be said of a job, or of a MindIE ``jobID``; ``None`` where it is not known."""
+        """Return the message about a job, or about a MindIE ``jobID``; ``None`` where it is not
+        known.
+        """
 
     def faulty(self) -> Collection[str]:
         """Keys of the jobs that have faults now, without MindIE's; ``in`` is asked often."""
 
     def cluster(self) -> FaultMessage:
-        """What is wrong in the whole cluster, whoever it hits."""
+        """Return what is wrong in the whole cluster, of all jobs and none."""
 
 
 class RankTableLookup(Protocol):
     """The global rank tables, as their service asks for them."""
 
     def text(self, job_id: str) -> str | None:
-        """The table of a MindIE ``jobID``; ``None`` while there is none that is whole."""
+        """Return the table of a MindIE ``jobID``; ``None`` while there is no complete one."""
 
 
 class MessageReply(Protocol):
@@ -117,4 +119,4 @@ class MessageReply(Protocol):
 
 Send: TypeAlias = Callable[[PublicFault], Awaitable[MessageReply]]
 """Takes in a message about public faults, not judged yet; it may wait until it can be, and until it
-is kept. Raises ``StoreError`` where it is not: then it is to be said again."""
+is kept. Raises ``StoreError`` where it is not: then it is to be sent again."""

@@ -26,7 +26,7 @@ def methods(send: Send, bucket: TokenBucket, clock: Clock) -> dict[str, Any]:
         try:
             answer = await send(await public_fault(request))
         except StoreError as error:
-            # Nobody may take this for an answer: who leads next would know nothing of it.
+            # This must be no acknowledgement: the next leader would not have the message.
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         return wire.RespStatus(code=answer.code, info=answer.info)
 

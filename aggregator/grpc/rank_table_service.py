@@ -42,7 +42,7 @@ class RankTableService:
         }
 
     def changed(self, jobs: Iterable[str]) -> None:
-        """The tables of these jobIDs changed, came or went."""
+        """Queue the jobIDs whose tables changed, came or went."""
         for job in jobs:
             for mailbox in self.subscriptions.listening(job):
                 mailbox.put(job)

@@ -1,4 +1,4 @@
-"""The server: listens while this replica leads, over mutual TLS unless told otherwise."""
+"""The gRPC server: serves while this replica leads, over mutual TLS unless configured otherwise."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ _FIRST_SECONDS = 0.5
 
 
 class GrpcServer:
-    """ClusterD's services. Who does not lead does not listen: clients find who does.
+    """ClusterD's services. Only the leader listens, so clients find it behind the Service.
 
-    A client that was refused on an open connection would ask there again and again; one that is
-    not let in looks for another replica behind the Service.
+    A client that was refused on an open connection would send its requests there again and again;
+    one that cannot connect tries another replica.
 
-    Made anywhere, everything else is for the loop. Raises ``ConfigurationError`` for files that
-    cannot be used. ``turned`` is told of each client that begins or ceases to listen to faults;
-    ``jobs_of`` then says which.
+    It can be made anywhere; everything else is for the loop. Raises ``ConfigurationError`` for
+    files that cannot be used. ``turned`` receives each client that subscribes to faults or leaves;
+    ``jobs_of`` then has it.
     """
 
     def __init__(
@@ -106,12 +106,12 @@ class GrpcServer:
         how = "in plain text, for whoever can connect" if self._tls is None else "over mutual TLS"
         _log.info("serving gRPC on %s, %s", self._address(self.port), how)
 
-    async def leads(self, leading: bool) -> None:
+    async def set_leading(self, leading: bool) -> None:
         """Listen while this replica leads, and only then.
 
-        A name may take long to be looked up, for which nobody waits more than a moment. An address
-        that cannot be had, as while a leader before on the same host is paused, is tried again and
-        again (``not_served``): that clients are served is not worth that nobody publishes.
+        Name resolution may take long, so this waits for it at most a moment. An address that is in
+        use, as while an earlier leader on the same host is paused, is tried again and again
+        (``not_served``): publishing does not wait for it.
         """
         await self.stop()
         if leading:
@@ -142,7 +142,7 @@ class GrpcServer:
         return True
 
     async def stop(self) -> None:
-        """Let everybody go, at once, so that they connect to who leads now."""
+        """End all streams at once, so that clients connect to the new leader."""
         trying, self._trying = self._trying, None
         self.trouble.end()
         if trying is not None:
@@ -156,20 +156,22 @@ class GrpcServer:
             _log.info("serving gRPC no more")
 
     def changed(self, jobs: Iterable[str]) -> None:
-        """What ``JobFaultLookup`` says of these jobs and jobIDs changed, or they came or went."""
+        """Queue jobs and jobIDs whose ``JobFaultLookup`` message changed, or that came or went."""
         self._faults.changed(jobs, serves=self.port is not None)
 
     def tables_changed(self, jobs: Iterable[str]) -> None:
-        """The rank tables of these jobIDs changed."""
+        """Queue the jobIDs whose rank tables changed."""
         self._tables.changed(jobs)
 
     def jobs_of(self, role: str) -> frozenset[str]:
-        """The jobs and jobIDs to whose faults a client of this role listens now (clusterd#3.3)."""
+        """Return the jobs and jobIDs to whose faults a client of this role is subscribed
+        (clusterd#3.3).
+        """
         everybody = self._faults.subscriptions.subscribed
         return frozenset(client.job for client in everybody if client.role == role)
 
     def status(self) -> GrpcStatus:
-        """The picture now."""
+        """Return the state of the server now."""
         both = (self._faults, self._tables)
         return GrpcStatus(
             address=None if self.port is None else self._address(self.port),
@@ -195,10 +197,10 @@ class GrpcServer:
 
 
 async def _check_free(listen: str) -> None:
-    """Raise ``ListenError`` with the reason that gRPC itself does not tell."""
+    """Raise ``ListenError`` with the reason, which gRPC itself does not report."""
     host, _, port = listen.rpartition(":")
     try:
-        # Not by the loop's own thread: who answers for names may be away.
+        # Not in the loop's own thread: the name server may be away.
         found = await asyncio.get_running_loop().getaddrinfo(
             host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )

@@ -1,4 +1,4 @@
-"""What the gRPC server shows of itself; without gRPC, which is not loaded where nobody serves."""
+"""The status of the gRPC server; does not import gRPC, which is loaded only where it is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of who begins and ceases to listen."""
+"""Logs which clients subscribe and leave."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class _Replaced:
 
 
 class ListeningLog:
-    """Logs who begins and ceases to listen to ``what``.
+    """Logs which clients subscribe to ``what`` and leave.
 
-    Two clients with the same job and role replace each other for as long as both run, several
-    times a second. They have one line a minute, with a count.
+    Two clients with the same job and role replace each other for as long as both run, several times
+    a second. They have one line a minute, with a count.
     """
 
     def __init__(self, what: str, clock: Clock) -> None:
@@ -44,7 +44,7 @@ class ListeningLog:
             _log.info("%s: listens to %s", _name(client), self._what)
 
     def ends(self, client: Subscriber, closed: SubscriptionEnd | None) -> None:
-        """Log that ``client`` listens no more; ``closed`` says why the service ended it."""
+        """Log that ``client`` left; ``closed`` is why the service ended its stream."""
         if closed is SubscriptionEnd.REPLACED:
             self._count(client)
         elif not self._is_quiet(client):

@@ -1,8 +1,8 @@
-"""Who registered for what, and who listens (``docs/spec/clusterd.md#5.4``, defect B30).
+"""Registrations and subscriptions of clients (``docs/spec/clusterd.md#5.4``, defect B30).
 
 A client registers with a job and a role, then subscribes with the same two. A new registration of
-the two ends the subscription before it. Who does not subscribe within ``LEASE_MS`` is forgotten,
-and so is who ends its subscription: it registers again.
+the two ends the subscription before it. A client that does not subscribe within ``LEASE_MS`` is
+forgotten, and so is one that ends its subscription: it registers again.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SubscriberWorkqueue:
 
 
 class Subscriber(NamedTuple):
-    """For whom a client asks."""
+    """The job and role of a client."""
 
     job: str
     role: str
@@ -98,14 +98,14 @@ class Subscriptions:
         return sum(len(roles) for roles in self._clients.values())
 
     def listening(self, job: str) -> list[SubscriberWorkqueue]:
-        """Of those who subscribed to exactly this job."""
+        """Return the workqueues of all subscriptions to exactly this job."""
         return [
             one.mailbox for one in self._clients.get(job, {}).values() if one.mailbox is not None
         ]
 
     @property
     def subscribed(self) -> frozenset[Subscriber]:
-        """Everybody who listens."""
+        """All clients with a subscription."""
         return frozenset(
             Subscriber(job, role)
             for job, roles in self._clients.items()
@@ -127,7 +127,9 @@ class Subscriptions:
         return client.role in roles or len(roles) < MOST_ROLES
 
     def register(self, client: Subscriber, now_ms: int) -> None:
-        """Register, and end the subscription of whoever did before as the same."""
+        """Register a client, and end the subscription of an earlier one with the same job
+        and role.
+        """
         roles = self._clients.setdefault(client.job, {})
         before = roles.get(client.role)
         if before is not None and before.mailbox is not None:
@@ -143,14 +145,14 @@ class Subscriptions:
         return one.mailbox
 
     def end(self, client: Subscriber, mailbox: SubscriberWorkqueue) -> None:
-        """A subscription ended: forget the client, unless another took its place already."""
+        """Forget the client after its subscription ended, unless another took its place already."""
         roles = self._clients.get(client.job, {})
         one = roles.get(client.role)
         if one is not None and one.mailbox is mailbox:
             self._forget([client])
 
     def close(self) -> None:
-        """End all subscriptions and forget everybody."""
+        """End all subscriptions and forget all clients."""
         for roles in self._clients.values():
             for one in roles.values():
                 if one.mailbox is not None:

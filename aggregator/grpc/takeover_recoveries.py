@@ -1,7 +1,7 @@
-"""Jobs whose faults ended while this replica served nobody.
+"""Jobs whose faults ended while no replica served clients.
 
-Whoever was told of such a fault by the leader before would take the job for ill for ever: a job
-with which nothing is wrong is not told of otherwise (``docs/spec/clusterd.md#5.4``).
+A subscriber that received such a fault from the leader before would hold it for ever: a job without
+faults is in no other message (``docs/spec/clusterd.md#5.4``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Recoveries:
         self._over: dict[str, tuple[int, bool]] = {}
 
     def note(self, jobs: Iterable[str], now_ms: int, *, sent: bool) -> None:
-        """These changed; ``sent``: whoever listens is told of it."""
+        """Record jobs whose message changed; ``sent``: subscribers received it."""
         for job in jobs:
             message = self._faults.message(job)
             if message is not None and message.signal_type != NORMAL:
@@ -47,7 +47,7 @@ class Recoveries:
                 del self._over[next(iter(self._over))]
 
     def of(self, job: str, now_ms: int) -> Iterator[str]:
-        """The job, if it is one of them."""
+        """Yield the job, if its recovery may have been missed."""
         self._forget(now_ms)
         if job in self._over:
             yield job

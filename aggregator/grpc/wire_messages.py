@@ -30,9 +30,9 @@ _MANY = 100
 
 
 async def public_fault(request: pubfault_pb2.PublicFaultRequest) -> PublicFault:
-    """What a client sent, as the same from a ConfigMap would be; others have their turn meanwhile.
+    """Return a client's message in the form of one from a ConfigMap; gives way to other tasks.
 
-    Of what has too many members to be accepted only one more than that is read.
+    Of a message with too many members to be accepted only one more than that is read.
     """
     faults = []
     for fault in request.faults[: FAULTS_MOST + 1]:
@@ -75,7 +75,7 @@ def fault_signal(job_id: str, message: FaultMessage | None) -> fault_pb2.FaultMs
 
 
 async def large_fault_signal(job_id: str, message: FaultMessage) -> fault_pb2.FaultMsgSignal:
-    """The same of as many nodes as there are; others have their turn meanwhile."""
+    """Encode a message about any number of nodes; give way to other tasks meanwhile."""
     nodes = await all_of(map(_node, message.nodes), _MANY)
     return _signal(job_id, message.signal_type, nodes)
 

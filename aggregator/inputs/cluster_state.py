@@ -1,4 +1,4 @@
-"""Nodes, pods and jobs as all stores tell them (``docs/spec/clusterd.md#1.8``, 3.8 and 6).
+"""Cache of Nodes, pods and jobs of all stores (``docs/spec/clusterd.md#1.8``, 3.8 and 6).
 
 No I/O and no clock. Pods and jobs of all stores are counted together.
 """
@@ -22,7 +22,7 @@ V = TypeVar("V")
 _NONE: frozenset[str] = frozenset()
 
 _JobFields: TypeAlias = tuple[str, str, str, str]
-"""What a pod says of its job: namespace, name, label ``app``, label ``jobID``."""
+"""What a pod has of its job: namespace, name, label ``app``, label ``jobID``."""
 
 
 class _PodsOfJob:
@@ -34,10 +34,12 @@ class _PodsOfJob:
         self.pods: dict[str, PodState] = {}
         self._fields: dict[_JobFields, int] = {}
         self.shown = JobState("")
-        """What they say of it; they are made of one template, so mostly all say the same."""
+        """The job as its pods show it; they are made of one template, so mostly all show
+        the same.
+        """
 
     def change(self, pod: PodState, by: int) -> bool:
-        """A pod came (1) or went (-1); whether they say something else of their job now."""
+        """Add (1) or remove (-1) a pod; return whether the job that the pods show changed."""
         fields = (
             pod.namespace,
             pod.job_name,
@@ -62,10 +64,10 @@ class _PodsOfJob:
 
 
 class ClusterState:
-    """What is known of Nodes, pods and jobs.
+    """Cache of Nodes, pods and jobs.
 
-    ``followed`` says of each store, in their order, whether it knows of such things at all. An
-    ``observe`` returns the nodes of which something else is known now, ``None`` for all of them.
+    ``followed`` has for each store, in their order, whether it has such objects at all. Each
+    ``observe_`` method returns the nodes about which something changed, ``None`` for all of them.
     """
 
     def __init__(self, followed: Sequence[bool]) -> None:
@@ -84,7 +86,7 @@ class ClusterState:
         """Those that several Nodes have, with the names of these: such a number names none."""
 
     def observe_pods(self, source: int, event: PodsEvent) -> frozenset[str] | None:
-        """Take in what the store with this number tells of pods."""
+        """Apply a pod event of the store with this number; return the nodes that changed."""
         was_known = self._pods.caches[source].known
         dirty: set[str] = set()
         for _, before, after in self._pods.observe(source, event):
@@ -112,7 +114,7 @@ class ClusterState:
         return frozenset(dirty) if was_known else _NONE
 
     def observe_jobs(self, source: int, event: JobsEvent) -> frozenset[str] | None:
-        """Take in what the store with this number tells of PodGroups."""
+        """Apply a PodGroup event of the store with this number; return the nodes that changed."""
         was_known = self._groups.caches[source].known
         dirty: set[str] = set()
         for key, before, after in self._groups.observe(source, event):
@@ -126,9 +128,9 @@ class ClusterState:
         return self._changed(self._groups, source, was_known, dirty)
 
     def _changed(
-        self, book: MultiStoreCache[V], source: int, was_known: bool, dirty: set[str]
+        self, caches: MultiStoreCache[V], source: int, was_known: bool, dirty: set[str]
     ) -> frozenset[str] | None:
-        if book.caches[source].known and not was_known:
+        if caches.caches[source].known and not was_known:
             return None
         return frozenset(dirty) if dirty else _NONE
 
@@ -154,7 +156,10 @@ class ClusterState:
         return differs
 
     def _settle(self, key: str) -> bool:
-        """Whether the job is another now. Of several PodGroups of one owner the oldest counts."""
+        """Choose the job of an owner again, return whether it changed.
+
+        Of several PodGroups of one owner the oldest counts.
+        """
         groups, pods = self._groups_of.get(key), self._pods_of.get(key)
         job = groups[0][2] if groups is not None else None if pods is None else pods.shown
         if self._jobs.get(key) == job:
@@ -166,7 +171,9 @@ class ClusterState:
         return True
 
     def _nodes_of(self, job: str) -> set[str]:
-        """Where its pods are; of a job that has none any more, where the last one was."""
+        """Return the nodes of a job's pods; of a job that has none any more, the node of the last
+        one.
+        """
         found = self._pods_of.get(job)
         if found is not None:
             return {pod.node for pod in found.pods.values()}
@@ -195,8 +202,8 @@ class ClusterState:
         if groups:
             self._groups_of[job.key] = tuple(groups)
 
-    def facts(self, node: str) -> NodeContext:
-        """What is known of a node besides its documents and heartbeats."""
+    def node_context(self, node: str) -> NodeContext:
+        """Return what the processors need of a node besides its documents and heartbeats."""
         if not self._pods.known:
             return NodeContext()
         pods = self._pods_on.get(node)
@@ -207,45 +214,45 @@ class ClusterState:
         return NodeContext(used, pods=pods, jobs=jobs)
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
-        """The pods of a node, in order of namespace and name."""
+        """Return the pods of a node, in order of namespace and name."""
         return self._pods_on.get(node, ())
 
     def jobs(self) -> Mapping[str, JobState]:
-        """All jobs that have a PodGroup or a pod, by key; as they are now, also later."""
+        """Return a live view of all jobs that have a PodGroup or a pod, by key."""
         return MappingProxyType(self._jobs)
 
     @property
     def places(self) -> set[str]:
-        """Names of all Nodes, and of those that pods say they are on."""
+        """Names of all Nodes, and of those that pods name as theirs."""
         return {*self._nodes, *self._pods_on}
 
     def node(self, name: str) -> NodeState | None:
-        """The Node, as the first store tells that knows it; see ``nodes_known``."""
+        """Return the Node of the first store that has it; see ``nodes_known``."""
         return self._nodes.get(name)
 
     def nodes(self) -> Iterator[str]:
-        """Names of all Nodes."""
+        """Iterate over the names of all Nodes."""
         return iter(self._nodes)
 
     def node_by_serial_number(self, serial_number: str) -> NodeState | None:
-        """The one Node that has this number; see ``shared_serial_numbers``."""
+        """Return the one Node that has this number; see ``shared_serial_numbers``."""
         name = self._numbered.get(serial_number)
         return None if name is None else self._nodes.get(name)
 
     def pods_of(self, source: int) -> StoreCache[PodState]:
-        """What a store tells of pods, by uid."""
+        """Return the cached pods of one store, by uid."""
         return self._pods.caches[source]
 
     def nodes_of_store(self, source: int) -> StoreCache[NodeState]:
-        """What a store tells of Nodes, by name."""
+        """Return the cached Nodes of one store, by name."""
         return self._nodes.caches[source]
 
     def groups_of(self, source: int) -> StoreCache[JobState]:
-        """What a store tells of PodGroups, by uid."""
+        """Return the cached PodGroups of one store, by uid."""
         return self._groups.caches[source]
 
     def answered(self, source: int) -> bool:
-        """Whether this store has told all that facts are made of, or that it will not now.
+        """Return whether this store has listed pods and PodGroups, or has refused to.
 
         Nodes are not in ``NodeContext``, and take longest: nothing else waits for them.
         """
@@ -253,13 +260,15 @@ class ClusterState:
 
     @property
     def nodes_known(self) -> bool:
-        """Whether every store that can has told its Nodes; before that none is missing."""
+        """Whether every store with Nodes has listed them; before that no Node counts as missing."""
         caches = [one for one in self._nodes.caches if one.is_followed]
         return bool(caches) and all(one.known for one in caches)
 
     @property
     def pods_known(self) -> bool:
-        """Whether any store has told its pods; before that nobody knows which chips are used."""
+        """Whether any store has listed its pods; before that it is not known which chips
+        are used.
+        """
         return self._pods.known
 
 

@@ -1,4 +1,4 @@
-"""Brings what a store tells of Nodes, pods and PodGroups into the world."""
+"""Watches Nodes, pods and PodGroups of a store and applies their events to the cluster state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ASK_AGAIN_SECONDS = 30.0
-"""After a refusal that waiting does not mend by itself: somebody may."""
+"""Pause after a refusal that ends only when an operator changes something."""
 
 _NAMED = 5
 
@@ -35,32 +35,40 @@ async def follow(
     on_change: Callable[[frozenset[str] | None], None],
     stalls: Stalls,
 ) -> None:
-    """Follow everything that the store with this number knows, until cancelled.
+    """Watch all cluster objects of the store with this number, until cancelled.
 
-    ``on_change`` is called with the nodes of which something else is known, ``None`` for all of
-    them. It is called with no node when a feed delivers for the first time or fails, so that a
-    waiting caller looks again. Returns at once where a store has no such objects.
+    ``on_change`` is called with the nodes about which something changed, ``None`` for all of them.
+    It is called with no node when a watch delivers for the first time or fails, so that a waiting
+    caller checks again. Return at once where a store has no such objects.
     """
     cluster = store.cluster
     if cluster is None:
         return
-    feeds = _Feeds(number, store.url, on_change, stalls)
+    watches = _StoreWatches(number, store.url, on_change, stalls)
     pods, nodes, groups = (
         cluster_state.pods_of(number),
         cluster_state.nodes_of_store(number),
         cluster_state.groups_of(number),
     )
     async with asyncio.TaskGroup() as tasks:
-        for what, feed in (
-            ("pods", feeds.run("pods", cluster.pods, cluster_state.observe_pods, pods)),
-            ("nodes", feeds.run("nodes", cluster.nodes, _Numbered(cluster_state).observe, nodes)),
-            ("PodGroups", feeds.run("PodGroups", cluster.jobs, cluster_state.observe_jobs, groups)),
+        for what, watch in (
+            ("pods", watches.run("pods", cluster.pods, cluster_state.observe_pods, pods)),
+            (
+                "nodes",
+                watches.run(
+                    "nodes", cluster.nodes, _SerialNumberCheck(cluster_state).observe, nodes
+                ),
+            ),
+            (
+                "PodGroups",
+                watches.run("PodGroups", cluster.jobs, cluster_state.observe_jobs, groups),
+            ),
         ):
-            tasks.create_task(feed, name=f"read {what} of {store.url}")
+            tasks.create_task(watch, name=f"read {what} of {store.url}")
 
 
-class _Feeds:
-    """The feeds of one store."""
+class _StoreWatches:
+    """The watches of one store."""
 
     def __init__(
         self,
@@ -81,7 +89,7 @@ class _Feeds:
         observe: Callable[[int, Event | Interrupted], frozenset[str] | None],
         cache: StoreCache[V],
     ) -> None:
-        """Follow one kind."""
+        """Watch one kind of objects and pass each event to ``observe``."""
         async for event in followed(events, _ASK_AGAIN_SECONDS):
             interrupted, absent = cache.interrupted, cache.absent
             state = cache.known, cache.answered
@@ -95,7 +103,7 @@ class _Feeds:
     def _log_state(
         self, what: str, cache: StoreCache[V], interrupted: str | None, absent: str | None
     ) -> None:
-        """What was so before is over, or something begins."""
+        """Log what differs from ``interrupted`` and ``absent``, the state before the event."""
         if cache.interrupted is not None and interrupted is None:
             _log.warning("%s of %s cannot be read: %s", what, self._url, cache.interrupted)
         elif cache.interrupted is None and interrupted is not None:
@@ -106,8 +114,8 @@ class _Feeds:
             _log.info("%s has %s now", self._url, what)
 
 
-class _Numbered:
-    """Says which serial numbers several Nodes have."""
+class _SerialNumberCheck:
+    """Observes Nodes and logs which serial numbers several of them have."""
 
     def __init__(self, cluster_state: ClusterState) -> None:
         self._cluster_state = cluster_state

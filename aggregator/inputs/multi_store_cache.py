@@ -1,6 +1,6 @@
-"""What stores tell of one kind of objects, and what is believed of it.
+"""Cache of one kind of objects: of one store, and of all stores together.
 
-What two stores know is as the first one says. A store that has been interrupted stays believed.
+The first store that has an object counts. Objects of an interrupted store stay.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ V = TypeVar("V")
 
 
 class StoreCache(Generic[V]):
-    """What one store tells of one kind."""
+    """The objects of one kind in one store."""
 
     def __init__(self, *, is_followed: bool) -> None:
         self.is_followed = is_followed
-        """Whether the store can tell of such things at all."""
+        """Whether the store has such objects at all."""
         self.known = False
-        """Whether it has ever told all of them; what was known stays."""
+        """Whether they were ever listed; what was known stays."""
         self.interrupted: str | None = None
-        """Why nothing is heard of them now."""
+        """Why no event of them arrives now."""
         self.absent: str | None = None
-        """Why there are none, where the store has no such kind: that is known, too."""
+        """Why there are none, where the store has no such kind; then ``known`` is true as well."""
         self.items: dict[str, V] = {}
 
     @property
     def answered(self) -> bool:
-        """Whether waiting for it makes no sense any more."""
+        """Whether there is nothing left to wait for."""
         return not self.is_followed or self.known or self.interrupted is not None
 
 
 class MultiStoreCache(Generic[V]):
-    """One kind of objects of all stores."""
+    """The objects of one kind in all stores."""
 
     def __init__(self, followed: Sequence[bool]) -> None:
         self.caches: tuple[StoreCache[V], ...] = tuple(
@@ -46,11 +46,11 @@ class MultiStoreCache(Generic[V]):
 
     @property
     def known(self) -> bool:
-        """Whether any store has ever told all of them."""
+        """Whether any store has ever listed them."""
         return any(one.known for one in self.caches)
 
     def get(self, key: str) -> V | None:
-        """What the first store says that knows it."""
+        """Return the object of the first store that has it; ``None`` where none has."""
         for one in self.caches:
             value = one.items.get(key)
             if value is not None:
@@ -58,7 +58,7 @@ class MultiStoreCache(Generic[V]):
         return None
 
     def __iter__(self) -> Iterator[str]:
-        """All keys, each once."""
+        """Iterate over all keys, each once."""
         if len(self.caches) == 1:
             return iter(self.caches[0].items)
         return iter(dict.fromkeys(key for one in self.caches for key in one.items))
@@ -66,7 +66,9 @@ class MultiStoreCache(Generic[V]):
     def observe(
         self, source: int, event: Snapshot[V] | Update[V] | KindUnavailable | Interrupted
     ) -> Iterator[tuple[str, V | None, V | None]]:
-        """Take in an event; of all that changed by it the key, what it was and what it is."""
+        """Apply an event; yield the key of each object that changed, with the object before and
+        after.
+        """
         one = self.caches[source]
         match event:
             case Interrupted(reason):

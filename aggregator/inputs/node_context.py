@@ -13,9 +13,9 @@ __all__ = ["JobState", "NodeContext", "NodeState", "PodState", "Texts"]
 
 
 class NodeContext(msgspec.Struct, frozen=True):
-    """What is known of one node, for the processors.
+    """What the processors need of one node besides its documents.
 
-    ``used``: names of the chips that pods use, ``None`` where nobody knows. ``lost``: it fell
+    ``used``: names of the chips that pods use, ``None`` where that is not known. ``lost``: it fell
     silent. ``pods`` are those of this node, ``jobs`` the jobs of these pods by key.
     """
 

@@ -1,4 +1,4 @@
-"""Reads what nodes tell; what of it is refused is said when that begins and when it ends."""
+"""Watches nodes' documents in a store; logs when a refusal of one begins and ends."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ class DocumentLog(Protocol):
 
 
 async def read_documents(
-    feed: DocumentWatch,
+    watch: DocumentWatch,
     store: Store,
     observe: Callable[[DocumentWatch, WatchEvent], None],
     stalls: Stalls,
     log: DocumentLog,
 ) -> NoReturn:
-    """Give what ``store`` says for ``feed`` to ``observe`` until cancelled."""
-    async for event in store.watch(feed.selection):
+    """Pass each event of ``watch`` in ``store`` to ``observe``, until cancelled."""
+    async for event in store.watch(watch.selection):
         with stalls.busy(f"read {store.url}"):
-            interrupted = feed.interrupted
-            refused = [dict(inbox.rejected) for inbox in _inboxes(feed)]
-            observe(feed, event)
-            _log_state(feed, store.url, interrupted, refused, log)
+            interrupted = watch.interrupted
+            refused = [dict(cache.rejected) for cache in _caches(watch)]
+            observe(watch, event)
+            _log_state(watch, store.url, interrupted, refused, log)
     raise StoreError(f"the watch of {store.url} ended")
 
 
-def _inboxes(feed: DocumentWatch) -> tuple[DocumentCache[Any], ...]:
-    return (*feed.inboxes, feed.own_key)
+def _caches(watch: DocumentWatch) -> tuple[DocumentCache[Any], ...]:
+    return (*watch.caches, watch.own_key)
 
 
 def _log_state(
-    feed: DocumentWatch,
+    watch: DocumentWatch,
     url: str,
     interrupted: str | None,
     refused: list[dict[str, Rejected]],
     log: DocumentLog,
 ) -> None:
-    """What is otherwise than before the event."""
-    if feed.interrupted is not None and interrupted is None:
-        _log.warning("%s cannot be read: %s", url, feed.interrupted)
-    elif feed.interrupted is None and interrupted is not None:
+    """Log what differs from ``interrupted`` and ``refused``, the state before the event."""
+    if watch.interrupted is not None and interrupted is None:
+        _log.warning("%s cannot be read: %s", url, watch.interrupted)
+    elif watch.interrupted is None and interrupted is not None:
         _log.info("%s answers again", url)
-    for inbox, before in zip(_inboxes(feed), refused, strict=True):
-        name = inbox.kind.name
-        for node in inbox.rejected.keys() - before.keys():
-            log.refuse(node, name, inbox.rejected[node].reason)
-        for node in before.keys() - inbox.rejected.keys():
+    for cache, before in zip(_caches(watch), refused, strict=True):
+        name = cache.kind.name
+        for node in cache.rejected.keys() - before.keys():
+            log.refuse(node, name, cache.rejected[node].reason)
+        for node in before.keys() - cache.rejected.keys():
             log.accept(node, name)

@@ -1,8 +1,8 @@
 """The nodes' documents as they arrive: verified, newest wins, a good one is never lost.
 
-A document that cannot be read or verified leaves the node's last good one in force (``spec/
-clusterd.md`` 1.4) and is remembered with its reason until a good one comes; each kind by itself.
-What an API server lists after an interruption replaces what was known of it: whoever is missing was
+A document that cannot be read or verified leaves the node's last good one in force
+(``clusterd#1.4``). Its reason is kept until a good one comes; each kind by itself. A list
+of an API server after an interruption replaces all documents of it: a node that is missing was
 deleted (defect B2). Of other stores see ``aggregator/absence/last_known_documents.py``. Within one
 store the order of its events decides; between stores the greater stamp.
 """
@@ -63,7 +63,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class DocumentCache(Generic[R]):
-    """What one store said of one kind."""
+    """The newest good documents of one kind in one store."""
 
     def __init__(self, kind: Content[R]) -> None:
         self.kind = kind
@@ -71,12 +71,12 @@ class DocumentCache(Generic[R]):
         self.rejected: dict[str, Rejected] = {}
         self.rejected_total = 0
 
-    def take(self, node: str, document: Document, now_ms: int) -> bool:
-        """Take in a node's document; whether that changed anything.
+    def apply(self, node: str, document: Document, now_ms: int) -> bool:
+        """Apply a node's document; return whether that changed anything.
 
-        Of one that has nothing for this kind see ``DocumentWatch``.
+        A document without this kind changes nothing here, see ``DocumentWatch``.
         """
-        if self._is_silent(document):
+        if self._has_none(document):
             return False
         digest = self._digest(document)
         known = self.reports.get(node)
@@ -121,25 +121,27 @@ class DocumentCache(Generic[R]):
             found.update((text or "").encode(errors="surrogatepass"))
         return found.digest()
 
-    def _is_silent(self, document: Document) -> bool:
+    def _has_none(self, document: Document) -> bool:
         return self.kind.optional and all(text is None for text in self.kind.texts(document))
 
     def refuses(self, node: str, document: Document) -> bool:
-        """Whether something of this kind in a document that was just taken in is refused, and not
-        only in one before it.
+        """Return whether this kind of a document that was just applied is refused, and not only an
+        earlier one.
         """
-        return node in self.rejected and not self._is_silent(document)
+        return node in self.rejected and not self._has_none(document)
 
     def ended(self, node: str, document: Document) -> bool:
-        """Whether a document that has nothing for this kind ends what an earlier one said."""
-        return self._is_silent(document) and self.forget(node)
+        """Remove the report of a node whose new document has nothing of this kind; return whether
+        there was one.
+        """
+        return self._has_none(document) and self.forget(node)
 
     def knows(self, node: str) -> bool:
-        """Whether the node's newest document that says something of this kind is here."""
+        """Return whether the node's newest document of this kind is here, good or refused."""
         return node in self.reports or node in self.rejected
 
     def forget(self, node: str) -> bool:
-        """The node's document was deleted, or says nothing any more; whether it was known."""
+        """Remove what is known of a node; return whether there was anything."""
         report = self.reports.pop(node, None)
         rejected = self.rejected.pop(node, None)
         return report is not None or rejected is not None
@@ -148,49 +150,48 @@ class DocumentCache(Generic[R]):
 class DocumentWatch:
     """One watch of one store: the documents of all nodes in one namespace."""
 
-    def __init__(
-        self, namespace: str, prefix: str, inboxes: tuple[DocumentCache[Any], ...]
-    ) -> None:
+    def __init__(self, namespace: str, prefix: str, caches: tuple[DocumentCache[Any], ...]) -> None:
         self.selection = Selection(namespace=namespace, label=REPORT_LABEL, spoilt=True)
         """What to watch."""
-        self.inboxes = inboxes
+        self.caches = caches
         self.own_key = DocumentCache(OWN_KEY)
-        """Our agents' own data key in the same documents: about the node whose document it is, and
-        without effect on what is merged."""
+        """Our agents' own data key in the same documents, without effect on what is merged."""
         self.own_key_changed: set[str] = set()
         """Nodes whose own data key changed since this was cleared."""
         self.isolations: dict[str, dict[int, IsolationRequest]] = {}
-        """Who isolated chips of a node, as its newest good document states it; has no effect on
-        what is merged."""
+        """The isolation requests in a node's newest good document, without effect on what is
+        merged.
+        """
         self.present: dict[str, str] = {}
         """Nodes that have a document, good or bad, and its version."""
         self.deleted: set[str] = set()
         """Nodes whose document went since this was cleared, even if there is a new one."""
         self.listed = False
         self.interrupted: str | None = None
-        """Why nothing is heard from the store now."""
+        """Why no event arrives from the store now."""
         self.interruptions_total = 0
         self.reading = Failing()
         """Whether the watch fails, by its events."""
         self._missing: dict[str, int] = {}
         """Nodes whose document is gone, with the steady time from which it counts as deleted."""
         self._listeners: list[set[str]] = []
-        """One for each who wants to know."""
+        """One set for each call of ``listen``."""
         self._namespace = namespace
         self._prefix = prefix
         self._ahead: dict[str, str | None] = {}
-        """What was read by name and the watch has yet to show: versions, ``None`` for nothing. Only
-        of a store whose versions are numbers: its watch shows each of them.
+        """Versions read by name that the watch has yet to show, ``None`` for no document.
+
+        Only of a store whose versions are numbers: its watch shows each of them.
         """
 
     def observe(
         self, event: WatchEvent, now_ms: int, deleted_at_ms: int | None = None
     ) -> frozenset[str]:
-        """Take in one event; returns the nodes about which something changed.
+        """Apply one event; return the nodes about which something changed.
 
         What is gone counts as deleted from ``deleted_at_ms`` on (steady time; ``None``: at once),
-        or when there is another document: its owner deletes and creates what somebody made
-        immutable. See ``settle``.
+        or when there is another document: its owner deletes and creates a document that an operator
+        made immutable. See ``settle``.
         """
         match event:
             case DocumentsListed(documents):
@@ -217,7 +218,7 @@ class DocumentWatch:
                 return frozenset()
 
     def listen(self) -> set[str]:
-        """Return a set that gets the nodes of which the watch tells something from now on."""
+        """Return a set to which the watch adds the nodes of its events from now on."""
         changed: set[str] = set()
         self._listeners.append(changed)
         return changed
@@ -235,13 +236,14 @@ class DocumentWatch:
         return {node: self._prefix + node for node in sorted(nodes)}
 
     def has(self, node: str) -> bool:
-        """Whether the node has a document, good or bad, as far as is known."""
+        """Return whether the node has a document, good or bad, as far as is known."""
         return node in self.present and node not in self._missing
 
     def read(self, node: str, document: Document | None, now_ms: int) -> frozenset[str]:
-        """A node's document was read by its name: the watch may be behind it for a while.
+        """Apply a node's document that was read by name: the watch may be behind it for a while.
 
-        One that is not there is deleted at once: what is known of it instead is old.
+        A document that is not there is deleted at once: what is known of it instead is old. Return
+        the nodes that changed.
         """
         if document is None or not self.selection.fits(document.labels):
             if self.present.get(node, "").isdecimal():
@@ -260,7 +262,7 @@ class DocumentWatch:
         there = set()
         for document in documents:
             node = self._node_of(document.namespace, document.name)
-            if node is None or self._is_of_the_past(node, document):
+            if node is None or self._is_set_back(node, document):
                 continue
             changed |= self._take(document, now_ms)
             there.add(node)
@@ -270,8 +272,8 @@ class DocumentWatch:
             changed |= self._miss(node, now_ms, deleted_at_ms, is_reported=False)
         return frozenset(changed)
 
-    def _is_of_the_past(self, node: str, document: Document) -> bool:  # noqa: ARG002
-        """Whether a document in a list is older than what is known of its node."""
+    def _is_set_back(self, node: str, document: Document) -> bool:  # noqa: ARG002
+        """Return whether a document in a list is older than what is known of its node."""
         return False
 
     def _take(self, document: Document, now_ms: int) -> frozenset[str]:
@@ -279,24 +281,25 @@ class DocumentWatch:
         if node is None:
             return frozenset()
         if node in self._missing:
-            # What the one before said ends now, also where this one is refused or silent about it.
+            # The report of the deleted document ends, also where the new one is refused or has
+            # none.
             self._forget(node)
         self.present[node] = document.version
-        changed = [inbox.take(node, document, now_ms) for inbox in self.inboxes]
-        is_refused = any(inbox.refuses(node, document) for inbox in self.inboxes)
+        changed = [cache.apply(node, document, now_ms) for cache in self.caches]
+        is_refused = any(cache.refuses(node, document) for cache in self.caches)
         if not is_refused:
-            changed += [inbox.ended(node, document) for inbox in self.inboxes]
+            changed += [cache.ended(node, document) for cache in self.caches]
             self.isolations.pop(node, None)
             if requests := read_requests(document.annotations):
                 self.isolations[node] = requests
-        if self.own_key.take(node, document, now_ms) or (
+        if self.own_key.apply(node, document, now_ms) or (
             not is_refused and self.own_key.ended(node, document)
         ):
             self.own_key_changed.add(node)
         return frozenset({node}) if any(changed) else frozenset()
 
     def _is_behind(self, node: str, version: str) -> bool:
-        """Whether this is from before what was read by name."""
+        """Return whether this version is older than what was read by name."""
         if node not in self._ahead:
             return False
         known = self._ahead[node]
@@ -306,27 +309,28 @@ class DocumentWatch:
         return False
 
     def _is_refused(self, node: str) -> bool:
-        return any(node in inbox.rejected for inbox in self.inboxes)
+        return any(node in cache.rejected for cache in self.caches)
 
     def has_report(self, kind: DocumentKind[Any], node: str) -> bool:
-        """Whether the node has a document that says something of this kind, even one that is
-        refused. A good document without the key of an optional kind ends what an earlier one said
-        of it (upstream keeps that for ever, ``clusterd#1.5``); a bad one ends nothing.
+        """Return whether the node has a document with this kind, even a refused one.
+
+        A good document without the key of an optional kind ends what an earlier one reported of it
+        (upstream keeps that for ever, ``clusterd#1.5``); a bad one ends nothing.
         """
         if node not in self.present:
             return False
-        mine = (inbox for inbox in self.inboxes if inbox.kind is kind)
+        mine = (cache for cache in self.caches if cache.kind is kind)
         return (
-            not kind.optional or any(inbox.knows(node) for inbox in mine) or self._is_refused(node)
+            not kind.optional or any(cache.knows(node) for cache in mine) or self._is_refused(node)
         )
 
     def settle(self, now_ms: int) -> frozenset[str]:
-        """Forget the documents that were gone for long enough (steady time); returns whose."""
+        """Forget the documents that were gone for long enough (steady time); return their nodes."""
         due = [node for node, at_ms in self._missing.items() if at_ms <= now_ms]
         return frozenset().union(*(self._forget(node) for node in due))
 
     def next_due_ms(self) -> int | None:
-        """When ``settle`` has something to do (steady time)."""
+        """Return the steady time at which ``settle`` has something to do."""
         return min(self._missing.values(), default=None)
 
     def _miss(
@@ -337,9 +341,9 @@ class DocumentWatch:
         *,
         is_reported: bool,  # noqa: ARG002
     ) -> frozenset[str]:
-        """The node's document is gone, for now.
+        """Observe that a node's document is gone, for now; return the nodes that changed.
 
-        ``is_reported``: its deletion was shown; otherwise a list lacks it.
+        ``is_reported``: the store reported its deletion; otherwise a list lacks it.
         """
         if deleted_at_ms is None:
             return self._forget(node)
@@ -354,8 +358,8 @@ class DocumentWatch:
         del self.present[node]
         self.deleted.add(node)
         self.isolations.pop(node, None)
-        for inbox in self.inboxes:
-            inbox.forget(node)
+        for cache in self.caches:
+            cache.forget(node)
         if self.own_key.forget(node):
             self.own_key_changed.add(node)
         return frozenset({node})
@@ -367,47 +371,47 @@ class DocumentWatch:
 
 
 class DocumentSource:
-    """Everything that one store said; ``feed`` makes a watch of it."""
+    """All documents of one store; ``watch`` makes each of its watches."""
 
     def __init__(
         self,
         url: str,
-        feed: Callable[[str, str, tuple[DocumentCache[Any], ...]], DocumentWatch] | None = None,
+        watch: Callable[[str, str, tuple[DocumentCache[Any], ...]], DocumentWatch] | None = None,
     ) -> None:
         self.url = url
         self.device = DocumentCache(DEVICE)
         self.switch = DocumentCache(SWITCH)
         self.node = DocumentCache(NODE)
         devices = (self.device, self.switch)
-        feed = DocumentWatch if feed is None else feed
-        self.devices = feed(DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
-        self.nodes = feed(NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))
-        self.feeds = (self.devices, self.nodes)
-        self.inboxes: tuple[DocumentCache[Any], ...] = (
+        watch = DocumentWatch if watch is None else watch
+        self.devices = watch(DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
+        self.nodes = watch(NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))
+        self.watches = (self.devices, self.nodes)
+        self.caches: tuple[DocumentCache[Any], ...] = (
             self.device,
             self.switch,
             self.node,
-            *(feed.own_key for feed in self.feeds),
+            *(watch.own_key for watch in self.watches),
         )
 
     @property
     def listed(self) -> bool:
-        """Whether all of the store was heard once."""
-        return all(feed.listed for feed in self.feeds)
+        """Whether all documents of the store were listed once."""
+        return all(watch.listed for watch in self.watches)
 
     @property
     def interrupted(self) -> str | None:
-        """Why not all of the store is heard now."""
-        return next((feed.interrupted for feed in self.feeds if feed.interrupted), None)
+        """Why a watch of the store is interrupted now."""
+        return next((watch.interrupted for watch in self.watches if watch.interrupted), None)
 
 
-def newest(inboxes: Iterable[DocumentCache[R]], node: str) -> NodeReport[R] | None:
-    """The report that counts for a node: the one with the greatest stamp."""
+def newest(caches: Iterable[DocumentCache[R]], node: str) -> NodeReport[R] | None:
+    """Return the report that counts for a node: the one with the greatest stamp."""
     found: NodeReport[R] | None = None
-    for inbox in inboxes:
-        report = inbox.reports.get(node)
+    for cache in caches:
+        report = cache.reports.get(node)
         if report is None:
             continue
-        if found is None or inbox.kind.age(report.record) > inbox.kind.age(found.record):
+        if found is None or cache.kind.age(report.record) > cache.kind.age(found.record):
             found = report
     return found

@@ -32,7 +32,7 @@ async def read_by_name(
 
     async def one(name: str) -> Document | None:
         async with gate:
-            # Who may watch documents may list them, and perhaps not read them by name.
+            # The right to watch documents includes their list, but perhaps no read by name.
             try:
                 found = await store.list(replace(selection, name=name))
             except StoreForbidden:

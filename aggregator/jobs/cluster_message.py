@@ -1,7 +1,7 @@
-"""What is wrong on a node, whoever runs there (``docs/spec/clusterd.md#5.4``, "Cluster view").
+"""What is wrong on a node, of all jobs and none (``docs/spec/clusterd.md#5.4``, "Cluster view").
 
-Only nodes with a device-info are told of, and only where something is wrong; a switch that is well
-is no fault, and of the faults of a chip the worst one counts, in whatever order they come (B26).
+Only nodes with a device-info are reported, and only where something is wrong. A healthy switch is
+no fault, and of the faults of a chip the worst one counts, in whatever order they come (B26).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PRE_SEPARATE = "PreSeparateFault"
 def cluster_info(
     name: str, ip: str, serial_number: str, published: PublishedView, *, ready: bool
 ) -> NodeFaultInfo | None:
-    """The node's part of the cluster's message; ``None`` where nothing is wrong."""
+    """Return the node's part of the cluster's message; ``None`` where nothing is wrong."""
     if published.device is None:
         return None
     devices = (
@@ -75,7 +75,10 @@ def _switch(record: SwitchRecord | None) -> Iterator[DeviceFaultInfo]:
 
 
 def _parts(record: NodeRecord | None) -> Iterator[DeviceFaultInfo]:
-    """A part that is to be isolated is as bad as the node, which waits until its chips are free."""
+    """Yield the parts of a server with their faults.
+
+    A part that is to be isolated is as bad as the node, which waits until its chips are free.
+    """
     if record is None:
         return
     for device in record.faults:

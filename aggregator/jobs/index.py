@@ -26,9 +26,9 @@ class PodIndex:
         self._counts: dict[str, tuple[int, int]] = {}
 
     def put(self, node: str, pods: Iterable[PodState]) -> Mapping[str, bool]:
-        """These, and no others, are the pods of a node now.
+        """Replace the pods of a node.
 
-        Returns the jobs whose pods changed, and whether one came or got its chips.
+        Return the jobs whose pods changed, and whether one came or got its chips.
         """
         now = tuple(sorted((pod for pod in pods if pod.job), key=lambda pod: pod.uid))
         before = self._on.get(node, _NO_PODS)
@@ -72,17 +72,17 @@ class PodIndex:
         return self._counts.get(job, _NONE)
 
     def on(self, node: str) -> tuple[PodState, ...]:
-        """The pods of a node that belong to a job, by uid."""
+        """Return the pods of a node that belong to a job, by uid."""
         return self._on.get(node, _NO_PODS)
 
     def jobs_on(self, node: str) -> frozenset[str]:
-        """The jobs that have a pod there."""
+        """Return the jobs that have a pod on a node."""
         return frozenset(pod.job for pod in self._on.get(node, _NO_PODS))
 
     def pods(self, job: str, node: str) -> tuple[PodState, ...]:
-        """The pods of a job on a node, by uid."""
+        """Return the pods of a job on a node, by uid."""
         return tuple(pod for pod in self._on.get(node, _NO_PODS) if pod.job == job)
 
     def nodes_of(self, job: str) -> Collection[str]:
-        """The nodes of a job."""
+        """Return the nodes of a job."""
         return self._at.get(job, _NOWHERE)

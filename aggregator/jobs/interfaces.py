@@ -21,24 +21,24 @@ class ClusterStateLookup(Protocol):
 
     @property
     def pods_known(self) -> bool:
-        """Whether pods were listed; before that nothing is said of jobs."""
+        """Whether pods were listed; before that nothing is reported of jobs."""
 
     @property
     def nodes_known(self) -> bool:
         """Whether Node objects were listed; before that none of them is missing."""
 
     def pods_on(self, node: str) -> Iterable[PodState]:
-        """The pods of a node that are neither done nor failed."""
+        """Return the pods of a node that are neither done nor failed."""
 
     def node(self, name: str) -> NodeState | None:
-        """The Node object; ``None`` where there is none."""
+        """Return the Node object; ``None`` where there is none."""
 
     def jobs(self) -> Mapping[str, JobState]:
         """All jobs by key, those whose pods are on no node yet, too."""
 
 
 class WithheldFaultView(Protocol):
-    """A chip's fault that is not published, and why; jobs are told of what a filter hides."""
+    """A chip's fault that is not published, and why; jobs get what a filter withholds."""
 
     @property
     def fault(self) -> CodeFault: ...
@@ -56,10 +56,10 @@ class WithheldEventView(Protocol):
 
 
 class PublishedView(Protocol):
-    """What is published of one node now, and what is kept out of it on purpose.
+    """What is published of one node now, and what is withheld.
 
     ``received_ms`` (chip to code) and ``events_received_ms`` (by ``<code>_<chip>_<port>``): wall
-    time at which it was first heard of (clusterd#1.6). What is not in there counts from when it is
+    time at which it was first received (clusterd#1.6). What is not in there counts from when it is
     seen.
     """
 
@@ -96,5 +96,5 @@ _FILTER = "filter"
 
 
 def filtered(published: PublishedView) -> list[CodeFault]:
-    """The chip faults that only a filter hides."""
+    """Return the chip faults that only a filter withholds."""
     return [one.fault for one in published.hidden if one.why == _FILTER]

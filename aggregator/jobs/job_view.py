@@ -1,7 +1,7 @@
-"""The job view: tells for each job, and for the cluster, what is wrong, as soon as it changes.
+"""The job view: what is wrong with each job, and in the cluster, as soon as it changes.
 
-Only the nodes that changed are looked at, of their jobs only those that are hit or were, and of
-such a job only its ill nodes. At rest nothing is done. Source: ``clusterd#5.4`` and 6.
+Only the nodes that changed are examined, of their jobs only those that are hit or were, and of such
+a job only its ill nodes. At rest nothing is done. Source: ``clusterd#5.4`` and 6.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ _MOST_CHANGED = 100_000
 
 
 class JobView:
-    """What is wrong, for whom.
+    """What is wrong, by job.
 
-    It keeps relation faults (``Keeper``), and their windows end by time alone (``Timed``).
-    ``published`` is asked for what is published of a node now, ``is_read`` whether what nodes say
-    was read: before that what was kept is not doubted, and nothing is said of jobs.
+    It keeps relation faults (``Persistent``), and their windows end by time alone (``Timed``).
+    ``published`` returns what is published of a node now, ``is_read`` whether the nodes' documents
+    were listed: before that restored relation faults are not ended, and nothing is reported of
+    jobs.
     """
 
     def __init__(
@@ -86,13 +87,13 @@ class JobView:
         for node in sorted(self._dirty):
             quiet = self._nodes.look(node)
             if self._sees_jobs:
-                for job, came in self._look_at_jobs(node, quiet=quiet):
+                for job, came in self._jobs_to_update(node, quiet=quiet):
                     touched.setdefault(job, {})[node] = came
         waiting = self._waiting(self._dirty)
         self._dirty.clear()
         if not self._sees_jobs:
             return
-        due = self._restored | self._book.take_due(now)
+        due = self._restored | self._book.pop_due(now)
         self._restored = frozenset()
         for job in sorted(touched.keys() | due):
             self._update(job, touched.get(job, {}), now)
@@ -108,9 +109,10 @@ class JobView:
         """Steady time at which the window of a relation fault ends."""
         return self._book.next_due_ms() if self._sees_jobs else None
 
-    def _look_at_jobs(self, node: str, *, quiet: bool) -> Iterable[tuple[str, bool]]:
-        """The jobs to bring up to date for a node that was looked at, and whether a pod of theirs
-        has come there."""
+    def _jobs_to_update(self, node: str, *, quiet: bool) -> Iterable[tuple[str, bool]]:
+        """Yield the jobs to update for a node that was examined, and whether a pod of theirs has
+        come there.
+        """
         pods = tuple(self._cluster_state.pods_on(node))
         self._hold(node, pods)
         moved = self._index.put(node, pods)
@@ -227,7 +229,7 @@ class JobView:
         self._note(job, *(() if group is None else (group,)))
 
     def _wrong(self, job: str) -> Iterator[tuple[NodeFaultInfo, Sequence[RankFaultDevice]]]:
-        """What hits a job by node: its pods, and the places that pods have left."""
+        """Yield what hits a job by node: its pods, and the places that pods have left."""
         parts, held = self._parts.get(job, _NO_PARTS), self._held.places(job)
         for node, one in parts.items():
             if node not in held:
@@ -242,7 +244,7 @@ class JobView:
                 yield node_info(node, place.node.ip, place.node.serial_number, faults), faults
 
     def _note(self, *job_ids: str) -> None:
-        """These have something else to be told; where nobody asks, the oldest are forgotten."""
+        """Mark messages as changed; the oldest marks are dropped where no server pops them."""
         for job_id in job_ids:
             self._changed[job_id] = None
         while len(self._changed) > _MOST_CHANGED:
@@ -264,7 +266,9 @@ class JobView:
         )
 
     def message(self, job_id: str) -> FaultMsgSignal | None:
-        """What is to be said of a job, or of a MindIE ``jobID``; ``None`` where it is unknown."""
+        """Return the message about a job, or about a MindIE ``jobID``; ``None`` where it is
+        unknown.
+        """
         message_sent = self._messages.get(job_id)
         if message_sent is not None:
             return message_sent
@@ -275,7 +279,9 @@ class JobView:
         return message(job_id, ()) if known else None
 
     def _message_of_group(self, group: str, members: Collection[str]) -> FaultMsgSignal:
-        """A node of several of its jobs is told of once."""
+        """Return the message about a MindIE ``jobID``: a node of several of its jobs is
+        in it once.
+        """
         by_node: dict[str, tuple[NodeFaultInfo, list[RankFaultDevice]]] = {}
         for job in sorted(members):
             for one, faults in self._wrong(job):
@@ -293,17 +299,17 @@ class JobView:
         return self._messages.keys()
 
     def cluster(self) -> FaultMsgSignal:
-        """What is wrong in the whole cluster, whoever it hits."""
+        """Return what is wrong in the whole cluster, of all jobs and none."""
         return self._nodes.cluster()
 
-    def take_changed_jobs(self) -> frozenset[str]:
-        """The jobs, and MindIE ``jobID``s, whose message changed since this was asked last."""
+    def pop_changed_jobs(self) -> frozenset[str]:
+        """Return the jobs, and MindIE ``jobID``s, whose message changed since the last call."""
         changed = frozenset(self._changed)
         self._changed.clear()
         return changed
 
     def labels(self) -> tuple[PodLabel, ...]:
-        """The labels that pods are to have and do not have yet."""
+        """Return the labels that pods are to have and do not have yet."""
         return wanted_labels(self._book, self._index)
 
     def status(self) -> tuple[JobStatus, ...]:
@@ -311,13 +317,13 @@ class JobView:
         return tuple(one for job in sorted(self._parts) if (one := self.job(job)) is not None)
 
     def hit(self) -> Iterator[HitJob]:
-        """The same without what costs much. It may be read in slices."""
+        """Yield the hit jobs without what costs much. The iteration may be paused."""
         for job in sorted(self._parts):
             parts = self._parts.get(job)
             if parts is not None:
                 yield hit_job(job, self._cluster_state.jobs().get(job), parts)
 
-    def take_hit_otherwise(self) -> Iterator[HitJob]:
+    def pop_changed_impact(self) -> Iterator[HitJob]:
         """Yield the jobs that something else hits than at the last call, without ranks.
 
         One that nothing hits any more has no nodes.
@@ -327,7 +333,7 @@ class JobView:
             yield hit_job(job, self._cluster_state.jobs().get(job), self._parts.get(job, _NO_PARTS))
 
     def job(self, job: str) -> JobStatus | None:
-        """One job, hit or not; ``None`` where nobody knows of it."""
+        """Return one job, hit or not; ``None`` where it is not known."""
         about = self._cluster_state.jobs().get(job)
         if about is None and not self._index.nodes_of(job):
             return None
@@ -335,12 +341,12 @@ class JobView:
         return job_status(job, about, parts, self.ranks(job), self._book.tracks(job))
 
     def jobs_on(self, node: str) -> tuple[tuple[str, NodeImpact | None], ...]:
-        """The jobs that have a pod on a node, each with what hits it there."""
+        """Return the jobs that have a pod on a node, each with what hits it there."""
         jobs = sorted(self._index.jobs_on(node))
         return tuple((job, self._parts.get(job, _NO_PARTS).get(node)) for job in jobs)
 
     def relations_on(self, node: str) -> tuple[RelationStatus, ...]:
-        """The relation faults of a node."""
+        """Return the relation faults of a node."""
         return tuple(
             one
             for job in sorted(self._index.jobs_on(node))
@@ -349,7 +355,7 @@ class JobView:
         )
 
     def ranks(self, job: str) -> tuple[RankRecord, ...]:
-        """What the ranks of a job suffer from; costs as much as the job has pods."""
+        """Return the faults of each rank of a job; costs as much as the job has pods."""
         nodes = sorted(self._index.nodes_of(job))
         of_job = seats(pod for node in nodes for pod in self._index.pods(job, node))
         tracks = self._book.tracks(job)
@@ -366,12 +372,12 @@ class JobView:
         """Names the documents in which relation faults are kept."""
         return "relation-faults"
 
-    def take_changed(self) -> frozenset[str]:
-        """The buckets whose text changed since this was asked last."""
-        return self._book.take_changed()
+    def pop_changed(self) -> frozenset[str]:
+        """Return the buckets whose text changed since the last call."""
+        return self._book.pop_changed()
 
     def text(self, bucket: str) -> str | None:
-        """What a bucket holds; ``None`` where nothing is in it."""
+        """Return the text of a bucket; ``None`` where it is empty."""
         return self._book.text(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:

@@ -2,8 +2,8 @@
 
 A client over gRPC resumes a job on ``normal``. So what hits a place of the job goes on to hit the
 job after the pod has left, until its replacement has its chips or the job is deleted, as upstream,
-which takes places from the last complete rank table (``clusterd#6``). Only where the number
-of pods is known: of a job without a PodGroup nobody knows whether a pod is to come.
+which takes places from the last complete rank table (``clusterd#6``). Only where the number of pods
+is known: of a job without a PodGroup it is not known whether another pod is to come.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Held:
         return self._jobs.keys()
 
     def jobs_on(self, node: str) -> Collection[str]:
-        """The jobs that have left a place there."""
+        """Return the jobs that have left a place on a node."""
         return self._on.get(node, _NO_PODS)
 
     def places(self, job: str) -> Mapping[str, LeftPlace]:
-        """The left places of a job by name of their node."""
+        """Return the left places of a job by name of their node."""
         one = self._jobs.get(job)
         return _NOWHERE if one is None else one.places
 
@@ -65,10 +65,10 @@ class Held:
         about: JobState | None,
         counts: tuple[int, int],
     ) -> None:
-        """These pods of one job leave a node.
+        """Record that these pods of one job leave a node.
 
-        ``counts``: the job's pods with these, and how many of them have chips. Nothing is held of
-        a job that was not complete before.
+        ``counts``: the job's pods with these, and how many of them have chips. Nothing is held of a
+        job that was not complete before.
         """
         if about is None or not about.size:
             return

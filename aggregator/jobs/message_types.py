@@ -1,6 +1,6 @@
-"""What the fault service tells, as plain values: messages of ``clusterd#5.3`` without uuid.
+"""Messages of the fault service as plain values: those of ``clusterd#5.3`` without uuid.
 
-Two messages that say the same are equal. Source: ``docs/spec/clusterd.md#5.3`` and 5.4.
+Two messages with the same content are equal. Source: ``docs/spec/clusterd.md#5.3`` and 5.4.
 """
 
 from __future__ import annotations
@@ -59,17 +59,19 @@ _BY_STATUS = {
 
 
 def health_of_level(level: str) -> Health:
-    """What a level of a chip, switch or part of a server means; unknown ones mean nothing."""
+    """Return the health that a level of a chip, switch or part means; healthy for an
+    unknown one.
+    """
     return _BY_LEVEL.get(level, Health.HEALTHY)
 
 
 def health_of_status(status: str) -> Health:
-    """What a ``NodeStatus`` means; unknown ones mean nothing."""
+    """Return the health that a ``NodeStatus`` means; healthy for an unknown one."""
     return _BY_STATUS.get(status, Health.HEALTHY)
 
 
 class SwitchFaultInfo(msgspec.Struct, frozen=True):
-    """One event of a switch. ``fault_time`` is as the switch told it."""
+    """One event of a switch. ``fault_time`` is as the switch reported it."""
 
     fault_code: str
     switch_chip_id: str
@@ -81,7 +83,7 @@ class SwitchFaultInfo(msgspec.Struct, frozen=True):
 class DeviceFaultInfo(msgspec.Struct, frozen=True):
     """The faults of one chip, switch or part of a server; ``fault_level`` is a health.
 
-    ``fault_levels`` are those of ``fault_codes``. Nobody fills in types and reasons.
+    ``fault_levels`` are those of ``fault_codes``. Types and reasons are empty, as upstream's.
     """
 
     device_id: str

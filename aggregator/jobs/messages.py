@@ -30,7 +30,7 @@ _LEAST = -len(_BY_SERIOUSNESS)
 
 
 def message(job: str, nodes: Iterable[NodeFaultInfo]) -> FaultMsgSignal:
-    """The message about a job that is hit on these nodes."""
+    """Return the message about a job that is hit on these nodes."""
     ordered = tuple(sorted(nodes, key=lambda node: (node.node_ip, node.node_name)))
     return FaultMsgSignal(job, FAULT if ordered else NORMAL, ordered)
 
@@ -38,7 +38,9 @@ def message(job: str, nodes: Iterable[NodeFaultInfo]) -> FaultMsgSignal:
 def node_info(
     name: str, ip: str, serial_number: str, faults: Iterable[RankFaultDevice]
 ) -> NodeFaultInfo:
-    """What is told of one node; its devices are sorted by id and type as texts."""
+    """Return the part of a message about one node; its devices are sorted by id and type
+    as texts.
+    """
     by_device: dict[tuple[str, str], list[RankFaultDevice]] = {}
     for fault in faults:
         by_device.setdefault((fault.device_id, fault.device_type), []).append(fault)
@@ -47,7 +49,7 @@ def node_info(
 
 
 def worst_word(devices: Iterable[DeviceFaultInfo]) -> str:
-    """The health of the worst of these devices."""
+    """Return the health of the worst of these devices."""
     return max((_BY_WORD[one.fault_level] for one in devices), default=Health.HEALTHY).word
 
 
@@ -72,10 +74,10 @@ def _device(faults: Sequence[RankFaultDevice]) -> DeviceFaultInfo:
 
 
 def worst_levels(faults: Iterable[tuple[str, str]], *, is_chip: bool) -> dict[str, str]:
-    """The level of each code, the codes in the order in which they come first.
+    """Return the level of each code, the codes in the order in which they come first.
 
-    An empty code is none. Of a chip a level that is not a chip's counts least: how bad the chip
-    is, its health tells.
+    An empty code is none. For a chip, a level that is not a chip's counts least: the chip's health
+    shows how bad it is.
     """
     worst: dict[str, str] = {}
     for code, level in faults:

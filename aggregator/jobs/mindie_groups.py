@@ -22,7 +22,7 @@ class Groups:
         self._members: dict[str, set[str]] = {}
 
     def put(self, job: str, about: JobState | None, pods: Iterable[PodState]) -> frozenset[str]:
-        """What is known of a job; returns the groups that changed."""
+        """Set a job's group by its labels; return the groups that changed."""
         group, app = _labelled(about, pods)
         before = self._of.get(job)
         if before == (group, app) or (not group and before is None):
@@ -35,7 +35,7 @@ class Groups:
         return left | {group}
 
     def drop(self, job: str) -> frozenset[str]:
-        """The job is not there any more; returns the groups that changed."""
+        """Remove a job; return the groups that changed."""
         known = self._of.pop(job, None)
         if known is None:
             return _NO_CHIPS
@@ -47,12 +47,12 @@ class Groups:
         return frozenset({group})
 
     def of(self, job: str) -> str | None:
-        """The group of a job."""
+        """Return the group of a job; ``None`` where it has none."""
         known = self._of.get(job)
         return None if known is None else known[0]
 
     def members(self, group: str) -> Collection[str]:
-        """The jobs of a group."""
+        """Return the jobs of a group."""
         return self._members.get(group, _NO_CHIPS)
 
     def knows(self, group: str, app: str) -> bool:

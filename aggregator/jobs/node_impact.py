@@ -25,7 +25,9 @@ _SUB_HEALTH_FAULT = "SubHealthFault"
 
 
 class NodeImpact(msgspec.Struct, frozen=True):
-    """What hits a job on a node. ``since_ms`` is wall time: the first of it was heard of then."""
+    """What hits a job on a node. ``since_ms`` is the wall time at which the first of it was
+    received.
+    """
 
     info: NodeFaultInfo
     faults: tuple[RankFaultDevice, ...]
@@ -42,7 +44,7 @@ def part(
     ready: bool,
     now_ms: int,
 ) -> NodeImpact | None:
-    """What hits a job that has these chips on ``node``; ``None`` where nothing does."""
+    """Return what hits a job that has these chips on ``node``; ``None`` where nothing does."""
     faults = fault_devices(published, chips, ready=ready)
     faults += followed(node.name, tracks)
     if not faults:
@@ -72,7 +74,9 @@ def _health(
 
 
 def _rank_health(level: str) -> Health:
-    """A pre-separation never makes a job that runs ill; a level that nobody knows does."""
+    """Return the health of a rank by a level: a pre-separation is healthy, an unknown
+    level is not.
+    """
     if level == _SUB_HEALTH_FAULT:
         return Health.SUB_HEALTHY
     return Health.HEALTHY if level in _MILD else Health.UNHEALTHY

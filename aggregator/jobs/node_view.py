@@ -39,11 +39,11 @@ class ViewedNodes:
         return self._known.keys()
 
     def about(self, node: str) -> NodeState:
-        """The Node object as it was seen last: one that went keeps its address."""
+        """Return the Node object as it was seen last: one that went keeps its address."""
         return self._known.get(node) or NodeState(node)
 
     def published(self, node: str) -> PublishedView:
-        """What is published of it now."""
+        """Return what is published of a node now."""
         return self._published(node) or NOTHING
 
     def is_up(self, node: str) -> bool:
@@ -81,7 +81,7 @@ class ViewedNodes:
         return quiet
 
     def cluster(self) -> FaultMsgSignal:
-        """What is wrong in the whole cluster, whoever it hits."""
+        """Return what is wrong in the whole cluster, of all jobs and none."""
         if self._cluster is None:
             self._cluster = message(CLUSTER, self._ill.values())
         return self._cluster

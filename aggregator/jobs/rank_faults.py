@@ -37,7 +37,7 @@ _BY_SWITCH = {_UNHEALTHY: SEPARATE, "SubHealthy": SUB_HEALTH}
 
 
 class RankFaultDevice(msgspec.Struct, frozen=True):
-    """One fault of one device. ``time_ms`` is when it began as its source tells it.
+    """One fault of one device. ``time_ms`` is when it began by its source's clock.
 
     The last three are about switches only, ``switch_time`` in the unit that its writer chose.
     """
@@ -108,7 +108,7 @@ def fault_devices(
 def rank_faults(
     published: PublishedView, chips: Collection[str], *, ready: bool
 ) -> list[RankFault]:
-    """What the ranks of the job on the node suffer from; what is hidden does not count."""
+    """Return the faults that hit the ranks of the job on the node; withheld ones do not count."""
     found: list[RankFault] = []
     if chips and published.switch is not None and published.switch.status in _BY_SWITCH:
         codes = _joined(event.assembled_fault_code for event in published.switch.events)
@@ -134,7 +134,7 @@ def _joined(codes: Iterable[str]) -> str:
 
 
 def of_parts(record: NodeRecord | None) -> Iterator[RankFaultDevice]:
-    """The parts of the server, one for each of their codes."""
+    """Yield the parts of the server, one for each of their codes."""
     for device in () if record is None else record.faults:
         for code in device.fault_code or ():
             yield RankFaultDevice(
@@ -167,7 +167,9 @@ def _of_chips(record: DeviceRecord | None, chips: Collection[str]) -> Iterator[C
 def _counting(
     faults: Iterable[CodeFault], record: DeviceRecord | None, chips: Collection[str]
 ) -> Iterator[CodeFault]:
-    """A restart that waits for the chip to be free hits nobody while the chip is in no list."""
+    """Yield the faults that count: a restart that waits for a free chip hits no rank while the chip
+    is in no list.
+    """
     for fault in faults:
         if fault.chip not in chips:
             continue

@@ -48,7 +48,7 @@ class RankRecord(msgspec.Struct, frozen=True):
 
 
 def seats(pods: Iterable[PodState]) -> dict[str, list[Seat]]:
-    """The seats of a job by node, in the order of their ranks."""
+    """Return the seats of a job by node, in the order of their ranks."""
     by_rank = sorted(pods, key=lambda pod: (_rank_of(pod) is None, _rank_of(pod) or 0, pod.uid))
     found: dict[str, list[Seat]] = {}
     are_alike = len({len(pod.chips) for pod in by_rank}) == 1
@@ -84,7 +84,7 @@ def rank_records(
     *,
     ready: bool,
 ) -> Iterator[RankRecord]:
-    """What the ranks of a job on a node suffer from."""
+    """Yield the faults that hit the ranks of a job on a node."""
     by_chip = {seat.chip: seat for seat in on_node}
     for fault in rank_faults(published, by_chip.keys(), ready=ready):
         for seat in [by_chip[fault.chip]] if fault.chip else by_chip.values():

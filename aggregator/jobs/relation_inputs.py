@@ -30,10 +30,10 @@ def relevant(
     now_ms: int,
     tables: RelationTables,
 ) -> Relevant:
-    """What is relevant on ``node`` for a job that has these chips there.
+    """Return what is relevant on ``node`` for a job that has these chips there.
 
-    What was heard of at an unknown time counts from when it was first seen here: ``before`` is what
-    was relevant until now, ``now_ms`` wall time.
+    A fault that was received at an unknown time counts from when it was first seen here: ``before``
+    is what was relevant until now, ``now_ms`` wall time.
     """
     before = _NOTHING if before is None else before
     if not chips or (published.switch is not None and published.switch.status == "UnHealthy"):
@@ -56,7 +56,7 @@ def relevant(
 def _received(
     node: str, published: PublishedView, chips: Collection[str]
 ) -> Iterator[tuple[FaultPlace, int | None]]:
-    """Every fault of the chips and of the switch, and when it was first heard of."""
+    """Yield every fault of the chips and of the switch, and when it was first received."""
     for fault in () if published.device is None else published.device.faults:
         if fault.chip in chips:
             times = published.received_ms.get(fault.chip, {})
@@ -68,7 +68,9 @@ def _received(
 
 
 def pods_hit(place: FaultPlace, pods: Iterable[PodState]) -> tuple[str, ...]:
-    """The pods of a job on a node, by uid, that a fault hits: those with the chip, or with any."""
+    """Return the pods of a job on a node, by uid, that a fault hits: those with the chip, or with
+    any.
+    """
     return tuple(
         pod.uid
         for pod in pods
@@ -77,7 +79,7 @@ def pods_hit(place: FaultPlace, pods: Iterable[PodState]) -> tuple[str, ...]:
 
 
 def followed(node: str, tracks: Mapping[FaultPlace, Track]) -> Iterator[RankFaultDevice]:
-    """The devices of a node that are as ill as a strategy says that followed for them."""
+    """Yield the devices of a node with the health of the strategy that followed for them."""
     here = [(place, track) for place, track in tracks.items() if place.node == node]
     for place, track in sorted(here, key=lambda one: one[0]):
         if not track.result:

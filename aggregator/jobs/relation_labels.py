@@ -1,7 +1,7 @@
-"""The label by which schedulers hear of relation faults (``docs/spec/consumers.md#1.10``).
+"""The label by which schedulers read relation faults (``docs/spec/consumers.md#1.10``).
 
-What a pod is to have; whoever writes it asks again until nothing is wanted any more. A label is
-never taken away: the pod was hit. ``Separate`` is never made ``SubHealth`` again.
+Desired labels of pods; the writer calls this again until none is missing. A label is never removed:
+the pod was hit. ``Separate`` is never made ``SubHealth`` again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PodLabel(msgspec.Struct, frozen=True):
 
 
 def wanted_labels(book: RelationState, index: PodIndex) -> tuple[PodLabel, ...]:
-    """The labels that are wanted and not there."""
+    """Return the labels that are desired and not there."""
     wanted: list[PodLabel] = []
     for job in sorted(book.jobs):
         results: dict[tuple[str, str], list[str]] = {}

@@ -44,7 +44,7 @@ class RelationState:
         self._changed = ChangedBuckets()
 
     def tracks(self, job: str) -> Mapping[FaultPlace, Track]:
-        """The relation faults of a job."""
+        """Return the relation faults of a job."""
         return self._tracks.get(job, _NONE)
 
     @property
@@ -53,7 +53,7 @@ class RelationState:
         return self._tracks.keys()
 
     def forget(self, job: str) -> None:
-        """The job has no pods any more."""
+        """Remove a job that has no pods any more."""
         if job in self._tracks:
             self._set(job, {})
 
@@ -76,8 +76,8 @@ class RelationState:
             at_ms = dues.get(place)
             return at_ms is not None and at_ms <= now.steady_ms
 
-        around = RelationContext(pods, is_overdue, came, now.wall_ms)
-        after = judged(before, relevant, around, self.tables)
+        context = RelationContext(pods, is_overdue, came, now.wall_ms)
+        after = judged(before, relevant, context, self.tables)
         new = {place: track for place, track in after.items() if place not in dues}
         renewed = {
             place: track
@@ -118,8 +118,8 @@ class RelationState:
         self._due.setdefault(job, {})[place] = at_ms
         heapq.heappush(self._heap, (at_ms, job))
 
-    def take_due(self, now: Instant) -> frozenset[str]:
-        """The jobs that time alone may have changed."""
+    def pop_due(self, now: Instant) -> frozenset[str]:
+        """Return the jobs that time alone may have changed."""
         due = set()
         while self._heap and self._heap[0][0] <= now.steady_ms:
             due.add(heapq.heappop(self._heap)[1])
@@ -131,12 +131,12 @@ class RelationState:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def take_changed(self) -> frozenset[str]:
-        """The buckets whose text changed since this was asked last."""
+    def pop_changed(self) -> frozenset[str]:
+        """Return the buckets whose text changed since the last call."""
         return self._changed.take()
 
     def text(self, bucket: str) -> str | None:
-        """What a bucket holds; ``None`` where nothing is in it."""
+        """Return the text of a bucket; ``None`` where it is empty."""
         jobs = self._in.get(bucket, ())
         kept = {job: sorted(self._tracks[job].items(), key=lambda item: item[0]) for job in jobs}
         return _encoder.encode(kept).decode() if kept else None
@@ -167,7 +167,7 @@ def _result(track: Track | None) -> str:
 
 
 def _decode(text: str) -> dict[str, list[tuple[FaultPlace, Track]]]:
-    """Raises ``ValueError``, ``msgspec.MsgspecError`` and ``RecursionError``."""
+    """Decode a bucket. Raises ``ValueError``, ``msgspec.MsgspecError`` and ``RecursionError``."""
     kept = _decoder.decode(text)
     found = {track.result for tracks in kept.values() for _, track in tracks}
     if wrong := found.difference(_RESULTS):

@@ -54,7 +54,7 @@ class Relevant(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """Return whether nothing is relevant."""
         return not self.faults and not self.triggers
 
 
@@ -90,39 +90,41 @@ class RelationContext(NamedTuple):
 def judged(
     tracks: Mapping[FaultPlace, Track],
     relevant: Iterable[Relevant],
-    around: RelationContext,
+    context: RelationContext,
     tables: RelationTables,
 ) -> dict[FaultPlace, Track]:
-    """What is to be remembered of a job's relation faults, and what follows from them, now."""
+    """Return the tracks of a job's relation faults after this judgement, with what follows from
+    them.
+    """
     present: dict[FaultPlace, int] = {}
     triggers: dict[FaultPlace, Trigger] = {}
     for one in relevant:
         present |= one.faults
         triggers |= one.triggers
     after = {
-        place: _seen(tracks.get(place), place, since_ms, around)
+        place: _seen(tracks.get(place), place, since_ms, context)
         for place, since_ms in present.items()
     }
     for place, track in tracks.items():
-        if place not in present and not around.is_overdue(place):
+        if place not in present and not context.is_overdue(place):
             after[place] = _gone(track)
     codes = {place.code for place, trigger in triggers.items() if not trigger.is_late}
     for row in tables.rows:
         if row.trigger in codes:
-            _follow(after, row, around, gone=False)
+            _follow(after, row, context, gone=False)
             if row.trigger in CQE_CODES:
-                _follow(after, row, around, gone=True)
+                _follow(after, row, context, gone=True)
     late_ms = [trigger.since_ms for trigger in triggers.values() if trigger.is_late]
     for place in present:
-        after[place] = _closed_if_over(place, after[place], late_ms, around, tables)
+        after[place] = _closed_if_over(place, after[place], late_ms, context, tables)
     return after
 
 
-def _seen(track: Track | None, place: FaultPlace, since_ms: int, around: RelationContext) -> Track:
+def _seen(track: Track | None, place: FaultPlace, since_ms: int, context: RelationContext) -> Track:
     if track is None or track.is_gone:
-        return Track(since_ms, is_old=place.node in around.came and since_ms < around.now_ms)
+        return Track(since_ms, is_old=place.node in context.came and since_ms < context.now_ms)
     if track.result:
-        hit = around.pods(place)
+        hit = context.pods(place)
         if not any(pod in hit for pod in track.pods):
             return Track(track.since_ms, is_old=True)
     return track
@@ -135,7 +137,7 @@ def _gone(track: Track) -> Track:
 
 
 def _follow(
-    tracks: dict[FaultPlace, Track], row: RelationRow, around: RelationContext, *, gone: bool
+    tracks: dict[FaultPlace, Track], row: RelationRow, context: RelationContext, *, gone: bool
 ) -> None:
     open_places = [
         place
@@ -145,20 +147,20 @@ def _follow(
     if {place.code for place in open_places} < set(row.relations):
         return
     for place in open_places:
-        tracks[place] = _with(place, tracks[place], row.strategy, around)
+        tracks[place] = _with(place, tracks[place], row.strategy, context)
 
 
-def _with(place: FaultPlace, track: Track, strategy: str, around: RelationContext) -> Track:
+def _with(place: FaultPlace, track: Track, strategy: str, context: RelationContext) -> Track:
     if _STRENGTH[track.result] >= _STRENGTH[strategy]:
         return track
-    return msgspec.structs.replace(track, result=strategy, pods=around.pods(place))
+    return msgspec.structs.replace(track, result=strategy, pods=context.pods(place))
 
 
 def _closed_if_over(
     place: FaultPlace,
     track: Track,
     late_ms: Iterable[int],
-    around: RelationContext,
+    context: RelationContext,
     tables: RelationTables,
 ) -> Track:
     if track.is_closed:
@@ -166,20 +168,22 @@ def _closed_if_over(
     window_ms = tables.windows_ms.get(place.code, 0)
     if any(0 <= at_ms - track.since_ms <= window_ms for at_ms in late_ms):
         track = msgspec.structs.replace(track, is_followed=True)
-    if window_ms and not around.is_overdue(place):
+    if window_ms and not context.is_overdue(place):
         return track
     track = msgspec.structs.replace(track, is_closed=True)
     if track.result or track.is_old:
         return track
     strategy = SUB_HEALTH if place.is_switch else SEPARATE if track.is_followed else ""
-    return _with(place, track, strategy, around)
+    return _with(place, track, strategy, context)
 
 
 def worst(strategies: Iterable[str]) -> str:
-    """The strongest of these strategies; empty where there is none."""
+    """Return the strongest of these strategies; empty where there is none."""
     return max(strategies, key=_STRENGTH.__getitem__, default="")
 
 
 def stronger(one: Track, other: Track) -> Track:
-    """The one of two memories of a relation fault that knows of more."""
+    """Return the one of two tracks of a relation fault with the stronger result, or that
+    is closed.
+    """
     return max(one, other, key=lambda track: (_STRENGTH[track.result], track.is_closed))

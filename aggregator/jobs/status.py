@@ -70,7 +70,7 @@ class JobStatus(HitJob, frozen=True):
 
 
 def hit_job(job: str, about: JobState | None, parts: Mapping[str, NodeImpact]) -> HitJob:
-    """The state of a job that is hit by these parts, by node."""
+    """Return the state of a job that is hit by these parts, by node."""
     return HitJob(
         job,
         "" if about is None else about.namespace,
@@ -85,7 +85,7 @@ def hit_job(job: str, about: JobState | None, parts: Mapping[str, NodeImpact]) -
 
 
 def relation_statuses(job: str, tracks: Mapping[FaultPlace, Track]) -> Iterator[RelationStatus]:
-    """The relation faults of a job."""
+    """Yield the relation faults of a job."""
     for place, track in sorted(tracks.items(), key=lambda item: item[0]):
         yield RelationStatus(
             job,

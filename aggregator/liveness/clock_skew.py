@@ -1,10 +1,10 @@
-"""How far each node's clock is from the observer's, as far as its heartbeats tell. Pure.
+"""Estimate how far each node's clock is from the observer's, by its heartbeats. Pure.
 
-A beat that shows in one listing and not in the one before was made between the two, so one beat
-says where the difference lies, give or take the time between listings. Several beats together say
-it more closely: what they have in common. What is shown is the smallest difference that fits, so
-nothing that listing late explains is taken for a wrong clock. When nothing fits any more a clock
-was set, and what is known begins anew. Old readers compared clocks (``docs/spec/noded.md#7.5``).
+A beat that is in one listing and not in the one before was made between the two. So one beat bounds
+the difference, give or take the time between listings; several beats together narrow it to what all
+their bounds have in common. The smallest difference within the bounds is shown, so that a late
+listing never looks like a wrong clock. When bounds contradict each other a clock was set, and the
+estimate begins anew. Old readers compared clocks (``docs/spec/noded.md#7.5``).
 """
 
 from __future__ import annotations
@@ -44,22 +44,23 @@ class Skews(msgspec.Struct, frozen=True):
 
 def observed(
     before: Skews,
-    pulses: Mapping[str, ObservedHeartbeat],
+    heartbeats: Mapping[str, ObservedHeartbeat],
     beats: Iterable[Beat],
     asked_at_ms: int,
     now_ms: int,
 ) -> Skews:
-    """A listing was asked for and answered (our wall clock); ``pulses`` are those before it.
+    """Return the bounds after a listing that was requested and answered at these times of our
+    clock.
 
-    Where the store knows when a beat came, it came then.
+    ``heartbeats`` are those before it. Where the store has the age of a beat, that is exact.
     """
     nodes: dict[str, Skew] = {}
     for beat in beats:
         known = before.nodes.get(beat.node)
-        pulse = pulses.get(beat.node)
-        if pulse is not None and pulse.is_missing:
-            pulse = None  # what comes back may be of any age
-        is_same = pulse is not None and pulse.beaten_at_ms == beat.beaten_at_ms
+        heartbeat = heartbeats.get(beat.node)
+        if heartbeat is not None and heartbeat.is_missing:
+            heartbeat = None  # what comes back may be of any age
+        is_same = heartbeat is not None and heartbeat.beaten_at_ms == beat.beaten_at_ms
         if beat.is_broken or is_same:
             if known is not None:
                 nodes[beat.node] = known
@@ -68,11 +69,11 @@ def observed(
         high: float
         if beat.age_ms is not None:
             low = high = beat.beaten_at_ms - (now_ms - beat.age_ms)
-            if pulse is None or beat.is_retained:
+            if heartbeat is None or beat.is_retained:
                 high = math.inf  # it may have been retained for long
         else:
             low = beat.beaten_at_ms - now_ms
-            is_first = pulse is None or before.asked_at_ms is None
+            is_first = heartbeat is None or before.asked_at_ms is None
             high = math.inf if is_first else beat.beaten_at_ms - (before.asked_at_ms or 0)
         nodes[beat.node] = _narrowed(known, low, high)
     return Skews(nodes, asked_at_ms)
@@ -89,7 +90,7 @@ def _narrowed(known: Skew | None, low: float, high: float) -> Skew:
 
 def wrong(skews: Iterable[Skews]) -> frozenset[str]:
     """Return the nodes whose clock is certainly more than 2 s off."""
-    # Only of few nodes the smallest difference has to be looked at.
+    # Cheap comparisons first: the smallest difference is computed for few nodes.
     return frozenset(
         node
         for one in skews

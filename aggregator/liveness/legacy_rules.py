@@ -35,7 +35,7 @@ _NOTHING = NodeBeat(0, _FALLBACK_SECONDS)
 
 
 def integer(text: str) -> int:
-    """What Go's ``ParseInt`` makes of ``text``; 0 where that is an error."""
+    """Parse like Go's ``ParseInt``; return 0 where that is an error."""
     if _INTEGER.fullmatch(text) is None:
         return 0
     value = int(text)
@@ -43,7 +43,7 @@ def integer(text: str) -> int:
 
 
 def sensible_interval(seconds: int) -> int:
-    """The interval to go by, in seconds."""
+    """Return the interval that counts, in seconds: 5 where the given one is out of range."""
     return seconds if 1 <= seconds <= _LONGEST_SECONDS else _FALLBACK_SECONDS
 
 
@@ -53,8 +53,8 @@ class LegacyAnnotations(msgspec.Struct, frozen=True):
     beat: NodeBeat | None
 
 
-def marks_of(node: NodeObject) -> LegacyAnnotations | None:
-    """``None`` where the heartbeats of ``node`` are not to be judged."""
+def annotations_of(node: NodeObject) -> LegacyAnnotations | None:
+    """Return the annotations of ``node``; ``None`` where its heartbeats are not to be judged."""
     name, value = HEARTBEAT_LABEL
     if node.labels.get(name) != value:
         return None
@@ -66,32 +66,34 @@ def marks_of(node: NodeObject) -> LegacyAnnotations | None:
 
 
 class OldNodes:
-    """The Nodes of one store that have the label, as the watch of those tells of them."""
+    """Cache of the Nodes of one store that have the label."""
 
     def __init__(self) -> None:
-        self.marks: dict[str, LegacyAnnotations] = {}
+        self.annotations: dict[str, LegacyAnnotations] = {}
         self.listed = False
         self.interrupted: str | None = None
 
     def observe(self, event: NodesEvent) -> None:
-        """Take in one event."""
+        """Apply one event of the watch."""
         match event:
             case Interrupted(reason):
                 self.interrupted = reason
             case NodesListed(nodes):
                 self.listed, self.interrupted = True, None
-                found = ((name, marks_of(node)) for name, node in nodes.items())
-                self.marks = {name: marks for name, marks in found if marks is not None}
+                found = ((name, annotations_of(node)) for name, node in nodes.items())
+                self.annotations = {
+                    name: annotations for name, annotations in found if annotations is not None
+                }
             case NodeChanged(name, node):
-                marks = None if node is None else marks_of(node)
-                if marks is None:
-                    self.marks.pop(name, None)
+                annotations = None if node is None else annotations_of(node)
+                if annotations is None:
+                    self.annotations.pop(name, None)
                 else:
-                    self.marks[name] = marks
+                    self.annotations[name] = annotations
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What was seen of the nodes of one store.
+    """What was seen so far of the nodes of one store.
 
     ``first`` are heartbeats that did not change yet; ``proven`` are nodes of which one did.
     """
@@ -102,22 +104,22 @@ class Seen(msgspec.Struct, frozen=True):
 
 def observed(
     seen: Seen,
-    marks: Mapping[str, LegacyAnnotations],
+    annotations: Mapping[str, LegacyAnnotations],
     record_of: Callable[[str], NodeRecord | None],
     has_own: Callable[[str], bool],
     is_silent: Callable[[str], bool],
     lost: Container[str],
 ) -> tuple[Seen, tuple[Beat, ...]]:
-    """The heartbeats of the nodes that are proven, and what was seen now.
+    """Return what was seen with this observation, and the heartbeats of nodes that are proven.
 
-    ``record_of`` gives the last good node-info of a node, ``has_own`` says that the store itself
-    has a beat of it, ``is_silent`` that what was told of it before is too old. Who was published
-    ``lost`` was proven by a run before.
+    ``record_of`` returns the last good node-info of a node, ``has_own`` whether the store itself
+    has a beat of it, ``is_silent`` whether its last heartbeat is too old. A node that an earlier
+    run has published ``lost`` is proven.
     """
     first: dict[str, int] = {}
     proven: set[str] = set()
     beats: list[Beat] = []
-    for node, one in marks.items():
+    for node, one in annotations.items():
         record = record_of(node)
         in_document = None if record is None else record.beat
         found = in_document or one.beat
@@ -140,6 +142,6 @@ def observed(
 
 
 def beat_of(node: str, beat: NodeBeat) -> Beat:
-    """A heartbeat of an old release as one of the store's."""
+    """Return a heartbeat of an old release in the form of a store's."""
     interval = sensible_interval(beat.interval_seconds)
     return Beat(node, _HOLDER, interval, beat.at_seconds * 1000)

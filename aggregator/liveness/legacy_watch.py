@@ -1,4 +1,4 @@
-"""Follows the Nodes of one store for heartbeats of old releases."""
+"""Watches the Nodes of one store for heartbeats of old releases."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE_MS = 30_000
+_FIRST_LIST_MS = 30_000
 _AGAIN_SECONDS = 30.0
 
 
 class LegacyHeartbeatWatch:
-    """Old heartbeats in the store at ``url``; ``record_of`` gives a node's last good node-info.
+    """Heartbeats of old releases in the store at ``url``; ``record_of`` returns a node's last good
+    node-info.
 
-    ``unread`` says why node-info, which may have heartbeats in it, is not known as it is now;
-    ``problem`` why Nodes cannot be listed: without either nothing of that era is judged.
+    ``unread`` returns why node-info, which may have heartbeats in it, is not known as it is now;
+    ``problem`` is why Nodes cannot be listed. While either is set no old heartbeat is judged.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class LegacyHeartbeatWatch:
         self._began_ms: int | None = None
         self._has_begun = False
 
-    def remember(self, seen: Iterable[LastSeen]) -> None:
-        """The run before saw these."""
+    def restore(self, seen: Iterable[LastSeen]) -> None:
+        """Restore what the run before has seen."""
         now = self._clock()
         beats, changed_at_ms = [], {}
         for one in seen:
@@ -74,21 +75,21 @@ class LegacyHeartbeatWatch:
         self.listing = liveness.silenced(self.listing, node)
 
     def last_seen(self) -> tuple[LastSeen, ...]:
-        """What the next leader is to know; of heartbeats that go on, nothing but that."""
+        """Return what the next leader needs: of heartbeats that go on only that they do."""
         now = self._clock()
         return tuple(
             LastSeen(
                 node,
-                pulse.beaten_at_ms // 1000,
-                max(1, (now.wall_ms - (now.steady_ms - pulse.changed_at_ms)) // 1000),
+                heartbeat.beaten_at_ms // 1000,
+                max(1, (now.wall_ms - (now.steady_ms - heartbeat.changed_at_ms)) // 1000),
             )
-            if self._remembered is not None or now.steady_ms > pulse.silent_at_ms
+            if self._remembered is not None or now.steady_ms > heartbeat.silent_at_ms
             else LastSeen(node)
-            for node, pulse in (self._remembered or self.listing).pulses.items()
+            for node, heartbeat in (self._remembered or self.listing).heartbeats.items()
         )
 
     async def run(self) -> NoReturn:
-        """Follow the Nodes until cancelled."""
+        """Watch the Nodes until cancelled."""
         while True:
             try:
                 async for event in self._objects.watch_nodes(HEARTBEAT_LABEL):
@@ -111,21 +112,22 @@ class LegacyHeartbeatWatch:
             _log.info("nodes in %s can be listed again", self.url)
         self.problem = problem
 
-    def listen(
+    def judge(
         self,
         now: Instant,
         has_own: Callable[[str], bool],
         lost: Collection[str],
         blind: str | None,
     ) -> None:
-        """Judge by what is known now. ``blind``: why nobody's silence counts."""
+        """Judge the heartbeats known now. ``blind``: why no silence counts; ``None`` if it does."""
         if self._began_ms is None:
             self._began_ms = now.steady_ms
         problem = self.nodes.interrupted or self._unread()
         if not self._has_begun:
             if not self.nodes.listed or problem is not None:
-                # What cannot be read is waited for no longer than stores are at the start.
-                if problem is not None and now.steady_ms - self._began_ms > _PATIENCE_MS:
+                # The first listing waits for old heartbeats no longer than for a store at the
+                # start.
+                if problem is not None and now.steady_ms - self._began_ms > _FIRST_LIST_MS:
                     self.listing = HeartbeatListing(listed_at_ms=now.steady_ms)
                 return
             self._has_begun = True
@@ -133,15 +135,15 @@ class LegacyHeartbeatWatch:
                 self.listing, self._remembered = self._remembered, None
         problem = problem or blind
         if problem is not None:
-            if self.listing.pulses:
+            if self.listing.heartbeats:
                 self.listing = liveness.failed(self.listing, problem)
             return
-        marks = self.nodes.marks
+        annotations = self.nodes.annotations
         self._seen, beats = legacy_rules.observed(
-            self._seen, marks, self._record_of, has_own, partial(self._is_silent, now), lost
+            self._seen, annotations, self._record_of, has_own, partial(self._is_silent, now), lost
         )
         self.listing = liveness.listed(self.listing, beats, now.steady_ms, lost)
 
     def _is_silent(self, now: Instant, node: str) -> bool:
-        pulse = self.listing.pulses.get(node)
-        return pulse is None or now.steady_ms > pulse.silent_at_ms
+        heartbeat = self.listing.heartbeats.get(node)
+        return heartbeat is None or now.steady_ms > heartbeat.silent_at_ms

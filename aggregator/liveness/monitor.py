@@ -1,4 +1,4 @@
-"""Listens to the beats of all stores that are read and says who is lost."""
+"""Lists the heartbeats of all stores that are read, and decides which nodes are lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from aggregator.liveness import clock_skew
 from aggregator.liveness import rules as liveness
 from aggregator.liveness.clock_skew import Skews
-from aggregator.liveness.first_heartbeat_probe import Rehearsals
+from aggregator.liveness.first_heartbeat_probe import HeartbeatProbe
 from aggregator.liveness.rules import Brake, HeartbeatListing, LostNodes
 from aggregator.liveness.unread_heartbeats import Unread, ages_ms, unread
 from contract.errors import StoreError, StoreForbidden
@@ -32,15 +32,15 @@ _log = logging.getLogger(__name__)
 
 _SHORTEST_PAUSE_SECONDS = 0.1
 _NOTE_MS = 30_000
-"""Between two looks at what is to be kept, unless somebody falls silent for good."""
+"""Between two records of what is persisted; a node that is lost is recorded at once."""
 
 
 class HeartbeatMonitor:
-    """Lists the beats of each store once per interval; ``changed`` is told who is lost.
+    """Lists the beats of each store once per interval; ``changed`` receives the lost nodes.
 
-    ``old`` listen for heartbeats of old releases in the stores of the same URL. ``lasting`` are
-    those stores that may come back without what they had, with who beat there in an earlier run;
-    ``noted`` is told who beats there now (holder and interval), and who is forgotten.
+    ``old`` watch for heartbeats of old releases in the stores of the same URL. ``lasting`` are the
+    URLs of stores that may come back without their heartbeats. ``noted`` receives each new
+    heartbeat there, ``None`` for a node that is forgotten.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class HeartbeatMonitor:
         lasting: Collection[str] = (),
         noted: Callable[[str, str, ObservedHeartbeat | None], None] = lambda *_: None,
     ) -> None:
-        """``listings`` gets the beats of each listing."""
+        """Make it without heartbeats; ``on_listing`` receives the beats of each listing."""
         self._stores = stores
         self._on_listing = on_listing
         self._lasting: dict[str, dict[str, ObservedHeartbeat]] = {url: {} for url in lasting}
@@ -67,16 +67,16 @@ class HeartbeatMonitor:
         self._memory = memory
         self._noted_at_ms = 0
         self._wrong: frozenset[str] = frozenset()
-        self._rehearsals = {
-            url: Rehearsals(store, clock, self._judge) for url, store in stores.items()
+        self._probes = {
+            url: HeartbeatProbe(store, clock, self._judge) for url, store in stores.items()
         }
         self._beats = {
-            url: HeartbeatListing(rehearsals=one.results) for url, one in self._rehearsals.items()
+            url: HeartbeatListing(probes=one.results) for url, one in self._probes.items()
         }
         self._began_ms = clock().steady_ms
         self._forbidden: set[str] = set()
         self.skews = dict.fromkeys(stores, Skews())
-        self.verdict = LostNodes()
+        self.lost_nodes = LostNodes()
 
     @property
     def listings(self) -> dict[str, HeartbeatListing]:
@@ -99,12 +99,12 @@ class HeartbeatMonitor:
     @property
     def alive(self) -> Iterator[tuple[str, int]]:
         """Nodes that beat in a store that is read, with the time of the beat by their clock."""
-        unread, silent = self.unread, self.verdict.lost.keys() | _nodes(self.verdict.brake)
+        unread, silent = self.unread, self.lost_nodes.lost.keys() | _nodes(self.lost_nodes.brake)
         for url, one in self._beats.items():
             if url not in unread:
-                for node, pulse in one.pulses.items():
+                for node, heartbeat in one.heartbeats.items():
                     if node not in silent:
-                        yield node, pulse.beaten_at_ms
+                        yield node, heartbeat.beaten_at_ms
 
     @property
     def ages_ms(self) -> dict[str, int]:
@@ -123,49 +123,55 @@ class HeartbeatMonitor:
             if url in found
         )
 
-    def remember(self, url: str, node: str, holder: str, interval_ms: int) -> None:
-        """Take in who beat in an earlier run, before the store is listed."""
+    def restore(self, url: str, node: str, holder: str, interval_ms: int) -> None:
+        """Restore a heartbeat of an earlier run, before the store is listed."""
         now_ms = self._clock().steady_ms
         self._lasting[url][node] = liveness.kept(holder, interval_ms, now_ms)
 
     def beats(self, url: str, node: str) -> bool | None:
-        """Whether the node beats in this store; ``None`` where that cannot be said."""
-        return liveness.beats(self._beats[url], self.verdict.brake, node)
+        """Return whether the node beats in this store; ``None`` where that is not known."""
+        return liveness.beats(self._beats[url], self.lost_nodes.brake, node)
 
     def knows(self, url: str, node: str) -> bool:
-        """Whether the node beats, or has beaten, in this store."""
-        return node in self._beats[url].pulses or node in self._lasting.get(url, ())
+        """Return whether the node beats, or has beaten, in this store."""
+        return node in self._beats[url].heartbeats or node in self._lasting.get(url, ())
 
     def forget(self, url: str, nodes: Iterable[str]) -> None:
-        """Somebody's word ended these nodes, whose beats the store lacks."""
+        """Remove these nodes, which were ended and whose beats the store lacks."""
         one = self._beats[url]
-        gone = {n for n in nodes if n in one.pulses and one.pulses[n].is_missing}
+        gone = {n for n in nodes if n in one.heartbeats and one.heartbeats[n].is_missing}
         if not gone:
             return
-        pulses = {node: pulse for node, pulse in one.pulses.items() if node not in gone}
-        self._beats[url] = msgspec.structs.replace(one, pulses=pulses)
+        heartbeats = {
+            node: heartbeat for node, heartbeat in one.heartbeats.items() if node not in gone
+        }
+        self._beats[url] = msgspec.structs.replace(one, heartbeats=heartbeats)
         for node in gone:
             self._lasting[url].pop(node, None)
             self._noted(url, node, None)
         self._judge()
 
     async def run(self, lost: Iterable[str]) -> NoReturn:
-        """Listen until cancelled. ``lost``: who was published lost by the run before."""
-        self.verdict = LostNodes(dict.fromkeys(lost, liveness.LONG_AGO_MS))
-        self._remember()
+        """List until cancelled. ``lost``: the nodes that the run before has published as lost."""
+        self.lost_nodes = LostNodes(dict.fromkeys(lost, liveness.LONG_AGO_MS))
+        self._restore_silence()
         try:
             async with asyncio.TaskGroup() as tasks:
                 for url, store in self._stores.items():
-                    tasks.create_task(self._listen(url, store), name=f"listen to beats in {url}")
+                    tasks.create_task(
+                        self._list_periodically(url, store), name=f"list heartbeats in {url}"
+                    )
                 for url, old in self._old.items():
                     tasks.create_task(old.run(), name=f"read nodes of {url}")
         finally:
-            for rehearsals in self._rehearsals.values():
-                rehearsals.close()
+            for probes in self._probes.values():
+                probes.close()
         raise AssertionError("the tasks never end")
 
-    def _remember(self) -> None:
-        """Since when nodes are silent, as the leader before has seen it; nothing counts by that."""
+    def _restore_silence(self) -> None:
+        """Restore since when nodes are silent, as the leader before has seen it; no node is lost by
+        that alone.
+        """
         now = self._clock()
         changed_at_ms = {
             one.node: now.steady_ms - max(0, now.wall_ms - one.changed_at_seconds * 1000)
@@ -174,38 +180,39 @@ class HeartbeatMonitor:
         beats = [Beat(one.node, one.holder, 0, one.beaten_at_ms) for one in self._memory.restored]
         for url in self._stores:
             remembered = liveness.remembered(beats, changed_at_ms)
-            self._beats[url] = msgspec.structs.replace(
-                remembered, rehearsals=self._rehearsals[url].results
-            )
+            self._beats[url] = msgspec.structs.replace(remembered, probes=self._probes[url].results)
 
     def inherit(self, lost: Iterable[str]) -> None:
-        """Another leader has published these nodes as lost: so they are until their beats change.
+        """Take over the nodes that another leader has published as lost, until their beats change.
 
-        It listed at other times than we do. What has beaten lately for us is not lost.
+        That leader listed at other times. A node that has beaten for this replica lately is not
+        lost.
         """
         now_ms = self._clock().steady_ms
         for node in lost:
-            if node in self.verdict.lost:
+            if node in self.lost_nodes.lost:
                 continue
-            pulses = [one.pulses[node] for one in self.listings.values() if node in one.pulses]
-            if any((now_ms - p.counts_from_ms) * 2 <= p.threshold_ms for p in pulses):
+            heartbeats = [
+                one.heartbeats[node] for one in self.listings.values() if node in one.heartbeats
+            ]
+            if any((now_ms - p.counts_from_ms) * 2 <= p.threshold_ms for p in heartbeats):
                 continue
-            self.verdict = msgspec.structs.replace(
-                self.verdict, lost=self.verdict.lost | {node: liveness.LONG_AGO_MS}
+            self.lost_nodes = msgspec.structs.replace(
+                self.lost_nodes, lost=self.lost_nodes.lost | {node: liveness.LONG_AGO_MS}
             )
             for url, one in self._beats.items():
                 self._beats[url] = liveness.silenced(one, node)
             for old in self._old.values():
                 old.silence(node)
 
-    async def _listen(self, url: str, store: Store) -> NoReturn:
+    async def _list_periodically(self, url: str, store: Store) -> NoReturn:
         while True:
             began_ms = self._clock().steady_ms
             await self._list(url, store)
             own = [self._beats[url]]
             if url in self._old:
                 own.append(self._old[url].listing)
-            if not any(one.pulses for one in own):
+            if not any(one.heartbeats for one in own):
                 own = list(self.listings.values())
             pause = (liveness.next_ms(own, began_ms) - self._clock().steady_ms) / 1000
             await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, pause))
@@ -222,74 +229,76 @@ class HeartbeatMonitor:
             else:
                 self._forbidden.discard(url)
             if was is None:
-                _log.warning("heartbeats in %s cannot be listed, nobody is late: %s", url, error)
-            self._listen_to_old(url, self._clock())
+                _log.warning("heartbeats in %s cannot be listed, no node is late: %s", url, error)
+            self._judge_old(url, self._clock())
             return
         self._forbidden.discard(url)
         if was is not None:
             _log.info("heartbeats in %s can be listed again", url)
         now = self._clock()
-        before, lost = self._beats[url], self.verdict.lost
+        before, lost = self._beats[url], self.lost_nodes.lost
         took_ms = now.steady_ms - asked.steady_ms
         self.skews[url] = clock_skew.observed(
-            self.skews[url], before.pulses, beats, asked.wall_ms, now.wall_ms
+            self.skews[url], before.heartbeats, beats, asked.wall_ms, now.wall_ms
         )
         lasting = None
         if url in self._lasting:
             is_first = before.listed_at_ms is None
-            lasting = self._remembered(url) if is_first else before.pulses
+            lasting = self._restored_heartbeats(url) if is_first else before.heartbeats
         listed = liveness.listed(before, beats, now.steady_ms, lost, took_ms, lasting)
         if lasting is not None:
-            self._note_new(url, lasting, listed.pulses)
-        rehearsals = self._rehearsals[url]
-        self._beats[url] = msgspec.structs.replace(listed, rehearsals=rehearsals.results)
-        rehearsals.look(set(liveness.late(listed)) - lost.keys())
-        self._listen_to_old(url, now)
+            self._note_new(url, lasting, listed.heartbeats)
+        probes = self._probes[url]
+        self._beats[url] = msgspec.structs.replace(listed, probes=probes.results)
+        probes.probe(set(liveness.late(listed)) - lost.keys())
+        self._judge_old(url, now)
         self._judge()
         self._on_listing(url, beats)
         self._log_wrong_clocks()
 
-    def _remembered(self, url: str) -> dict[str, ObservedHeartbeat]:
-        """Who beat in an earlier run, with what the leader before has seen of those silent."""
-        silent = self._beats[url].pulses
+    def _restored_heartbeats(self, url: str) -> dict[str, ObservedHeartbeat]:
+        """Return the heartbeats of an earlier run, with the times that the leader before
+        has seen.
+        """
+        silent = self._beats[url].heartbeats
         return {
             node: msgspec.structs.replace(
                 silent[node],
-                interval_ms=pulse.interval_ms,
-                usual_interval_ms=pulse.usual_interval_ms,
+                interval_ms=heartbeat.interval_ms,
+                usual_interval_ms=heartbeat.usual_interval_ms,
             )
             if node in silent
-            else pulse
-            for node, pulse in self._lasting[url].items()
+            else heartbeat
+            for node, heartbeat in self._lasting[url].items()
         }
 
     def _note_new(
         self,
         url: str,
         before: Mapping[str, ObservedHeartbeat],
-        pulses: Mapping[str, ObservedHeartbeat],
+        heartbeats: Mapping[str, ObservedHeartbeat],
     ) -> None:
-        for node, pulse in pulses.items():
+        for node, heartbeat in heartbeats.items():
             known = before.get(node)
             if known is None or (known.holder, known.interval_ms) != (
-                pulse.holder,
-                pulse.interval_ms,
+                heartbeat.holder,
+                heartbeat.interval_ms,
             ):
-                self._noted(url, node, pulse)
+                self._noted(url, node, heartbeat)
 
-    def _listen_to_old(self, url: str, now: Instant) -> None:
+    def _judge_old(self, url: str, now: Instant) -> None:
         old = self._old.get(url)
         if old is not None:
-            old.listen(now, self._has_own, self.verdict.lost, self._beats[url].problem)
+            old.judge(now, self._has_own, self.lost_nodes.lost, self._beats[url].problem)
         if now.steady_ms - self._noted_at_ms > _NOTE_MS:
             self._note(now)
 
     def _note(self, now: Instant) -> None:
         self._noted_at_ms = now.steady_ms
-        self._memory.note(self._beats.values())
+        self._memory.record(self._beats.values())
 
     def _has_own(self, node: str) -> bool:
-        return any(node in one.pulses for one in self._beats.values())
+        return any(node in one.heartbeats for one in self._beats.values())
 
     def _log_wrong_clocks(self) -> None:
         before, self._wrong = self._wrong, clock_skew.wrong(self.skews.values())
@@ -304,16 +313,16 @@ class HeartbeatMonitor:
             _log.info("clocks are right again: %s", shortened(sorted(before - self._wrong)))
 
     def _judge(self) -> None:
-        before, now_ms = self.verdict, self._clock().steady_ms
-        self.verdict = liveness.judge(before, tuple(self.listings.values()), now_ms)
+        before, now_ms = self.lost_nodes, self._clock().steady_ms
+        self.lost_nodes = liveness.judge(before, tuple(self.listings.values()), now_ms)
         self._log_state(before)
-        if before.lost.keys() != self.verdict.lost.keys():
+        if before.lost.keys() != self.lost_nodes.lost.keys():
             self._note(self._clock())
-            self._changed(frozenset(self.verdict.lost))
+            self._changed(frozenset(self.lost_nodes.lost))
 
     def _log_state(self, before: LostNodes) -> None:
-        lost, was_lost = self.verdict.lost.keys(), before.lost.keys()
-        held, was_held = _nodes(self.verdict.brake), _nodes(before.brake)
+        lost, was_lost = self.lost_nodes.lost.keys(), before.lost.keys()
+        held, was_held = _nodes(self.lost_nodes.brake), _nodes(before.brake)
         if lost - was_lost:
             _log.warning(
                 "lost, no heartbeat for 3 intervals: %s", shortened(sorted(lost - was_lost))

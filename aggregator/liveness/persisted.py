@@ -1,10 +1,9 @@
-"""What the next leader is to know of heartbeats, in the store: who fell silent and since when.
+"""State of heartbeats for the next leader, in the store: which nodes fell silent and since when.
 
-Of a node whose heartbeat goes on nothing is kept that changes with it, so nothing is written while
-all is well: of one with a heartbeat of old releases that it was seen to change, of others nothing.
-The rows are those of their first reader's memory, ``node-heartbeat`` (``noded#7.5`` and H7),
-``NodeName``, ``HeartbeatTime`` and ``UpdateTime`` in Unix seconds, and more for beats of the
-stores.
+Nothing is written while all heartbeats go on: of a heartbeat of old releases that goes on only that
+it was seen to change is kept, of others nothing. The rows have the form of their first reader's,
+``node-heartbeat`` (``noded#7.5`` and H7): ``NodeName``, ``HeartbeatTime`` and ``UpdateTime`` in
+Unix seconds, and more for beats of the stores.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _decoder = msgspec.json.Decoder(list[LastSeen])
 
 
 def decode(content: str) -> tuple[LastSeen, ...]:
-    """What a document says. Raises ``ValueError`` for one that is none."""
+    """Decode a document. Raises ``ValueError`` for one that has another form."""
     try:
         found = _decoder.decode(content)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -42,14 +41,14 @@ def decode(content: str) -> tuple[LastSeen, ...]:
 
 
 def encode(seen: Iterable[LastSeen]) -> str:
-    """The text of a document, sorted by node."""
+    """Encode a document, sorted by node."""
     return msgspec.json.encode(sorted(seen, key=lambda one: (one.node, one.holder))).decode()
 
 
 class PersistedHeartbeats:
-    """Keeps what the listeners of all stores have seen: a ``Keeper``.
+    """Persistent state of the heartbeats of all stores (``aggregator.plugin.Persistent``).
 
-    ``changed`` is told when there is something to be kept.
+    ``changed`` is called when there is something to store.
     """
 
     name = "heartbeats"
@@ -70,8 +69,8 @@ class PersistedHeartbeats:
         self.restored: tuple[LastSeen, ...] = ()
         """Beats of the stores, as the leader before has seen them."""
 
-    def note(self, own: Iterable[HeartbeatListing]) -> None:
-        """Take down how it is now; ``own`` is what was heard of beats of the stores."""
+    def record(self, own: Iterable[HeartbeatListing]) -> None:
+        """Record the state now; ``own`` are the last listings of the stores."""
         self._has_begun = True
         rows: dict[tuple[str, bool], LastSeen] = {}
         for one in self._old:
@@ -92,7 +91,9 @@ class PersistedHeartbeats:
             self._on_change()
 
     def _settled(self, row: LastSeen) -> LastSeen:
-        """The row as it was taken down first: two clocks never agree to the second for long."""
+        """Return the row as it was recorded first: two clocks never agree to the second
+        for long.
+        """
         before = self._rows.get((row.node, bool(row.holder)))
         if (
             before is not None
@@ -103,7 +104,7 @@ class PersistedHeartbeats:
             return before
         return row
 
-    def take_changed(self) -> frozenset[str]:
+    def pop_changed(self) -> frozenset[str]:
         """See ``Keeper``."""
         return self._changed.take()
 
@@ -119,16 +120,16 @@ class PersistedHeartbeats:
         seen = [row for rows in found.values() for row in rows]
         self._texts = dict(texts)
         self._rows = {(one.node, bool(one.holder)): one for one in seen}
-        for listener in self._old:
-            listener.remember(one for one in seen if not one.holder)
+        for watch in self._old:
+            watch.restore(one for one in seen if not one.holder)
         self.restored = tuple(one for one in seen if one.holder)
         return problems
 
 
 def _silent(listings: Iterable[HeartbeatListing], now: Instant) -> Iterable[LastSeen]:
     for one in listings:
-        for node, pulse in one.pulses.items():
-            if pulse.holder and now.steady_ms > pulse.silent_at_ms:
-                changed_at_ms = now.wall_ms - (now.steady_ms - pulse.changed_at_ms)
+        for node, heartbeat in one.heartbeats.items():
+            if heartbeat.holder and now.steady_ms > heartbeat.silent_at_ms:
+                changed_at_ms = now.wall_ms - (now.steady_ms - heartbeat.changed_at_ms)
                 seconds = max(1, changed_at_ms // 1000)
-                yield LastSeen(node, 0, seconds, pulse.holder, pulse.beaten_at_ms)
+                yield LastSeen(node, 0, seconds, heartbeat.holder, heartbeat.beaten_at_ms)

@@ -8,8 +8,8 @@ import msgspec
 class LastSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     """The heartbeat that a node had, and when by the observer's clock that had changed last.
 
-    Times of 0: the heartbeat goes on. A beat of a store has ``holder`` and ``beaten_at_ms``, as it
-    says them, instead of ``heartbeat_seconds``.
+    Times of 0: the heartbeat goes on. A beat of a store has ``holder`` and ``beaten_at_ms`` of the
+    beat instead of ``heartbeat_seconds``.
     """
 
     node: str = msgspec.field(name="NodeName")

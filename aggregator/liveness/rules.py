@@ -1,11 +1,10 @@
-"""Who fell silent. Pure: beats and the observer's steady clock in, verdicts out.
+"""Decide which nodes fell silent. Pure: beats and the observer's steady clock in, lost nodes out.
 
-A node is silent when its beat did not change for more than 3 intervals of the observer's time;
-what a beat says about its own time is only compared with what it said before. A node whose
-connection broke, as a broker says by its last will, is silent after one interval without another
-beat. A will that was retained when we began to listen says nothing: a broker that ends lets all
-connections go, and who comes back to it comes at any time. Source: ``noded#7.10``
-and 7.11.
+A node is silent when its beat did not change for more than 3 intervals of the observer's time. The
+time in a beat is only compared with the time in the beat before. A node whose connection broke, as
+a broker reports by its last will, is silent after one interval without another beat. A will that
+was retained when the listing began has no meaning: a broker that ends closes all connections, and
+agents come back to it at any time. Source: ``noded#7.10`` and 7.11.
 
 In a store that may come back without what it had, a beat that is missing is silence: its node has a
 fresh threshold from when that was seen first (``docs/decisions/021``).
@@ -13,8 +12,8 @@ fresh threshold from when that was seen first (``docs/decisions/021``).
 The brake: when more than 3 nodes and more than a fifth of those that beat fall silent within one
 threshold, none of them is published lost, for readers would delete jobs across the cluster, and
 what is broken is more likely the way of their beats. Nodes that have already missed a beat count,
-and those published lost within that threshold are taken back: what breaks at once is not noticed
-at once. The brake lets go of a node that beats again or whose beat is deleted. It lets go of those
+and those published lost within that threshold are taken back: what breaks at once is not noticed at
+once. The brake lets go of a node that beats again or whose beat is deleted. It lets go of those
 that stay silent, and they are lost, when what is left is within the limit, one threshold after the
 last of them came back; and, as after a real loss of power, ten minutes after the last of them came
 back or joined, but only while they are no more than half of the nodes.
@@ -41,10 +40,10 @@ _SHORTEST_PERIOD_MS = 1000
 _EXTRA_LISTINGS = 5
 """So many in a period at most, however many nodes fall silent one after the other."""
 _LISTING_PERIOD_MS = 500
-"""Between two listings of a store that hears beats as they come, when a node falls silent."""
+"""Shortest pause of listings of a store that receives beats as events, when a node falls silent."""
 
 _QUICK_MS = 1000
-"""A rehearsal that takes no longer changes nothing."""
+"""A probe that takes no longer changes nothing."""
 
 _FEW = 3
 _SHARE = 5
@@ -52,7 +51,7 @@ _MOST = 2
 _HOLD_MS = 600_000
 
 LONG_AGO_MS = -(10**12)
-"""When a node fell silent whose verdict is not doubted any more."""
+"""The time at which a node fell silent that counts as lost without a further check."""
 
 
 class ObservedHeartbeat(msgspec.Struct, frozen=True, gc=False):
@@ -88,14 +87,14 @@ class ObservedHeartbeat(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def silent_at_ms(self) -> int:
-        """The last moment at which it is not silent."""
+        """The last steady time at which it is not silent."""
         at_ms = self.counts_from_ms + _MISSED_INTERVALS * self.interval_ms
         if self.broken_at_ms is None:
             return at_ms
         return min(at_ms, self.broken_at_ms + self.interval_ms)
 
 
-class Rehearsal(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """How long it took until a heartbeat would have been accepted; ``None``: none was.
 
     ``refused_at_ms`` is when none was accepted last (steady time).
@@ -106,17 +105,17 @@ class Rehearsal(msgspec.Struct, frozen=True):
 
 
 class HeartbeatListing(msgspec.Struct, frozen=True):
-    """What the beats in one store were at its last listing, and why there is no later one.
+    """The beats in one store at its last listing, and why there is no later one.
 
-    ``as_they_come``: the store hears them, and a listing costs little.
+    ``as_they_come``: the store receives them as events, and a listing costs little.
     """
 
-    pulses: dict[str, ObservedHeartbeat] = {}
+    heartbeats: dict[str, ObservedHeartbeat] = {}
     listed_at_ms: int | None = None
     problem: str | None = None
     as_they_come: bool = False
-    rehearsals: Mapping[str, Rehearsal] | None = None
-    """By node that is late: nobody falls silent without one. ``None``: they are not needed."""
+    probes: Mapping[str, ProbeResult] | None = None
+    """Probes by node that is late: without one it does not fall silent. ``None``: not needed."""
 
 
 class Brake(msgspec.Struct, frozen=True):
@@ -127,7 +126,7 @@ class Brake(msgspec.Struct, frozen=True):
 
 
 class LostNodes(msgspec.Struct, frozen=True):
-    """``lost``: who is lost, with when each fell silent (steady time)."""
+    """``lost``: the lost nodes, with when each fell silent (steady time)."""
 
     lost: dict[str, int] = {}
     brake: Brake | None = None
@@ -149,7 +148,9 @@ _IN_TIME = _State(silent=False, late=False, silent_at_ms=0, threshold_ms=0)
 
 
 def interval_ms(seconds: float) -> int:
-    """The interval to go by: 5 s where a beat says nothing sensible (``noded#7.5``, V4)."""
+    """Return the interval that counts, in milliseconds: 5 s where a beat has none in range
+    (``noded#7.5``, V4).
+    """
     milliseconds = seconds * 1000
     is_sensible = _SHORTEST_PERIOD_MS <= milliseconds <= _LONGEST_MS
     return int(milliseconds) if is_sensible else _FALLBACK_MS
@@ -157,7 +158,7 @@ def interval_ms(seconds: float) -> int:
 
 def period_ms(listings: Iterable[HeartbeatListing]) -> int:
     """Return the shortest interval: an observer that was away for longer may have missed beats."""
-    intervals = (pulse.interval_ms for one in listings for pulse in one.pulses.values())
+    intervals = (heartbeat.interval_ms for one in listings for heartbeat in one.heartbeats.values())
     return max(_SHORTEST_PERIOD_MS, min(intervals, default=0))
 
 
@@ -166,24 +167,27 @@ def listing_period_ms(listings: Iterable[HeartbeatListing]) -> int:
 
     An announced absence does not count: an agent that begins meanwhile may be killed as well. Where
     the usual interval is not known, it counts as short until the node is silent; such nodes alone
-    decide only where nobody else beats. Often while nobody beats yet.
+    decide only where no other node beats. Often while no node beats yet.
     """
     listings = tuple(listings)
     known = (
-        pulse.usual_interval_ms
+        heartbeat.usual_interval_ms
         for one in listings
-        for pulse in one.pulses.values()
-        if pulse.usual_interval_ms == pulse.interval_ms or not _is_silent(pulse, one.listed_at_ms)
+        for heartbeat in one.heartbeats.values()
+        if heartbeat.usual_interval_ms == heartbeat.interval_ms
+        or not _is_silent(heartbeat, one.listed_at_ms)
     )
     shortest = min(known, default=0)
     if shortest == 0:
-        intervals = (pulse.usual_interval_ms for one in listings for pulse in one.pulses.values())
+        intervals = (
+            heartbeat.usual_interval_ms for one in listings for heartbeat in one.heartbeats.values()
+        )
         shortest = min(intervals, default=0)
     return max(_SHORTEST_PERIOD_MS, shortest)
 
 
 def next_ms(listings: Iterable[HeartbeatListing], now_ms: int) -> int:
-    """When to list beats next: after a period, or as soon as the first node is silent.
+    """Return when to list beats next: after a period, or as soon as the first node is silent.
 
     Beats that come in time move that on, so nothing more is listed while all is well. What is found
     once per period falls silent right after a listing: that one waits for it.
@@ -191,10 +195,10 @@ def next_ms(listings: Iterable[HeartbeatListing], now_ms: int) -> int:
     listings = tuple(listings)
     period = listing_period_ms(listings)
     silent_at_ms = (
-        (_silent_at_ms(pulse, one.rehearsals.get(node)) if one.rehearsals else pulse.silent_at_ms)
+        (_silent_at_ms(heartbeat, one.probes.get(node)) if one.probes else heartbeat.silent_at_ms)
         + 1
         for one in listings
-        for node, pulse in one.pulses.items()
+        for node, heartbeat in one.heartbeats.items()
     )
     first_ms = min((at_ms for at_ms in silent_at_ms if at_ms > now_ms), default=now_ms + period)
     pause_ms = period // _EXTRA_LISTINGS
@@ -214,32 +218,33 @@ def listed(
     took_ms: int = 0,
     lasting: Mapping[str, ObservedHeartbeat] | None = None,
 ) -> HeartbeatListing:
-    """The store's beats were listed. A node in ``lost`` stays silent until its beat changes.
+    """Return the state after a listing. A node in ``lost`` stays silent until its beat changes.
 
-    After a time without listings everybody else gets a fresh threshold, as after an answer that
-    took longer than a period: who was slow for us was so for the beats. ``lasting``: the beats that
-    the store had, of one that may come back without them; those that are missing fall silent.
+    After a time without listings every other node gets a fresh threshold, and also after an answer
+    that took longer than a period: a store that is slow to answer may be slow for the beats.
+    ``lasting``: the beats that the store had, of one that may come back without them; those that
+    are missing fall silent.
     """
     gap_ms = 0 if listing.listed_at_ms is None else now_ms - listing.listed_at_ms
     period = period_ms([listing])
     blind = (
         listing.problem is not None or gap_ms > 2 * period + _SHORTEST_PERIOD_MS or took_ms > period
     )
-    pulses = {}
+    heartbeats = {}
     as_they_come = False
     for beat in beats:
         if beat.is_broken and not beat.holder:
             continue  # it went before it ever beat
         as_they_come = as_they_come or beat.age_ms is not None
-        known, is_lost = listing.pulses.get(beat.node), beat.node in lost
+        known, is_lost = listing.heartbeats.get(beat.node), beat.node in lost
         case = _case(known, beat, listing, is_blind=blind, is_lost=is_lost)
-        pulses[beat.node] = _observed(case, known, beat, now_ms, is_lost=is_lost)
+        heartbeats[beat.node] = _observed(case, known, beat, now_ms, is_lost=is_lost)
     for node, known in (lasting or {}).items():
-        if node not in pulses:
+        if node not in heartbeats:
             was_there = not known.is_missing and now_ms <= known.silent_at_ms
             is_fresh = blind or listing.listed_at_ms is None or was_there
-            pulses[node] = _missing(known, now_ms, is_lost=node in lost, is_fresh=is_fresh)
-    return HeartbeatListing(pulses, now_ms, as_they_come=as_they_come)
+            heartbeats[node] = _missing(known, now_ms, is_lost=node in lost, is_fresh=is_fresh)
+    return HeartbeatListing(heartbeats, now_ms, as_they_come=as_they_come)
 
 
 class _Case(Enum):
@@ -272,15 +277,15 @@ def _case(
 def _observed(
     case: _Case, known: ObservedHeartbeat | None, beat: Beat, now_ms: int, *, is_lost: bool
 ) -> ObservedHeartbeat:
-    """Return the pulse of a node with this beat (``noded#7.10``).
+    """Return the heartbeat of a node with this beat (``noded#7.10``).
 
     | case          | silence counts from          | the connection broke               |
     |---------------|------------------------------|------------------------------------|
     | NEW           | when it came; lost: long ago | when the will came                 |
     | CHANGED       | when it came                 | when the will came                 |
-    | OF_RUN_BEFORE | now; lost: long ago          | as before, while it says so        |
-    | UNSEEN        | now                          | now, where it says so              |
-    | SAME          | as before                    | as before, while it says so        |
+    | OF_RUN_BEFORE | now; lost: long ago          | as before, while the beat has it   |
+    | UNSEEN        | now                          | now, where the beat has it         |
+    | SAME          | as before                    | as before, while the beat has it   |
 
     What is lost stays so, and broken, until its beat changes.
     """
@@ -321,7 +326,7 @@ def _observed(
 def _missing(
     known: ObservedHeartbeat, now_ms: int, *, is_lost: bool, is_fresh: bool
 ) -> ObservedHeartbeat:
-    """Return the pulse of a node whose beat the store lost."""
+    """Return the heartbeat of a node whose beat the store lost."""
     from_ms = known.counts_from_ms
     if is_lost:
         from_ms = min(from_ms, now_ms - known.threshold_ms - 1)
@@ -342,24 +347,24 @@ def _usual_interval_ms(known: ObservedHeartbeat, interval: int) -> int:
 
 
 def remembered(beats: Iterable[Beat], changed_at_ms: Mapping[str, int]) -> HeartbeatListing:
-    """What the run before knew: beats, and when each changed by our steady clock."""
-    pulses = {}
+    """Return a listing of the run before: beats, and when each changed by our steady clock."""
+    heartbeats = {}
     for beat in beats:
         at_ms = changed_at_ms[beat.node]
         interval = interval_ms(beat.interval_seconds)
-        pulses[beat.node] = ObservedHeartbeat(
+        heartbeats[beat.node] = ObservedHeartbeat(
             beat.holder, beat.beaten_at_ms, interval, at_ms, at_ms
         )
-    return HeartbeatListing(pulses)
+    return HeartbeatListing(heartbeats)
 
 
 def failed(listing: HeartbeatListing, problem: str) -> HeartbeatListing:
-    """The store's beats could not be listed: nobody's silence counts."""
+    """Return the state after a listing failed: no node falls silent."""
     return msgspec.structs.replace(listing, problem=problem)
 
 
 def kept(holder: str, interval_ms: int, now_ms: int) -> ObservedHeartbeat:
-    """Return the pulse of a node that beat in an earlier run."""
+    """Return the heartbeat of a node that beat in an earlier run."""
     usual_ms = min(interval_ms, _FALLBACK_MS)
     return ObservedHeartbeat(
         holder, 0, interval_ms, now_ms, now_ms, usual_interval_ms=usual_ms, is_missing=True
@@ -367,27 +372,29 @@ def kept(holder: str, interval_ms: int, now_ms: int) -> ObservedHeartbeat:
 
 
 def beats(listing: HeartbeatListing, brake: Brake | None, node: str) -> bool | None:
-    """Whether the node beats in this store; ``None`` where that cannot be said."""
+    """Return whether the node beats in this store; ``None`` where that is not known."""
     if listing.listed_at_ms is None or listing.problem is not None:
         return None
     if brake is not None and node in brake.nodes:
         return None
-    pulse = listing.pulses.get(node)
-    return pulse is not None and listing.listed_at_ms <= pulse.silent_at_ms
+    heartbeat = listing.heartbeats.get(node)
+    return heartbeat is not None and listing.listed_at_ms <= heartbeat.silent_at_ms
 
 
 def silenced(listing: HeartbeatListing, node: str) -> HeartbeatListing:
-    """Somebody else has seen that the node is silent: so it is for us until its beat changes."""
-    pulse = listing.pulses.get(node)
-    if pulse is None or listing.listed_at_ms is None:
+    """Return the listing with a node that another leader has found silent; it is until its beat
+    changes.
+    """
+    heartbeat = listing.heartbeats.get(node)
+    if heartbeat is None or listing.listed_at_ms is None:
         return listing
-    from_ms = min(pulse.counts_from_ms, listing.listed_at_ms - pulse.threshold_ms - 1)
-    silent = msgspec.structs.replace(pulse, counts_from_ms=from_ms)
-    return msgspec.structs.replace(listing, pulses=listing.pulses | {node: silent})
+    from_ms = min(heartbeat.counts_from_ms, listing.listed_at_ms - heartbeat.threshold_ms - 1)
+    silent = msgspec.structs.replace(heartbeat, counts_from_ms=from_ms)
+    return msgspec.structs.replace(listing, heartbeats=listing.heartbeats | {node: silent})
 
 
 def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) -> LostNodes:
-    """Return who is lost after the last listings; a node is silent where it is in every store.
+    """Return the lost nodes after the last listings; a node is silent where it is in every store.
 
     | it was | silent in every store      | it beats | absent, not all were read | absent |
     |--------|----------------------------|----------|---------------------------|--------|
@@ -396,7 +403,7 @@ def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) 
     | held   | held                       | well     | well                      | well   |
 
     Those that are fresh are lost; if too many are together (``_are_many``), they are held, and so
-    is who was lost within that threshold. Who is held is lost after ``_longest_wait_ms``.
+    is a node that was lost within that threshold. A held node is lost after ``_longest_wait_ms``.
     """
     held_before = {} if before.brake is None else before.brake.nodes
     states = _states(listings, before.lost.keys() | held_before.keys())
@@ -455,16 +462,19 @@ def late(listing: HeartbeatListing) -> list[str]:
     at_ms = listing.listed_at_ms
     if at_ms is None:
         return []
-    return [node for node, pulse in listing.pulses.items() if _is_late(pulse, at_ms)]
+    return [node for node, heartbeat in listing.heartbeats.items() if _is_late(heartbeat, at_ms)]
 
 
-def _is_silent(pulse: ObservedHeartbeat, listed_at_ms: int | None) -> bool:
-    return listed_at_ms is not None and listed_at_ms > pulse.silent_at_ms
+def _is_silent(heartbeat: ObservedHeartbeat, listed_at_ms: int | None) -> bool:
+    return listed_at_ms is not None and listed_at_ms > heartbeat.silent_at_ms
 
 
-def _is_late(pulse: ObservedHeartbeat, listed_at_ms: int) -> bool:
-    quiet_ms = listed_at_ms - pulse.counts_from_ms
-    return pulse.broken_at_ms is not None or quiet_ms * 2 > _MISSED_INTERVALS * pulse.interval_ms
+def _is_late(heartbeat: ObservedHeartbeat, listed_at_ms: int) -> bool:
+    quiet_ms = listed_at_ms - heartbeat.counts_from_ms
+    return (
+        heartbeat.broken_at_ms is not None
+        or quiet_ms * 2 > _MISSED_INTERVALS * heartbeat.interval_ms
+    )
 
 
 def _states(listings: Iterable[HeartbeatListing], silent: Collection[str]) -> dict[str, _State]:
@@ -473,48 +483,50 @@ def _states(listings: Iterable[HeartbeatListing], silent: Collection[str]) -> di
     for one in listings:
         if one.listed_at_ms is None:
             continue
-        for node, pulse in one.pulses.items():
-            # Of nearly all nodes: nothing more is asked of who is in time.
-            is_late = _is_late(pulse, one.listed_at_ms)
-            state = _late_state(pulse, one.listed_at_ms) if is_late else _IN_TIME
-            if state.silent and one.rehearsals is not None and node not in silent:
-                state = _rehearsed(state, pulse, one.listed_at_ms, one.rehearsals.get(node))
+        for node, heartbeat in one.heartbeats.items():
+            # True of nearly all nodes: nothing more is checked of those in time.
+            is_late = _is_late(heartbeat, one.listed_at_ms)
+            state = _late_state(heartbeat, one.listed_at_ms) if is_late else _IN_TIME
+            if state.silent and one.probes is not None and node not in silent:
+                state = _probed(state, heartbeat, one.listed_at_ms, one.probes.get(node))
             other = states.get(node)
             states[node] = state if other is None else _livelier(state, other)
     return states
 
 
-def _rehearsed(
-    state: _State, pulse: ObservedHeartbeat, listed_at_ms: int, rehearsal: Rehearsal | None
+def _probed(
+    state: _State, heartbeat: ObservedHeartbeat, listed_at_ms: int, probe: ProbeResult | None
 ) -> _State:
-    """Return ``state`` of who is silent by its beats; a beat may be on its way for longer."""
-    if rehearsal is None or rehearsal.took_ms is None:
+    """Return ``state`` of a node that is silent by its beats; a beat may be on its way
+    for longer.
+    """
+    if probe is None or probe.took_ms is None:
         return msgspec.structs.replace(state, silent=False)
-    silent_at_ms = _silent_at_ms(pulse, rehearsal)
+    silent_at_ms = _silent_at_ms(heartbeat, probe)
     return msgspec.structs.replace(
         state, silent=listed_at_ms > silent_at_ms, silent_at_ms=silent_at_ms
     )
 
 
-def _silent_at_ms(pulse: ObservedHeartbeat, rehearsal: Rehearsal | None) -> int:
-    """The last moment at which a node is not silent, as far as a rehearsal has shown."""
-    at_ms = pulse.silent_at_ms
-    if rehearsal is None:
+def _silent_at_ms(heartbeat: ObservedHeartbeat, probe: ProbeResult | None) -> int:
+    """Return the last steady time at which a node is not silent, by its beats and the probe."""
+    at_ms = heartbeat.silent_at_ms
+    if probe is None:
         return at_ms
-    if rehearsal.took_ms is not None and rehearsal.took_ms > _QUICK_MS:
-        patience_ms = 2 * rehearsal.took_ms + min(pulse.interval_ms, _FALLBACK_MS)
-        at_ms = max(at_ms, pulse.counts_from_ms + patience_ms)
-    if rehearsal.refused_at_ms is not None:
-        at_ms = max(at_ms, rehearsal.refused_at_ms + pulse.threshold_ms)
+    if probe.took_ms is not None and probe.took_ms > _QUICK_MS:
+        patience_ms = 2 * probe.took_ms + min(heartbeat.interval_ms, _FALLBACK_MS)
+        at_ms = max(at_ms, heartbeat.counts_from_ms + patience_ms)
+    if probe.refused_at_ms is not None:
+        at_ms = max(at_ms, probe.refused_at_ms + heartbeat.threshold_ms)
     return at_ms
 
 
-def _late_state(pulse: ObservedHeartbeat, listed_at_ms: int) -> _State:
+def _late_state(heartbeat: ObservedHeartbeat, listed_at_ms: int) -> _State:
     return _State(
-        silent=_is_silent(pulse, listed_at_ms),
+        silent=_is_silent(heartbeat, listed_at_ms),
         late=True,
-        silent_at_ms=pulse.silent_at_ms,
-        threshold_ms=pulse.threshold_ms,
+        silent_at_ms=heartbeat.silent_at_ms,
+        threshold_ms=heartbeat.threshold_ms,
     )
 
 

@@ -1,6 +1,6 @@
-"""Which places have had no listing of their heartbeats for so long that their nodes are unknown.
+"""Stores whose heartbeats were not listed for so long that their nodes are unknown.
 
-Pure. Without a listing a node is not known to be alive. Nobody falls silent by it either: see
+Pure. Without a listing a node is not known to be alive. It does not fall silent by that either: see
 ``liveness.failed``.
 """
 

@@ -46,12 +46,15 @@ class DocumentLayout(Protocol):
 
 
 class EntryJudge(Protocol[R]):
-    """What is published of what a node said; ``None`` where there is nothing to say."""
+    """Decides what of a node's report is published, such as a chain of processors."""
 
     def __call__(
         self, node: str, record: R | None, published: R | None, now: Instant, /
     ) -> R | None:
-        """``published`` is what is published of it now, unless its document was deleted."""
+        """Return the record to publish, ``None`` for none.
+
+        ``published`` is the record that is published now, unless its document was deleted.
+        """
 
 
 class EntryTable(Generic[R]):
@@ -60,14 +63,14 @@ class EntryTable(Generic[R]):
     def __init__(
         self,
         kind: DocumentKind[R],
-        inboxes: Sequence[DocumentCache[R]],
+        caches: Sequence[DocumentCache[R]],
         layout: DocumentLayout,
         touch_period_seconds: float,
         judge: EntryJudge[R],
     ) -> None:
         self.kind = kind
         self._judge = judge
-        self.inboxes = tuple(inboxes)
+        self.caches = tuple(caches)
         self.layout = layout
         self.entries: dict[str, ClusterEntry[R]] = {}
         self.healing: dict[str, int | None] = {}
@@ -119,7 +122,10 @@ class EntryTable(Generic[R]):
     def _entries_of(
         self, document: Document
     ) -> tuple[dict[str, ClusterEntry[R]], list[DocumentError]]:
-        """What a document says by node; of what is known already, that."""
+        """Return the entries of a document by node, and what could not be decoded.
+
+        An entry with the text that is known already is the known one.
+        """
         entries: dict[str, ClusterEntry[R]] = {}
         problems: list[DocumentError] = []
         try:
@@ -141,8 +147,10 @@ class EntryTable(Generic[R]):
         return entries, problems
 
     def follow(self, document: Document, now: Instant) -> tuple[frozenset[str], frozenset[str]]:
-        """Another leader wrote this document of ours; returns the nodes of which it says something
-        else than we do (their next entries are computed from it), and all that are in it.
+        """Take over a document of ours that another leader wrote.
+
+        Return the nodes whose entry in it differs from ours (their next entries are computed from
+        it), and all nodes in it.
         """
         index = self.kind.index(document.name)
         if index is None:
@@ -167,7 +175,7 @@ class EntryTable(Generic[R]):
                 self._waiting.pop(node, None)
                 entry = self.entries[node]
                 if not entry.whole:
-                    # Jobs are told by records: without its faults the node would look healthy.
+                    # Jobs are judged by records: without its faults the node would look healthy.
                     record = self.kind.as_shown(node, entry)
                     self.entries[node] = msgspec.structs.replace(entry, record=record)
 
@@ -178,10 +186,12 @@ class EntryTable(Generic[R]):
         return node not in self.unconfirmed
 
     def _is_later(self, node: str) -> bool:
-        """Whether what the node says is later than all that is published, by its own stamp: one
-        that is published is never before that of what it was made from.
+        """Return whether the node's report is later than its published entry, by the node's own
+        stamp.
+
+        An entry is never stamped before the report that it was made from.
         """
-        report = newest(self.inboxes, node)
+        report = newest(self.caches, node)
         return report is not None and self.kind.age(report.record) > self.entries[node].stamp
 
     def adopt(self, documents: Iterable[Document]) -> frozenset[int]:
@@ -203,7 +213,7 @@ class EntryTable(Generic[R]):
         ``gone``: its document is known to have been deleted.
         """
         self._waiting.pop(node, None)
-        report = newest(self.inboxes, node)
+        report = newest(self.caches, node)
         previous = self.entries.get(node)
         record = self._judge(
             node,
@@ -233,11 +243,15 @@ class EntryTable(Generic[R]):
         return self.layout.put(node, entry.text)
 
     def _is_over(self, node: str, entry: ClusterEntry[R]) -> bool:
-        """Whether an entry about which nobody says anything does not hold without that."""
+        """Return whether the published entry of a node without any report does not hold
+        any more.
+        """
         return node in self.healing or self.kind.is_only_silence(entry.record)
 
     def _ghost(self, node: str, record: R) -> ClusterEntry[R] | None:
-        """What readers may still remember of a node that was dropped: only its stamp matters."""
+        """Return the entry that readers may still hold of a node that was dropped: only its stamp
+        matters.
+        """
         stamp = self._past.pop(node, None)
         return None if stamp is None else ClusterEntry("", stamp, record, whole=False)
 

@@ -1,4 +1,4 @@
-"""Tells public faults which nodes and chips there are, from documents, Nodes and pods."""
+"""Which nodes and chips there are, from documents, Nodes and pods; public faults need it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _log = logging.getLogger(__name__)
 _MOST_EQUAL = 256
 
 PATIENCE_MS = 5000
-"""How long a store that does not tell its nodes, for want of rights or because it is away, keeps
-back what is said of the nodes of others."""
+"""How long public faults of unknown nodes wait for a store that has not listed its nodes, because
+it is away or refuses that.
+"""
 
 
 class KnownNodes:
@@ -51,17 +52,19 @@ class KnownNodes:
         return self._chips.get(node)
 
     def node_of(self, serial_number: str) -> str | None:
-        """See ``Places``. Nobody has the empty one (defect B9), nor one that several have."""
+        """See ``Places``. No node has the empty number (defect B9), nor one that several Nodes
+        have.
+        """
         state = self._cluster_state.node_by_serial_number(serial_number)
         return None if state is None else state.name
 
-    def look(self, nodes: Iterable[str], now: Instant) -> None:
-        """Something was told of these nodes."""
+    def update(self, nodes: Iterable[str], now: Instant) -> None:
+        """Update what is known of these nodes."""
         for node in nodes:
             report = newest((one.device for one in self._sources), node)
             if report is not None:
                 known = self._chips.get(node, frozenset())
-                seen = report.record.chips.union(self._cluster_state.facts(node).used or ())
+                seen = report.record.chips.union(self._cluster_state.node_context(node).used or ())
                 if not seen <= known:
                     if len(self._equal) >= _MOST_EQUAL:
                         self._equal.clear()
@@ -73,7 +76,7 @@ class KnownNodes:
             self._sync(now)
 
     def _sync(self, now: Instant) -> None:
-        """Whether nobody is unknown any more only because nothing was read yet."""
+        """Set ``synced`` once all stores have listed their nodes, or after ``PATIENCE_MS``."""
         sources = self._sources
         if self._until_ms is None:
             self._until_ms = now.steady_ms + PATIENCE_MS
@@ -86,6 +89,6 @@ class KnownNodes:
         self.synced = not silent or (listed and now.steady_ms >= self._until_ms)
         if self.synced and silent:
             _log.warning(
-                "%s did not tell all nodes yet: public faults of others are refused until then",
+                "%s has not listed its nodes: public faults of unknown nodes are refused",
                 ", ".join(silent),
             )

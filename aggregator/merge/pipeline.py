@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aggregator.absence.last_known_documents import LastingFeed
+from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.cluster_documents.kinds import DEVICE, NODE, SWITCH
 from aggregator.cluster_documents.shards import ShardedDocument
 from aggregator.cluster_documents.single_document import SingleDocument
@@ -49,7 +49,7 @@ _LOST_BYTES = 200 * 1024
 
 
 def _nothing(_: str) -> NodeContext:
-    """What is known of a node besides its documents where nobody asks."""
+    """Return the context of a node where no cluster state is known."""
     return NodeContext()
 
 
@@ -71,7 +71,7 @@ class PublishedNode(msgspec.Struct, frozen=True):
 
 
 def lost_of(document: Document) -> frozenset[str] | None:
-    """Whom a document publishes as lost; ``None`` where it is not the one that says so."""
+    """Return the nodes that a document publishes as lost; ``None`` where it is of another kind."""
     if document.name != CLUSTER_NODE_NAME:
         return None
     return frozenset(filter(None, document.annotations.get(LOST_ANNOTATION, "").split(",")))
@@ -85,7 +85,7 @@ class Pipeline:
         sources: Iterable[DocumentSource],
         touch_period_seconds: float,
         *,
-        facts: Callable[[str], NodeContext] | None = None,
+        node_context: Callable[[str], NodeContext] | None = None,
         public: PublicFaultProcessor | None = None,
         deleted_after_ms: int = 0,
     ) -> None:
@@ -93,10 +93,12 @@ class Pipeline:
         ``forget_deleted``.
         """
         self.sources = tuple(sources)
-        self._knows_all = not any(isinstance(one.devices, LastingFeed) for one in self.sources)
+        self._knows_all = not any(
+            isinstance(one.devices, LastingDocumentWatch) for one in self.sources
+        )
         """Whether all is known that the stores had in an earlier run: who is only in documents of
         that run was deleted, or ended."""
-        self.processing = ProcessorEngine(len(self.sources), facts or _nothing, public)
+        self.processing = ProcessorEngine(len(self.sources), node_context or _nothing, public)
         """The chains and what they remember: its ``observe``, ``views``, ``text`` and ``restore``
         are the daemon's to call, ``step`` is called here.
         """
@@ -124,7 +126,7 @@ class Pipeline:
             NODE, [s.node for s in self.sources], self._document, period, judge.node
         )
         self.tables: tuple[EntryTable[Any], ...] = (self.device, self.switch, self.node)
-        self._feeds: dict[str, tuple[DocumentWatch, ...]] = {
+        self._watches: dict[str, tuple[DocumentWatch, ...]] = {
             DEVICE.name: tuple(source.devices for source in self.sources),
             SWITCH.name: tuple(source.devices for source in self.sources),
             NODE.name: tuple(source.nodes for source in self.sources),
@@ -167,8 +169,10 @@ class Pipeline:
     def follow(
         self, document: Document, now: Instant, *, unconfirm: bool = False
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """Another leader wrote this document; returns the nodes of which it says something else
-        than was computed here, and all that are in it. ``unconfirm``: see ``restore``.
+        """Take over a document that another leader wrote.
+
+        Return the nodes whose entry in it differs from what was computed here, and all nodes in it.
+        ``unconfirm``: see ``restore``.
         """
         differ, found = frozenset[str](), frozenset[str]()
         for table in self.tables:
@@ -187,14 +191,14 @@ class Pipeline:
         return frozenset(node for table in self.tables for node in table.unconfirmed)
 
     def read(
-        self, feed: DocumentWatch, documents: Mapping[str, Document | None], now: Instant
+        self, watch: DocumentWatch, documents: Mapping[str, Document | None], now: Instant
     ) -> None:
         """Take in the documents of these nodes, which were asked for by name."""
         for node, document in documents.items():
-            self._dirty |= feed.read(node, document, now.wall_ms)
+            self._dirty |= watch.read(node, document, now.wall_ms)
 
     def confirm(self, nodes: Iterable[str]) -> None:
-        """What we know of these nodes is as new as can be."""
+        """Observe that the documents of these nodes were read: the cache is as new as can be."""
         nodes = frozenset(nodes)
         for table in self.tables:
             table.unconfirmed -= nodes
@@ -215,13 +219,13 @@ class Pipeline:
             table.kind.document(index) for table in self.tables for index in table.adopt(documents)
         )
 
-    def observe(self, feed: DocumentWatch, event: WatchEvent, now: Instant) -> None:
+    def observe(self, watch: DocumentWatch, event: WatchEvent, now: Instant) -> None:
         """Take in one event of a watch of a store."""
         if isinstance(event, Interrupted):
-            feed.reading.failed("watch", event.reason, now.steady_ms)
+            watch.reading.failed("watch", event.reason, now.steady_ms)
         else:
-            feed.reading.succeeded()
-        self._dirty |= feed.observe(event, now.wall_ms, self._deleted_at_ms(now))
+            watch.reading.succeeded()
+        self._dirty |= watch.observe(event, now.wall_ms, self._deleted_at_ms(now))
 
     def _deleted_at_ms(self, now: Instant) -> int | None:
         return now.steady_ms + self._deleted_after_ms if self._deleted_after_ms else None
@@ -229,8 +233,8 @@ class Pipeline:
     def forget_deleted(self, now: Instant) -> None:
         """Take documents for deleted that have been gone for long enough; before a step."""
         for source in self.sources:
-            for feed in source.feeds:
-                self._dirty |= feed.settle(now.steady_ms)
+            for watch in source.watches:
+                self._dirty |= watch.settle(now.steady_ms)
 
     def knows(self, node: str) -> bool:
         """Whether the node is in a document."""
@@ -247,8 +251,8 @@ class Pipeline:
         self.processing.lost = nodes
 
     def set_controllers(self, jobs: frozenset[str]) -> None:
-        """The controllers of these MindIE jobs listen, and no others (clusterd#3.3)."""
-        self._dirty |= self.processing.listen(jobs)
+        """Replace the MindIE jobs whose controllers are subscribed (clusterd#3.3)."""
+        self._dirty |= self.processing.set_controllers(jobs)
 
     @property
     def lost(self) -> frozenset[str]:
@@ -273,7 +277,7 @@ class Pipeline:
                     and not self._is_present(table, node)
                     and (was_all_known or not self._lasts(table, node, now))
                 )
-                if gone and newest(table.inboxes, node) is None:
+                if gone and newest(table.caches, node) is None:
                     self.processing.forget(table.kind.name, node)
                 before = table.entries.get(node)
                 indices |= table.update(node, now, gone=gone)
@@ -288,14 +292,14 @@ class Pipeline:
         self.processing.settle(now)
         self._dirty.clear()
         for source in self.sources:
-            for feed in source.feeds:
-                feed.deleted.clear()
+            for watch in source.watches:
+                watch.deleted.clear()
         self.changed = frozenset(nodes | self.processing.altered)
         self.processing.altered.clear()
         return frozenset(changed)
 
     def published(self, node: str) -> PublishedNode:
-        """What is published of a node, and what is not."""
+        """Return what is published of a node, and what is not."""
         device = self.device.entries.get(node)
         switch = self.switch.entries.get(node)
         server = self.node.entries.get(node)
@@ -311,44 +315,47 @@ class Pipeline:
         )
 
     def _settle(self) -> frozenset[str]:
-        """Once every store was listed, who is only in documents of an earlier run was deleted.
+        """Delete nodes that are only in documents of an earlier run, once every store was listed.
 
-        Returns the kinds of which that is so from now on.
+        Return the kinds for which that is so from now on.
         """
         fresh = set()
         for table in self.tables:
             name = table.kind.name
-            if name not in self._settled and all(feed.listed for feed in self._feeds[name]):
+            if name not in self._settled and all(watch.listed for watch in self._watches[name]):
                 self._settled.add(name)
                 self._dirty |= table.entries.keys() | self.processing.nodes
                 fresh.add(name)
         return frozenset(fresh)
 
     def _lasts(self, table: EntryTable[Any], node: str, now: Instant) -> bool:
-        """Whether what is published of a node lasts, of which no store says anything: one that may
-        come back without what it had lacks the document.
+        """Return whether the published entry of a node lasts although no store has its document.
+
+        It lasts where a store that may come back without its documents lacks it.
         """
-        feeds = self._feeds[table.kind.name]
-        lasting = [feed for feed in feeds if isinstance(feed, LastingFeed)]
+        watches = self._watches[table.kind.name]
+        lasting = [watch for watch in watches if isinstance(watch, LastingDocumentWatch)]
         entry = table.entries.get(node)
         if not lasting or entry is None or node in table.healing:
             return False
-        if any(node in feed.present for feed in feeds):
-            return False  # its document says nothing of this kind
+        if any(node in watch.present for watch in watches):
+            return False  # its document lacks this kind
         if table.kind.is_only_silence(entry.record):
             return False
-        lasting[0].lack(node, now.wall_ms, now.steady_ms + self._deleted_after_ms)
+        lasting[0].record_absent(node, now.wall_ms, now.steady_ms + self._deleted_after_ms)
         return True
 
     def _is_present(self, table: EntryTable[Any], node: str) -> bool:
-        """Whether a document of the node says something of the kind, even one that is refused."""
-        return any(feed.has_report(table.kind, node) for feed in self._feeds[table.kind.name])
+        """Return whether a document of the node has this kind, even a refused one."""
+        return any(watch.has_report(table.kind, node) for watch in self._watches[table.kind.name])
 
     def _was_deleted(self, table: EntryTable[Any], node: str) -> bool:
-        """Whether a document went since the last step: what it said does not hold any more, even
-        if the node has a new one already, which may be refused or silent about the kind.
+        """Return whether a document went since the last step.
+
+        What it reported does not hold any more, even if the node has a new one already, which may
+        be refused or lack this kind.
         """
-        return any(node in feed.deleted for feed in self._feeds[table.kind.name])
+        return any(node in watch.deleted for watch in self._watches[table.kind.name])
 
     @property
     def nodes(self) -> set[str]:
@@ -381,16 +388,16 @@ class Pipeline:
         return earliest(
             self.processing.next_advance_ms(),
             *(table.next_due_ms() for table in self.tables),
-            *(feed.next_due_ms() for source in self.sources for feed in source.feeds),
+            *(watch.next_due_ms() for source in self.sources for watch in source.watches),
         )
 
     def value(self, name: str) -> Value:
-        """What a document must say now."""
+        """Return the desired content of a document."""
         table, index = self._table(name)
         return table.layout.value(index)
 
     def revision(self, name: str) -> int:
-        """The revision of a document's value."""
+        """Return the revision of a document's desired content."""
         table, index = self._table(name)
         return table.layout.revision(index)
 

@@ -43,12 +43,12 @@ def stale_documents(pipeline: Pipeline, node: str, beaten_at_ms: int) -> tuple[S
     Documents of a generation without a time in it are not judged.
     """
     found = []
-    device = newest(pipeline.device.inboxes, node)
+    device = newest(pipeline.device.caches, node)
     if device is not None:
         age_seconds = beaten_at_ms / 1000 - device.record.update_time
         if device.record.update_time and age_seconds > _PERIODS * device_info.REFRESH_SECONDS:
             found.append(StaleDocument(DEVICE_INFO, age_seconds))
-    server = newest(pipeline.node.inboxes, node)
+    server = newest(pipeline.node.caches, node)
     if server is not None:
         age_seconds = (beaten_at_ms - server.record.update_time_ms) / 1000
         if server.record.update_time_ms and age_seconds > _PERIODS * node_info.REFRESH_SECONDS:

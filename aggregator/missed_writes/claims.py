@@ -1,4 +1,4 @@
-"""What heartbeats say of the last writes of their agents, compared with what is here. Pure.
+"""Compares the last writes that heartbeats name with the documents that are here. Pure.
 
 A claim is the number of a node's last acknowledged write of one document. It waits for
 ``PATIENCE_MS``, in which the watch may show the write; then the document is to be read, once for
@@ -54,7 +54,7 @@ class Claims:
         """For which number each was read."""
 
     def observe(self, beats: Iterable[Beat], now_ms: int) -> None:
-        """Take in the heartbeats of all nodes. Wills and beats without the key say nothing."""
+        """Apply the heartbeats of all nodes. Last wills and beats without the key claim nothing."""
         count = 0
         for beat in beats:
             count += 1
@@ -69,7 +69,7 @@ class Claims:
             numbers = decode_writes(text) if text else {}
             self.problems.pop(node, None)
         except NoWrites as error:
-            # What it said before that was read stays as it is.
+            # A claim that was read already stays as it is.
             self.problems[node] = str(error)
             numbers = {}
         self._texts[node] = text

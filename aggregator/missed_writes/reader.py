@@ -1,6 +1,6 @@
-"""Reads by name what heartbeats say was written and no watch has shown.
+"""Reads by name the documents whose last write a heartbeat names and no watch has shown.
 
-So no single channel can hide a fault: a watch that delivers nothing is no reason to know nothing
+So no single channel can hide a fault: a watch that delivers nothing hides nothing
 (``docs/decisions/017``).
 """
 
@@ -72,32 +72,32 @@ class Reports:
 
     def __init__(
         self,
-        feed: DocumentWatch,
+        watch: DocumentWatch,
         a_second: int,
         take: Callable[[DocumentWatch, Mapping[str, Document | None]], None],
     ) -> None:
-        self.selection = feed.selection
-        self.is_here = feed.has
-        self.names_of = feed.names_of
-        self.listen = feed.listen
-        self.unlisten = feed.unlisten
-        self._feed = feed
+        self.selection = watch.selection
+        self.is_here = watch.has
+        self.names_of = watch.names_of
+        self.listen = watch.listen
+        self.unlisten = watch.unlisten
+        self._watch = watch
         self._a_second = a_second
         self._take = take
 
     def number(self, node: str) -> int | None:
         """See ``KindReports``."""
-        inbox = self._feed.inboxes[0]
-        report = inbox.reports.get(node)
-        return None if report is None else inbox.kind.age(report.record) // self._a_second
+        cache = self._watch.caches[0]
+        report = cache.reports.get(node)
+        return None if report is None else cache.kind.age(report.record) // self._a_second
 
     def take(self, found: Mapping[str, Document | None]) -> None:
         """See ``KindReports``."""
-        self._take(self._feed, found)
+        self._take(self._watch, found)
 
 
 class StorageFaults:
-    """The public faults that agents tell of the storage client ``client``.
+    """The public faults that agents report of the storage client ``client``.
 
     Each assertion in them has a time, so what a watch shows late undoes nothing.
     """
@@ -156,8 +156,8 @@ def documents_of(
 ) -> dict[str, KindReports]:
     """Return all kinds of documents of the store with this number; ``take`` gets public faults."""
 
-    def reports(feed: DocumentWatch, a_second: int) -> Reports:
-        return Reports(feed, a_second, lambda feed, found: pipeline.read(feed, found, clock()))
+    def reports(watch: DocumentWatch, a_second: int) -> Reports:
+        return Reports(watch, a_second, lambda watch, found: pipeline.read(watch, found, clock()))
 
     found: dict[str, KindReports] = {
         "device-info": reports(source.devices, 1),
@@ -206,7 +206,7 @@ class MissedWrites:
     def _has_got(self, claim: WriteClaim, number: int) -> bool:
         documents = self._documents.get(claim.kind)
         if documents is None:
-            return True  # nobody reads it
+            return True  # no plugin reads it
         has = documents.number(claim.node)
         if number >= 0:
             return has is not None and has >= number
@@ -247,7 +247,7 @@ class MissedWrites:
             documents.unlisten(changed)
         self._trouble.end()
         # What the watch showed meanwhile may be from before or after this. A document that its
-        # agent says is there may be missing for a moment: it deletes and creates an immutable one.
+        # agent names may be missing for a moment: it deletes and creates an immutable one.
         new = {
             node: one
             for node, one in found.items()

@@ -1,6 +1,6 @@
-"""What changed in what is published of a node: faults that come, go or change their level.
+"""Detects published changes of a node: faults that begin, end or change their level.
 
-Pure. It is told of the same records that readers are given, so its history is theirs.
+Pure. It observes the same records that readers receive, so the history is that of the readers.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ class ChangeDetector:
         chips = {(fault.chip, fault.code): fault.level for fault in faults}
         self._note(node, chips | _levels(published))
 
-    def take_over(self, standing: Mapping[str, Mapping[tuple[str, str], str]]) -> None:
-        """What an earlier run has told of, by node: what is published else now is news."""
-        self._known = {node: dict(levels) for node, levels in standing.items() if levels}
+    def take_over(self, levels: Mapping[str, Mapping[tuple[str, str], str]]) -> None:
+        """Take over the levels that an earlier run has published, by node: only differences are
+        changes.
+        """
+        self._known = {node: dict(levels) for node, levels in levels.items() if levels}
 
     @property
-    def standing(self) -> dict[str, dict[tuple[str, str], str]]:
+    def levels(self) -> dict[str, dict[tuple[str, str], str]]:
         """What was published last, by node."""
         return {node: dict(levels) for node, levels in self._known.items()}
 
@@ -55,7 +57,7 @@ class ChangeDetector:
     def observe(
         self, node: str, published: PublishedNode, now_ms: int, faults: Iterable[CodeFault] = ()
     ) -> tuple[FaultChange, ...]:
-        """What changed of a node since it was told last; ``faults`` as in ``seed``."""
+        """Return what changed of a node since the last call; ``faults`` as in ``seed``."""
         before = self._known.get(node, _NOTHING)
         levels = {(fault.chip, fault.code): fault.level for fault in faults} | _levels(published)
         if levels == before:

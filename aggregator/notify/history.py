@@ -1,9 +1,8 @@
-"""Takes what the nodes tell, and what is published, into the history.
+"""Stores journal rows that nodes send, and published changes, in the history.
 
-Nodes are told what is kept of what they told.
-
-What comes while the disk is busy is taken together in the next commit. Beyond what memory is
-meant for it is left: whoever told it tells it again.
+Each node receives an acknowledgement up to which row of its journal is stored. What arrives while
+the disk is busy is stored together in the next commit. Beyond a limit of memory it is ignored: the
+node sends it again.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ import msgspec
 from aggregator.notify.history_file import (
     FILE_NAME,
     HistoryFile,
-    Taken,
+    StoredBatches,
     read_page,
-    read_standing,
+    read_published_levels,
 )
 from contract.errors import StoreError
 from contract.validation_texts import decode_text
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from aggregator.notify.history_file import Standing
+    from aggregator.notify.history_file import PublishedLevels
     from contract.pages.changes import FaultChange
     from contract.pages.history import HistoryPage, HistoryRange
     from service.clock import Clock
@@ -53,17 +52,19 @@ _HELD_BATCHES = 2_000
 _HELD_EVENTS = 20_000
 _ANSWER_SECONDS = 5.0
 _GATHER_SECONDS = 1.0
-"""What is published waits for so long: each commit waits for the disk, and nobody for this one."""
+"""How long published changes are gathered: each commit waits for the disk, and no reader for this
+one.
+"""
 _CLOSE_SECONDS = 2.0
 _TROUBLE = (sqlite3.Error, OSError)
 
 
 class HistoryStatus(msgspec.Struct, frozen=True):
-    """How the history is kept. ``trouble`` is ``None`` while it is.
+    """State of the history. ``trouble`` is why it cannot be written, ``None`` while it can.
 
-    ``events`` were taken by this process, ``lost`` rows were gone from nodes' journals before they
-    told them, ``refused`` tellings were not the next ones, ``left`` ones came while too many
-    waited. ``published`` changes were taken, ``dropped`` ones came while too many waited.
+    ``events`` were stored by this process, ``lost`` rows were deleted from nodes' journals before
+    they were sent, ``refused`` batches were not the next ones, ``left`` batches came while too many
+    waited. ``published`` changes were stored, ``dropped`` changes came while too many waited.
     """
 
     stores: tuple[str, ...]
@@ -77,8 +78,9 @@ class HistoryStatus(msgspec.Struct, frozen=True):
 
 
 class ClusterHistory:
-    """The history in ``directory``: what is published, and what is told over ``channels`` (by
-    store)."""
+    """The history in ``directory``: published changes, and batches from ``channels`` (by store
+    URL).
+    """
 
     def __init__(
         self,
@@ -92,39 +94,41 @@ class ClusterHistory:
         self._waiting: deque[tuple[str, HistoryBatch]] = deque()
         self._waiting_events = 0
         self._came = asyncio.Event()
-        self._came.set()  # a file that cannot be opened is said at once
+        self._came.set()  # so that a file that cannot be opened is logged at once
         self._file: HistoryFile | None = None
         self._trouble = Trouble(
             _log,
-            "history %s: %s; what nodes tell stays with them, what is published waits",
-            "history %s: is kept again",
+            "history %s: %s; rows of journals stay at their nodes, published changes wait",
+            "history %s: can be written again",
             self._path,
             level=logging.ERROR,
         )
         self._events = self._lost = self._refused = self._left = 0
         self._changes: deque[FaultChange] = deque()
         self._published = self._dropped = 0
-        self._begins_with: Standing | None = None
+        self._begins_with: PublishedLevels | None = None
         self._gathering: asyncio.TimerHandle | None = None
 
     async def run(self) -> NoReturn:
-        """Take what is told until cancelled."""
+        """Receive and store until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for url, channel in self._channels.items():
-                    tasks.create_task(self._listen(url, channel), name=f"tellings of {url}")
-                tasks.create_task(self._keep(), name="history")
+                    tasks.create_task(
+                        self._receive(url, channel), name=f"receive history over {url}"
+                    )
+                tasks.create_task(self._write(), name="history")
         finally:
             if self._gathering is not None:
                 self._gathering.cancel()
             if self._changes:
                 with contextlib.suppress(*_TROUBLE):
-                    self._take([], tuple(self._changes), 0)
+                    self._store([], tuple(self._changes), 0)
             self._close()
         raise AssertionError("the tasks never end")
 
     def status(self) -> HistoryStatus:
-        """How it is now."""
+        """Return the state of the history now."""
         return HistoryStatus(
             stores=tuple(self._channels),
             trouble=self._trouble.reason,
@@ -136,24 +140,25 @@ class ClusterHistory:
             dropped=self._dropped,
         )
 
-    async def standing(self) -> Standing | None:
-        """What an earlier run has kept as published; ``None`` where that is not known."""
+    async def published_levels(self) -> PublishedLevels | None:
+        """Return the levels that an earlier run has published; ``None`` where that is not known."""
         try:
-            return await asyncio.to_thread(read_standing, self._path)
+            return await asyncio.to_thread(read_published_levels, self._path)
         except _TROUBLE as error:
             _log.warning(
                 "history %s: what was published before is not known: %s", self._path, error
             )
             return None
 
-    def begin(self, standing: Standing) -> None:
-        """This is published now; it counts where the history does not know."""
-        self._begins_with = standing
+    def begin(self, levels: PublishedLevels) -> None:
+        """Set what is published now; it counts where the history has no published levels."""
+        self._begins_with = levels
         self._came.set()
 
-    def note(self, changes: Iterable[FaultChange]) -> None:
-        """Take what changed in what is published; never waits for the disk. A process that is
-        killed takes the last second of it along.
+    def record(self, changes: Iterable[FaultChange]) -> None:
+        """Queue published changes; never waits for the disk.
+
+        A process that is killed loses those of the last second.
         """
         for change in changes:
             if len(self._changes) >= _HELD_EVENTS:
@@ -169,16 +174,16 @@ class ClusterHistory:
         self._came.set()
 
     async def page(self, asked: HistoryRange) -> HistoryPage:
-        """A part of the history. Raises ``StoreError`` while it cannot be read."""
+        """Return a part of the history. Raises ``StoreError`` while it cannot be read."""
         try:
             return await asyncio.to_thread(read_page, self._path, asked)
         except (*_TROUBLE, msgspec.MsgspecError) as error:
             raise StoreError(f"{self._path} cannot be read: {decode_text(error)}") from error
 
-    async def _listen(self, url: str, channel: EventChannel) -> NoReturn:
+    async def _receive(self, url: str, channel: EventChannel) -> NoReturn:
         async for event in channel.batches():
             if isinstance(event, Interrupted):
-                continue  # the watch of the store says so; nodes tell again
+                continue  # the store logs that; nodes send again
             size = max(1, len(event.events))
             if len(self._waiting) >= _HELD_BATCHES or self._waiting_events > _HELD_EVENTS:
                 self._left += 1
@@ -186,9 +191,9 @@ class ClusterHistory:
             self._waiting.append((url, event))
             self._waiting_events += size
             self._came.set()
-        raise StoreError(f"the tellings of {url} ended")
+        raise StoreError(f"the history channel of {url} ended")
 
-    async def _keep(self) -> NoReturn:
+    async def _write(self) -> NoReturn:
         backoff = Backoff()
         next_prune_ms = 0
         while True:
@@ -200,21 +205,21 @@ class ClusterHistory:
             changes = tuple(self._changes)
             try:
                 rows = [one for _, one in batches]
-                taken = await self._in_thread(self._take, rows, changes)
+                stored = await self._in_thread(self._store, rows, changes)
                 if self._clock().steady_ms >= next_prune_ms:
                     more = await self._in_thread(self._prune)
                     pause_ms = 50 if more else int(_PRUNE_SECONDS * 1000)
                     next_prune_ms = self._clock().steady_ms + pause_ms
             except _TROUBLE as error:
-                # Whoever told it is not answered, and tells it again.
+                # The nodes get no acknowledgement, and send again.
                 await self._in_trouble(error, backoff)
                 continue
             self._trouble.end()
             backoff.reset()
-            self._events += taken.events
-            self._lost += taken.lost
-            self._refused += taken.refused
-            await self._answer(batches, taken.acks)
+            self._events += stored.events
+            self._lost += stored.lost
+            self._refused += stored.refused
+            await self._answer(batches, stored.acks)
 
     async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         now_ms = self._clock().wall_ms
@@ -222,25 +227,25 @@ class ClusterHistory:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            # Nobody closes the file under the thread that writes it.
+            # The file must not be closed while the thread writes it.
             await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
             raise
 
-    def _take(
+    def _store(
         self, batches: list[HistoryBatch], changes: tuple[FaultChange, ...], now_ms: int
-    ) -> Taken:
+    ) -> StoredBatches:
         if self._file is None:
             self._file = HistoryFile(self._path)
         if self._begins_with is not None:
             self._file.begin(self._begins_with)
             self._begins_with = None
-        taken = self._file.take(batches, now_ms) if batches else Taken(())
+        stored = self._file.store_batches(batches, now_ms) if batches else StoredBatches(())
         if changes:
-            self._file.note(changes)
+            self._file.store_changes(changes)
             for _ in changes:
                 self._changes.popleft()
             self._published += len(changes)
-        return taken
+        return stored
 
     def _prune(self, now_ms: int) -> bool:
         assert self._file is not None
@@ -250,22 +255,25 @@ class ClusterHistory:
     async def _answer(
         self, batches: tuple[tuple[str, HistoryBatch], ...], acks: tuple[HistoryAck, ...]
     ) -> None:
-        """Say over the way that a node's telling came what is kept of it."""
-        ways = {(one.node, one.journal): url for url, one in batches}
-        # A node that does not hear this tells again, and is answered again.
+        """Acknowledge over the channel of each batch what is stored of its journal."""
+        channels = {(one.node, one.journal): url for url, one in batches}
+        # A node that does not receive this sends again, and is answered again.
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_ANSWER_SECONDS):
                 for one in acks:
-                    await self._channels[ways[one.node, one.journal]].acknowledge(one)
+                    await self._channels[channels[one.node, one.journal]].acknowledge(one)
 
     async def _in_trouble(self, error: Exception, backoff: Backoff) -> None:
         self._trouble.begin(str(error))
-        await self._in_thread(self._put_away, is_damaged(error))
+        await self._in_thread(self._close_after_trouble, is_damaged(error))
         await asyncio.sleep(backoff.next_seconds())
         self._came.set()
 
-    def _put_away(self, broken: bool, now_ms: int) -> None:
-        """With a new file the nodes tell again what their journals still have."""
+    def _close_after_trouble(self, broken: bool, now_ms: int) -> None:
+        """Close the file, and move it aside where it is broken.
+
+        With a new file the nodes send again what their journals still have.
+        """
         self._close()
         if broken:
             with contextlib.suppress(OSError):

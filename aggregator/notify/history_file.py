@@ -1,10 +1,8 @@
-"""What happened to faults, as nodes told it and as it was published: one SQLite file.
+"""The history of faults, as nodes sent it and as it was published, in one SQLite file.
 
-Blocking; ``history`` drives it.
-
-Every commit waits for the disk (``synchronous=FULL``): what a node was told is kept survives a
-power cut. Positions, one for each journal of a node, are changed with the events that they are
-about, so no event is ever there twice.
+Blocking; ``history`` calls it in a thread. Every commit waits for the disk (``synchronous=FULL``):
+what a node was acknowledged survives a power cut. Positions, one for each journal of a node, change
+together with their events, so no event is ever there twice.
 """
 
 from __future__ import annotations
@@ -66,14 +64,16 @@ CREATE TABLE standing (
     PRIMARY KEY (node, subject, code)
 ) STRICT, WITHOUT ROWID;
 """
-"""What the history says that is published now; it is not there before anybody has said so."""
+"""The levels that are published now; the table is missing until they are known."""
 
-Standing: TypeAlias = dict[str, dict[tuple[str, str], str]]
+PublishedLevels: TypeAlias = dict[str, dict[tuple[str, str], str]]
 """Node to subject and code to level."""
 
 
-class Taken(msgspec.Struct, frozen=True):
-    """What came of tellings: what is kept of each journal that spoke, and how many rows are new."""
+class StoredBatches(msgspec.Struct, frozen=True):
+    """The result of storing batches: an acknowledgement for each journal, and how many rows are
+    new.
+    """
 
     acks: tuple[HistoryAck, ...]
     events: int = 0
@@ -107,11 +107,11 @@ class HistoryFile:
             connection.close()
             raise
 
-    def take(self, batches: Iterable[HistoryBatch], now_ms: int) -> Taken:
-        """Keep for good what of ``batches`` is next; all of it or, with an error, nothing.
+    def store_batches(self, batches: Iterable[HistoryBatch], now_ms: int) -> StoredBatches:
+        """Store what of ``batches`` is next; all of it or, with an error, nothing.
 
-        One that begins behind what is kept of its journal changes nothing; one that begins before
-        it counts from there on.
+        A batch that begins behind what is stored of its journal changes nothing; of one that begins
+        before it only the new rows are stored.
         """
         acks: dict[tuple[str, str], HistoryAck] = {}
         events = lost = refused = 0
@@ -126,27 +126,28 @@ class HistoryFile:
                     refused += 1
                 elif batch.upto > known:
                     new = [event for event in batch.events if event.sequence > known]
-                    # A part that was lost is told again with what follows it until it is heard.
+                    # A node reports a lost part with each batch behind it until that is
+                    # acknowledged.
                     gap = batch.lost if lost_after < batch.after else 0
                     self._keep(batch, new, gap, now_ms)
                     events += len(new)
                     lost += gap
-        return Taken(tuple(acks.values()), events, lost, refused)
+        return StoredBatches(tuple(acks.values()), events, lost, refused)
 
-    def begin(self, standing: Standing) -> None:
-        """This is published now, and is no news; unless the history knows what is."""
+    def begin(self, levels: PublishedLevels) -> None:
+        """Set the levels that are published now, without an event; unless the history has them."""
         if _has_table(self._connection, "standing"):
             return
         with self._transaction():
             self._connection.execute(_STANDING)
             self._stand(
                 (node, *key, level)
-                for node, levels in standing.items()
-                for key, level in levels.items()
+                for node, faults in levels.items()
+                for key, level in faults.items()
             )
 
-    def note(self, changes: Iterable[FaultChange]) -> None:
-        """Keep for good what changed in what is published; all of it or, with an error, nothing."""
+    def store_changes(self, changes: Iterable[FaultChange]) -> None:
+        """Store published changes; all of them or, with an error, none."""
         changes = tuple(changes)
         with self._transaction():
             self._connection.executemany(
@@ -169,7 +170,9 @@ class HistoryFile:
         self._connection.executemany("INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?)", rows)
 
     def _position(self, batch: HistoryBatch) -> tuple[int, int]:
-        """What is kept of the journal, and behind which sequence rows of it were last lost."""
+        """Return up to which sequence a journal is stored, and behind which one rows of it were
+        last lost.
+        """
         row = self._connection.execute(
             "SELECT sequence, lost_after FROM positions WHERE node = ? AND journal = ?",
             (batch.node, batch.journal),
@@ -203,7 +206,7 @@ class HistoryFile:
     def prune(self, *, older_than_ms: int, max_bytes: int) -> bool:
         """Delete some of the oldest events if they are too old or the file is too large.
 
-        Positions stay. Returns whether there may be more to delete.
+        Positions stay. Return whether there may be more to delete.
         """
         pages, free, size = (
             self._connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -262,14 +265,14 @@ def read_page(path: Path, asked: HistoryRange) -> HistoryPage:
     return HistoryPage(entries, entries[-1].number if entries else asked.after or 0, more)
 
 
-def read_standing(path: Path) -> Standing | None:
-    """What the history says that is published; ``None`` where it does not know.
+def read_published_levels(path: Path) -> PublishedLevels | None:
+    """Return the levels that the history has as published; ``None`` where it has none.
 
     Raises ``sqlite3.Error`` or ``OSError``.
     """
     if not path.exists():
         return None
-    found: Standing = {}
+    found: PublishedLevels = {}
     with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
         if not _has_table(connection, "standing"):
             return None

@@ -1,4 +1,4 @@
-"""Sends who leads, as it changes, to the clients of the stream."""
+"""Sends to the clients of the stream which replica leads, when that changes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class LeaderEvents:
         self._clock = clock
         self._before = self._now()
 
-    def look(self) -> None:
-        """Send who leads, if that has changed."""
+    def send_if_changed(self) -> None:
+        """Send which replica leads, if that has changed."""
         before, self._before = self._before, self._now()
         if self._before != before:
             self._stream.send("leader", LeaderChange(self._clock().wall_ms, *self._before))

@@ -1,7 +1,7 @@
-"""The log of nodes: who came and went, and what takes chips or nodes out of use.
+"""Logs which nodes came and went, and what takes chips or nodes out of use.
 
-At most ten lines a minute together: a fleet of thousands changes all the time, and lines that
-nobody reads hide those that matter. All that is not logged one by one is counted.
+At most ten lines a minute together: a fleet of thousands changes all the time, and too many lines
+hide those that matter. All that is not logged one by one is counted.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ class NodeLog:
 def _standing(
     standing: Mapping[str, Mapping[tuple[str, str], str]],
 ) -> Iterator[tuple[bool, str]]:
-    """What stands, each with whether it takes nothing out, so that it is sorted behind."""
+    """Yield what is published, each with whether it takes nothing out of use: such lines
+    sort last.
+    """
     for node, levels in standing.items():
         for (subject, code), level in levels.items():
             is_mild = not takes_out(level, is_network=is_network(code))

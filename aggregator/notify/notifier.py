@@ -1,6 +1,6 @@
-"""Tells whoever listens what changed: jobs' subscribers, HTTP clients, the history.
+"""Informs subscribers of jobs, HTTP clients and the history what changed.
 
-Nobody who listens can hold up the pipeline: what is told here is put down and sent by others.
+None of them can hold up the pipeline: changes are queued here and sent by other tasks.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _NO_FAULTS = '-Fault":"[]"'
 
 
 class Notifier:
-    """Knows everybody who listens."""
+    """Passes changes to everything that is informed of them."""
 
     def __init__(
         self,
         pipeline: Pipeline,
         cluster_state: ClusterState,
-        board: JobView,
+        job_view: JobView,
         tables: RankTables,
         stream: Stream,
         history: ClusterHistory,
@@ -48,10 +48,10 @@ class Notifier:
         server: GrpcServer | None = None,
     ) -> None:
         self.server = server
-        """Where clients of ClusterD listen, if they are served."""
+        """The gRPC server of ClusterD's clients, if they are served."""
         self._pipeline = pipeline
         self._cluster_state = cluster_state
-        self._board = board
+        self._job_view = job_view
         self._tables = tables
         self._stream = stream
         self.history = history
@@ -66,21 +66,22 @@ class Notifier:
         self._is_seeded = False
 
     async def seed(self, now: Instant) -> None:
-        """What an earlier run has told of is no news; all that is published else now is. What it
-        told of is in the history, and where that is lost, in the documents that it wrote.
+        """Take over what an earlier run has published; differences to it are changes.
+
+        Its levels are in the history, and where that is lost, in the documents that it wrote.
         """
-        rows = await self.history.standing()
+        rows = await self.history.published_levels()
         pipeline = self._pipeline
         if rows is None:
             for node in pipeline.nodes:
                 self._changes.seed(node, pipeline.published(node), self._shown_faults(node))
-            self.history.begin(self._changes.standing)
+            self.history.begin(self._changes.levels)
         else:
             self._changes.take_over(rows)
             unwritten = pipeline.dirty - pipeline.nodes
             for node in sorted((rows.keys() | pipeline.nodes) - unwritten):
                 self._observe(node, now)
-        self._blind.take(now.wall_ms)  # what an earlier run showed as blind is no news either
+        self._blind.pop_changes(now.wall_ms)  # blind sources of an earlier run are no change
         self._is_seeded = True
 
     def began_ms(self, node: str, subject: str, code: str) -> int | None:
@@ -88,8 +89,10 @@ class Notifier:
         return self._changes.began_ms(node, subject, code)
 
     def followed(self, differ: frozenset[str], found: frozenset[str], now: Instant) -> None:
-        """Another leader has published a document: of the nodes that ``differ`` something else than
-        was computed here, of others that were ``found`` in it the same.
+        """Observe a document that another leader has published.
+
+        Entries of the nodes that ``differ`` are not those computed here; those of others that were
+        ``found`` in it are.
         """
         if not self._is_seeded:
             return
@@ -99,8 +102,10 @@ class Notifier:
             self._observe(node, now)
 
     def _shown_faults(self, node: str) -> tuple[CodeFault, ...]:
-        """The faults of chips in an entry that was taken over: its record has none. Of an entry of
-        our own the record says all, so its text is not read again for each change.
+        """Return the faults of chips in a restored entry, whose record has none.
+
+        An entry of this process has a complete record, so its text is not read again for each
+        change.
         """
         device = self._pipeline.device
         entry = device.entries.get(node)
@@ -109,11 +114,11 @@ class Notifier:
         return device.kind.as_shown(node, entry).faults
 
     def began(self, now: Instant) -> None:
-        """From now on what we computed is published: what of it is not yet, is news."""
+        """Observe that this replica leads: what it computed is published from now on."""
         self._computed.clear()
         for node in sorted(self._changes.nodes | self._pipeline.nodes):
             self._observe(node, now)
-        self.log.begin(self._pipeline.nodes, self._changes.standing)
+        self.log.begin(self._pipeline.nodes, self._changes.levels)
 
     def _observe(self, node: str, now: Instant) -> tuple[FaultChange, ...]:
         published, shown = self._pipeline.published(node), self._shown_faults(node)
@@ -122,13 +127,13 @@ class Notifier:
             changes = self._answered(node, changes, published)
             for one in changes:
                 self._stream.send("change", one, {node})
-            self.history.note(changes)
+            self.history.record(changes)
         return changes
 
     def _answered(
         self, node: str, changes: tuple[FaultChange, ...], published: PublishedNode
     ) -> tuple[FaultChange, ...]:
-        """Add what is answered now about the faults of chips that hold."""
+        """Add the details that agents report now about the faults of chips that hold."""
         if published.device is None:
             return changes
         chips, answers = published.device.chips, ChipFaultDetails(self._pipeline, node)
@@ -142,9 +147,9 @@ class Notifier:
         )
 
     def after(self, moved: Iterable[str], now: Instant, *, leads: bool) -> None:
-        """The pipeline has made a step. ``moved``: nodes whose Node, pods or jobs changed.
+        """Inform of a step of the pipeline. ``moved``: nodes whose Node, pods or jobs changed.
 
-        What a follower computes is not published: it tells what its leader does.
+        What a follower computes is not published: it reports what its leader writes.
         """
         changed = self._pipeline.changed
         if leads:
@@ -158,13 +163,13 @@ class Notifier:
                 else:
                     self._computed.discard(node)
         # What agents report of themselves is read, not published: a follower shows it as well.
-        for one in self._blind.take(now.wall_ms):
+        for one in self._blind.pop_changes(now.wall_ms):
             self._stream.send("blind", one, {one.node})
         for node in moved:
             self._tables.set_pods(node, self._cluster_state.pods_on(node))
-        self._board.changed(changed.union(moved), now)
+        self._job_view.changed(changed.union(moved), now)
         self._send_jobs(now)
-        jobs, services = self._board.take_changed_jobs(), self._tables.take_changed_tables()
+        jobs, services = self._job_view.pop_changed_jobs(), self._tables.pop_changed_tables()
         if jobs:
             self._labelling.wake.set()
         if self.server is not None:
@@ -172,8 +177,8 @@ class Notifier:
             self.server.tables_changed(services)
 
     def _send_jobs(self, now: Instant) -> None:
-        """Send which jobs are hit otherwise than before."""
-        for hit in self._board.take_hit_otherwise():
+        """Send for which jobs the impact changed."""
+        for hit in self._job_view.pop_changed_impact():
             before = self._nodes_hit.pop(hit.job, ())
             nodes = tuple(one.node for one in hit.nodes)
             if nodes:

@@ -1,6 +1,6 @@
-"""Gives pods the labels by which schedulers hear of relation faults (``clusterd#3.10``).
+"""Sets the pod labels by which schedulers read relation faults (``clusterd#3.10``).
 
-Level-triggered: what is wanted is asked for again until the store shows it.
+Level-triggered: a label is desired again until the store shows it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _SHOWN_SECONDS = 2.0
 
 
 class Labelling:
-    """Writes what ``wanted`` says, while we lead: a ``Led`` part."""
+    """Writes the labels that ``wanted`` returns, while this replica leads
+    (``aggregator.plugin.Led``).
+    """
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class Labelling:
         self._has_begun = False
         self._troubled: set[PodLabel] = set()
 
-    async def leads(self, leading: bool) -> None:
+    async def set_leading(self, leading: bool) -> None:
         """See ``Led``."""
         self._has_begun = leading
         self.wake.set()
@@ -68,13 +70,16 @@ class Labelling:
 
     @property
     def _may_write(self) -> bool:
-        """A label has no version: who was paused looks at his clock before each."""
+        """Return whether this replica still leads.
+
+        A label has no version, so a process that was paused must check its lease before each write.
+        """
         return self._has_begun and self._leadership.leads
 
     async def _try(self, label: PodLabel, gate: asyncio.Semaphore) -> bool:
-        """Set a label; whether nothing is left to be done about it now.
+        """Set a label; return whether nothing is left to be done about it now.
 
-        One that cannot be set is in nobody's way.
+        One that cannot be set does not delay the others.
         """
         async with gate:
             if not self._may_write:

@@ -1,21 +1,21 @@
-"""The chains of ``docs/spec/clusterd.md#3.1``: from what a node says to what is published of it.
+"""The chains of ``docs/spec/clusterd.md#3.1``: from a node's report to what is published of it.
 
 ::
 
     chains.py                 the order: process_device, process_switch, process_node
-      custom_filter.py        faults that a job wants to ride out (clusterd#3.3)
+      custom_filter.py        faults that a job tolerates for a while (clusterd#3.3)
       uce_accompany.py        faults that only come along with a UCE fault (clusterd#3.4)
       new_fault_detector.py   which faults are new, for counting (clusterd#3.9)
       apply_separation.py     chips that occurred too often (clusterd#3.9)
       record_edits.py         adding and taking away faults, and the lists that follow
       (clusterd#2.3)
-    state_types.py            what a chain remembers of a node
+    state_types.py            the state of a node between steps
     software_fault_window.py  which new faults count: the 30 s windows of the jobs (clusterd#3.9)
     manual_separation.py      counters and the list of separated chips (clusterd#3.9)
     separation_policy.py      clusterd-config-cm; manual_info.py clusterd-manual-info-cm
     (clusterd#2.7) separation_documents.py   both of them, watched and shown
-    engine.py                 what lives around the chains: due times, what is hidden
-      state.py                what must not be forgotten; state_codec.py its texts
+    engine.py                 what surrounds the chains: due times, withheld faults
+      state.py                the persistent state; state_codec.py its texts
 
 Pre-separation (clusterd#3.8) is decided in ``contract``. Retry, recover-in-place and stress test
 (clusterd#3.5 to 3.7) are services to the processes of a training job, and not done here.

@@ -35,13 +35,13 @@ from contract.documents.switch_info import SwitchRecord, event_key, pre_separate
 
 
 class ChainContext(msgspec.Struct, frozen=True):
-    """What a chain is told besides the record.
+    """What a chain needs besides the record.
 
     ``separated`` are the node's chips in manual separation. ``counting``: new faults count.
-    ``controllers``: MindIE jobs whose controller listens.
+    ``controllers``: MindIE jobs whose controller is subscribed.
     """
 
-    facts: NodeContext
+    node_context: NodeContext
     separated: frozenset[str] = frozenset()
     counting: bool = False
     controllers: frozenset[str] = frozenset()
@@ -67,24 +67,24 @@ class SwitchResult(msgspec.Struct, frozen=True):
 
 
 def process_device(
-    node: str, record: DeviceRecord, state: DeviceState, around: ChainContext, now_ms: int
+    node: str, record: DeviceRecord, state: DeviceState, context: ChainContext, now_ms: int
 ) -> DeviceResult:
-    """Custom filter, UCE-accompany, pre-separate, increment, manual separation.
+    """Apply custom filter, UCE-accompany, pre-separate, increment and manual separation.
 
-    A chip whose fault is hidden is among those that recover, unless it is in another list.
+    A chip whose fault is withheld is among those that recover, unless it is in another list.
     """
     received = receive(((f.chip, f.code) for f in record.faults), state.received, now_ms)
-    wanted = filters(around.facts, around.controllers) if record.faults else []
+    wanted = filters(context.node_context, context.controllers) if record.faults else []
     record, filtered = filter_device(record, received, wanted, now_ms)
     accompanied = accompany(record, state, now_ms)
     record, hidden = accompanied.record, (*filtered, *accompanied.hidden)
     nowhere = unlisted(record, {one.fault.chip for one in hidden})
-    record = pre_separate_device(record, around.facts.used)
+    record = pre_separate_device(record, context.node_context.used)
     seen: dict[str, dict[str, str]] = {}
     occurrences: tuple[Occurrence, ...] = ()
-    if around.counting:
-        seen, occurrences = new_faults(node, record, state, received, around.facts)
-    record = separate(record, around.separated)
+    if context.counting:
+        seen, occurrences = new_faults(node, record, state, received, context.node_context)
+    record = separate(record, context.separated)
     return DeviceResult(
         list_recovering(record, nowhere),
         DeviceState(received, accompanied.uce, seen, accompanied.companions),
@@ -95,31 +95,31 @@ def process_device(
 
 
 def process_switch(
-    record: SwitchRecord, state: SwitchState, around: ChainContext, now_ms: int
+    record: SwitchRecord, state: SwitchState, context: ChainContext, now_ms: int
 ) -> SwitchResult:
-    """Custom filter, pre-separate."""
+    """Apply custom filter and pre-separate."""
     keys = {event_key(event) for event in record.events}
     received = {key: min(state.received.get(key, now_ms), now_ms) for key in sorted(keys)}
     state = SwitchState(received)
-    wanted = filters(around.facts, around.controllers)
+    wanted = filters(context.node_context, context.controllers)
     record, hidden = filter_switch(record, state, wanted, now_ms)
-    record = pre_separate_switch(record, _in_use(around.facts))
+    record = pre_separate_switch(record, _in_use(context.node_context))
     return SwitchResult(record, state, hidden, next_change_ms(hidden))
 
 
 def process_node(
-    record: NodeRecord | None, published: NodeRecord | None, facts: NodeContext
+    record: NodeRecord | None, published: NodeRecord | None, node_context: NodeContext
 ) -> NodeRecord | None:
-    """Pre-separate; a node that fell silent is unhealthy whatever it said last.
+    """Apply pre-separate; a node that fell silent is unhealthy whatever it reported last.
 
-    ``published`` is what is published of it now. ``None``: there is nothing to say.
+    ``published`` is what is published of it now. Return ``None`` where there is nothing to publish.
     """
     if record is not None and not record.has_parts:
         record = None
-    if facts.lost:
+    if node_context.lost:
         return lost_node(published if record is None else record)
-    return None if record is None else pre_separate_node(record, _in_use(facts))
+    return None if record is None else pre_separate_node(record, _in_use(node_context))
 
 
-def _in_use(facts: NodeContext) -> bool | None:
-    return None if facts.used is None else bool(facts.used)
+def _in_use(node_context: NodeContext) -> bool | None:
+    return None if node_context.used is None else bool(node_context.used)

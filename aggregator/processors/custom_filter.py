@@ -1,7 +1,7 @@
-"""Faults that a job rides out: its annotations say which, and for how long.
+"""Withhold faults that a job tolerates: its annotations name which, and for how long.
 
-Source: ``clusterd#3.3``. Unlike upstream (defect B24) a filter counts for chips of the job
-on this node only, and ends with its annotation.
+Source: ``clusterd#3.3``. Unlike upstream (defect B24) a filter counts for chips of the job on this
+node only, and ends with its annotation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ALIASES = {
     "PreSeparateFault": "PreSeparate",
 }
 _SERVER_LEVEL = "RestartRequest"
-"""What the jobs of MindIE servers ride out without saying so."""
+"""What the jobs of MindIE servers tolerate without an annotation."""
 
 _ITEM = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)+")
 """A comma between brackets belongs to a switch's code."""
@@ -57,7 +57,9 @@ class Filter(msgspec.Struct, frozen=True):
     levels: dict[str, int]
 
     def until_ms(self, code: str, level: str, received_ms: int) -> int | None:
-        """The last moment at which a fault is hidden; ``None`` where it is not meant."""
+        """Return the last moment (wall time) at which a fault is withheld; ``None`` where the
+        filter does not match.
+        """
         length_ms = self.codes.get(code)
         if length_ms is None:
             length_ms = self.levels.get(level)
@@ -90,15 +92,17 @@ def _filter(codes: str, levels: str, is_server: bool) -> Filter:
     return Filter(read_filter(codes), by_level)
 
 
-def filters(facts: NodeContext, controllers: frozenset[str]) -> list[tuple[frozenset[str], Filter]]:
-    """The filters of the jobs on a node, each with the chips of its job on this node.
+def filters(
+    node_context: NodeContext, controllers: frozenset[str]
+) -> list[tuple[frozenset[str], Filter]]:
+    """Return the filters of the jobs on a node, each with the chips of its job on this node.
 
-    ``controllers``: the jobs whose MindIE controller listens. Without it a server's job rides out
-    nothing.
+    ``controllers``: the jobs whose MindIE controller is subscribed. Without it a server's job
+    tolerates nothing.
     """
     found = []
-    for key, job in sorted(facts.jobs.items()):
-        pods = [pod for pod in facts.pods if pod.job == key]
+    for key, job in sorted(node_context.jobs.items()):
+        pods = [pod for pod in node_context.pods if pod.job == key]
         server = _server(job, [pod.labels for pod in pods])
         if server and server not in controllers:
             continue
@@ -110,7 +114,7 @@ def filters(facts: NodeContext, controllers: frozenset[str]) -> list[tuple[froze
 
 
 def _server(job: JobState, pods: list[dict[str, str]]) -> str:
-    """The MindIE job that a job is a server of; empty for any other job."""
+    """Return the MindIE job that a job is a server of; empty for any other job."""
     for labels in (job.labels, *pods):
         if labels.get("app") == "mindie-ms-server" and labels.get("jobID"):
             return labels["jobID"]

@@ -1,7 +1,7 @@
-"""What lives around the chains: the nodes' states, due times, what is hidden, what is kept.
+"""Runs the chains: the states of nodes, due times, withheld faults, and the persistent state.
 
 No I/O and no clock of its own. An idle node costs nothing here: only nodes with faults have a
-state, and only what is due is looked at.
+state, and only what is due is examined.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class PublicFaultProcessor(Protocol):
 
 
 class ProcessorEngine:
-    """The chains with everything that they remember.
+    """The chains with all their state.
 
-    It is a ``Reader``, a ``Keeper`` and a ``Viewed``; ``advance`` is called by the pipeline.
-    ``facts`` says what is known of a node besides its documents and ``lost``.
+    It is a ``DocumentPlugin``, ``Persistent`` and ``Viewed``; the pipeline calls ``advance``.
+    ``node_context`` returns what is known of a node besides its documents and ``lost``.
     """
 
     name = "processing"
@@ -62,7 +62,7 @@ class ProcessorEngine:
     def __init__(
         self,
         stores: int,
-        facts: Callable[[str], NodeContext],
+        node_context: Callable[[str], NodeContext],
         public: PublicFaultProcessor | None = None,
     ) -> None:
         self.lost: frozenset[str] = frozenset()
@@ -79,7 +79,7 @@ class ProcessorEngine:
         self.hidden_events: dict[str, tuple[WithheldEvent, ...]] = {}
         self.altered: set[str] = set()
         """Nodes of which something was hidden or shown again since this was cleared."""
-        self._facts = facts
+        self._node_context = node_context
         self._public = public
         self._new: list[Occurrence] = []
         self._due: dict[tuple[str, str], int] = {}
@@ -93,7 +93,7 @@ class ProcessorEngine:
     def device(
         self, node: str, record: DeviceRecord | None, _: DeviceRecord | None, now: Instant
     ) -> DeviceRecord | None:
-        """What is published of a device record."""
+        """Return what is published of a device record."""
         if record is None:
             return None
         if self._public is not None:
@@ -101,13 +101,13 @@ class ProcessorEngine:
         if not record.faults and node not in self.devices and node not in self.separation.chips:
             return record
         state = self.devices.get(node, NO_DEVICE_STATE)
-        around = ChainContext(
-            self._facts_of(node),
+        context = ChainContext(
+            self._context_of(node),
             self.separation.of(node),
             self.separation.policy.enabled,
             self.controllers,
         )
-        done = process_device(node, record, state, around, now.wall_ms)
+        done = process_device(node, record, state, context, now.wall_ms)
         self.memory.remember(self.devices, node, done.state, NO_DEVICE_STATE)
         self._set_aside(self.hidden, node, done.hidden)
         self._plan(("device", node), done.due_ms, now)
@@ -117,15 +117,15 @@ class ProcessorEngine:
     def switch(
         self, node: str, record: SwitchRecord | None, _: SwitchRecord | None, now: Instant
     ) -> SwitchRecord | None:
-        """What is published of a switch record."""
+        """Return what is published of a switch record."""
         if record is None:
             return None
         quiet = not record.events and record.level != "PreSeparate"
         if quiet and node not in self.switches:
             return record
         state = self.switches.get(node, NO_SWITCH_STATE)
-        around = ChainContext(self._facts_of(node), controllers=self.controllers)
-        done = process_switch(record, state, around, now.wall_ms)
+        context = ChainContext(self._context_of(node), controllers=self.controllers)
+        done = process_switch(record, state, context, now.wall_ms)
         self.memory.remember(self.switches, node, done.state, NO_SWITCH_STATE)
         self._set_aside(self.hidden_events, node, done.hidden)
         self._plan(("switch", node), done.due_ms, now)
@@ -134,13 +134,13 @@ class ProcessorEngine:
     def node(
         self, node: str, record: NodeRecord | None, published: NodeRecord | None, _: Instant
     ) -> NodeRecord | None:
-        """What is published of a node record, and of a node that fell silent."""
+        """Return what is published of a node record, and of a node that fell silent."""
         if node not in self.lost and (record is None or (record.has_parts and not record.faults)):
             return record
-        return process_node(record, published, self._facts_of(node))
+        return process_node(record, published, self._context_of(node))
 
     def forget(self, kind: str, node: str) -> None:
-        """The node's document is gone: so is what was remembered of it."""
+        """Remove the state of a node whose document is gone."""
         if kind == "device":
             self.memory.remember(self.devices, node, NO_DEVICE_STATE, NO_DEVICE_STATE)
             self._set_aside(self.hidden, node, ())
@@ -154,11 +154,11 @@ class ProcessorEngine:
         """Nodes of which something is remembered."""
         return self.memory.nodes
 
-    def _facts_of(self, node: str) -> NodeContext:
-        facts = self._facts(node)
+    def _context_of(self, node: str) -> NodeContext:
+        node_context = self._node_context(node)
         if node in self.lost:
-            facts = msgspec.structs.replace(facts, lost=True)
-        return facts
+            node_context = msgspec.structs.replace(node_context, lost=True)
+        return node_context
 
     def _set_aside(self, book: dict[str, tuple[H, ...]], node: str, hidden: tuple[H, ...]) -> None:
         if book.get(node, ()) == hidden:
@@ -222,7 +222,7 @@ class ProcessorEngine:
         """Steady time at which ``advance`` wants to be called."""
         return earliest(self._separation_due_ms, min(self._due.values(), default=None))
 
-    # What operators say.
+    # Documents of operators.
 
     @property
     def inputs(self) -> tuple[Selection, ...]:
@@ -231,7 +231,9 @@ class ProcessorEngine:
 
     @property
     def listed(self) -> bool:
-        """Whether every store has said what it has; before, a separated chip may look free."""
+        """Whether every store has listed its documents of manual separation; before, a separated
+        chip may look free.
+        """
         return self.documents.listed
 
     def observe(
@@ -251,25 +253,27 @@ class ProcessorEngine:
         self.settle(now)
         return nodes
 
-    def listen(self, controllers: frozenset[str]) -> frozenset[str]:
-        """The controllers of these MindIE jobs listen; returns nodes to be judged again."""
+    def set_controllers(self, controllers: frozenset[str]) -> frozenset[str]:
+        """Replace the MindIE jobs whose controllers are subscribed; return nodes to be judged
+        again.
+        """
         if controllers == self.controllers:
             return frozenset()
         self.controllers = controllers
         return self.nodes
 
     def views(self) -> tuple[View, ...]:
-        """What is to be in the stores now."""
+        """Return the views to show now."""
         return self.documents.views()
 
     # What must not be forgotten.
 
-    def take_changed(self) -> frozenset[str]:
-        """The buckets whose text changed since this was asked last."""
-        return self.memory.take_changed()
+    def pop_changed(self) -> frozenset[str]:
+        """Return the buckets whose text changed since the last call."""
+        return self.memory.pop_changed()
 
     def text(self, bucket: str) -> str | None:
-        """What a bucket holds now."""
+        """Return the text of a bucket."""
         return self.memory.text(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:

@@ -31,9 +31,9 @@ class _Node(GoStruct, frozen=True):
 
 
 def read_chips(node: str, text: str) -> dict[str, Codes]:
-    """The separated chips of a node's value, and why; raises ``DocumentError``.
+    """Return the separated chips of a node's value, and why; raises ``DocumentError``.
 
-    ``Total`` decides. A chip of which only other levels are told is none of ours.
+    ``Total`` decides. A chip with other levels only is none of ours.
     """
     node_info = decode(text, _Node, NAME, f"$['{node}']")
     chips: dict[str, Codes] = {}
@@ -46,7 +46,7 @@ def read_chips(node: str, text: str) -> dict[str, Codes]:
 
 
 def render_chips(chips: dict[str, Codes]) -> str:
-    """The value of a node."""
+    """Return the value of a node."""
     return go_json.encode(
         {
             "Total": sorted(chips),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 KEPT_MS = 720 * 3_600_000
 _AHEAD_MS = 60_000
-"""Clocks differ by less; what is further ahead was told by one that has been set back since."""
+"""Clocks differ by less; a time further ahead is of a clock that has been set back since."""
 
 _MOST_TIMES = 50
 """The greatest threshold there is."""
@@ -40,7 +40,7 @@ class Separated(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ManualSeparation:
-    """What is counted, and who is separated."""
+    """Counts of faults, and the chips that are separated."""
 
     def __init__(self) -> None:
         self.policy = SeparationPolicy()
@@ -51,7 +51,7 @@ class ManualSeparation:
         """Nodes about which something is to be kept anew."""
 
     def of(self, node: str) -> frozenset[str]:
-        """The separated chips of a node, where the policy is on."""
+        """Return the separated chips of a node, where the policy is on."""
         return frozenset(self.chips.get(node, ())) if self.policy.enabled else frozenset()
 
     def set_policy(self, policy: SeparationPolicy) -> frozenset[str]:
@@ -134,7 +134,7 @@ class ManualSeparation:
                         self._forget(node, chip, code)
 
     def adopt(self, reported: Mapping[str, Mapping[str, Codes]]) -> frozenset[str]:
-        """Take over chips that a store's document has and nobody knows; returns their nodes."""
+        """Take over chips that only a store's document has; return their nodes."""
         nodes = set()
         for node, chips in reported.items():
             for chip, codes in chips.items():
@@ -147,10 +147,10 @@ class ManualSeparation:
     def compare(
         self, source: int, reported: Mapping[str, Mapping[str, Codes]], unread: Iterable[str]
     ) -> frozenset[tuple[str, str]]:
-        """See what the document of a store has; returns nodes and chips that somebody released.
+        """Compare with the document of a store; return nodes and chips that an operator released.
 
-        A chip that was in it and is not was released by an operator, with all that was counted
-        (clusterd#2.7). Of the nodes ``unread`` nothing is known.
+        A chip that was in it and is not was released, with all that was counted (clusterd#2.7).
+        Nothing is known of the nodes ``unread``.
         """
         skipped = frozenset(unread)
         self.mark_shown(source, reported)

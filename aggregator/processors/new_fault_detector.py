@@ -1,7 +1,7 @@
 """Which faults are new, for counting how often a code comes (``docs/spec/clusterd.md#3.9``).
 
-Faults on chips that no job uses do not count: upstream's design says they do, its program and that
-program's own test say they do not (clusterd#3.9, B31), and what others see is the program.
+Faults on chips that no job uses do not count. Upstream's design counts them, but its program and
+that program's own test do not (clusterd#3.9, B31), and other programs see what the program does.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 
 
 def new_faults(
-    node: str, record: DeviceRecord, state: DeviceState, received: Times, facts: NodeContext
+    node: str, record: DeviceRecord, state: DeviceState, received: Times, node_context: NodeContext
 ) -> tuple[dict[str, dict[str, str]], tuple[Occurrence, ...]]:
-    """What is shown of a node now, and what of it is new and counts.
+    """Return the faults that are shown of a node now, and those of them that are new and count.
 
-    Nothing is new as long as nobody knows who uses the chips. Public faults do not count: who
-    tells of them also says when they end.
+    No fault is new as long as it is not known which chips are used. Public faults do not count:
+    their sender also reports when they end.
     """
-    if facts.used is None:
+    if node_context.used is None:
         return state.seen, ()
-    pods = sorted(facts.pods, key=lambda pod: pod.job, reverse=True)
+    pods = sorted(node_context.pods, key=lambda pod: pod.job, reverse=True)
     jobs = {chip: pod.job for pod in pods if pod.job for chip in pod.chips}
     seen: dict[str, dict[str, str]] = {}
     found = []

@@ -83,9 +83,9 @@ def unlisted(record: DeviceRecord, chips: Collection[str]) -> frozenset[str]:
 
 
 def list_recovering(record: DeviceRecord, chips: Collection[str]) -> DeviceRecord:
-    """``record`` with ``chips`` among those that recover, where they are in no list.
+    """Return ``record`` with ``chips`` among those that recover, where they are in no list.
 
-    Nobody is given such a chip, and nobody's pod is harmed for it.
+    Such a chip is not schedulable, and running pods are not rescheduled.
     """
     missing = unlisted(record, chips)
     if not missing:

@@ -1,8 +1,8 @@
-"""The documents by which operators rule manual separation, read and shown.
+"""The documents by which operators control manual separation, read and shown.
 
 Source: ``clusterd#2.7``. Unlike there, a change counts at once, a value that cannot be read
-releases nobody, and what is read of ``clusterd-manual-info-cm`` at the start is completed by what
-was kept.
+releases no chip, and ``clusterd-manual-info-cm`` as it is read at the start is completed by the
+persistent state.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class SeparationDocuments:
 
     @property
     def listed(self) -> bool:
-        """Whether every store has said what it has of both documents."""
+        """Whether every store has listed both documents."""
         return not self._unlisted
 
     @property
     def policy(self) -> SeparationPolicy | None:
-        """What the first store that has a document says; ``None`` where none has."""
+        """The policy in the document of the first store that has one; ``None`` where none has."""
         return self._policies[min(self._policies)] if self._policies else None
 
     def observe(
@@ -85,7 +85,9 @@ class SeparationDocuments:
         return self._read_chips(source, document, is_first, now_ms)
 
     def _read_policy(self, source: int, document: Document | None) -> frozenset[str]:
-        """A document that goes or is refused leaves in force what was."""
+        """Apply a policy document; one that goes or is refused leaves the policy in force. Return
+        nodes to be judged again.
+        """
         if document is None:
             self._policies.pop(source, None)
         else:
@@ -132,10 +134,10 @@ class SeparationDocuments:
         return self._separation.adopt(reported)
 
     def follow_up(self, *, is_news: bool) -> None:
-        """After what an earlier leader kept was taken over: what has become of its document since.
+        """Compare the restored state of an earlier leader with the document as it is since.
 
-        A chip that left the document after it was separated last was released meanwhile. If it is
-        no news, nobody led since the document was read: what it has besides counts still.
+        A chip that left the document after it was separated last was released meanwhile. Without
+        ``is_news`` no replica led since the document was read: what it has besides still counts.
         """
         if not is_news:
             for reported in self._reported.values():
@@ -150,7 +152,7 @@ class SeparationDocuments:
             self._separation.mark_shown(source, reported)
 
     def _problem(self, source: int, place: str, error: DocumentError | None) -> None:
-        """Say once that something cannot be read, and once that it can."""
+        """Log once that something cannot be read, and once that it can."""
         key = source, place
         if error is None:
             if self.problems.pop(key, None) is not None:
@@ -164,8 +166,9 @@ class SeparationDocuments:
         self._waits_for_stores = waits
 
     def views(self) -> tuple[View, ...]:
-        """The list of separated chips, once it is known what every store has of it; of one that
-        is away for long it is taken over when it is back.
+        """Return the list of separated chips, once it is known what every store has of it.
+
+        The list of a store that is away for long is taken over when it is back.
         """
         silent = sum(selection == _CHIPS for _, selection in self._unlisted)
         if silent and (self._waits_for_stores or silent == self._stores):
@@ -174,8 +177,10 @@ class SeparationDocuments:
 
 
 def rendered(nodes: Mapping[str, Mapping[str, Separated]]) -> dict[str, str]:
-    """The data of the document. What has no room is left out, and never what was shown before:
-    that would be taken for an operator's release. If need be, it is shown without its codes.
+    """Return the data of the document.
+
+    What has no room is left out, but never what was shown before: that would be taken for an
+    operator's release. If need be, it is shown without its codes.
     """
     whole = {
         node: render_chips({chip: one.codes for chip, one in chips.items()})

@@ -21,8 +21,11 @@ _HOUR_MS = 3_600_000
 
 
 class SeparationPolicy(msgspec.Struct, frozen=True):
-    """``threshold`` times within ``window_hours`` separate a chip; without another for
-    ``free_hours`` it is released (-1: never). Off as long as no document says otherwise.
+    """When chips are separated and released: ``threshold`` times within ``window_hours`` separate a
+    chip.
+
+    Without another fault for ``free_hours`` it is released (-1: never). Off unless a document sets
+    it.
     """
 
     enabled: bool = False
@@ -42,7 +45,7 @@ class SeparationPolicy(msgspec.Struct, frozen=True):
 
 
 def read_policy(data: Mapping[str, str]) -> SeparationPolicy:
-    """The policy of the document; raises ``DocumentError`` for one that upstream refuses.
+    """Return the policy of the document; raises ``DocumentError`` for one that upstream refuses.
 
     A member that is missing is false or 0, as in Go, and 0 is out of every range.
     """
@@ -78,7 +81,7 @@ def _parsed(text: str) -> Any:
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())
     except Exception as error:  # what the library makes of a tag that does not fit its value
-        reason = f"a value is not what its tag says: {error!r}"
+        reason = f"a value does not match its tag: {error!r}"
     raise DocumentError(NAME, KEY, f"is no YAML: {reason}")
 
 

@@ -26,7 +26,7 @@ MOST = 50_000
 def judge(
     queue: list[Occurrence], now_ms: int
 ) -> tuple[list[Occurrence], list[Occurrence], list[Occurrence]]:
-    """What of a job's ``queue`` (sorted) counts, what does not, and what must wait."""
+    """Return what of a job's ``queue`` (sorted) counts, what does not, and what must wait."""
     counted: list[Occurrence] = []
     dropped: list[Occurrence] = []
     while queue and queue[0].at_ms + WINDOW_MS <= now_ms:

@@ -65,14 +65,14 @@ class ProcessorState:
         else:
             states[node] = state
 
-    def take_changed(self) -> frozenset[str]:
-        """The buckets whose text changed since this was asked last."""
+    def pop_changed(self) -> frozenset[str]:
+        """Return the buckets whose text changed since the last call."""
         changed = self.to_keep | self.separation.changed
         self._kept()
         return frozenset(one if one == POLICY else bucket_of_node(one) for one in changed)
 
     def text(self, bucket: str) -> str | None:
-        """What a bucket holds now; ``None``: nothing."""
+        """Return the text of a bucket; ``None`` where it is empty."""
         if bucket == POLICY:
             policy = self.separation.policy
             return None if policy == SeparationPolicy() else msgspec.json.encode(policy).decode()

@@ -46,11 +46,11 @@ def bucket_of_node(node: str) -> str:
 
 
 def encode_bucket(nodes: Mapping[str, PersistedNode]) -> tuple[str | None, int]:
-    """The text of a bucket, ``None`` without anything, and how many nodes had no room in it
-    with all that is known of them.
+    """Return the text of a bucket, ``None`` without anything, and how many nodes had no room for
+    all their state.
 
-    Separated chips and counters go first, alone if need be: what else is lost begins anew with the
-    next report.
+    Separated chips and counters go first, alone if need be: other state that is lost begins anew
+    with the next report.
     """
     members, left_out, room = [], 0, VALUE_LIMIT - 2
     order = sorted(

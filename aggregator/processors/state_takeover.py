@@ -1,7 +1,7 @@
-"""What who takes over has seen himself and the leader before had not kept yet when it ended.
+"""Joins this replica's own state with the restored one of an earlier leader at a takeover.
 
-That leader's word holds. What it does not have and is not older than a minute is of the time in
-which nobody led, or of the second before.
+The state of that leader counts. What it lacks and is younger than a minute is of the time in which
+no replica led, or of the second before, which that leader had not stored yet.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def device(kept: DeviceState, own: DeviceState, now_ms: int) -> DeviceState:
 
 
 def switch(kept: SwitchState, own: SwitchState, now_ms: int) -> SwitchState:
-    """The same for events of switches."""
+    """Return the joined state of a switch, as for a device."""
     new = {
         key: at
         for key, at in own.received.items()

@@ -50,7 +50,7 @@ UNDECIDED = "undecided"
 class WithheldFault(msgspec.Struct, frozen=True):
     """A chip's fault that is not published.
 
-    ``why``: ``filter`` (a job rides it out; the job is told of it all the same), ``accompanies``
+    ``why``: ``filter`` (a job tolerates it; the job's message has it all the same), ``accompanies``
     (it came along with a UCE fault) or ``undecided`` (it may still turn out to). ``until_ms`` is
     when that ends by time alone (wall).
     """
@@ -89,5 +89,5 @@ def receive(faults: Iterable[tuple[str, str]], before: Times, now_ms: int) -> Ti
 
 
 def earliest(*times: int | None) -> int | None:
-    """The least of what is a time at all."""
+    """Return the earliest of the times that are not ``None``."""
     return min((time for time in times if time is not None), default=None)

@@ -47,8 +47,8 @@ class CountedCode(msgspec.Struct, frozen=True):
 
 
 class UnreadStatus(msgspec.Struct, frozen=True):
-    """A document of manual separation, or one node in it, that cannot be read; what it said
-    before stays in force.
+    """A document of manual separation, or one node in it, that cannot be read; its last good
+    content stays in force.
     """
 
     store: str
@@ -59,9 +59,9 @@ class UnreadStatus(msgspec.Struct, frozen=True):
 class SeparationStatus(msgspec.Struct, frozen=True):
     """Manual separation as it is now.
 
-    ``listed``: every store has said what it has of its documents. ``waiting`` new faults wait for
-    their 30 s, ``lost`` ones were not counted because too many waited, ``left_out`` nodes are not
-    in what is kept for the next leader for lack of room.
+    ``listed``: every store has listed its documents of it. ``waiting`` new faults wait for their 30
+    s, ``lost`` ones were not counted because too many waited, ``left_out`` nodes have no room in
+    the persistent state.
     """
 
     listed: bool
@@ -100,7 +100,7 @@ def separation_status(
 
 
 def all_separated(processing: ProcessorEngine, stores: Sequence[str]) -> Iterator[SeparatedChip]:
-    """The chips that are in manual separation. It may be read in slices."""
+    """Yield the chips that are in manual separation. The iteration may be paused."""
     separation = processing.separation
     free_ms = separation.policy.free_ms
     for node in sorted(separation.chips):
@@ -114,7 +114,7 @@ def all_separated(processing: ProcessorEngine, stores: Sequence[str]) -> Iterato
 
 
 def all_counted(processing: ProcessorEngine, now_ms: int) -> Iterator[CountedCode]:
-    """What is counted; ``now_ms`` is wall time. It may be read in slices."""
+    """Yield what is counted; ``now_ms`` is wall time. The iteration may be paused."""
     window_ms = processing.separation.policy.window_ms
     for node, chips in sorted(processing.separation.counts.items()):
         for chip, codes in sorted(chips.items()):

@@ -100,5 +100,7 @@ def _judge(
 
 
 def _is_remembered(time_ms: int, now_ms: int) -> bool:
-    """A time in the future is a clock's that runs ahead, or of one that was set back."""
+    """Return whether a time counts: one in the future is of a clock that runs ahead, or was set
+    back.
+    """
     return now_ms - _REMEMBERED_MS < time_ms <= now_ms + _REMEMBERED_MS

@@ -1,9 +1,9 @@
-"""What stands, what ended a moment ago, and what ends by time.
+"""The public faults that hold, those that ended a moment ago, and those that end by time.
 
-``clusterd#4.4`` without its defects (B22, B23). What a resource says of a fault last holds.
-Messages may overtake each other: one that was told before the newest one, and that was on its way
-for a minute at most if so, says nothing. Beyond that the sender's clock was set back, and the order
-of arrival holds, as it does where both were told at once.
+``clusterd#4.4`` without its defects (B22, B23). The newest report of a resource about a fault
+counts. Messages may overtake each other: one with an older time than the newest one, and that was
+on its way for a minute at most if so, changes nothing. Beyond that the sender's clock was set back,
+and the order of arrival counts, as it does where both have the same time.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ if TYPE_CHECKING:
     from service.clock import Instant
 
 LEAST_MS = 5000
-"""How long a fault stands at least, and one that is told once."""
+"""How long a fault holds at least, and one that is reported once."""
 
 OVERTAKEN_MS = 60_000
 """How long a message may be on its way."""
 
 MOST_FAULTS = 50_000
 MOST_OF_A_NODE = 5000
-"""Above what ``statistic-fault-info`` tells. One node's faults take no room from all others, and
-are judged within a moment."""
+"""More than ``statistic-fault-info`` shows. One node's faults take no room from all others, and are
+judged within a moment.
+"""
 
 _MOST_OVER = 50_000
 
 
 class ActiveFaults:
-    """The faults by node. ``rows`` keeps the same for the next run.
+    """The faults by node. ``rows`` has the same for the next run.
 
-    ``revision`` grows with every change of what stands.
+    ``revision`` grows with every change of what holds.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -48,7 +49,7 @@ class ActiveFaults:
         self.dirty: set[str] = set()
         """Nodes of which something changed that is shown."""
         self.was_used = False
-        """Whether a fault has ever stood."""
+        """Whether a fault has ever held."""
         self.unplaced: set[Key] = set()
         self._rows = rows
         self._nodes: dict[str, dict[tuple[str, str], ActivePublicFault]] = {}
@@ -59,20 +60,20 @@ class ActiveFaults:
 
     @property
     def nodes(self) -> Mapping[str, Mapping[tuple[str, str], ActivePublicFault]]:
-        """What stands, by node, then by resource and fault id."""
+        """The faults that hold, by node, then by resource and fault id."""
         return self._nodes
 
     def get(self, key: Key) -> ActivePublicFault | None:
-        """What stands of this fault."""
+        """Return the fault with this key; ``None`` where it does not hold."""
         return self._nodes.get(key[0], {}).get(key[1:])
 
     def is_newer(self, report: PublicFaultReport) -> bool:
-        """Whether nothing that was told as late is known of this fault."""
+        """Return whether the report is newer than all that is known of its fault."""
         known = self.get(report.key) or self._over.get(report.key)
         return known is None or known.reported_at_ms < report.reported_at_ms
 
     def full(self, node: str) -> str | None:
-        """Why no further fault of ``node`` may stand; ``None``: there is room for it."""
+        """Return why no further fault of ``node`` may be added; ``None``: there is room for it."""
         if self.count >= MOST_FAULTS:
             return f"{MOST_FAULTS} faults stand"
         if len(self._nodes.get(node, ())) >= MOST_OF_A_NODE:
@@ -82,7 +83,7 @@ class ActiveFaults:
     def apply(
         self, report: PublicFaultReport, level: str, now: Instant, *, placed: bool
     ) -> FaultOutcome:
-        """Take in what is said; ``level`` is that of its code."""
+        """Apply a report; ``level`` is that of its code."""
         key = report.key
         before: ActivePublicFault | EndedFault | None = self.get(key) or self._over.get(key)
         if before is not None and _was_overtaken(report, before):
@@ -196,7 +197,7 @@ class ActiveFaults:
                 self._put(replace(standing, level=str(level)))
 
     def place(self, key: Key, devices: tuple[int, ...]) -> None:
-        """These chips of a fault exist; without any it goes."""
+        """Set the chips of a fault that exist; without any it ends."""
         standing = self.get(key)
         self.unplaced.discard(key)
         if standing is None:
@@ -214,7 +215,7 @@ class ActiveFaults:
         return len(keys)
 
     def codes(self, resource: str) -> frozenset[str]:
-        """The codes of all faults that ``resource`` has told and that stand."""
+        """Return the codes of all faults of ``resource`` that hold."""
         return frozenset(
             one.code
             for faults in self._nodes.values()

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 PUBLIC_FAULT = "PublicFault"
 MOST_SHOWN = 1000
-"""Of one node: all codes that are shipped on all chips of a large server, and a few. Whoever tells
-of a fault again and again under new names could otherwise make the node's entry larger than a
-document may be, and nothing of the node would be published any more.
+"""Of one node: all codes that are shipped on all chips of a large server, and a few.
+
+A program that reports a fault again and again under new ids could otherwise make the node's entry
+larger than a document may be, and nothing of the node would be published any more.
 """
 
 _LEAVES_FREE = frozenset(
@@ -29,7 +30,7 @@ _RANK = {level.value: rank for rank, level in enumerate(ChipLevel)}
 
 
 class _ReportedFault(NamedTuple):
-    """What is said of a chip, whenever that began."""
+    """A fault reported of a chip, whenever that began."""
 
     device: int
     level: str
@@ -85,7 +86,9 @@ def with_public_faults(
 
 
 def _fewer(times: Mapping[_ReportedFault, set[int]]) -> dict[_ReportedFault, set[int]]:
-    """The latest time of each code of a chip; of too many the worst, of each chip as many."""
+    """Return the latest time of each code of a chip; of too many codes the worst, as many of each
+    chip.
+    """
     latest = {reported: max(found) for reported, found in times.items()}
     if len(latest) > MOST_SHOWN:
         worst_first = sorted(latest, key=lambda one: (_rank(one.level), -latest[one], one))
@@ -100,5 +103,7 @@ def _fewer(times: Mapping[_ReportedFault, set[int]]) -> dict[_ReportedFault, set
 
 
 def _rank(level: str) -> int:
-    """The most serious first; last one that nobody knows, as a state of upstream's may have."""
+    """Return the order of a level: the most serious first, last an unknown one, as a state of
+    upstream's may have.
+    """
     return _RANK.get(level, len(_RANK))

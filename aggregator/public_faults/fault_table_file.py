@@ -26,9 +26,9 @@ _NONE = (0, 0, 0)
 
 
 async def follow_table(path: Path, configure: Callable[[str | None], object]) -> NoReturn:
-    """Tell ``configure`` what is in the file, first at once, and then when it changes.
+    """Pass the text of the file to ``configure``, first at once, and then whenever it changes.
 
-    ``None``: there is none. What cannot be read is told to the log, and what was told holds.
+    ``None``: there is none. A text that cannot be read is logged, and the last one stays in force.
     """
     seen: tuple[int, int, int] | None = None
     trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", path)
@@ -48,7 +48,7 @@ async def follow_table(path: Path, configure: Callable[[str | None], object]) ->
 
 
 def _look(path: Path) -> tuple[int, int, int]:
-    """What differs when it was changed."""
+    """Return what differs after the file was changed."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -57,6 +57,6 @@ def _look(path: Path) -> tuple[int, int, int]:
 
 
 async def _read(path: Path) -> str:
-    """The text; of one that is too long enough to see that."""
+    """Return the text; of one that is too long only so much that this is seen."""
     async with aiofiles.open(path, "rb") as file:
         return (await file.read(LARGEST_BYTES + 1)).decode("utf-8", "replace")

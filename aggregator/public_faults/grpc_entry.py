@@ -24,12 +24,12 @@ async def answered(
     clock: Clock,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> ValidationReply:
-    """Take in a message, as soon as it is known which nodes there are.
+    """Apply a message, as soon as it is known which nodes there are.
 
-    Where that takes too long the message is taken all the same and waits. The caller wakes whoever
-    judges nodes (``take_changed_nodes``).
+    Where that takes too long the message is accepted all the same and waits. The caller passes
+    ``pop_changed_nodes`` to the pipeline.
     """
     if not faults.ready.is_set():
-        await is_set_within(faults.ready, patience_seconds)  # the answer says so
+        await is_set_within(faults.ready, patience_seconds)  # the answer shows it
     async with faults.turn:
         return await in_pieces(faults.sending(message, clock()), PIECE)

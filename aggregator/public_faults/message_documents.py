@@ -1,8 +1,8 @@
-"""The documents that carry messages, and which of them have counted.
+"""The documents that carry messages, and which of them have been applied.
 
-A document is a message that stays. Each of its texts counts once: not when something else of the
-document changes, and not again after a restart, for which digests of those that have counted are
-kept. What a text said stands when the document is deleted (``docs/spec/clusterd.md#4.1``).
+A document is a message that stays. Each of its texts is applied once: not when something else of
+the document changes, and not again after a restart, for which digests of the applied texts are
+kept. Its faults hold on when the document is deleted (``docs/spec/clusterd.md#4.1``).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class MessageDocuments:
         return digest in self._counted.get(place, {}).values()
 
     def count(self, origin: MessageOrigin) -> None:
-        """The text of a document has counted."""
+        """Record that the text of a document was applied."""
         if origin not in self.texts:
             return  # it went while its message waited
         digest = digest_of(self.texts[origin])
@@ -86,7 +86,9 @@ class MessageDocuments:
         self._keep(origin.place)
 
     def restore(self, documents: Mapping[str, tuple[str, ...]]) -> None:
-        """These digests have counted. Texts that are known stay; ``uncounted`` names the new."""
+        """Restore the digests of applied texts. Known texts stay; ``uncounted`` names the
+        new ones.
+        """
         self._counted.clear()
         for place, digests in documents.items():
             self._counted[place] = {-1 - number: one for number, one in enumerate(digests)}

@@ -43,18 +43,20 @@ if TYPE_CHECKING:
     from pacing.cooperative import Work
     from stores.base import WatchEvent
 
-_LOOKS = 100
+_ROUNDS_PER_CHECK = 100
 _LOGGED_MOST = 250
-"""So much is said in a piece."""
+"""Reports in one piece of work: each may be logged."""
 
 
 class MessageProcessor:
-    """Messages wait until ``begin``: until then it is not known which nodes there are."""
+    """Judges, limits and applies messages. They wait until ``begin``: before, it is not known which
+    nodes there are.
+    """
 
     def __init__(
         self,
         rows: Rows,
-        ledger: ActiveFaults,
+        active: ActiveFaults,
         tables: FaultTables,
         places: NodeLookup,
         sources: int,
@@ -66,26 +68,26 @@ class MessageProcessor:
         self.waiting = PendingMessages(rows)
         self.absent = UnknownNodes(rows)
         self.backlog = WorkBacklog(PIECE)
-        """Documents that are to be taken in."""
+        """Documents that are to be applied."""
         self.record = Record()
         self.rejections = Rejections()
         self.namespaces = namespaces
         self._now = Instant(0, 0)
         """The time at which the next piece is done."""
         self._serves = False
-        self._looks = 0
-        self._ledger = ledger
+        self._rounds = 0
+        self._active = active
         self._tables = tables
-        self._reader = MessageReader(tables, ledger)
+        self._reader = MessageReader(tables, active)
         self._limits = MessageLimits()
         self._recent = Recent()
 
     def advance(self, now: Instant) -> None:
-        """Do the next piece at this time."""
+        """Set the time of the next piece of work."""
         self._now = now
 
     def sending(self, message: PublicFault) -> Work[ValidationReply]:
-        """Take in a message that came over gRPC."""
+        """Apply a message that came over gRPC; return its answer."""
         resource = self._reader.known(message.resource)
         try:
             reports, problems = yield from self._reader.reports(
@@ -99,7 +101,7 @@ class MessageProcessor:
             if reports and self.waiting.put(None, reports):
                 held = len(reports)
             elif reports:
-                limited.append(Problem("message", "too many others wait: say it again later"))
+                limited.append(Problem("message", "too many messages wait: send it again later"))
         else:
             reports, missing, _ = yield from self._placing(reports)
             problems += missing
@@ -119,7 +121,7 @@ class MessageProcessor:
         return answer(code, tuple(refused), held=held)
 
     def observe(self, source: int, event: WatchEvent) -> None:
-        """Take in an event of the documents that carry messages."""
+        """Apply an event of the documents that carry messages."""
         taken = self.namespaces.taken(source, event)
         if taken is None:
             return
@@ -127,19 +129,19 @@ class MessageProcessor:
         for origin in new:
             text = self.documents.texts[origin]
             if text is not None:
-                self._recent.note(origin, text, self._now)
+                self._recent.record(origin, text, self._now)
         for origin in gone:
             self.record.gone(_named(origin))
             self.rejections.gone(origin)
             self.absent.forget(origin.place, self.documents.holds)
-        self.take_documents(new)
+        self.apply_documents(new)
 
-    def take_documents(self, new: Iterable[MessageOrigin]) -> None:
-        """Judge documents, of several those first that were told first."""
-        self.backlog.add(self._taking_documents(tuple(new)))
+    def apply_documents(self, new: Iterable[MessageOrigin]) -> None:
+        """Apply new documents, of several those first that were sent first."""
+        self.backlog.add(self._applying_documents(tuple(new)))
         self.backlog.do_piece()
 
-    def _taking_documents(self, new: tuple[MessageOrigin, ...]) -> Work[None]:
+    def _applying_documents(self, new: tuple[MessageOrigin, ...]) -> Work[None]:
         read: list[
             tuple[int, MessageOrigin, str | None, list[PublicFaultReport], list[Problem]]
         ] = []
@@ -158,7 +160,7 @@ class MessageProcessor:
         for _, origin, text, reports, problems in sorted(read, key=lambda one: one[:2]):
             yield 1
             may = not self.waiting.has(origin)
-            if may and (yield from self._taking(origin, reports, problems)):
+            if may and (yield from self._applying(origin, reports, problems)):
                 if self.documents.texts.get(origin) == text:
                     self._count(origin)
             else:
@@ -166,8 +168,9 @@ class MessageProcessor:
                 self.waiting.put(origin, reports, problems)
 
     def apply_restored(self) -> None:
-        """After a restore: what documents said before they said what they say now, as far as
-        nothing newer is known.
+        """Apply recent texts of documents after a restore, as far as nothing newer is known.
+
+        An earlier leader may have ended before it stored their effect.
         """
         self.backlog.add(self._apply_restored())
 
@@ -179,17 +182,17 @@ class MessageProcessor:
             one = yield from self._reader.read(origin.place, text, self._now.wall_ms)
             # What is refused of it was named when it came.
             good, _, _ = yield from self._placing(one.own)
-            newer = [one for one in good if self._ledger.is_newer(one)]
+            newer = [one for one in good if self._active.is_newer(one)]
             yield from self._apply_reports(newer)
 
     def begin(self) -> None:
-        """From now on it is known which nodes there are: take in what has waited."""
+        """Apply what has waited: from now on it is known which nodes there are."""
         self._has_begun = True
         self.serve()
         self.backlog.do_piece()
 
     def serve(self) -> None:
-        """Take in what has waited, as far as it is its time."""
+        """Apply what has waited, as far as limits allow."""
         if not self._serves:
             self._serves = True
             self.backlog.add(self._serving())
@@ -200,7 +203,7 @@ class MessageProcessor:
             yield 1
             origin = pending.origin
             if origin in blocked or not (
-                yield from self._taking(origin, pending.reports, pending.problems)
+                yield from self._applying(origin, pending.reports, pending.problems)
             ):
                 if origin is not None:
                     blocked.add(origin)
@@ -214,12 +217,12 @@ class MessageProcessor:
         self.documents.count(origin)
         self.absent.forget(origin.place, self.documents.holds)
 
-    def look_for_absent(self) -> None:
-        """Take in what documents said of nodes that are there now."""
+    def apply_to_new_nodes(self) -> None:
+        """Apply what documents report of nodes that exist now."""
         if not self._has_begun or not self.absent or self.backlog:
             return
-        self._looks += 1
-        if self._looks % _LOOKS == 0:
+        self._rounds += 1
+        if self._rounds % _ROUNDS_PER_CHECK == 0:
             for place in self.absent.places:  # those of an earlier run that are no more
                 self.absent.forget(place, self.documents.holds)
         come = self.absent.come(self._places)
@@ -250,7 +253,9 @@ class MessageProcessor:
                 self.record.judged(where, [*missing, *full], self._now)
 
     def restore(self, state: PersistedRows) -> None:
-        """Go on where an earlier run ended. What documents say that has not counted, counts."""
+        """Restore the state of an earlier run. Texts of documents that were not applied are
+        applied.
+        """
         self.backlog.clear()
         self._serves = False
         self.waiting.clear()
@@ -263,13 +268,13 @@ class MessageProcessor:
         for report in state.held:
             self.waiting.put(None, (report,))
 
-    def _taking(
+    def _applying(
         self,
         origin: MessageOrigin | None,
         reports: Iterable[PublicFaultReport],
         problems: Iterable[Problem],
     ) -> Work[bool]:
-        """Take in a message that was judged, if it is its time."""
+        """Apply a message that was judged; return whether it was its time."""
         if not self._has_begun:
             return False
         text = None if origin is None else self.documents.texts.get(origin)
@@ -294,8 +299,8 @@ class MessageProcessor:
     def _placing(
         self, reports: Iterable[PublicFaultReport]
     ) -> Work[tuple[list[PublicFaultReport], list[Problem], list[PublicFaultReport]]]:
-        """What is about nodes and chips that are there, what is not and why, and which of that is
-        about nodes that may come.
+        """Return the reports on nodes and chips that exist, problems of the others, and the reports
+        on nodes that may come.
         """
         good: list[PublicFaultReport] = []
         problems: list[Problem] = []
@@ -306,7 +311,7 @@ class MessageProcessor:
             if self.absent:
                 self.absent.drop(report)
             recovers = report.assertion == "recover"
-            if recovers and self._ledger.get(report.key) is not None:
+            if recovers and self._active.get(report.key) is not None:
                 good.append(report)  # also when its node has gone
                 continue
             one, wrong = placed(report, self._places)
@@ -323,7 +328,7 @@ class MessageProcessor:
         nodes = frozenset(one.node or one.serial_number for one in reports)
         refused = self._limits.take(resource, nodes, self._now.steady_ms)
         problems = [
-            Problem(f"node {node}", f"{resource} may say no more of it now")
+            Problem(f"node {node}", f"{resource} has reached the limit of messages about it")
             for node in sorted(refused)
         ]
         return [s for s in reports if (s.node or s.serial_number) not in refused], problems
@@ -333,8 +338,10 @@ class MessageProcessor:
         reports: Iterable[PublicFaultReport],
         overtaken: list[Problem] | None = None,
     ) -> Work[list[Problem]]:
-        """Take in what is said; returns what cannot be. To ``overtaken`` is added what says nothing
-        any more: who sends it may have a clock that is behind.
+        """Apply reports; return problems of those that cannot be.
+
+        Problems of reports that were overtaken are added to ``overtaken``: the sender's clock may
+        be behind.
         """
         problems: list[Problem] = []
         for number, report in enumerate(reports):
@@ -346,13 +353,13 @@ class MessageProcessor:
                 problems.append(Problem(f"fault {report.fault_id}", what))
                 continue
             is_placed = bool(self._places.chips(report.node))
-            outcome = self._ledger.apply(report, str(level or ""), self._now, placed=is_placed)
+            outcome = self._active.apply(report, str(level or ""), self._now, placed=is_placed)
             self.record.count(self._reader.known(report.resource), outcome)
             if outcome is FaultOutcome.OVERTAKEN and overtaken is not None:
-                what = f"something newer was told of it on node {report.node!r}"
+                what = f"a newer message about it was applied on node {report.node!r}"
                 overtaken.append(Problem(f"fault {report.fault_id}", what))
             if outcome is FaultOutcome.FULL:
-                what = f"{self._ledger.full(report.node)}: there is room for no more"
+                what = f"{self._active.full(report.node)}: there is room for no more"
                 problems.append(Problem(f"fault {report.fault_id}", what))
         return problems
 

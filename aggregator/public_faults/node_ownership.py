@@ -1,6 +1,6 @@
 """Separates what belongs to a document of one node from the rest: that node, and one resource.
 
-Whoever may write there may be the node alone, with nothing but its own certificate or token.
+The writer there may be the node alone, with nothing but its own certificate or token.
 """
 
 from __future__ import annotations

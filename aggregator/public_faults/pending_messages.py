@@ -1,7 +1,7 @@
-"""Messages that wait: until it is known which nodes there are, or until more may be said.
+"""Messages that wait: until it is known which nodes there are, or until limits allow them.
 
-Those that came over gRPC are answered already, so they are kept for the next run; a document is
-read again.
+Those that came over gRPC are answered already, so they are persisted for the next run; a document
+is read again.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 class PendingMessages:
-    """In order of their arrival."""
+    """Pending messages in order of their arrival."""
 
     def __init__(self, rows: Rows) -> None:
         self.dropped = 0
-        """Messages of documents that changed more often than anybody may say something."""
+        """Messages of documents that changed more often than the limits allow."""
         self._rows = rows
         self._line: dict[int, Pending] = {}
         self._held = 0
@@ -55,11 +55,11 @@ class PendingMessages:
 
     @property
     def held(self) -> int:
-        """How much of what came over gRPC waits."""
+        """How many reports that came over gRPC wait."""
         return self._held
 
     def has(self, origin: MessageOrigin) -> bool:
-        """Whether something of this document waits: what comes later must not overtake it."""
+        """Return whether a message of this document waits: a later one must not overtake it."""
         return self._of[origin] > 0
 
     def put(
@@ -68,7 +68,7 @@ class PendingMessages:
         reports: Iterable[PublicFaultReport],
         problems: Iterable[Problem] = (),
     ) -> bool:
-        """Let a message wait; whether there is room for it."""
+        """Let a message wait; return whether there is room for it."""
         reports = tuple(reports)
         if origin is None:
             if self._held + len(reports) > MOST_REPORTS:
@@ -98,14 +98,14 @@ class PendingMessages:
         return pending
 
     def line(self) -> Iterator[Pending]:
-        """What waits now, in order; more may come and go meanwhile."""
+        """Yield the pending messages in order; more may come and go meanwhile."""
         for number in tuple(self._line):
             pending = self._line.get(number)
             if pending is not None:
                 yield pending
 
     def done(self, pending: Pending) -> None:
-        """It waits no more."""
+        """Remove a message that was applied."""
         if self._line.pop(pending.number, None) is None:
             return
         if pending.origin is None:
@@ -118,7 +118,7 @@ class PendingMessages:
                 del self._of[pending.origin]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all messages."""
         self._line.clear()
         self._of.clear()
         self._held = 0

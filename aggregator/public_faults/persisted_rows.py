@@ -37,9 +37,9 @@ _Name: TypeAlias = tuple[str, tuple[str, ...]]
 class PersistedRows(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rows of one bucket, or of all.
 
-    ``held`` waits until nodes are known, in the order in which it was said. ``documents`` holds
-    names to the digests of what has counted. ``away`` holds nodes that are no more to the wall
-    time at which that was noticed. ``absent`` is said of nodes that are not there yet.
+    ``held`` waits until nodes are known, in the order in which it was sent. ``documents`` has names
+    to the digests of what was applied. ``away`` has deleted nodes to the wall time at which that
+    was noticed. ``absent`` are reports of nodes that are not there yet.
     """
 
     faults: tuple[ActivePublicFault, ...] = ()
@@ -71,7 +71,7 @@ class Rows:
             self._split(_home(kind, key))
 
     def put_quietly(self, kind: str, key: tuple[str, ...], row: Row) -> None:
-        """The same for a change that need not be kept for itself."""
+        """Put a row whose change alone need not be stored."""
         rows = self._buckets.get(self._bucket(kind, key), {})
         if (kind, key) in rows:
             rows[kind, key] = row
@@ -86,20 +86,20 @@ class Rows:
                 del self._buckets[bucket]
 
     def clear(self) -> None:
-        """Begin anew; ``compare`` says afterwards what changed by that."""
+        """Remove all rows; ``compare`` decides afterwards what changed by that."""
         self._buckets.clear()
 
     def compare(self, texts: Mapping[str, str]) -> None:
-        """These are kept: only what differs has changed."""
+        """Compare with the texts that are stored: only what differs has changed."""
         names = texts.keys() | self._buckets.keys()
         self._changed = ChangedBuckets(name for name in names if self.text(name) != texts.get(name))
 
-    def take_changed(self) -> frozenset[str]:
-        """The buckets that changed since this was asked last."""
+    def pop_changed(self) -> frozenset[str]:
+        """Return the buckets that changed since the last call."""
         return self._changed.take()
 
     def text(self, bucket: str) -> str | None:
-        """What a bucket holds."""
+        """Return the text of a bucket."""
         found = self._buckets.get(bucket)
         if not found:
             return None
@@ -132,13 +132,16 @@ class Rows:
 
 
 def _home(kind: str, key: tuple[str, ...]) -> str:
-    """What a document said is in the buckets of its nodes: it has counted when these are kept."""
+    """Return the owner that decides the bucket of a row.
+
+    What a document reports is in the buckets of its nodes: it was applied when these are stored.
+    """
     prefix = LAST if kind == "document" else ""
     return prefix + bucket_of(key[0], _BUCKETS, "02")
 
 
 def read(texts: Mapping[str, str]) -> tuple[PersistedRows, list[str]]:
-    """The rows in these buckets together, and which of these could not be read."""
+    """Return the rows in these buckets together, and which of these could not be read."""
     found, unreadable = decoded(texts, _decoder.decode)
     states = tuple(found.values())
     documents: dict[str, tuple[str, ...]] = {}

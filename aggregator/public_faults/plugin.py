@@ -51,7 +51,7 @@ MESSAGES = Selection(label=PUBLIC_FAULT_LABEL)
 STATISTIC = Selection(namespace=statistic_view.NAMESPACE, name=statistic_view.NAME)
 
 _ABOUT = f"{LAST}about"
-"""The bucket that says that all of an earlier state is in the others, even if there is none."""
+"""The bucket that marks the others as complete, even if there is none."""
 
 _UNSYNCED_MS = 500
 _WAITING_MS = 1000
@@ -71,8 +71,9 @@ class _About(msgspec.Struct, frozen=True):
 
 
 class PublicFaultsPlugin:
-    """``places`` says which nodes and chips there are, ``sources`` is how many stores are read.
+    """Public faults as an aggregator plugin.
 
+    ``places`` has which nodes and chips there are, ``sources`` is how many stores are read.
     Documents count from these ``namespaces``.
     """
 
@@ -98,21 +99,23 @@ class PublicFaultsPlugin:
         """What each store has of upstream's document now."""
         self._was_restored = False
         self._is_whole = False
-        """Whether what an earlier run or upstream knew is here."""
+        """Whether the state of an earlier run or of upstream was restored."""
         self._kept_about: str | None = None
         self._last_step_ms = 0
         self._began_ms: int | None = None
         self._tried_ms = self._looked_ms = -_WAITING_MS
         self.turn = asyncio.Lock()
-        """Held by whom a message is taken in piece by piece: the next one must not overtake it."""
+        """Held while a message is applied piece by piece: the next one must not overtake it."""
         self._view: tuple[int, View] | None = None
 
     def configure(self, text: str | None) -> frozenset[str]:
-        """The file with codes and resources has this text; ``None``: there is no file."""
+        """Set the text of the file with codes and resources; ``None``: there is no file. Return
+        nodes to be judged again.
+        """
         before = self._tables.in_force
         self._tables.put(FILE, text)
         self._judge_again(before)
-        return self.take_changed_nodes()
+        return self.pop_changed_nodes()
 
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Instant
@@ -127,14 +130,14 @@ class PublicFaultsPlugin:
             before = self._tables.in_force
             self._tables.observe(source, event)
             self._judge_again(before)
-        return self.take_changed_nodes()
+        return self.pop_changed_nodes()
 
     def send(self, message: PublicFault, now: Instant) -> ValidationReply:
         """Take in a message that came over gRPC, at once."""
         return whole(self.sending(message, now))
 
     def sending(self, message: PublicFault, now: Instant) -> Work[ValidationReply]:
-        """The same in pieces, of several messages one after the other (``turn``).
+        """Apply a message in pieces, of several messages one after the other (``turn``).
 
         Until it is known which nodes there are (``ready``) it waits, and is answered with 0.
         """
@@ -171,12 +174,12 @@ class PublicFaultsPlugin:
                     self._look_for_chips(key, now)
             if self._looked_ms + _ABSENT_MS <= now.steady_ms:
                 self._looked_ms = now.steady_ms
-                processor.look_for_absent()
+                processor.apply_to_new_nodes()
             for node in self._away.look(self._ledger.nodes.keys(), self._places, now):
                 faults = counted(self._ledger.forget(node), "fault")
                 _log.warning("node %s has been away for a day: %s dropped", node, faults)
         processor.backlog.do_piece()
-        return self.take_changed_nodes()
+        return self.pop_changed_nodes()
 
     def _look_for_chips(self, key: Key, now: Instant) -> None:
         standing = self._ledger.get(key)
@@ -211,15 +214,17 @@ class PublicFaultsPlugin:
         return min((at for at in due if at is not None), default=None)
 
     def apply(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
-        """The first step of the device chain: ``record`` with the public faults of ``node``."""
+        """Return ``record`` with the public faults of ``node``: the first step of the
+        device chain.
+        """
         faults = self._ledger.nodes.get(node)
         if faults is None:
             return record
         return with_public_faults(record, faults.values(), now.wall_ms // 1000)
 
-    def take_changed_nodes(self) -> frozenset[str]:
-        """Nodes to be judged again, as many as can be at once; ``next_due_ms`` says when the next
-        ones can.
+    def pop_changed_nodes(self) -> frozenset[str]:
+        """Return nodes to be judged again, as many as can be at once; ``next_due_ms`` is when the
+        next ones can.
         """
         ledger, room, some = self._ledger, _SHOWN, set()
         while ledger.dirty and room > 0:
@@ -238,7 +243,7 @@ class PublicFaultsPlugin:
         return (self._view[1],)
 
     def standing(self, node: str) -> tuple[ActivePublicFault, ...]:
-        """The faults that stand on a node, by resource and id."""
+        """Return the faults that hold on a node, by resource and id."""
         faults = self._ledger.nodes.get(node, {})
         return tuple(faults[key] for key in sorted(faults))
 
@@ -280,9 +285,9 @@ class PublicFaultsPlugin:
             ),
         )
 
-    def take_changed(self) -> frozenset[str]:
+    def pop_changed(self) -> frozenset[str]:
         """See ``Keeper``."""
-        changed = self._rows.take_changed()
+        changed = self._rows.pop_changed()
         if self.text(_ABOUT) != self._kept_about:
             self._kept_about = self.text(_ABOUT)
             changed |= {_ABOUT}
@@ -297,7 +302,7 @@ class PublicFaultsPlugin:
         return msgspec.json.encode(_About(self._ledger.was_used)).decode()
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
-        """See ``Keeper``. What documents say that have not counted yet, counts on top of it."""
+        """See ``Persistent``. Documents that were not applied yet are applied on top of it."""
         kept = dict(texts)
         self._kept_about = kept.pop(_ABOUT, None)
         self._is_whole = self._kept_about is not None
@@ -317,7 +322,7 @@ class PublicFaultsPlugin:
         self._rows.compare(kept)
         self._was_restored = True
         processor.apply_restored()
-        processor.take_documents(processor.documents.uncounted())
+        processor.apply_documents(processor.documents.uncounted())
         self._take_over(now)
         return unreadable
 

@@ -1,7 +1,7 @@
-"""How much may be said: token buckets of a resource and of a resource about a node.
+"""Limits of messages: token buckets of a resource, and of a resource about a node.
 
-``clusterd#4.3`` without its defect B12: what upstream allows a whole resource is allowed
-about each node, and only what is valid counts.
+``clusterd#4.3`` without its defect B12: the limit that upstream has for a whole resource is for
+each node here, and only what is valid counts.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class MessageLimits:
     def take(
         self, resource: str, nodes: frozenset[str], now_ms: int, *, whole: bool = False
     ) -> frozenset[str]:
-        """Count a message about these nodes; returns those of which nothing may be said now.
+        """Count a message about these nodes; return those about which it may report nothing now.
 
-        One that says nothing for that reason counts for nothing. ``whole``: neither does one of
-        which a part may not be said.
+        A message that may report nothing counts for nothing. ``whole``: neither does one of which a
+        part is limited.
         """
         buckets = {node: self._nodes.of((resource, node), now_ms) for node in nodes}
         refused = frozenset(node for node, one in buckets.items() if one.wait_ms(now_ms))
@@ -55,6 +55,6 @@ class _Buckets:
         return found
 
     def _purge(self, now_ms: int) -> None:
-        """Leave out the full ones; if nearly all are in use, begin anew: memory has an end."""
+        """Remove the full buckets; if nearly all are in use, remove all: memory has an end."""
         used = {key: one for key, one in self._buckets.items() if not one.is_full(now_ms)}
         self._buckets = used if len(used) < _MOST_BUCKETS // 2 else {}

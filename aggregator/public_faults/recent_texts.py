@@ -1,7 +1,7 @@
-"""What documents have said a moment ago, and do not say any more.
+"""Recent texts of documents, also those that the documents do not have any more.
 
-Who leads next begins with what the leader before has kept, and reads the documents as they are
-then. What a document said between is only known to who has read it then.
+The next leader begins with the state that the leader before has stored, and reads the documents as
+they are then. A text between was seen only by replicas that followed then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from service.clock import Instant
 
 FOR_MS = 60_000
-"""Longer than nobody leads after a kill, with the second that a leader may not have kept yet."""
+"""Longer than no replica leads after a kill, with the second that a leader may not have
+stored yet.
+"""
 _MOST_CHARACTERS = 16 << 20
 
 
@@ -27,19 +29,19 @@ class _RecentText(NamedTuple):
 
 
 class Recent:
-    """In the order in which it was said."""
+    """Recent texts in the order of their arrival."""
 
     def __init__(self) -> None:
         self._texts: deque[_RecentText] = deque()
         self._size = 0
 
-    def note(self, origin: MessageOrigin, text: str, now: Instant) -> None:
-        """A document says this."""
+    def record(self, origin: MessageOrigin, text: str, now: Instant) -> None:
+        """Record the text of a document."""
         self._texts.append(_RecentText(now.steady_ms, origin, text))
         self._size += len(text)
         while self._size > _MOST_CHARACTERS or self._texts[0].at_ms + FOR_MS < now.steady_ms:
             self._size -= len(self._texts.popleft().text)
 
     def since(self, now: Instant) -> Iterator[tuple[MessageOrigin, str]]:
-        """What was said in the last ``FOR_MS``."""
+        """Yield the texts of the last ``FOR_MS``."""
         return ((o, text) for at_ms, o, text in self._texts if at_ms + FOR_MS >= now.steady_ms)

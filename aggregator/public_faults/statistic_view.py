@@ -43,7 +43,9 @@ class _Entry(GoStruct, frozen=True, omit_defaults=True):
 
 
 def view(nodes: Mapping[str, Mapping[tuple[str, str], ActivePublicFault]], count: int) -> View:
-    """The document. Above 4500 faults, or what fits into one, the last ones are only counted."""
+    """Return the document. Above 4500 faults, or what fits into one, the last ones are only
+    counted.
+    """
     shown: dict[str, list[object]] = {}
     room, entries = _MOST_BYTES, 0
     for node in sorted(nodes):
@@ -74,7 +76,7 @@ def _view(shown: dict[str, list[object]], count: int, notice: dict[str, str]) ->
 
 
 def read(data: Mapping[str, str], now_ms: int) -> tuple[Iterable[ActivePublicFault], list[str]]:
-    """The faults that upstream left in the document, and what cannot be faults."""
+    """Return the faults that upstream left in the document, and what cannot be faults."""
     text = data.get(FAULTS_KEY)
     if not text:
         return (), []
@@ -107,7 +109,7 @@ def read(data: Mapping[str, str], now_ms: int) -> tuple[Iterable[ActivePublicFau
 
 
 def _entries(text: str) -> tuple[dict[str, list[_Entry]], list[str]]:
-    """What can be read, and why other things cannot: whoever edits one fault loses no other."""
+    """Return what can be read, and why other things cannot: an edit of one fault loses no other."""
     try:
         return decode(text, dict[str, list[_Entry]], NAME, FAULTS_KEY), []
     except DocumentError as error:
@@ -135,4 +137,4 @@ def _entries(text: str) -> tuple[dict[str, list[_Entry]], list[str]]:
 
 
 _LONG_MS = 60_000
-"""Nobody knows since when it stands: for longer than any rule asks."""
+"""It is not known since when it holds: for longer than any rule needs."""

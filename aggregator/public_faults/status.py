@@ -27,7 +27,7 @@ _MOST_SHOWN = 10
 
 
 class RefusedMessage(msgspec.Struct, frozen=True):
-    """Something that was refused, at ``at_ms`` (wall time), of what ``origin`` said."""
+    """A problem that was refused at ``at_ms`` (wall time) in a message of ``origin``."""
 
     at_ms: int
     origin: str
@@ -36,7 +36,9 @@ class RefusedMessage(msgspec.Struct, frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """How often this came of what a resource said since the process began."""
+    """How many messages of a resource, and reports in them, had this outcome since the process
+    began.
+    """
 
     resource: str
     verdict: str
@@ -44,15 +46,14 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class PublicFaultStatus(msgspec.Struct, frozen=True):
-    """How it stands with public faults.
+    """Status of public faults.
 
-    ``standing`` faults on ``nodes`` nodes, ``unplaced`` of them on chips that nobody has told of
-    yet. ``held`` is what gRPC brought and ``waiting`` are the messages that wait for the nodes to
-    be known, or until more may be said, ``absent`` is what documents say of nodes that are not
-    there. ``away`` holds nodes that are no more to the wall time
-    since when. ``troubles`` says by origin what was wrong with its newest message, ``refused`` what
-    was refused last. ``table`` says where codes and resources are from, ``table_problems`` what is
-    wrong with such places.
+    ``standing`` faults hold on ``nodes`` nodes, ``unplaced`` of them on chips that no document
+    names yet. ``held`` reports of gRPC and ``waiting`` messages wait for the nodes to be known, or
+    for limits. ``absent`` reports of documents are about nodes that are not there. ``away`` has
+    deleted nodes to the wall time since when. ``troubles`` has by origin what is wrong with its
+    newest message, ``refused`` what was refused last. ``table`` is where codes and resources are
+    from, ``table_problems`` what is wrong with such places.
     """
 
     synced: bool
@@ -74,7 +75,9 @@ class PublicFaultStatus(msgspec.Struct, frozen=True):
 
 
 class Record:
-    """Counts, and tells the log once when something begins to be refused and once when it ends."""
+    """Counts outcomes, and logs once when messages of an origin begin to be refused and once when
+    that ends.
+    """
 
     def __init__(self) -> None:
         self.troubles: dict[str, str] = {}
@@ -86,20 +89,20 @@ class Record:
 
     @property
     def counts(self) -> tuple[Count, ...]:
-        """In a stable order."""
+        """All counts in a stable order."""
         return tuple(Count(*key, number) for key, number in sorted(self._counts.items()))
 
     def count(self, resource: str, verdict: str) -> None:
-        """One more."""
+        """Add one to a count."""
         self._counts[resource, verdict] += 1
 
     def judged(self, origin: str, problems: Iterable[Problem], now: Instant) -> None:
-        """The newest message of ``origin`` has been judged; without problems it is good."""
+        """Record the result for the newest message of ``origin``; without problems it is good."""
         problems = tuple(problems)
         for problem in problems:
             self.refused.append(RefusedMessage(now.wall_ms, origin, problem.where, problem.what))
         if not problems:
-            self._end(origin, "everything is taken again")
+            self._end(origin, "everything is accepted again")
             return
         what = "; ".join(map(str, problems[:_MOST_SHOWN]))
         if len(problems) > _MOST_SHOWN:
@@ -113,12 +116,12 @@ class Record:
         self.troubles[origin] = what
 
     def refuse(self, origin: str, problem: Problem, now_ms: int) -> None:
-        """Something was refused after its message was taken; that happens once."""
+        """Record a problem that was found after its message was accepted; that happens once."""
         self.refused.append(RefusedMessage(now_ms, origin, problem.where, problem.what))
         _log.warning("%s: refused: %s", origin, problem)
 
     def gone(self, origin: str) -> None:
-        """Nobody says that any more."""
+        """Record that the document of ``origin`` is gone."""
         self._end(origin, "what was refused is gone")
 
     def _end(self, origin: str, how: str) -> None:
@@ -136,7 +139,7 @@ class Rejections:
         self._now: dict[MessageOrigin, Foreign] = {}
 
     def judged(self, origin: MessageOrigin, foreign: Foreign | None) -> None:
-        """Note what of the newest text of a document is ``foreign``."""
+        """Record what of the newest text of a document is ``foreign``."""
         if foreign is None:
             self._now.pop(origin, None)
             return
@@ -145,7 +148,7 @@ class Rejections:
             self._now[origin] = foreign
 
     def gone(self, origin: MessageOrigin) -> None:
-        """Note that there is no such document any more."""
+        """Record that the document is gone."""
         self._now.pop(origin, None)
 
     def now(self, source: int) -> tuple[Refused, ...]:

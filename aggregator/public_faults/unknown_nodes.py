@@ -1,7 +1,7 @@
-"""What documents say of nodes that are not there: it counts when they come.
+"""Reports of documents about nodes that do not exist yet: they are applied when the nodes come.
 
-A document is a message that stays, and a node may come a second after it. Who asks over gRPC is
-told that there is no such node, and says it again.
+A document is a message that stays, and a node may come a second after it. A client of gRPC gets an
+error for a node that does not exist, and sends again.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ MOST = 10_000
 
 
 class UnknownNodes:
-    """By node or serial number, then by resource and fault id: the newest saying."""
+    """The newest reports, by node or serial number, then by resource and fault id."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._of: dict[tuple[str, str], dict[tuple[str, str], UnplacedFault]] = {}
         self._order: dict[tuple[str, ...], None] = {}
         self._at: dict[str, set[tuple[str, ...]]] = {}
-        """By place of the document."""
+        """Rows by place of the document."""
 
     def __len__(self) -> int:
         return len(self._order)
 
     def put(self, one: UnplacedFault) -> None:
-        """Keep this until its node comes."""
+        """Keep a report until its node comes."""
         report = one.report
         self.drop(report)
         self._of.setdefault(_owner(report), {})[report.resource, report.fault_id] = one
@@ -44,7 +44,7 @@ class UnknownNodes:
             self.drop(self._get(next(iter(self._order))).report)
 
     def drop(self, report: PublicFaultReport) -> None:
-        """Something newer is said of this fault."""
+        """Remove the report of a fault about which a newer one came."""
         if _row(report) not in self._order:
             return
         place = self._get(_row(report)).place
@@ -59,7 +59,7 @@ class UnknownNodes:
         self._rows.drop("absent", _row(report))
 
     def come(self, places: NodeLookup) -> list[UnplacedFault]:
-        """What is said of nodes that are there now."""
+        """Return the reports about nodes that exist now."""
         return [
             one
             for (node, number), found in self._of.items()
@@ -68,28 +68,28 @@ class UnknownNodes:
         ]
 
     def keeps(self, one: UnplacedFault) -> bool:
-        """Whether nothing newer was said since."""
+        """Return whether this is still the newest report."""
         found = self._of.get(_owner(one.report), {})
         return found.get((one.report.resource, one.report.fault_id)) is one
 
     def has(self, place: str) -> bool:
-        """Whether anything that the document at this place says is missing its node."""
+        """Return whether a report of the document at this place lacks its node."""
         return place in self._at
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Of the documents of which something is kept."""
+        """Places of the documents of which reports are kept."""
         return tuple(self._at)
 
     def forget(self, place: str, holds: Callable[[str, str], bool]) -> None:
-        """The document there went, or says something else: what is gone from it does not count."""
+        """Remove reports that the document at this place does not have any more."""
         for row in tuple(self._at.get(place, ())):
             one = self._get(row)
             if not holds(one.place, one.digest):
                 self.drop(one.report)
 
     def restore(self, kept: Iterable[UnplacedFault]) -> None:
-        """Go on where an earlier run ended."""
+        """Restore the reports of an earlier run."""
         self._of.clear()
         self._order.clear()
         self._at.clear()
@@ -102,7 +102,7 @@ class UnknownNodes:
 
 
 def is_there(node: str, serial_number: str, places: NodeLookup) -> bool:
-    """Whether there is the node of this name or else of this serial number."""
+    """Return whether there is the node of this name or else of this serial number."""
     return places.has_node(node) if node else places.node_of(serial_number) is not None
 
 

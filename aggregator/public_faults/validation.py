@@ -1,6 +1,6 @@
-"""What a message says of which node, and what of it is refused.
+"""Which faults a message reports of which node, and what of it is refused.
 
-``docs/spec/clusterd.md#4.2``; which nodes and chips there are, upstream does not look at.
+``docs/spec/clusterd.md#4.2``; upstream does not check whether nodes and chips exist.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ _SENT = "public fault send successfully"
 
 
 class ValidationReply(msgspec.Struct, frozen=True):
-    """What a sender hears. ``code`` is 0 where something was taken, 409 where nothing may be, and
-    410 where some of it may be said again later.
+    """The answer to a sender.
+
+    ``code`` is 0 where something was accepted, 409 where nothing is valid, and 410 where a part of
+    it may be sent again later.
     """
 
     code: int
@@ -39,7 +41,7 @@ class ValidationReply(msgspec.Struct, frozen=True):
 
 
 def answer(code: int, refused: tuple[Problem, ...], *, held: int = 0) -> ValidationReply:
-    """An answer in which the first of what was refused is named."""
+    """Return an answer that names the first of the refused problems."""
     if code == OK:
         info = _SENT
         if held:
@@ -62,9 +64,10 @@ def reports(
     ending: Callable[[], Collection[str]],
     received_at_ms: int,
 ) -> Work[tuple[list[PublicFaultReport], list[Problem]]]:
-    """What a message says, and what of it is refused. Raises ``DocumentError`` for all of it.
+    """Return the reports of a message, and what of it is refused. Raises ``DocumentError`` for all
+    of it.
 
-    ``ending`` are the codes of faults of this resource that stand although no table names them any
+    ``ending`` are the codes of faults of this resource that hold although no table names them any
     more: these may recover.
     """
     left = () if _is_in(message, table) else ending()
@@ -108,10 +111,10 @@ def _is_in(message: PublicFault, table: PublicFaultTable) -> bool:
 def placed(
     report: PublicFaultReport, places: NodeLookup
 ) -> tuple[PublicFaultReport | None, list[Problem]]:
-    """What is left of ``report`` on nodes and chips that exist, and what is refused.
+    """Return what is left of ``report`` on nodes and chips that exist, and what is refused.
 
-    A recovery is about the fault whatever chips it names. Chips of a node that has told of none yet
-    are looked at when it has.
+    A recovery is about the fault whatever chips it names. Chips of a node that has reported none
+    yet are checked when it has.
     """
     where = f"fault {report.fault_id}"
     if not report.node:
@@ -138,7 +141,7 @@ def placed(
 def existing_devices(
     devices: tuple[int, ...], chips: frozenset[str] | None
 ) -> tuple[int, ...] | None:
-    """Those of ``devices`` that exist; ``None`` where that is not known."""
+    """Return those of ``devices`` that exist; ``None`` where that is not known."""
     if not chips:
         return None
     numbers = _numbers(chips)

@@ -1,6 +1,6 @@
-"""What is said of public faults and what is known of them.
+"""Values of public faults: reports in messages, and faults as they are known.
 
-Rows of the state are arrays: their fields are never taken out or put in between.
+Rows of the state are arrays: fields are only ever added at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Device: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LAST_DEVICE)]
 
 
 class PublicFaultReport(msgspec.Struct, frozen=True, array_like=True):
-    """What a message says of one fault on one node.
+    """What a message reports of one fault on one node.
 
     ``reported_at_ms`` is the message's own time, ``received_at_ms`` ours; both are wall times.
     ``serial_number`` names the node where ``node`` is empty, until it is known whose it is.
@@ -45,16 +45,16 @@ class PublicFaultReport(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> Key:
-        """What it is about."""
+        """The fault that it is about."""
         return self.node, self.resource, self.fault_id
 
 
 class ActivePublicFault(msgspec.Struct, frozen=True, array_like=True):
-    """A fault that stands. Times in milliseconds are wall times.
+    """A fault that holds. Times in milliseconds are wall times.
 
-    ``level`` is the last one that a table gave its code. ``reported_at_ms`` and
-    ``received_at_ms`` are those of the newest message about it. ``ends_at_ms``: when it ends by
-    itself. ``placed``: its chips are known to exist.
+    ``level`` is the last one that a table gave its code. ``reported_at_ms`` and ``received_at_ms``
+    are those of the newest message about it. ``ends_at_ms``: when it ends by itself. ``placed``:
+    its chips are known to exist.
     """
 
     node: str
@@ -73,12 +73,12 @@ class ActivePublicFault(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> Key:
-        """What it is about."""
+        """The fault that it is about."""
         return self.node, self.resource, self.fault_id
 
 
 class UnplacedFault(msgspec.Struct, frozen=True, array_like=True):
-    """What the document at ``place`` says of a node that is not there.
+    """What the document at ``place`` reports of a node that is not there.
 
     ``digest`` is that of its text. ``is_all``: nothing else of it was refused.
     """
@@ -90,7 +90,7 @@ class UnplacedFault(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EndedFault(msgspec.Struct, frozen=True, array_like=True):
-    """A fault that does not stand, by a message of a moment ago."""
+    """A fault that does not hold, by a message of a moment ago."""
 
     node: str
     resource: str
@@ -100,21 +100,21 @@ class EndedFault(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> Key:
-        """What it is about."""
+        """The fault that it is about."""
         return self.node, self.resource, self.fault_id
 
 
 class FaultOutcome(StrEnum):
-    """What came of a saying."""
+    """The outcome of a report."""
 
     ADDED = "added"
     KNOWN = "known"
-    """It stands already: nothing of it changes (clusterd#4.4)."""
+    """It holds already: nothing of it changes (clusterd#4.4)."""
     ENDED = "ended"
     ENDING = "ending"
-    """It stands for 5 s at least."""
+    """It holds for 5 s at least."""
     ABSENT = "absent"
-    """A recovery of what does not stand."""
+    """A recovery of what does not hold."""
     OVERTAKEN = "overtaken"
-    """Something newer has been said."""
+    """A newer message was applied."""
     FULL = "full"

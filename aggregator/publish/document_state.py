@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LATE_MS = 2000
-"""An earlier own document that is shown for longer is no late event: somebody put it back."""
+"""An earlier own document that is shown for longer is no late event: another program put
+it back.
+"""
 
 _NEVER = -1
 
 
 class DesiredContent(Protocol):
-    """What a document must say; ``revision`` grows with every change of it."""
+    """The desired content of a document; ``revision`` grows with every change of it."""
 
     @property
     def revision(self) -> int: ...
@@ -57,15 +59,15 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """Whether others may change it, because that is read: no number of changes stops us. What
         the store makes of our own writes is no such change."""
         self.fenced = True
-        """Whether nobody who led before can write the document any more."""
+        """Whether no earlier leader can write the document any more."""
         self.trouble = Trouble(
             _log, "%s is not published, trying again: %s", "%s is published again", name
         )
         """Why the last write failed."""
         self.touch_trouble = Trouble(_log, "%s is not touched, trying again: %s", "", name)
         """Why the last touch failed."""
-        self.asks_who = False
-        """Whether it is time to find out who else writes it."""
+        self.must_find_writer = False
+        """Whether it is time to find out which other program writes it."""
         self.pending_since_ms: int | None = None
         """Wall time since when a change waits for its acknowledgement."""
         self._judged = True
@@ -84,15 +86,15 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self._touched: dict[str, str] | None = None
         """Content of the document when it was touched; its events may be as late as ours."""
         self._foreign: dict[str, str] | None = None
-        """Content that somebody else wrote last."""
+        """Content that another program wrote last."""
 
     @property
     def conflict(self) -> bool:
-        """Whether it is written only now and then, because somebody else writes it."""
+        """Whether it is written only now and then, because another program writes it."""
         return self.foreign.is_conflict
 
     def data(self, value: W) -> dict[str, str] | None:
-        """The data of the document that says ``value``; ``None``: there must be none."""
+        """Return the data of the document for ``value``; ``None``: there must be none."""
         raise NotImplementedError
 
     def document(self, value: W) -> Document | None:
@@ -103,13 +105,13 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         return Document(self.namespace, self.name, data, self.labels)
 
     def begin(self, now: Instant, *, fence: bool) -> None:
-        """We lead from now on, and what was known of own writes is another leader's affair.
+        """Begin to lead: forget the own writes known so far, because other leaders wrote since.
 
-        ``fence``: one who led before may have a write under way, and the watch may be behind.
+        ``fence``: an earlier leader may have a write under way, and the watch may be behind.
         """
         self.acknowledged = _NEVER
         self.foreign.forget("another aggregator led since")
-        self.asks_who = False
+        self.must_find_writer = False
         self.fenced = not fence
         self.pending_since_ms = None
         self._began_ms = now.steady_ms if fence else None
@@ -122,22 +124,22 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self._uncertain = self._touched = self._foreign = None
 
     def interrupted(self) -> None:
-        """The store's watch says nothing until its next list.
+        """Observe that the store's watch is interrupted until its next list.
 
         A store that was away may have forgotten our last writes: what is missing or other in that
-        list is nobody's foreign write.
+        list is no foreign write.
         """
         self._may_have_forgotten, self._is_first_list = True, False
         self.shows(StoreContent.UNKNOWN)
 
     def listed(self, shown: Document | StoreContent) -> None:
-        """The first list of the store's watch said what is there."""
+        """Observe what the first list of the store's watch shows."""
         self._is_first_list = False
         self.shows(shown)
         self._is_first_list = True
 
     def shows(self, shown: Document | StoreContent) -> None:
-        """The store's watch said what is there; ``UNKNOWN`` while it says nothing."""
+        """Observe what the store's watch shows; ``UNKNOWN`` while it is interrupted."""
         if self._is_first_list:
             self._may_have_forgotten = self._is_first_list = False
         self._judged = shown is StoreContent.UNKNOWN
@@ -148,13 +150,13 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             self.observe(None if shown is StoreContent.NOTHING else shown)
 
     def _is_older(self, shown: Document | StoreContent) -> bool:
-        """Whether this is known to be from before our last write."""
+        """Return whether this is known to be older than our last write."""
         if isinstance(shown, StoreContent):
             return False
         return shown.version in self._replaced or shown.version in tuple(self._own_versions)[:-1]
 
     def sees(self, document: Document | None) -> None:
-        """The store was asked, after it refused a write."""
+        """Observe the document as it was read, after the store refused a write."""
         is_repaired = self._repair and self._judged and self._is_what_was_shown(document)
         self.shows(StoreContent.NOTHING if document is None else document)
         self.version = "" if document is None else document.version
@@ -162,7 +164,9 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             self._judged = True
 
     def _is_what_was_shown(self, document: Document | None) -> bool:
-        """Whether this is no second change of somebody else, since the one that the watch told."""
+        """Return whether the document is the one that the watch showed, and not a second foreign
+        write.
+        """
         if document is None or not self.labels.items() <= document.labels.items():
             return self.shown is StoreContent.NOTHING  # as a watch shows one without the label
         return isinstance(self.shown, Document) and self.shown.version == document.version
@@ -174,13 +178,15 @@ class WatchedDocument(OwnedDocument, Generic[W]):
 
     @property
     def settled(self) -> bool:
-        """Whether what the store shows is understood; if not, ``must_write`` wants to be asked
-        again after ``LATE_MS``.
+        """Whether what the store shows is judged; if not, ``must_write`` is to be called again
+        after ``LATE_MS``.
         """
         return self._judged
 
     def must_write(self, value: W, now: Instant) -> bool:
-        """Whether ``value`` has to be written now. Not to be asked while a write is in flight."""
+        """Return whether ``value`` has to be written now. Call it only while no write is
+        in flight.
+        """
         if self.acknowledged == _NEVER and self._shows_exactly(value):
             self._has(value)
         self._judge(value, now)
@@ -193,14 +199,16 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         return (behind or self._repair) and self.foreign.pause_seconds(_seconds(now)) <= 0
 
     def conflict_seconds(self, value: W, now: Instant) -> float:
-        """In how many seconds a conflict is over, or lets us write what must be written."""
+        """Return in how many seconds a conflict is over, or allows the next write."""
         over_seconds = self.foreign.seconds_until_over(_seconds(now))
         if value.revision <= self.acknowledged and not self._repair:
             return over_seconds
         return min(over_seconds, self.foreign.pause_seconds(_seconds(now)))
 
     def tried(self, now: Instant) -> None:
-        """A write is acknowledged or has failed: in a conflict the next one has to wait."""
+        """Observe that a write ended, acknowledged or not: in a conflict the next one has
+        to wait.
+        """
         self.foreign.wrote(_seconds(now))
 
     def _judge(self, value: W, now: Instant) -> None:
@@ -218,15 +226,15 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         if self._may_have_forgotten and not self.differing:
             return
         self._foreign = None if isinstance(self.shown, StoreContent) else self._ours(self.shown)
-        # What an operator may change as often as he likes, a webhook may not.
+        # Operators may change it any number of times, a webhook may not.
         if self.is_input and not self.differing:
             self.foreign.total += 1
         elif self.foreign.saw(_seconds(now)):
-            self.asks_who = True
+            self.must_find_writer = True
 
     def _is_late(self, now: Instant) -> bool:
-        """Whether this may be the event of an own write before the last one, or of another leader's
-        from before we led.
+        """Return whether this may be a late event: of an own write before the last one, or of
+        another leader's write before this replica led.
         """
         if self._is_newest_own():
             return False
@@ -246,12 +254,14 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         return now.steady_ms - self._late_since_ms < LATE_MS
 
     def _is_own_touch(self, shown: Document) -> bool:
-        """Whether this may be our touch of what was there then, of ours or of a foreign write."""
+        """Return whether this may be our touch of what was there then, of ours or of a foreign
+        write.
+        """
         data = self._ours(shown)
         return data == self._touched or (data == self._foreign and TOUCHED in shown.annotations)
 
     def _ours(self, shown: Document) -> dict[str, str]:
-        """The data without what others added."""
+        """Return the data without keys that other programs added."""
         if self.all_keys:
             return shown.data
         return {key: text for key, text in shown.data.items() if is_key_acted_on(key, self.name)}
@@ -264,16 +274,16 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         return self.is_own_answer or self._ours(self.shown) == self._uncertain
 
     def _shows_exactly(self, value: W) -> bool:
-        """Whether what is ours is there; what others added is their business."""
+        """Return whether all our content is there; content that others added does not matter."""
         if self.shown is StoreContent.UNKNOWN:
             return False
         return not self.differences(self.document(value))
 
     def written(self, version: str, value: W, replaced: str | None) -> None:
-        """A write was acknowledged with ``version``; it is empty where the document is gone.
+        """Observe that a write was acknowledged with ``version``; empty where the document is gone.
 
-        ``replaced`` is the version that was known when it was sent: what the watch showed since
-        may be from after it.
+        ``replaced`` is the version that was known when it was sent: what the watch showed since may
+        be from after it.
         """
         self._was_immutable = isinstance(self.shown, Document) and self.shown.immutable
         if replaced:
@@ -294,16 +304,18 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             self.shown = StoreContent.UNKNOWN
 
     def _has(self, value: W) -> None:
-        """The store has ``value``: it was written, or an earlier run wrote it."""
+        """Record that the store has ``value``: it was written, or an earlier run wrote it."""
         self.acknowledged = value.revision
 
     def failed(self, reason: str, value: W) -> None:
-        """A write got no acknowledgement; it may have reached the store nevertheless."""
+        """Observe that a write got no acknowledgement; it may have reached the store
+        nevertheless.
+        """
         self.trouble.begin(reason)
         self._uncertain = self.data(value)
 
     def touched(self, value: W) -> None:
-        """The document, which says ``value``, is being touched."""
+        """Observe that the document, with ``value``, is being touched."""
         self._touched = self.data(value)
 
 
@@ -312,7 +324,7 @@ def _seconds(now: Instant) -> float:
 
 
 class ClusterDocument(WatchedDocument["Value"]):
-    """What is known of one cluster document."""
+    """The observed state of one cluster document."""
 
     def __init__(self, name: str) -> None:
         super().__init__(CLUSTER_NAMESPACE, name, dict([CLUSTER_LABEL]))

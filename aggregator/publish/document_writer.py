@@ -1,8 +1,8 @@
-"""Keeps one document in one store as it must be, for as long as we lead.
+"""Keeps one document in one store as desired, for as long as this replica leads.
 
-What changes while a write is in flight, and for as long again, goes out together in the next one.
-A failed write is tried again with backoff and jitter. A refused one was computed from a document
-that somebody else has replaced since: it is read again, and written only if we still lead.
+What changes while a write is in flight, and for as long again, goes out together in the next one. A
+failed write is tried again with backoff and jitter. A refused one was computed from a document that
+another program has replaced since: it is read again, and written only if this replica still leads.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _NO_LEADER_SECONDS = 0.5
 
 
 def compares_versions(store: Store) -> bool:
-    """Whether a write of ``store`` can demand the version that it replaces."""
+    """Return whether a write to ``store`` can demand the version that it replaces."""
     return store.leader_lease is not None or store.leader_lock is not None
 
 
 @dataclass(frozen=True)
 class WriterContext:
-    """What all writers to one store share; ``failing`` are their writes.
+    """What all writers to one store share; ``failing`` are their failed writes.
 
-    ``touches`` of ``None``: nothing is touched; ``turns`` of ``None``: nobody waits for a turn.
+    ``touches`` of ``None``: nothing is touched; ``turns`` of ``None``: writes need no turn.
     """
 
     store: Store
@@ -59,16 +59,17 @@ class WriterContext:
 
 
 class DocumentWriter(Generic[W]):
-    """Writes ``output`` until it says ``value``, and whenever it does not say so any more.
+    """Writes the document ``output`` until it has the desired ``value``, and whenever it differs
+    again.
 
-    ``check`` raises ``DocumentError`` for what its readers would refuse; ``acknowledged`` is told
-    the revision that the store has; ``overtaken`` a document that an earlier leader wrote after we
-    took over, before what we want is asked for again.
+    ``check`` raises ``DocumentError`` for what its readers would refuse; ``acknowledged`` receives
+    the revision that the store has; ``overtaken`` a document that an earlier leader wrote after
+    this replica took over, before ``value`` is called again.
     """
 
     def __init__(
         self,
-        desk: WriterContext,
+        context: WriterContext,
         output: WatchedDocument[W],
         *,
         value: Callable[[], W],
@@ -79,17 +80,17 @@ class DocumentWriter(Generic[W]):
     ) -> None:
         self.output = output
         self.wake = asyncio.Event()
-        self._desk = desk
-        self._store = desk.store
-        self._clock = desk.clock
-        self._stalls = desk.stalls
-        self._touches = desk.touches
+        self._context = context
+        self._store = context.store
+        self._clock = context.clock
+        self._stalls = context.stalls
+        self._touches = context.touches
         self._value = value
         self._check = check
         self._acknowledged = acknowledged
         self._overtaken = overtaken
         self._pause_seconds = pause_seconds
-        self._is_conditional = compares_versions(desk.store)
+        self._is_conditional = compares_versions(context.store)
         self._refused_in_a_row = 0
 
     async def run(self) -> NoReturn:
@@ -100,40 +101,42 @@ class DocumentWriter(Generic[W]):
             value = self._value()
             before = output.acknowledged
             must = output.must_write(value, self._clock())
-            if output.asks_who:
-                await self._ask_who()
+            if output.must_find_writer:
+                await self._find_writer()
             output.foreign.report(
                 _log, output.name, f" in {self._store.url}", "; is there a second aggregator?"
             )
             if output.acknowledged != before:
                 self._acknowledged(output.acknowledged)
-            if not self._desk.leadership.leads:
+            if not self._context.leadership.leads:
                 await self._wait(_NO_LEADER_SECONDS)
             elif not must:
                 await self._rest(value)
-            elif self._is_conditional and output.version is None and not await self._look():
+            elif (
+                self._is_conditional and output.version is None and not await self._read_document()
+            ):
                 await asyncio.sleep(backoff.next_seconds())
             elif not output.must_write(value, self._clock()):
                 continue  # it is there already
             else:
                 await self._write(await self._in_turn(value), backoff)
 
-    async def _ask_who(self) -> None:
-        """Find out who writes the document besides us, as far as the store knows.
+    async def _find_writer(self) -> None:
+        """Find out which program besides us writes the document, as far as the store knows.
 
-        Another aggregator that leads by now is no stranger: its writes are no conflict.
+        Another aggregator that leads by now is no foreign program: its writes are no conflict.
         """
         output = self.output
-        output.asks_who = False
-        if await self._desk.leadership.confirm():
+        output.must_find_writer = False
+        if await self._context.leadership.confirm():
             await output.find_writer(self._store)
         else:
             output.foreign.forget("another aggregator leads")
 
     async def _write(self, value: W, backoff: Backoff) -> None:
-        """Write once, and let some time pass."""
+        """Write once, then pause for the window or the backoff."""
         output = self.output
-        if not self._desk.leadership.leads:
+        if not self._context.leadership.leads:
             # The process may have been paused while it waited for its turn: what it knows is old,
             # and the version that its watch shows by now is another leader's.
             return
@@ -151,14 +154,14 @@ class DocumentWriter(Generic[W]):
             await asyncio.sleep(backoff.next_seconds())
 
     async def _in_turn(self, value: W) -> W:
-        """Wait for this document's turn, if it has to; what is to be written then."""
-        if self._desk.turns is None or not self.output.was_seen:
+        """Wait for this document's turn, if it needs one; return what is to be written then."""
+        if self._context.turns is None or not self.output.was_seen:
             return value
-        await self._desk.turns.write(self.output.name)
+        await self._context.turns.write(self.output.name)
         return self._value()  # what changed meanwhile goes with it
 
-    async def _look(self) -> bool:
-        """See what is there, where the watch has not said so; whether that could be seen."""
+    async def _read_document(self) -> bool:
+        """Read the document where the watch has not shown it; return whether that succeeded."""
         output, asked_ms = self.output, self._clock().steady_ms
         try:
             output.sees(await self._store.get(output.namespace, output.name))
@@ -169,10 +172,10 @@ class DocumentWriter(Generic[W]):
         return True
 
     async def _rest(self, value: W) -> None:
-        """Nothing is to be written now: wait, and touch the document when that is due."""
+        """Wait while nothing is to be written, and touch the document when that is due."""
         output = self.output
         if not output.fenced and not isinstance(output.shown, StoreContent):
-            # Who led before computed what it may still write from the version before this touch.
+            # A write that an earlier leader has under way demands the version before this touch.
             await self._touch(value)
             output.fenced = output.touch_trouble.reason is None
         elif not output.settled:
@@ -183,7 +186,7 @@ class DocumentWriter(Generic[W]):
             await self._wait(_RECHECK_SECONDS)
         elif (due_ms := self._touches.due_ms(output.name, self._clock())) > 0:
             await self._wait(due_ms / 1000)
-        elif self._desk.turns is None or await self._desk.turns.touch(output.name, self.wake):
+        elif self._context.turns is None or await self._context.turns.touch(output.name, self.wake):
             await self._touch(value)
 
     async def _touch(self, value: W) -> None:
@@ -191,8 +194,8 @@ class DocumentWriter(Generic[W]):
         output.touched(value)
         try:
             with self._stalls.busy(f"touch {output.name} in {self._store.url}"):
-                # One that arrives late, or a second attempt, is needed no more. What fences off who
-                # led before must be made, whatever there is.
+                # A touch that arrives late, or a second attempt, is needed no more. One that fences
+                # an earlier leader off must be made, whatever there is.
                 expected = output.version if self._is_conditional and output.fenced else None
                 touch = self._store.touch(output.namespace, output.name, expected=expected)
                 if output.fenced:
@@ -214,7 +217,7 @@ class DocumentWriter(Generic[W]):
             self._touches.written(output.name, self._clock())
         output.touch_trouble.end()
         output.touches_total += 1
-        self._desk.failing.succeeded()
+        self._context.failing.succeeded()
 
     def _must_write(self) -> bool:
         return self.output.must_write(self._value(), self._clock())
@@ -223,7 +226,7 @@ class DocumentWriter(Generic[W]):
         await is_set_within(self.wake, seconds)
 
     async def _attempt(self, value: W) -> int | None:
-        """Write once; the milliseconds it took, or ``None`` where it failed."""
+        """Write once; return the milliseconds it took, or ``None`` where it failed."""
         output = self.output
         began_ms = self._clock().steady_ms
         replaced = output.version
@@ -243,20 +246,20 @@ class DocumentWriter(Generic[W]):
             return None
         output.tried(self._clock())
         output.written(version, value, replaced)
-        self._desk.failing.succeeded()
+        self._context.failing.succeeded()
         return self._clock().steady_ms - began_ms
 
     def _fails(self, error: Exception, asked_ms: int) -> None:
         name = self.output.name
-        self._desk.failing.failed(name, f"{name}: {error}", asked_ms)
+        self._context.failing.failed(name, f"{name}: {error}", asked_ms)
 
     async def _refused(self, error: StoreConflict) -> None:
-        """Somebody else wrote since: see what, but first whether we still lead."""
+        """Read the document after another program wrote it, unless another replica leads."""
         output, asked_ms = self.output, self._clock().steady_ms
         output.refused_total += 1
         self._refused_in_a_row += 1
         _log.debug("%s: %s", output.name, error)
-        if not await self._desk.leadership.confirm():
+        if not await self._context.leadership.confirm():
             _log.warning("%s was not written, another aggregator leads: %s", output.name, error)
             return
         try:

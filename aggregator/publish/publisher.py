@@ -1,10 +1,10 @@
-"""The cluster documents of one store: follows them all, and writes them while we lead.
+"""The cluster documents of one store: follows them all, and writes them while this replica leads.
 
-A follower sees what the leader writes, so that it can lead at once. Each document has a writer of
-its own (``document_writer.py``), so that a slow one delays no other. A document that was not
-written for a touch period is touched, so that its readers hear of it (M8). Of several documents
-each has its turn, so that the store is not asked for more than so many writes in a second; only
-what nobody has seen yet does not wait.
+A follower observes what the leader writes, so that it can lead at once. Each document has a writer
+of its own (``document_writer.py``), so that a slow one delays no other. A document that was not
+written for a touch period is touched, so that its readers see an event (M8). Writes of several
+documents take turns, so that a store gets at most so many writes in a second; only the first write
+of a new document does not wait.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ SELECTION = Selection(namespace=CLUSTER_NAMESPACE, label=CLUSTER_LABEL, owned=Tr
 class StorePublisher:
     """Owns the documents of one store.
 
-    ``value`` says what a document must say, ``acknowledged`` is told what the store has,
-    ``appeared`` is told of documents that somebody else made, ``followed`` of what another leader
-    writes while we do not lead, and when that arrives only after we took over. ``forgot`` is called
-    when the store may have lost documents: after an interruption, and when one of ours went.
+    ``value`` returns the desired content of a document. ``acknowledged`` receives what the store
+    has, ``appeared`` documents of ours that another program made. ``followed`` receives what
+    another leader writes, also when that arrives only after this replica took over. ``forgot`` is
+    called when the store may have lost documents: after an interruption, and when one of ours went.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class StorePublisher:
         self._leadership = leadership
         self._touch_period_seconds = touch_period_seconds
         self.turns = WriteQueue(writes_per_second, clock)
-        """Everything that is written to the store waits for its turn here."""
-        self._desk: WriterContext | None = None
-        """There while we lead."""
+        """Every write to the store waits for its turn here."""
+        self._context: WriterContext | None = None
+        """Set while this replica leads."""
         self._writings: dict[str, DocumentWriter[Value]] = {}
         self._tasks: dict[str, asyncio.Task[NoReturn]] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -99,12 +99,12 @@ class StorePublisher:
         raise AssertionError("a watch never ends")
 
     async def documents(self) -> tuple[Document, ...]:
-        """What the store held when it was first seen; waits for a store that is away."""
+        """Return what the store held when it was first listed; wait for a store that is away."""
         return await self._first()
 
     @property
     def found(self) -> tuple[Document, ...]:
-        """What the store held when it was first seen; nothing if that is yet to come."""
+        """What the store held when it was first listed; empty before that."""
         return self._seen.result() if self._seen is not None and self._seen.done() else ()
 
     def _first(self) -> asyncio.Future[tuple[Document, ...]]:
@@ -113,7 +113,7 @@ class StorePublisher:
         return self._seen
 
     async def list(self) -> tuple[Document, ...]:
-        """What the store holds now, whatever its watch has shown. Raises ``StoreError``."""
+        """Return what the store holds now, whatever its watch has shown. Raises ``StoreError``."""
         documents = await self.store.list(SELECTION)
         there = {document.name: document for document in documents}
         for name in self.outputs.keys() | there.keys():
@@ -123,7 +123,7 @@ class StorePublisher:
 
     def lead(self, names: Iterable[str]) -> None:
         """Write from now on, these documents first."""
-        self._desk = WriterContext(
+        self._context = WriterContext(
             self.store,
             self._leadership,
             self._clock,
@@ -138,7 +138,7 @@ class StorePublisher:
 
     async def follow(self) -> None:
         """Write no more."""
-        self._desk = None
+        self._context = None
         self.writing.succeeded()
         tasks = list(self._tasks.values())
         self._tasks.clear()
@@ -146,23 +146,23 @@ class StorePublisher:
         await ended(tasks)
 
     def wake(self, names: Iterable[str]) -> None:
-        """Look at these documents: what they must say may have changed."""
-        if self._desk is None:
+        """Wake the writers of these documents: their desired content may have changed."""
+        if self._context is None:
             return
         assert self._group is not None
         for name in names:
             if name not in self._writings:
-                self._writings[name] = self._writing(self._desk, name)
+                self._writings[name] = self._writing(self._context, name)
                 run = self._writings[name].run()
                 task = self._group.create_task(run, name=f"publish {name} to {self.store.url}")
                 self._tasks[name] = task
             self._writings[name].wake.set()
 
-    def _writing(self, desk: WriterContext, name: str) -> DocumentWriter[Value]:
+    def _writing(self, context: WriterContext, name: str) -> DocumentWriter[Value]:
         kind = kind_of(name)
         assert kind is not None, "every document is of a kind"
         return DocumentWriter(
-            desk,
+            context,
             self._output(name),
             value=partial(self._value, name),
             check=lambda value: kind.verify(value.text, name, value.nodes),
@@ -173,10 +173,10 @@ class StorePublisher:
     async def _watch(self) -> NoReturn:
         async for event in self.store.watch(SELECTION):
             with self._stalls.busy(f"watch own documents in {self.store.url}"):
-                self._take(event)
+                self._observe(event)
         raise StoreError(f"the watch of {self.store.url} ended")
 
-    def _take(self, event: WatchEvent) -> None:
+    def _observe(self, event: WatchEvent) -> None:
         match event:
             case DocumentsListed(documents):
                 if self.interrupted is not None:
@@ -202,7 +202,7 @@ class StorePublisher:
 
     def _list(self, documents: tuple[Document, ...]) -> None:
         there = {document.name: document for document in documents}
-        # What is there at first is taken over as a whole, by who waits for it.
+        # The first list is taken over as a whole, by the callers of ``documents``.
         follows = self._first().done()
         for name in self.outputs.keys() | there.keys():
             self._shows(name, there.get(name, StoreContent.NOTHING), follows=follows, is_list=True)
@@ -227,11 +227,11 @@ class StorePublisher:
             output.shows(shown)
         if name in self._writings:
             self._writings[name].wake.set()
-        elif follows and self._desk is None and isinstance(shown, Document):
+        elif follows and self._context is None and isinstance(shown, Document):
             self._followed(self, shown)
 
     def _stray(self, documents: Iterable[Document]) -> None:
-        if self._desk is None:
+        if self._context is None:
             return
         strange = [d for d in documents if kind_of(d.name) and d.name not in self._writings]
         if strange and self._writings:
@@ -240,7 +240,7 @@ class StorePublisher:
     def _output(self, name: str) -> ClusterDocument:
         if name not in self.outputs:
             self.outputs[name] = ClusterDocument(name)
-            if self._desk is not None:
+            if self._context is not None:
                 # Nothing was seen of it: a document that is not there, unless the watch is behind.
                 self.outputs[name].version = "" if self.interrupted is None else None
         return self.outputs[name]

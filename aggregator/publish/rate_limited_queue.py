@@ -1,11 +1,11 @@
-"""How many writes a store is asked for in a second, and which document is next. Pure.
+"""Limits how many documents are written to a store in a second, and orders them. Pure.
 
 The first change of a quiet time goes at once. In any second there are no more writes than allowed:
-a few at once, the rest evenly, so what changes while a document waits goes out with it. Whoever has
-waited longest is next; a touch waits until no change does, but not so long that a reader minds
-(``consumers#7.1``, M8). State of ours, which no reader waits for, waits too, but however
-long a storm of changes lasts, one write in some is state. What can wait leaves room for the next
-change, which would else find that everything was taken a moment ago.
+a few at once, the rest evenly, so what changes while a document waits goes out with it. The
+document that has waited longest is next; a touch waits until no change does, but not so long that a
+reader notices (``consumers#7.1``, M8). Persistent state, which no reader waits for, waits too, but
+however long a storm of changes lasts, one write in some is state. What can wait leaves room for the
+next change, which would otherwise find that all turns were just used.
 """
 
 from __future__ import annotations
@@ -60,16 +60,18 @@ class RateLimitedQueue:
         """Other writes since state was written last."""
 
     def ask(self, name: str, now_ms: int, what: WriteKind = WriteKind.CHANGE) -> None:
-        """A document wants to be written, or touched."""
+        """Queue a document that is to be written or touched."""
         self._asked += 1
         self._waiting[name] = _Waiting(now_ms, self._asked, what)
 
     def withdraw(self, name: str) -> None:
-        """It does not any more."""
+        """Remove a document from the queue."""
         self._waiting.pop(name, None)
 
     def grant(self, now_ms: int) -> list[str]:
-        """Who may write now, longest waiting first; each once for each time it asked."""
+        """Return the documents that may be written now, longest waiting first, once for each
+        request.
+        """
         granted = []
         while self._waiting:
             name, needed = self._next(now_ms)
@@ -98,7 +100,7 @@ class RateLimitedQueue:
         return rank, waiting.number
 
     def next_ms(self) -> int | None:
-        """Steady time at which ``grant`` wants to be called; ``None`` while nobody waits."""
+        """Return the steady time of the next ``grant``; ``None`` while none waits."""
         if not self._waiting:
             return None
         now_ms = self._bucket.at_ms

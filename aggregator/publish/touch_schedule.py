@@ -1,8 +1,8 @@
-"""When a document is to be touched so that its readers see an event (M8).
+"""Schedules touches of documents, so that their readers see an event (M8).
 
 A reader takes a document without an event for 60 s for a broken watch. What is written need not be
-touched. After a start nobody knows when a document was written last: the first touches are spread
-over a third of the period, so that neither all come at once nor one comes too late.
+touched. After a start it is not known when a document was written last: the first touches are
+spread over a third of the period, so that neither all come at once nor one comes too late.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class TouchSchedule:
         self._next_ms: dict[str, int] = {}
 
     def written(self, name: str, now: Instant) -> None:
-        """The document was written or touched."""
+        """Observe that the document was written or touched."""
         self._next_ms[name] = now.steady_ms + self._period_ms
 
     def failed(self, name: str, now: Instant) -> None:
-        """A touch failed: try again before a reader minds."""
+        """Schedule the touch again after it failed, in time for readers."""
         self._next_ms[name] = now.steady_ms + min(self._period_ms, _AGAIN_MS)
 
     def due_ms(self, name: str, now: Instant) -> int:

@@ -141,7 +141,7 @@ class UpstreamViews:
         return (one.output for one in self._shown.values())
 
     def show(self, tasks: asyncio.TaskGroup, views: Iterable[View]) -> None:
-        """This is what is to be there now. Only to be called while we lead."""
+        """Set the desired views. Call it only while this replica leads."""
         for view in views:
             key = (view.namespace, view.name)
             shown = self._shown.get(key)
@@ -160,7 +160,7 @@ class UpstreamViews:
                 shown.writing.wake.set()
 
     def observe(self, selection: Selection, event: WatchEvent) -> None:
-        """A part has taken in this event of one of its inputs."""
+        """Observe an event of a plugin's input, after the plugin has applied it."""
         for shown in self._shown.values():
             if _is_selected(shown.showing.view, selection):
                 shown.take(event)

@@ -32,10 +32,10 @@ def render(
     coordinators: Sequence[InstancePlace],
     controllers: Sequence[InstancePlace],
 ) -> str | None:
-    """The table as JSON; ``None`` while it is not whole.
+    """Return the table as JSON; ``None`` while it is incomplete.
 
-    It is whole with at least one completed table, coordinator and controller, and when all of the
-    latter two have their addresses. ``tables`` are numbered in their order.
+    It is complete with at least one completed table, coordinator and controller, and when all of
+    the latter two have their addresses. ``tables`` are numbered in their order.
     """
     completed = [table for table in tables if table.is_completed]
     if not completed or not _placed(coordinators) or not _placed(controllers):
@@ -77,7 +77,7 @@ def _job(group: str, table: JobTable) -> dict[str, Any]:
 
 
 def _address(server: RankTableServer) -> str:
-    """The host's; operators that do not write ``host_ip`` have it as the id."""
+    """Return the host's address; operators that do not write ``host_ip`` have it as the id."""
     return server.host_ip or server.server_id
 
 

@@ -63,9 +63,9 @@ class _Hccl(GoStruct, frozen=True):
 
 
 class JobTable(msgspec.Struct, frozen=True):
-    """What one ConfigMap says. Only a completed table has servers.
+    """The rank table in one ConfigMap. Only a completed table has servers.
 
-    ``deploy_server`` is the value of the one of two labels that says how the job is deployed.
+    ``deploy_server`` is the value of the one of two labels that names how the job is deployed.
     """
 
     job_id: str

@@ -59,9 +59,11 @@ class _Member(NamedTuple):
 
 
 class RankTablesStatus(msgspec.Struct, frozen=True):
-    """``tables`` of jobs are read, ``services`` have a whole table, ``problems`` say what is wrong
-    with each ConfigMap that cannot be read. ``listed``: every store was read. ``shared`` holds each
-    jobID that tables of several namespaces have, and these namespaces: none of them is served.
+    """How many tables of jobs are read and how many services have a complete table.
+
+    ``problems`` has what is wrong with each ConfigMap that cannot be read. ``listed``: every store
+    was read. ``shared`` has each jobID that tables of several namespaces have, with these
+    namespaces: none of them is served.
     """
 
     listed: bool
@@ -72,12 +74,13 @@ class RankTablesStatus(msgspec.Struct, frozen=True):
 
 
 class RankTables:
-    """Nothing is told before ``sources`` stores were listed: a job that is missing only because
-    nobody has read it yet would be taken for broken.
+    """Global rank tables of services, from the tables of their jobs and from their pods.
 
-    A ConfigMap that cannot be read leaves what it said before in force, and touches no other. A
-    jobID that tables of several namespaces have is served from none of them: who has the right to
-    it, no ConfigMap shows. What was served before stays as it was until one of them goes.
+    No table changes before ``sources`` stores were listed: a job that is only not read yet would be
+    taken for broken. A ConfigMap that cannot be read leaves its last good table in force, and
+    touches no other. A jobID that tables of several namespaces have is served from none of them: no
+    ConfigMap shows which of them has the right to it. What was served before stays as it was until
+    one of them goes.
     """
 
     def __init__(self, sources: int, namespaces: tuple[str, ...] = (ALL,)) -> None:
@@ -135,7 +138,7 @@ class RankTables:
         return _NOWHERE
 
     def set_pods(self, node: str, pods: Iterable[PodState]) -> None:
-        """These are all pods of ``node`` that matter now."""
+        """Replace the pods of ``node`` that matter for tables."""
         before = self._nodes.get(node, {})
         after = {pod.uid: member for pod in pods if (member := _member(pod)) is not None}
         if before == after:
@@ -154,10 +157,12 @@ class RankTables:
             del self._nodes[node]
 
     def text(self, job_id: str) -> str | None:
-        """The table of a service at the last ``take_changed_tables``; ``None``: it is not whole."""
+        """Return the table of a service as of the last ``pop_changed_tables``; ``None``: it is
+        incomplete.
+        """
         return self._texts.get(job_id)
 
-    def take_changed_tables(self) -> frozenset[str]:
+    def pop_changed_tables(self) -> frozenset[str]:
         """jobIDs whose table changed, came or went since this was asked last."""
         if self._unlisted:
             return _NOWHERE

@@ -58,7 +58,7 @@ def _lines() -> str:
 
 
 def _dump(text: str) -> None:
-    """What is read is advised about, and each pod that goes is one of the dump."""
+    """Advise about what can be read; each pod that goes must be one of the dump."""
     states = dict.fromkeys(Profile, SchedulerState())
     for snapshot in sessions_of([("dump", text.encode("utf-8", "replace"))]):
         uids = {pod.uid for pod in snapshot.pods}

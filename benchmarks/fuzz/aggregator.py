@@ -103,7 +103,7 @@ def _public(text: str) -> dict[str, Any]:
 
 
 def _lease(text: str) -> dict[str, Any]:
-    """A heartbeat; what is no time the API server would refuse."""
+    """Return a heartbeat; what is no time the API server would refuse."""
     annotations = {"npu-vigil/node": BAD, "npu-vigil/interval-seconds": text}
     metadata = {"labels": {"npu-vigil/heartbeat": "true"}, "annotations": annotations}
     spec = {"holderIdentity": text, "renewTime": "2026-01-02T03:04:05.000000Z"}
@@ -229,7 +229,7 @@ _INPUTS = (
 
 
 def _input_of(text: str) -> _Input:
-    """What the text was made from; where that cannot be seen any more, anything."""
+    """Return what the text was made from; where that cannot be seen any more, any input."""
     marked = (one for one in reversed(_INPUTS) if one.mark in text)
     other = _INPUTS[crc32(text.encode("utf-8", "replace")) % len(_INPUTS)]
     return next(marked, other)
@@ -310,7 +310,7 @@ class AggregatorInputs:
         assert len(self._steady) == len(_OUTPUTS)
 
     async def _go_on(self, site: Cluster) -> None:
-        """What is good is published, of another node and of this one."""
+        """Check that good documents are published, of another node and of this one."""
         chip = self._fed // _EVERY % 8
         update_time = site.wall_ms // 1000
         for node in (CHANGING, BAD):
@@ -330,7 +330,7 @@ class AggregatorInputs:
         }
 
     def _end(self) -> None:
-        """What went wrong is not to be seen with the next input."""
+        """Remove what is wrong, so that the next input does not have it."""
         site, self._site = self._site, None
         if site is not None:
             with suppress(BaseException):

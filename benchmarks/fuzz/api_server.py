@@ -1,4 +1,4 @@
-"""An API server that answers one list and one watch with what it is told to, without a network."""
+"""An API server that answers one list and one watch with given bytes, without a network."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Answers:
 
     @property
     def connection(self) -> ApiConnection:
-        """This, for those who ask a connection."""
+        """Return this, for callers that need a connection."""
         return cast("ApiConnection", self)
 
     async def request(self, *_: object, **__: object) -> tuple[int, bytes]:
@@ -54,11 +54,11 @@ class Answers:
 
     @contextlib.asynccontextmanager
     async def stream(self, *_: object, **__: object) -> AsyncIterator[Answers]:
-        """A watch that ends behind its frames."""
+        """Yield a watch that ends behind its frames."""
         yield self
 
     def iter_any(self) -> _Once:
-        """The frames of the watch."""
+        """Return the frames of the watch."""
         return _Once(self._frames + b"\n")
 
 

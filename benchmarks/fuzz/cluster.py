@@ -76,7 +76,7 @@ def _group(name: str) -> dict[str, Any]:
 
 
 class ClusterObjects:
-    """Whatever one object says, those beside it are told, and what is told can be asked for.
+    """One object has the input, and those beside it are still listed and can be looked up.
 
     One that is refused leaves what was known of it. ``prefix`` makes a key of a name.
     """
@@ -105,7 +105,7 @@ class ClusterObjects:
         events = self._events((a, text, b))
         state = self._state_after(events)
         if events:
-            assert self._shown(state).keys() >= set(self._keys), "good ones are told"
+            assert self._shown(state).keys() >= set(self._keys), "good ones are listed"
         _check(state)
         changes = self._events((a,), text, b)
         _check(self._state_after(changes))
@@ -128,11 +128,11 @@ class ClusterObjects:
 
 
 def _check(state: ClusterState) -> None:
-    """What was told can be asked for."""
+    """Check that all that is listed can be looked up."""
     for pod in state.pods_of(0).items.values():
-        facts = state.facts(pod.node)
-        assert pod in facts.pods
-        assert set(pod.chips) <= (facts.used or frozenset())
+        node_context = state.node_context(pod.node)
+        assert pod in node_context.pods
+        assert set(pod.chips) <= (node_context.used or frozenset())
         assert not pod.job or state.jobs()[pod.job].key == pod.job
     for node in state.nodes_of_store(0).items.values():
         is_named = state.node_by_serial_number(node.serial_number) == node

@@ -79,11 +79,11 @@ class _Given:
         self._text = text
 
     def read(self, path: Path, _: int) -> bytes:
-        """The kubeconfig, or a token."""
+        """Return the kubeconfig, or a token."""
         return self._text.encode("utf-8", "replace") if path.name == "config" else b"abc\n"
 
     def run(self, command: Sequence[str], *_: object) -> bytes:
-        """What a plugin prints."""
+        """Return what a plugin prints."""
         assert all(isinstance(part, str) for part in command)
         return json.dumps(_PRINTED[0]).encode()
 

@@ -1,4 +1,6 @@
-"""What a node may tell of its episodes, into a history; and what it may hear."""
+"""Inputs for the history: batches that a node may send, and acknowledgements that it may
+receive.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def _batch(after: int, upto: int, journal: str = "j", lost: int = 0) -> HistoryB
 
 
 class HistoryBatches:
-    """What is kept afterwards is what the rule says, and every answer is the truth."""
+    """The history stores what the rule of batches demands, and each acknowledgement is what is
+    stored.
+    """
 
     name = "telling"
     seeds = tuple(
@@ -63,9 +67,9 @@ class HistoryBatches:
         node = f"node-{self._count}"
         known = msgspec.structs.replace(_batch(0, _KNOWN), node=node)
         reported = msgspec.structs.replace(batch, node=node)
-        before = self._file.take([known], _NOW_MS)
+        before = self._file.store_batches([known], _NOW_MS)
         assert before.acks == (HistoryAck(node, "j", _KNOWN),)
-        taken = self._file.take([reported, reported], _NOW_MS)
+        taken = self._file.store_batches([reported, reported], _NOW_MS)
         had = _KNOWN if reported.journal == "j" else 0
         has = max(had, reported.upto) if reported.after <= had else had
         new = [one for one in reported.events if had < one.sequence <= has]
@@ -74,7 +78,7 @@ class HistoryBatches:
 
 
 class HistoryAcks:
-    """What an aggregator may say: a position in a journal, or nothing."""
+    """An acknowledgement is a position in a journal, or refused."""
 
     name = "heard"
     seeds = tuple(

@@ -32,7 +32,7 @@ class KeptRelations:
         book = RelationState(SHIPPED)
         if problems := book.restore({"00": text}, _NOW):
             raise VigilError(problems[0])
-        kept = {bucket: book.text(bucket) or "{}" for bucket in book.take_changed()}
+        kept = {bucket: book.text(bucket) or "{}" for bucket in book.pop_changed()}
         again = RelationState(SHIPPED)
         assert again.restore(kept, _NOW) == []
         assert {job: again.tracks(job) for job in again.jobs} == {

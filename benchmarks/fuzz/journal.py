@@ -97,7 +97,7 @@ class JournalRows:
             raise JournalError(found.breaks[0].what)
 
     def _restore(self, kind: str, body: str, good: str) -> None:
-        """A start from the row."""
+        """Start from the row."""
         if kind not in (RowKind.SNAPSHOT, RowKind.REPORTS):
             return
         is_snapshot = kind == RowKind.SNAPSHOT

@@ -58,7 +58,7 @@ class MqttDocuments:
 
 
 class MqttBeats:
-    """A beat that is refused leaves the one that was heard before it."""
+    """A beat that is refused leaves the one that was received before it."""
 
     name = "mqtt-beat"
     seeds = BEATS

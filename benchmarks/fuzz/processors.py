@@ -44,8 +44,8 @@ _KEPT = (
 def _processing() -> ProcessorEngine:
     """One that has a policy and a separated chip on another node."""
     pods = (PodState("p", "n1", job="j", chips=(CHIP,)),)
-    facts = NodeContext(frozenset({CHIP}), False, pods, {"j": JobState("j")})
-    processing = ProcessorEngine(1, lambda _: facts)
+    node_context = NodeContext(frozenset({CHIP}), False, pods, {"j": JobState("j")})
+    processing = ProcessorEngine(1, lambda _: node_context)
     processing.separation.set_policy(SeparationPolicy(enabled=True))
     _, chips = processing.inputs
     known = Document(NAMESPACE, CHIPS, {"n2": _SEPARATED[0]})
@@ -87,7 +87,7 @@ def _kept(text: str) -> None:
     problems = list(processing.restore({"00": text, "01": _KEPT[0], "policy": text}, NOW))
     assert "n1" in processing.nodes
     processing.advance(Instant(NOW.wall_ms + 60_000, NOW.steady_ms + 60_000))
-    for bucket in processing.take_changed():
+    for bucket in processing.pop_changed():
         processing.text(bucket)
     if len(problems) > 1:
         raise VigilError(problems[0])

@@ -64,7 +64,9 @@ def _at(seconds: int) -> Instant:
 
 
 def _check(faults: PublicFaultsPlugin) -> None:
-    """What is published of a node can be read, and the state is the same for the next run."""
+    """Check that what is published of a node can be read, and that the next run has the
+    same state.
+    """
     for node in (NODE, OTHER):
         record = faults.apply(node, _RECORD, _at(0))
         entry = render_device_entry(node, record, record.update_time)
@@ -92,7 +94,7 @@ class ReceivedPublicFaults:
         self._apply("other", _message("occur", OTHER, 5))
 
     def feed(self, text: str) -> None:
-        """Hear ``text``; what is refused is told as such."""
+        """Apply ``text``; what is refused is reported as such."""
         self._second += 1
         self._faults.step(_at(self._second))
         place = f"doc-{self._second % 50}"

@@ -107,7 +107,9 @@ def fuzz(target: Target, count: int, seed: int) -> Outcome:
 
 
 def _fed(target: Target, text: str) -> tuple[str | None, bool, float]:
-    """What went wrong, whether it was refused as it should be, and the processor seconds."""
+    """Return what went wrong, whether the text was refused as it should be, and the processor
+    seconds.
+    """
     what, refused = None, False
     begun = time.thread_time()
     try:

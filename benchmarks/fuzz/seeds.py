@@ -1,4 +1,6 @@
-"""Good inputs: what recordings of the real device plugin have, and what tools and servers say."""
+"""Good inputs: documents of recordings of the real device plugin, and outputs of tools
+and servers.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,7 @@ def _recordings() -> tuple[dict[str, Any], ...]:
 
 
 def device_infos() -> tuple[str, ...]:
-    """The data of every device-info that the real program wrote, each as one JSON object."""
+    """Return the data of every device-info that the real program wrote, each as one JSON object."""
     observed = (one for recording in _recordings() for one in recording["observed"])
     return _unique(
         json.dumps(one["data"]) for one in observed if one.get("data") and _can_be_read(one["data"])
@@ -136,7 +138,7 @@ def _can_be_read(data: dict[str, str]) -> bool:
 
 
 def isolations() -> tuple[str, ...]:
-    """The same with no more than the keys of isolated chips."""
+    """Return the same with no more than the keys of isolated chips."""
     kept = ("ManuallySeparateNPU", "UpgradeFaultReason")
     return _unique(
         json.dumps({key: data[key] for key in kept if key in data})
@@ -145,8 +147,9 @@ def isolations() -> tuple[str, ...]:
 
 
 def fault_configurations() -> tuple[str, ...]:
-    """The data of every ConfigMap that a recording has and that can be decoded, and the shipped
-    tables as one."""
+    """Return the data of every ConfigMap of a recording that can be decoded, and the shipped tables
+    as one.
+    """
     steps = (step for recording in _recordings() for step in recording["steps"])
     found = (s["data"] for s in steps if s.get("name") == FAULT_CONFIG_NAME and "data" in s)
     shipped = {key: _short(text) for key, text in shipped_texts().items()}
@@ -155,13 +158,13 @@ def fault_configurations() -> tuple[str, ...]:
 
 
 def fault_texts(key: str) -> tuple[str, ...]:
-    """The document ``key`` as it is shipped and as the real program was given it."""
+    """Return the document ``key`` as it is shipped and as the real program was given it."""
     texts = (*recorded_texts(key), _short(shipped_texts()[key]))
     return _unique(text for text in texts if _can_be_decoded({key: text}))
 
 
 def _short(text: str) -> str:
-    """The same document with a few entries in each list: the rest is more of the same."""
+    """Return the same document with a few entries in each list: the rest is more of the same."""
 
     def cut(value: Any) -> Any:
         match value:
@@ -183,7 +186,7 @@ def _unique(texts: Iterator[str]) -> tuple[str, ...]:
 
 
 def node_infos() -> tuple[str, ...]:
-    """Data of node-info documents, two of each generation."""
+    """Return data of node-info documents, two of each generation."""
     part = FaultDevice("CPU", 1, ["00000011"], "SeparateFault")
     beat = NodeBeat(1710907679, 5)
     return tuple(

@@ -68,7 +68,7 @@ from contract.operator_rules.switch_levels import SWITCH_FAULT_CODE_KEY
 from dcmi_shim.hccn.answers import parse_counters, parse_link, parse_link_ups
 from dcmi_shim.hccn.tables import parse_port_enabled, parse_ports
 from dcmi_shim.ipmi.alarms import reading
-from dcmi_shim.ipmi.serial_number import asking_for_serial_number
+from dcmi_shim.ipmi.serial_number import serial_number_exchange
 from dcmi_shim.ipmi.tool import parse_raw
 from dcmi_shim.values import Chip, Inventory
 from stores.base import Document
@@ -108,7 +108,9 @@ class Parser:
 
 
 def _data(text: str) -> dict[str, str]:
-    """The data of a ConfigMap. Stores give nothing but texts: others are a refused input here."""
+    """Return the data of a ConfigMap. Stores have nothing but texts: others are a refused input
+    here.
+    """
     try:
         data = msgspec.json.decode(text, type=dict[str, str])
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
@@ -117,7 +119,9 @@ def _data(text: str) -> dict[str, str]:
 
 
 def _device_info(text: str) -> Document:
-    """A document; mostly with the check code of its content, or little else would be read."""
+    """Return a document; mostly with the check code of its content, or little else would
+    be read.
+    """
     data = _data(text)
     if crc32(text.encode("utf-8", "replace")) % 4:
         with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -132,13 +136,13 @@ def _device_info(text: str) -> Document:
 
 @cache
 def _before() -> InForce:
-    """A fault configuration that is in force before a bad one comes."""
+    """Return a fault configuration that is in force before a bad one comes."""
     data = json.loads(seeds.fault_configurations()[0])
     return judge_texts(data, {}, InForce()).in_force
 
 
 def _configure(data: Mapping[str, str]) -> None:
-    """The documents of ConfigMaps: what cannot be decoded leaves the one before."""
+    """Apply the documents of ConfigMaps: what cannot be decoded leaves the one before."""
     before = _before()
     judged = judge_texts(data, {}, before)
     texts = judged.in_force.texts
@@ -160,13 +164,14 @@ def _document(name: str, key: str) -> Parser:
 
 
 def _remember(text: str) -> None:
-    """What a document that is there tells an agent without a journal: the state that follows can
-    be published, or nothing was taken over."""
+    """Start an agent without a journal from a document: it publishes the state in it, or takes over
+    nothing.
+    """
     document = _device_info(text)
     state = _healthy()
     made = DeviceInfoDocument(NODE, lambda: state)
-    inputs = made.take_over(document)
-    isolation = made.take_over_isolation(document, NOW_MS, has_journal=False)
+    inputs = made.restore_from(document)
+    isolation = made.restore_isolation(document, NOW_MS, has_journal=False)
     after, _ = step(state, [*inputs, *isolation], NOW_MS, shipped())
     assert msgspec.json.decode(msgspec.json.encode(after), type=PolicyState) == after
     info = render(after, _INVENTORY, NOW_MS // 1000)
@@ -202,7 +207,7 @@ def _history(text: str) -> None:
 
 
 def _ports(text: str) -> None:
-    """The table of the ports of an A5, or whether one of them is wired."""
+    """Read the table of the ports of an A5, or whether one of them is wired."""
     if text.startswith("+-"):
         assert parse_ports(text, _HCCN_CHIP)
     else:
@@ -214,12 +219,14 @@ def _statistics(text: str) -> None:
 
 
 def _kernel_log(text: str) -> None:
-    """What is cut anywhere is read the same; a line that is no record is refused here."""
+    """Read records that are cut anywhere: the result is the same; a line that is no record is
+    refused here.
+    """
     data = text.encode("utf-8", "surrogatepass")
     whole, halves = Records(), Records()
-    records = whole.take(data + b"\n")
+    records = whole.feed(data + b"\n")
     middle = len(data) // 2
-    assert halves.take(data[:middle]) + halves.take(data[middle:] + b"\n") == records
+    assert halves.feed(data[:middle]) + halves.feed(data[middle:] + b"\n") == records
     messages = Messages(DRIVER_PATTERNS)
     for record in records:
         assert 0 <= record.level < 8
@@ -237,7 +244,7 @@ def _mountinfo(text: str) -> None:
 
 
 def _replied(exchange: Exchange[T], text: str) -> T:
-    """What it makes of these replies, which come again and again."""
+    """Return the result of these replies, which come again and again."""
     next(exchange)
     replies = [parse_raw(reply) for reply in text.split(";")]
     for reply in islice(cycle(replies), _REPLIES):
@@ -254,7 +261,7 @@ def _alarms(text: str) -> None:
 
 
 def _serial_number(text: str) -> None:
-    number = _replied(asking_for_serial_number(), text)
+    number = _replied(serial_number_exchange(), text)
     assert number is None or (number and number.isprintable() and number == number.strip())
 
 
@@ -262,7 +269,7 @@ def _serial_number(text: str) -> None:
 class Watched:
     """What an API server lists, or the frames of its watch behind the list ``listed``.
 
-    What is refused interrupts the watch, and nothing is told of it.
+    What is refused interrupts the watch, and is no event.
     """
 
     name: str
@@ -302,17 +309,19 @@ def _wanted() -> tuple[Document, dict[Fact, str]]:
 
 
 def _compare(text: str) -> None:
-    """The shadow: a write that nobody can read is told, and the next good one is the same again."""
-    foreign, (wanted, facts) = _device_info(text), _wanted()
+    """Check the shadow: a write that cannot be read is reported, and the next good one is the same
+    again.
+    """
+    foreign, (wanted, node_context) = _device_info(text), _wanted()
     if crc32(text.encode("utf-8", "replace")) % 8:
-        differences(facts, facts_of(foreign))
+        differences(node_context, facts_of(foreign))
         return
     judge = ShadowComparison()
-    judge.wants(NOW_MS, wanted)
-    judge.wrote(NOW_MS, wanted)
-    judge.wrote(NOW_MS + 1000, foreign)
-    judge.wrote(NOW_MS + 2000, wanted)
-    results = [one.result for one in judge.verdicts(NOW_MS + 60_000)]
+    judge.set_desired(NOW_MS, wanted)
+    judge.observe_write(NOW_MS, wanted)
+    judge.observe_write(NOW_MS + 1000, foreign)
+    judge.observe_write(NOW_MS + 2000, wanted)
+    results = [one.result for one in judge.pop_results(NOW_MS + 60_000)]
     assert results.count(WriteResult.SAME) >= 2
     if WriteResult.UNREADABLE in results:
         raise VigilError("unreadable")

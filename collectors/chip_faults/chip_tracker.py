@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Query(Enum):
-    """What an audit asks a chip."""
+    """The two queries with which an audit asks a chip."""
 
     CODES = auto()
     HEALTH = auto()
 
 
 class ChipTracker:
-    """What one source holds of one chip."""
+    """The tracked codes of one chip, of one source."""
 
     def __init__(
         self, source: str, chip: Subject, tracked: Iterable[str], card_lost_after_seconds: float
@@ -63,31 +63,33 @@ class ChipTracker:
             self._codes.next_check() if query is Query.CODES else self._codes.check_of([self._drop])
         )
 
-    def event(self, seen: Observation, at: float) -> list[Report]:
-        """Take in an event, OCCUR, RECOVER or ONCE; return what follows from it."""
+    def apply_event(self, seen: Observation, at: float) -> list[Report]:
+        """Apply an OCCUR, RECOVER or ONCE event; return what to report."""
         if seen.assertion is Assertion.ONCE:
             return [seen]
-        return self._codes.event(seen, at, list_is_blind=self._code_query_is_blind())
+        return self._codes.apply_event(seen, at, list_is_blind=self._code_query_is_blind())
 
     def _code_query_is_blind(self) -> bool:
         return Query.CODES in self._failing or Query.CODES not in self._answered
 
-    def codes_answered(self, codes: Iterable[str], asked_at: float, now_ms: int) -> list[Report]:
-        """Take in ``codes``, which the driver listed when it was asked at ``asked_at``."""
+    def observe_codes(self, codes: Iterable[str], asked_at: float, now_ms: int) -> list[Report]:
+        """Apply ``codes``, which the driver listed when it was asked at ``asked_at``; return
+        reports.
+        """
         listed = tuple(codes)
         reports = self._answer(Query.CODES, asked_at, now_ms)
         keys = dict.fromkeys((self._chip, code) for code in listed if code != CARD_DROP)
         apart = frozenset({self._drop})
-        reports += self._codes.answered(keys, asked_at, now_ms, apart=apart)
+        reports += self._codes.observe(keys, asked_at, now_ms, apart=apart)
         self._drop_listed = CARD_DROP in listed
         return reports + self._judge_drop(now_ms)
 
-    def health_answered(self, ready: bool, asked_at: float, now_ms: int) -> list[Report]:
-        """Take in the answer to the health query; not ``ready`` is a card that dropped."""
+    def observe_health(self, ready: bool, asked_at: float, now_ms: int) -> list[Report]:
+        """Apply the answer to the health query; not ``ready`` is a card that dropped."""
         self._dropped = not ready
         return self._answer(Query.HEALTH, asked_at, now_ms) + self._judge_drop(now_ms)
 
-    def failed(
+    def observe_failure(
         self,
         query: Query,
         reason: str,
@@ -97,10 +99,10 @@ class ChipTracker:
         by_chip: bool,
         hangs: bool = False,
     ) -> list[Report]:
-        """Take in a query without an answer; ``by_chip`` is whether the chip itself gave none.
+        """Apply a query without an answer; ``by_chip`` is whether the chip itself gave none.
 
-        A missing driver process or missing rights are not the chip's. Whose it is that a call
-        ``hangs``, nobody knows.
+        A missing driver process or missing rights are not the chip's. When a call ``hangs``, the
+        cause may be the chip or the driver.
         """
         self._failing[query] = reason
         if not by_chip:
@@ -133,7 +135,9 @@ class ChipTracker:
         return []
 
     def _judge_drop(self, now_ms: int) -> list[Report]:
-        """Whether the card dropped: by its list, its health answer or its silence."""
+        """Return what changed about the drop of the card: by its list, its health answer or its
+        silence.
+        """
         state = self._codes.states.get(self._drop) or CodeState(present=False)
         codes_count = state.comparable(self._asked_at[Query.CODES])
         health_counts = state.comparable(self._asked_at[Query.HEALTH])
@@ -153,8 +157,8 @@ class ChipTracker:
     def _judge_return(
         self, state: CodeState, now_ms: int, codes_count: bool, health_counts: bool
     ) -> list[Report]:
-        """Return what the answers of a healthy card mean for its drop, of which ``state`` is."""
-        # An occurrence that the driver reported is for its list to take back.
+        """Return what the answers of a healthy card mean for its drop, whose state is ``state``."""
+        # Only the driver's list ends an occurrence that the driver reported.
         codes_agree = codes_count and Query.CODES not in self._failing
         if state.held is not None:
             held = state.held

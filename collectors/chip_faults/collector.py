@@ -1,8 +1,7 @@
 """Chip faults: the driver's events at once, its code lists and health words as audits.
 
-Chips without events are found faulty by their lists alone, which are asked more often then.
-
-The rules are those of ``docs/rooms/collectors.md`` ("Chip faults"); what they decide is in
+Faults of chips without events are found by their lists alone, which are asked more often then. The
+rules are those of ``docs/rooms/collectors.md`` ("Chip faults"); they are decided in
 ``chip_tracker``, this module only asks the driver and keeps time.
 """
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 HEALTH = "health"
-"""The reading that a chip's health word is shown as: 0 healthy, 1 minor, 2 major, 3 critical."""
+"""The reading for a chip's health word: 0 healthy, 1 minor, 2 major, 3 critical."""
 
 LIST_PERIOD = "list_period_seconds"
 """The reading that shows how often code lists are asked."""
@@ -54,28 +53,28 @@ _ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
 _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _TOGETHER_SECONDS = 0.02
 _MOST_BUSY = 0.5
-"""Without events: the part of its time for which the driver may be asked."""
+"""Without events: the share of time in which the driver may be asked."""
 _PATIENCE_SECONDS = 1.0
 _AFTER_EVENT_SECONDS = 1.0
-"""How often health words are asked around an event: a card may drop in the same moment."""
+"""How often health words are asked around an event: a card may drop at the same time."""
 _OWN_SECONDS = 0.1
-"""The same of the chip that the event is about."""
-# Timers may fire early by the resolution of their clock; what is due so soon is due.
+"""The same for the chip that the event is about."""
+# Timers may fire early by the resolution of their clock; a deadline this near counts as due.
 _DUE_SECONDS = 0.001
 _NEVER = float("inf")
 
 
-def real_list_period(wanted_seconds: float, round_seconds: float) -> float:
+def real_list_period(configured_seconds: float, round_seconds: float) -> float:
     """Return how often lists are asked without events; a round of them takes ``round_seconds``."""
-    return max(wanted_seconds, round_seconds / _MOST_BUSY)
+    return max(configured_seconds, round_seconds / _MOST_BUSY)
 
 
 @dataclass
 class _Watched:
     """One chip: its tracked state, and when it is asked next (loop time).
 
-    ``chip`` is ``None`` for one that is remembered and not listed: nobody knows where it is, and
-    another one may answer in its place.
+    ``chip`` is ``None`` for one that is known and not listed: where it is is not known, and another
+    one may answer in its place.
     """
 
     subject: Subject
@@ -85,15 +84,15 @@ class _Watched:
     settled_at: float
     """When the list shows all that happened before events arrived (at a start, after a gap)."""
     listed: frozenset[str] | None = None
-    """What the driver listed last."""
+    """The codes that the driver listed last."""
     word: ChipWord | None = None
-    """Of a chip whose driver has no events: its health word."""
+    """The health word of a chip whose driver has no events."""
     asked_at: dict[Query, float] = field(
         default_factory=lambda: dict.fromkeys(Query, float("-inf"))
     )
 
     def next(self, query: Query) -> float:
-        """When ``query`` is due: by its period, or because of an event not audited since."""
+        """Return when ``query`` is due: by its period, or because of an event not audited since."""
         checks = [self.tracker.next_check(query)]
         if query is Query.CODES:
             checks.append(self.settled_at)
@@ -103,7 +102,7 @@ class _Watched:
 
 
 class ChipFaultsSection(Section):
-    """How the chip collector works."""
+    """How often chips are asked for code lists and health words; times in seconds."""
 
     audit_period_seconds: float = Field(default=15.0, ge=0.1, le=3600)
     health_period_seconds: float = Field(default=5.0, ge=0.1, le=3600)
@@ -112,19 +111,18 @@ class ChipFaultsSection(Section):
 
 
 class ChipFaultsCollector:
-    """The collector of chip faults.
+    """Reports chip faults.
 
     ``audit_period_seconds`` is that of code lists while events arrive, ``list_period_seconds``
-    while none do. Health words, and whatever failed, are asked every ``health_period_seconds``;
-    around an event of any chip, and for a second after it, those of all chips once a second;
-    without events a health word is asked with each change of a list, too. A round without events
-    takes at most half of its period, which grows where a driver is slow. A chip of which
+    while none do. Health words, and whatever failed, are asked every ``health_period_seconds``.
+    Around an event of any chip, and for a second after it, those of all chips are asked once a
+    second. Without events a health word is asked with each change of a list, too. A round without
+    events takes at most half of its period, which grows where a driver is slow. A chip of which
     every call failed for ``card_lost_after_seconds`` is reported as dropped. While the driver is
-    replaced on disk, no failure is the chip's. A chip that is remembered
-    (``CollectorContext.chips``) and not listed is silent until it is listed again.
-
-    ``CollectorContext.believed`` must hold what is present now, and no one-off faults: what is
-    believed and not listed is reported ABSENT by the first audit.
+    replaced on disk, no failure is the chip's. A chip that is known (``CollectorContext.chips``)
+    and not listed is silent until it is listed again. ``CollectorContext.tracked`` must hold what
+    is present now, and no one-off faults: a tracked code that is not listed is reported ABSENT by
+    the first audit.
     """
 
     name = "chip-faults"
@@ -138,9 +136,9 @@ class ChipFaultsCollector:
         self.list_period_seconds = settings.list_period_seconds
         self.card_lost_after_seconds = settings.card_lost_after_seconds
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
+    async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = ChipFaultsRun(self, surroundings)
+        watch = ChipFaultsRun(self, context)
         try:
             async with asyncio.TaskGroup() as tasks:
                 await watch.begin()
@@ -154,24 +152,24 @@ class ChipFaultsCollector:
 class ChipFaultsRun:
     """One run of the collector."""
 
-    def __init__(self, collector: ChipFaultsCollector, surroundings: CollectorContext) -> None:
+    def __init__(self, collector: ChipFaultsCollector, context: CollectorContext) -> None:
         self._source = collector.name
         self._period_seconds = collector.period_seconds
         self._audit_period_seconds = collector.audit_period_seconds
         self._list_period_seconds = collector.list_period_seconds
         self._card_lost_after_seconds = collector.card_lost_after_seconds
-        self._around = surroundings
-        self._driver = surroundings.driver
+        self._context = context
+        self._driver = context.driver
         self._loop = asyncio.get_running_loop()
         self._chips: dict[int, _Watched] = {}
         self._missing: dict[Subject, _Watched] = {}
-        self._remembered: dict[Subject, set[str]] = {
-            chip_subject(chip): set() for chip in surroundings.chips
+        self._tracked: dict[Subject, set[str]] = {
+            chip_subject(chip): set() for chip in context.chips
         }
         self._lists: dict[Chip, tuple[int, ...]] = {}
-        """Code lists that were read in this round and not looked at yet."""
-        for subject, code in surroundings.tracked:
-            self._remembered.setdefault(subject, set()).add(code)
+        """Code lists that were read in this round and are not applied yet."""
+        for subject, code in context.tracked:
+            self._tracked.setdefault(subject, set()).add(code)
         self._logged_silent: set[Subject] = set()
         self._changed = asyncio.Event()
         self._batch: list[Report] = []
@@ -180,24 +178,24 @@ class ChipFaultsRun:
         self._soon: asyncio.Handle | None = None
 
     async def begin(self) -> None:
-        """Wait for the driver's list; what is remembered and not in it is missing."""
+        """Wait for the driver's list; a chip that is known and not listed is missing."""
         asking = asyncio.ensure_future(self._driver.listed())
         try:
             while not asking.done():
                 await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-                self._around.progress()
+                self._context.progress()
                 if not asking.done():
                     self._log_silent("the driver has not answered since the start")
             self._take_over(asking.result())
         finally:
             asking.cancel()
-        for subject in sorted(self._remembered):
+        for subject in sorted(self._tracked):
             self._missing[subject] = self._watched(subject, None)
 
     def _log_silent(self, reason: str) -> None:
-        silent = sorted(self._remembered.keys() - self._logged_silent)
+        silent = sorted(self._tracked.keys() - self._logged_silent)
         self._logged_silent.update(silent)
-        now_ms = self._around.wall_clock()
+        now_ms = self._context.wall_clock()
         self._report(SourceBlind(self._source, chip, now_ms, reason, True) for chip in silent)
 
     def _take_over(self, listed: Iterable[Chip]) -> None:
@@ -217,7 +215,7 @@ class ChipFaultsRun:
                 watched.word, watched.listed = ChipWord(self._source, subject), None
 
     def _watched(self, subject: Subject, chip: Chip | None) -> _Watched:
-        tracked = self._remembered.pop(subject, set())
+        tracked = self._tracked.pop(subject, set())
         tracker = ChipTracker(self._source, subject, tracked, self._card_lost_after_seconds)
         now = self._loop.time()
         return _Watched(subject, chip, tracker, dict.fromkeys(Query, now), now + LAG_SECONDS)
@@ -257,13 +255,13 @@ class ChipFaultsRun:
             text=event.name,
         )
         now = self._loop.time()
-        self._report_soon(watched.tracker.event(seen, now))
-        self._look_at_health(watched, now)
+        self._report_soon(watched.tracker.apply_event(seen, now))
+        self._ask_health_soon(watched, now)
         if code == RESET_FINISHED:
             self._ask_now([watched])
 
-    def _look_at_health(self, own: _Watched, now: float) -> None:
-        """There was an event: no event tells of a card that dropped in the same moment."""
+    def _ask_health_soon(self, own: _Watched, now: float) -> None:
+        """Make the health queries due: no event reports a card that dropped at the same time."""
         self._event_at = now
         for watched in self._chips.values():
             due = watched.due[Query.HEALTH]
@@ -281,7 +279,7 @@ class ChipFaultsRun:
     async def audits(self) -> NoReturn:
         """Ask whatever is due, one query after the other, the longest waiting first."""
         while True:
-            self._around.progress()
+            self._context.progress()
             self._changed.clear()
             queries = sorted(self._queries(), key=lambda item: item[0])
             now = self._loop.time()
@@ -297,9 +295,9 @@ class ChipFaultsRun:
     ) -> None:
         """Ask what is due of ``queries``, until an event changes what is due next.
 
-        One order for a whole round: an idle agent spends its time on little else. What is asked
-        in one round is due again at one time, counted from when the round ``began``, so that the
-        next one is one round too.
+        They are ordered once per round, because an idle agent spends most of its time on that.
+        Queries of one round are due again at one time, counted from when the round ``began``, so
+        that the next one is one round too.
         """
         queries = list(queries)
         self._lists = await self._read_lists(queries)
@@ -310,17 +308,18 @@ class ChipFaultsRun:
                     await self._leave_out(watched, began)
                 else:
                     await self._ask(watched, watched.chip, query, due, began)
-                self._around.progress()
+                self._context.progress()
             if self._changed.is_set():
                 break
-        self._rest(began)
+        self._pause_after(began)
 
     async def _read_lists(
         self, queries: Iterable[tuple[float, _Watched, Query]]
     ) -> dict[Chip, tuple[int, ...]]:
-        """Without events: the lists that are due, in one message.
+        """Return the lists that are due, read in one message; without events only.
 
-        What is not in it is asked chip by chip, which also finds out which one is to blame.
+        A list that is missing in the answer is asked chip by chip, which also finds the chip that
+        failed.
         """
         if self._driver.polling_reason is None:
             return {}
@@ -335,16 +334,16 @@ class ChipFaultsRun:
             return await self._driver.code_lists(due) if len(due) > 1 else {}
         return {}
 
-    def _rest(self, began: float) -> None:
-        """Without events: leave the driver alone for as long as the round took that ``began``."""
+    def _pause_after(self, began: float) -> None:
+        """Without events: pause the queries for as long as the round took that ``began``."""
         if self._driver.polling_reason is None:
-            self._around.show(NODE, LIST_PERIOD, self._audit_period_seconds)
+            self._context.show(NODE, LIST_PERIOD, self._audit_period_seconds)
             return
         if self._batch:
             self._report(())  # it is whole: nothing follows until the next round
         took = self._loop.time() - began
         period = real_list_period(self._list_period_seconds, took)
-        self._around.show(NODE, LIST_PERIOD, period)
+        self._context.show(NODE, LIST_PERIOD, period)
         for watched in self._chips.values():
             for query, due in watched.due.items():
                 if watched.word is None or watched.word.asks_again_at != due:
@@ -364,11 +363,11 @@ class ChipFaultsRun:
         watched.due[query] = began + self._period_seconds
         if query is Query.HEALTH and asked_at < self._event_at + _AFTER_EVENT_SECONDS:
             watched.due[query] = began + _AFTER_EVENT_SECONDS
-        wall_clock, tracker = self._around.wall_clock, watched.tracker
+        wall_clock, tracker = self._context.wall_clock, watched.tracker
         try:
             if query is Query.CODES:
                 listed = await self._ask_codes(watched, chip, asked_at, began)
-                reports = tracker.codes_answered(listed, asked_at, wall_clock())
+                reports = tracker.observe_codes(listed, asked_at, wall_clock())
             else:
                 health = await self._health(watched, chip, asked_at)
                 if health is None:
@@ -376,17 +375,17 @@ class ChipFaultsRun:
                     why = "the health is unknown"
                     reports = self._failed(watched, query, why, by_chip=in_place)
                 else:
-                    reports = tracker.health_answered(True, asked_at, wall_clock())
+                    reports = tracker.observe_health(True, asked_at, wall_clock())
         except DriverCallError as error:
             in_place = await self._driver.is_in_place()
             if query is Query.HEALTH and error.return_code == NOT_READY and in_place:
-                reports = tracker.health_answered(False, asked_at, wall_clock())
+                reports = tracker.observe_health(False, asked_at, wall_clock())
             elif query is Query.HEALTH and error.return_code in _UNSUPPORTED:
                 watched.due[query] = _NEVER
-                reports = tracker.health_answered(True, asked_at, wall_clock())
+                reports = tracker.observe_health(True, asked_at, wall_clock())
             else:
                 if query is Query.CODES:
-                    # A card that dropped is not blind, and its health says that it did.
+                    # A card that dropped is not blind, and its health query shows the drop.
                     await self._ask(watched, chip, Query.HEALTH, asked_at, began)
                 by_chip = in_place and error.return_code not in ENVIRONMENT
                 reports = self._failed(watched, query, str(error), by_chip=by_chip)
@@ -400,7 +399,7 @@ class ChipFaultsRun:
     async def _ask_codes(
         self, watched: _Watched, chip: Chip, asked_at: float, began: float
     ) -> frozenset[str]:
-        """Ask for the code list of ``chip``, unless it was read already."""
+        """Return the code list of ``chip``, from this round's lists or from the driver."""
         codes = self._lists.pop(chip, None)
         if codes is None:
             codes = await self._driver.error_codes(chip)
@@ -415,7 +414,7 @@ class ChipFaultsRun:
         return listed
 
     async def _leave_out(self, watched: _Watched, began: float) -> None:
-        """Count a chip that is not listed as silent: there is nothing to ask."""
+        """Count a chip that is not listed as silent: no call can reach it."""
         watched.due = dict.fromkeys(Query, began + self._period_seconds)
         in_place = await self._driver.is_in_place()
         if watched.chip is None:
@@ -424,14 +423,14 @@ class ChipFaultsRun:
                 self._report_together(self._failed(watched, query, why, by_chip=in_place))
 
     async def _health(self, watched: _Watched, chip: Chip, at: float) -> int | None:
-        """Ask for the health word and show it; without an answer there is none to show."""
+        """Read the health word and show it; without an answer the reading is removed."""
         health = None
         try:
             health = await self._driver.health(chip)
         finally:
-            self._around.show(chip_subject(chip.physical_id), HEALTH, health)
+            self._context.show(chip_subject(chip.physical_id), HEALTH, health)
             if watched.word is not None:
-                reports = watched.word.asked(health, at, self._around.wall_clock())
+                reports = watched.word.observe(health, at, self._context.wall_clock())
                 self._report_together(reports)
                 again = watched.word.asks_again_at
                 if again is not None:
@@ -446,17 +445,17 @@ class ChipFaultsRun:
         asked_at: float,
         began: float,
     ) -> None:
-        """Read the health word with a list that is another one than before."""
+        """Read the health word with a list that has changed."""
         if watched.word is not None:
-            watched.word.list_changed(listed, asked_at)
+            watched.word.record_list(listed, asked_at)
         if watched.due[Query.HEALTH] != _NEVER:
             await self._ask(watched, chip, Query.HEALTH, asked_at, began)
 
     def _failed(
         self, watched: _Watched, query: Query, reason: str, *, by_chip: bool, hangs: bool = False
     ) -> list[Report]:
-        now_ms = self._around.wall_clock()
-        return watched.tracker.failed(
+        now_ms = self._context.wall_clock()
+        return watched.tracker.observe_failure(
             query, reason, self._loop.time(), now_ms, by_chip=by_chip, hangs=hangs
         )
 
@@ -467,7 +466,7 @@ class ChipFaultsRun:
             self._flush = self._loop.call_later(_TOGETHER_SECONDS, self._report, ())
 
     def _report_soon(self, reports: list[Report]) -> None:
-        """Report in this turn of the loop, with the other events that are there already."""
+        """Report in this turn of the loop, with the other events that have arrived already."""
         self._batch += reports
         if reports and self._soon is None:
             self._soon = self._loop.call_soon(self._report, ())
@@ -482,4 +481,4 @@ class ChipFaultsRun:
             self._flush = None
         batch, self._batch = [*self._batch, *reports], []
         if batch:
-            self._around.report(batch)
+            self._context.report(batch)

@@ -1,7 +1,7 @@
 """The health word of one chip whose driver has no events. Pure: times are passed in.
 
 It bounds the severity of codes that no table has, so it is read with each change of the code list.
-A chip that does not give it then is asked three times within 3 s.
+A chip without an answer is then asked three times within 3 s.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST_SECONDS = 3.0
 
 
 class ChipWord:
-    """What is reported of the word: each one that changes something."""
+    """The health word of a chip, reported when it changes something."""
 
     def __init__(self, source: str, chip: Subject) -> None:
         self._source = source
@@ -34,14 +34,14 @@ class ChipWord:
         self.asks_again_at: float | None = None
         """When the next question is due because the last one had no answer."""
 
-    def list_changed(self, codes: Iterable[str], at: float) -> None:
-        """Take in that the chip lists other codes than before."""
+    def record_list(self, codes: Iterable[str], at: float) -> None:
+        """Record that the chip lists other codes than before."""
         self._codes = tuple(sorted(codes))
         if self._unanswered is None:
             self._unanswered, self._changed_at = 0, at
 
-    def asked(self, word: int | None, at: float, now_ms: int) -> list[Report]:
-        """Take in the word that was asked for at ``at``; ``None``: the chip did not give it."""
+    def observe(self, word: int | None, at: float, now_ms: int) -> list[Report]:
+        """Apply the word that was asked for at ``at``; ``None``: the chip did not return it."""
         self.asks_again_at = None
         if word is None:
             if self._unanswered is None:

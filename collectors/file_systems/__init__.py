@@ -1,1 +1,1 @@
-"""File systems of the host: mounted, writable, with room."""
+"""File systems of the host: mounted, writable, with free space."""

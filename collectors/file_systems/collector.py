@@ -1,7 +1,7 @@
 """File systems of the host: read-only, full, out of inodes.
 
-Only real ones on devices of this host are asked, and in a thread with a deadline: one that does not
-answer is left out until it does, and blinds only itself.
+Only real ones on devices of this host are asked, and in a thread with a deadline. One that does not
+answer is left out until it does, and only its own state is not known.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collectors.file_systems.tracker import (
     FullThresholds,
     SeenWritable,
 )
-from collectors.saved_state import remembered
+from collectors.saved_state import read_saved
 from contract.codes.host_codes import FILE_SYSTEMS, KERNEL_LOG, READ_ONLY
 from contract.observation import (
     NODE,
@@ -62,9 +62,10 @@ class FileSystemsSection(Section):
 
 
 class FileSystemsCollector:
-    """The collector. ``full_percent`` of space or inodes is full, until ``full_cleared_percent``.
+    """Reports faults of file systems.
 
-    ``excluded``: what is mounted below these paths only is not looked at.
+    ``full_percent`` of space or inodes is full, until ``full_cleared_percent``. ``excluded``: a
+    file system that is mounted only below these paths is not checked.
     """
 
     name = FILE_SYSTEMS
@@ -79,18 +80,20 @@ class FileSystemsCollector:
         self.thresholds = FullThresholds(settings.full_percent, settings.full_cleared_percent)
         self.host = HostMounts(settings.excluded) if host is None else host
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
+    async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = FileSystemsRun(self, surroundings)
-        surroundings.listen(watch.observe)
+        watch = FileSystemsRun(self, context)
+        context.listen(watch.observe)
         while True:
-            surroundings.progress()
-            await watch.look()
+            context.progress()
+            await watch.check()
             await watch.wait()
 
 
-class _Seen(NamedTuple):
-    """One look at all of them; ``failed``: why the usage of one is not known."""
+class _CheckResult(NamedTuple):
+    """The result of one check of all file systems; ``failed``: why the usage of one is not
+    known.
+    """
 
     file_systems: dict[int, FileSystem]
     usages: dict[int, FileSystemUsage]
@@ -98,14 +101,14 @@ class _Seen(NamedTuple):
 
 
 class _Round:
-    """One look, in a thread: ``at`` is the one that is being asked."""
+    """One check, in a thread: ``at`` is the file system that is being asked."""
 
     def __init__(self, host: HostMounts, left_out: frozenset[int]) -> None:
         self._host = host
         self._left_out = left_out
         self.at: FileSystem | None = None
 
-    def __call__(self) -> _Seen:
+    def __call__(self) -> _CheckResult:
         file_systems, root = self._host.read()
         usages: dict[int, FileSystemUsage] = {}
         failed: dict[str, str] = {}
@@ -118,13 +121,13 @@ class _Round:
             except OSError as error:
                 failed[found.mount_point] = error.strerror or str(error)
         self.at = None
-        return _Seen(file_systems, usages, failed)
+        return _CheckResult(file_systems, usages, failed)
 
 
 def usage_of(stats: os.statvfs_result) -> FileSystemUsage:
-    """Return the share that is in use of what users other than root may have."""
-    taken = stats.f_blocks - stats.f_bfree
-    space = _percent(taken, taken + stats.f_bavail)
+    """Return the share in use, in percent of what users other than root may use."""
+    used = stats.f_blocks - stats.f_bfree
+    space = _percent(used, used + stats.f_bavail)
     inodes = stats.f_files - stats.f_ffree
     return FileSystemUsage(
         space, _percent(inodes, inodes + stats.f_favail) if stats.f_files else None
@@ -138,81 +141,81 @@ def _percent(part: int, whole: int) -> float | None:
 class FileSystemsRun:
     """One run of the collector."""
 
-    def __init__(self, collector: FileSystemsCollector, surroundings: CollectorContext) -> None:
+    def __init__(self, collector: FileSystemsCollector, context: CollectorContext) -> None:
         self._collector = collector
         self._source = collector.name
-        self._around = surroundings
+        self._context = context
         self._boot = boot_id()
-        kept = remembered(surroundings.memory, self._source, SeenWritable)
-        if kept is None or kept.boot != self._boot:  # ids mean nothing in another boot
+        kept = read_saved(context.saved_state, self._source, SeenWritable)
+        if kept is None or kept.boot != self._boot:  # ids are valid in one boot only
             kept = SeenWritable(self._boot, {})
         self._kept = kept
         self._tracker = FileSystemTracker(
-            self._source, surroundings.tracked, self._kept.mounts, collector.thresholds
+            self._source, context.tracked, self._kept.mounts, collector.thresholds
         )
-        self._stuck: dict[FileSystem | None, Work[_Seen]] = {}
+        self._stuck: dict[FileSystem | None, Work[_CheckResult]] = {}
         self._blind: str | None = ""
-        self._look_now = asyncio.Event()
+        self._check_now = asyncio.Event()
 
     def observe(self, reports: Sequence[Report]) -> None:
-        """Look again soon: the log reports a read-only file system, or a part of it was lost."""
+        """Check again soon: the log reports a read-only file system, or a part of it was lost."""
         for report in reports:
             if isinstance(report, Gap) and report.source == KERNEL_LOG:
-                self._look_now.set()
+                self._check_now.set()
             elif (
                 isinstance(report, Observation)
                 and report.source == self._source
                 and report.code == READ_ONLY
                 and report.assertion is Assertion.OCCUR
             ):
-                self._tracker.made_read_only(report.subject)
-                self._look_now.set()
+                self._tracker.record_read_only(report.subject)
+                self._check_now.set()
 
     async def wait(self) -> None:
-        """Wait until the next look is due."""
-        await is_set_within(self._look_now, self._collector.period_seconds)
+        """Wait until the next check is due."""
+        await is_set_within(self._check_now, self._collector.period_seconds)
 
-    async def look(self) -> None:
-        """Look at all file systems that answer."""
-        self._look_now.clear()
+    async def check(self) -> None:
+        """Check all file systems that answer."""
+        self._check_now.clear()
         self._stuck = {at: work for at, work in self._stuck.items() if work.is_stuck}
         deadline = self._collector.deadline_seconds
         while None not in self._stuck:
             left_out = frozenset(at.device for at in self._stuck if at is not None)
-            looking = _Round(self._collector.host, left_out)
-            work = Work(looking, f"{self._source} look")
+            round_ = _Round(self._collector.host, left_out)
+            work = Work(round_, f"{self._source} check")
             try:
                 seen = await work.result(deadline)
             except TimeoutError:
-                self._around.progress()
-                self._stuck[looking.at] = work
+                self._context.progress()
+                self._stuck[round_.at] = work
                 continue
             except OSError as error:
-                self._log_state([], f"the mounts cannot be read: {error}")
+                self._report_check([], f"the mounts cannot be read: {error}")
                 return
-            self._saw(seen)
+            self._apply(seen)
             return
-        self._log_state([], f"the mounts cannot be read within {deadline:g} s")
+        self._report_check([], f"the mounts cannot be read within {deadline:g} s")
 
-    def _saw(self, seen: _Seen) -> None:
-        now_ms = self._around.wall_clock()
-        reports = self._tracker.looked(seen.file_systems, seen.usages, now_ms)
+    def _apply(self, seen: _CheckResult) -> None:
+        now_ms = self._context.wall_clock()
+        reports = self._tracker.observe(seen.file_systems, seen.usages, now_ms)
         within = f"no answer within {self._collector.deadline_seconds:g} s"
         silent = {at.mount_point: within for at in self._stuck if at is not None}
         unseen = sorted((seen.failed | silent).items())
-        self._log_state(reports, "; ".join(f"{point}: {why}" for point, why in unseen) or None)
+        self._report_check(reports, "; ".join(f"{point}: {why}" for point, why in unseen) or None)
         if self._tracker.writable != self._kept.mounts:
             self._kept = SeenWritable(self._boot, self._tracker.writable)
-            self._around.memory.write(msgspec.json.encode(self._kept))
+            self._context.saved_state.write(msgspec.json.encode(self._kept))
 
-    def _log_state(self, reports: list[Report], blind: str | None) -> None:
-        """``reports``, and whether that was everything: ``blind`` is why not."""
+    def _report_check(self, reports: list[Report], blind: str | None) -> None:
+        """Report ``reports``, and whether they are complete: ``blind`` is why not."""
         before, self._blind = self._blind, blind
-        now_ms = self._around.wall_clock()
+        now_ms = self._context.wall_clock()
         if blind is None and before is not None:
             reports = [SourceAnswered(self._source, NODE, now_ms), *reports]
         elif blind is not None and not before:
             _log.warning("%s: %s", self._source, blind)
             reports = [*reports, SourceBlind(self._source, NODE, now_ms, blind)]
         if reports:
-            self._around.report(reports)
+            self._context.report(reports)

@@ -1,6 +1,6 @@
-"""What is mounted on the host: seen from its first process, or from this one where that is refused.
+"""The mounts of the host: read from its first process, or from this one where that is refused.
 
-A container with the host's processes sees the host's mounts so; one without sees its own, which
+A container with the host's processes reads the host's mounts so. One without reads its own, which
 lead to the host's real file systems as well (its volumes).
 """
 
@@ -31,7 +31,7 @@ class HostMounts:
         self._proc = proc
 
     def read(self) -> tuple[dict[int, FileSystem], str]:
-        """Local file systems by device number, and what to put in front of their mount points.
+        """Return local file systems by device number, and the prefix of their mount points.
 
         Raises ``OSError``.
         """
@@ -59,7 +59,7 @@ class HostMounts:
 
 
 def _number_of(name: str) -> int | None:
-    """The number of a block device, as the kernel shows it."""
+    """Return the number of a block device, as the kernel shows it; ``None`` if it shows none."""
     try:
         major, _, minor = Path("/sys/class/block", name, "dev").read_text().partition(":")
         return os.makedev(int(major), int(minor))

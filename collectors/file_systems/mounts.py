@@ -1,4 +1,4 @@
-"""File systems that are mounted, and which of them are real ones of this host. Pure.
+"""The mounted file systems, and which of them are local ones of this host. Pure.
 
 Source: ``proc_pid_mountinfo(5)``.
 """
@@ -22,7 +22,7 @@ _WITHOUT_DEVICE_OF_THE_KERNEL = frozenset(("zfs",))
 
 
 class FileSystem(NamedTuple):
-    """One that is mounted, at least at ``mount_point``.
+    """A mounted file system, at least at ``mount_point``.
 
     ``device`` is its number (``stat -c %d``), ``source`` mostly a path below ``/dev``.
     ``read_only`` is a state of the file system, not of one mount of it. ``mounts`` are the ids of
@@ -47,10 +47,11 @@ def kinds_on_devices(filesystems: str) -> frozenset[str]:
 def local_file_systems(
     mountinfo: str, kinds: Collection[str], excluded: Collection[str]
 ) -> dict[int, FileSystem]:
-    """Return them by device number, with the shortest mount point outside of ``excluded``.
+    """Return local file systems by device number, with the shortest mount point outside of
+    ``excluded``.
 
-    What other mounts hide is left out; so is what is mounted below ``excluded`` paths only (the
-    volumes of pods). A line that cannot be understood is no mount.
+    Mounts hidden by others are left out; so are those only below ``excluded`` paths (the volumes of
+    pods). A line that cannot be decoded is no mount.
     """
     visible: dict[str, FileSystem] = {}
     for mounted in _mounts(mountinfo):

@@ -1,7 +1,7 @@
 """The tracked state of the host's file systems: read-only, full, out of inodes. Pure.
 
-A file system is a fault only if it *became* read-only: the same mount of it was seen writable in
-this boot, or the kernel said so in its log. One that was mounted so is as somebody wanted it.
+A file system is a fault only if it *became* read-only: the same mount of it was writable in this
+boot, or the kernel logged the change. One that was mounted read-only is meant to be so.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class FileSystemUsage(NamedTuple):
-    """How much of a file system is taken, in percent as ``df`` has it; ``None``: has no such."""
+    """How much of a file system is in use, in percent as ``df`` shows it; ``None``: it has none."""
 
     space: float | None
     inodes: float | None
 
 
 class FullThresholds(NamedTuple):
-    """In percent: full from ``full`` on, until it is below ``cleared`` again."""
+    """Percent: full from ``full`` on, until it is below ``cleared`` again."""
 
     full: float
     cleared: float
@@ -42,7 +42,7 @@ class SeenWritable(msgspec.Struct, frozen=True):
 
 
 class FileSystemTracker:
-    """The tracked state, and what a look at all file systems changes."""
+    """The tracked state, and what a check of all file systems changes."""
 
     def __init__(
         self,
@@ -55,19 +55,22 @@ class FileSystemTracker:
         self._present = set(tracked)
         self._thresholds = thresholds
         self.writable = dict(writable)
-        """The mounts through which each was seen writable, by device number."""
+        """The mounts through which each was writable, by device number."""
 
-    def made_read_only(self, subject: Subject) -> None:
-        """Apply that the kernel logged it and that this was reported."""
+    def record_read_only(self, subject: Subject) -> None:
+        """Record that the kernel logged the change, and that it was reported."""
         self._present.add((subject, READ_ONLY))
 
-    def looked(
+    def observe(
         self,
         file_systems: Mapping[int, FileSystem],
         usages: Mapping[int, FileSystemUsage],
         now_ms: int,
     ) -> list[Report]:
-        """These are all; one without a usage did not tell it, which changes nothing about it."""
+        """Apply a check of all file systems; return what changed.
+
+        One without a usage did not answer, which changes nothing about it.
+        """
         reports: list[Report] = []
         self.writable = {
             device: mounts for device, mounts in self.writable.items() if device in file_systems

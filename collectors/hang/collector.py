@@ -1,7 +1,7 @@
 """Hang detection: chips whose processes do nothing for minutes (``docs/spec/device-plugin.md#4``).
 
-Every period each chip is asked for its processes, and only one that has some is asked for more.
-What the answers mean is decided in ``tracker``.
+Every period each chip is asked for its processes, and only one that has some is asked for more. The
+answers are judged in ``tracker``.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ class HangSection(Section):
 
 
 class HangCollector:
-    """The detector of hanging chips.
+    """Detects hanging chips.
 
-    Not ``enabled``: nothing is asked, and what an earlier run found is over. ``deadline_seconds``
-    is that of one run of ``hccn_tool``.
+    Not ``enabled``: nothing is asked, and faults of an earlier run end. ``deadline_seconds`` is
+    that of one run of ``hccn_tool``.
     """
 
     name = "hang"
     settings: ClassVar[type[Section]] = HangSection
     enabled = True
-    """Even where it detects nothing: what an earlier run found is then over."""
+    """Always: also without detection, faults of an earlier run must end."""
 
     def __init__(self, settings: HangSection, _: AgentOptions) -> None:
         self.period_seconds = settings.period_seconds
@@ -76,15 +76,15 @@ class HangCollector:
         )
         self._detect = settings.enabled
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
+    async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = HangRun(self, surroundings)
+        watch = HangRun(self, context)
         if not self._detect:
-            watch.give_up()
+            watch.end_faults()
         pause = min(_FIRST_SECONDS, self.period_seconds)
         loop = asyncio.get_running_loop()
         while True:
-            surroundings.progress()
+            context.progress()
             await asyncio.sleep(pause)
             began = loop.time()
             if self._detect:
@@ -95,17 +95,17 @@ class HangCollector:
 class HangRun:
     """One run of the detector."""
 
-    def __init__(self, collector: HangCollector, surroundings: CollectorContext) -> None:
+    def __init__(self, collector: HangCollector, context: CollectorContext) -> None:
         self._source = collector.name
         self._deadline = collector.deadline_seconds
         self._limits = collector.thresholds
-        self._around = surroundings
-        self._driver = surroundings.driver
-        places = surroundings.places
+        self._context = context
+        self._driver = context.driver
+        paths = context.paths
         self._tool = HccnTool(
-            places.driver_root, trust_driver=places.trust_driver, environment=places.environment
+            paths.driver_root, trust_driver=paths.trust_driver, environment=paths.environment
         )
-        self._remembered = {subject for subject, code in surroundings.tracked if code == HANG}
+        self._tracked = {subject for subject, code in context.tracked if code == HANG}
         self._logged_missing: set[Subject] = set()
         self._chips: dict[int, HangTracker] = {}
         self._without: set[int] = set()
@@ -113,15 +113,15 @@ class HangRun:
         self._is_a5 = False
         self._tool_is_silent = False
 
-    def give_up(self) -> None:
-        """End all reports of hangs, because observation ends."""
-        now_ms = self._around.wall_clock()
+    def end_faults(self) -> None:
+        """End all reported hangs, because detection is off."""
+        now_ms = self._context.wall_clock()
         gone = [
             Observation(self._source, chip, HANG, Assertion.RECOVER, now_ms)
-            for chip in sorted(self._remembered)
+            for chip in sorted(self._tracked)
         ]
         if gone:
-            self._around.report(gone)
+            self._context.report(gone)
 
     async def round(self) -> None:
         """Ask chip after chip."""
@@ -134,12 +134,12 @@ class HangRun:
             tracker = self._tracker(chip)
             if chip.physical_id not in self._without:
                 self._report(await self._ask(chip, tracker))
-            self._around.progress()
+            self._context.progress()
         self._log_missing()
 
     async def _inventory(self) -> Inventory:
         while True:
-            self._around.progress()
+            self._context.progress()
             try:
                 async with asyncio.timeout(_PATIENCE_SECONDS):
                     return await self._driver.inventory()
@@ -154,17 +154,17 @@ class HangRun:
                 self._source,
                 subject,
                 self._limits,
-                hung=subject in self._remembered,
+                hung=subject in self._tracked,
                 blind=subject in self._logged_missing,
             )
-            self._remembered.discard(subject)
+            self._tracked.discard(subject)
             self._chips[chip.physical_id] = tracker
         return tracker
 
     def _log_missing(self) -> None:
-        missing = sorted(self._remembered - self._logged_missing)
+        missing = sorted(self._tracked - self._logged_missing)
         self._logged_missing.update(missing)
-        now_ms, why = self._around.wall_clock(), "the driver does not show this chip"
+        now_ms, why = self._context.wall_clock(), "the driver does not show this chip"
         self._report(SourceBlind(self._source, chip, now_ms, why) for chip in missing)
 
     async def _ask(self, chip: Chip, tracker: HangTracker) -> list[Report]:
@@ -172,13 +172,13 @@ class HangRun:
             processes = frozenset(await self._driver.processes(chip))
         except DriverError as error:
             if isinstance(error, DriverCallError) and error.return_code in _UNSUPPORTED:
-                # A driver that cannot be asked has no hang detection; that is no blindness.
+                # A driver without this call has no hang detection; that is no blindness.
                 self._without.add(chip.physical_id)
                 if not tracker.hung:
                     return []
-            return tracker.failed(str(error), self._around.wall_clock())
+            return tracker.observe_failure(str(error), self._context.wall_clock())
         if not processes:
-            return tracker.idle(self._around.wall_clock())
+            return tracker.observe_idle(self._context.wall_clock())
         troubles: list[str] = []
         figures = Figures(
             aicore=await self._utilization(chip, Utilization.AI_CORE, troubles),
@@ -186,8 +186,8 @@ class HangRun:
             traffic=await self._traffic(chip, troubles),
             cpu_seconds=_cpu_seconds(processes, troubles),
         )
-        now_ms = self._around.wall_clock()
-        return tracker.sampled(processes, figures, "; ".join(troubles), now_ms)
+        now_ms = self._context.wall_clock()
+        return tracker.observe(processes, figures, "; ".join(troubles), now_ms)
 
     async def _utilization(self, chip: Chip, kind: Utilization, troubles: list[str]) -> int | None:
         try:
@@ -201,7 +201,9 @@ class HangRun:
         return None
 
     async def _traffic(self, chip: Chip, troubles: list[str]) -> int | None:
-        """Packets in both directions (A5: flits of UB ports); without a network there are none."""
+        """Return packets in both directions (A5: flits of UB ports); without a network there are
+        none.
+        """
         if not self._has_network:
             return 0
         if self._tool_is_silent:
@@ -233,7 +235,7 @@ class HangRun:
     def _report(self, reports: Iterable[Report]) -> None:
         batch = list(reports)
         if batch:
-            self._around.report(batch)
+            self._context.report(batch)
 
 
 def _sum(counters: Mapping[str, int], names: tuple[str, ...]) -> int:
@@ -244,7 +246,7 @@ def _sum(counters: Mapping[str, int], names: tuple[str, ...]) -> int:
 
 
 def _cpu_seconds(processes: frozenset[int], troubles: list[str]) -> int | None:
-    """Time that the CPUs spent on ``processes``, each in whole seconds as upstream has it."""
+    """Return the CPU time of ``processes``, each in whole seconds as upstream has it."""
     try:
         return sum(map(_seconds_of, sorted(processes)))
     except (OSError, ValueError, IndexError) as error:

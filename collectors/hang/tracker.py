@@ -1,9 +1,8 @@
 """Whether a chip hangs: it has processes, and for minutes nothing moves. Pure.
 
-The rules are those of ``device-plugin#4``, with two exceptions (defect K49): a figure that
-could not be read is no figure, so a round without it neither counts nor starts again from nought,
-unless another figure shows that something moves; and what could not be read is compared, when it
-can be read again, with what it was before.
+The rules are those of ``device-plugin#4``, with two exceptions (defect K49). A round with a figure
+that could not be read neither counts nor starts again from zero, unless another figure shows that
+something moves. A figure that can be read again is compared with its last value.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ class Figures:
     traffic: int | None
     cpu_seconds: int | None
 
-    def over(self, before: Figures) -> Figures:
-        """These figures, and those of ``before`` where there are none."""
+    def filled_from(self, before: Figures) -> Figures:
+        """Return these figures, with those of ``before`` for missing ones."""
         return Figures(
             **{
                 each.name: getattr(before if getattr(self, each.name) is None else self, each.name)
@@ -57,7 +56,7 @@ def looks_hung(now: Figures, before: Figures, limits: HangThresholds) -> bool | 
     hbm = _grown(now.hbm, before.hbm)
     traffic = _grown(now.traffic, before.traffic)
     cpu = _grown(now.cpu_seconds, before.cpu_seconds)
-    # What counts packets or seconds and went backwards was begun anew: something happened.
+    # A counter that went backwards was reset: something happened.
     moves = (
         None if now.aicore is None else now.aicore >= limits.aicore_utilization,
         None if hbm is None else hbm > limits.hbm_memory_delta,
@@ -96,26 +95,26 @@ class HangTracker:
         """Whether the chip is tracked as hanging."""
         return self._hung
 
-    def idle(self, now_ms: int) -> list[Report]:
-        """Take in that no process uses the chip."""
+    def observe_idle(self, now_ms: int) -> list[Report]:
+        """Apply that no process uses the chip; return what to report."""
         self._forget()
         self._processes = frozenset()
         return [*self._answered(now_ms), *self._moves(now_ms)]
 
-    def sampled(
+    def observe(
         self, processes: frozenset[int], figures: Figures, troubles: str, now_ms: int
     ) -> list[Report]:
-        """Take in that ``processes`` use the chip; ``troubles`` is why figures are missing."""
+        """Apply that ``processes`` use the chip; ``troubles`` is why figures are missing."""
         if processes != self._processes:
             self._forget()
             self._processes = processes
         before, self._before = self._before, figures
         if before is None:
-            return self.failed(troubles, now_ms) if troubles else self._answered(now_ms)
-        self._before = figures.over(before)
+            return self.observe_failure(troubles, now_ms) if troubles else self._answered(now_ms)
+        self._before = figures.filled_from(before)
         hung = looks_hung(figures, before, self._limits)
         if hung is None and troubles:
-            return self.failed(troubles, now_ms)
+            return self.observe_failure(troubles, now_ms)
         reports = self._answered(now_ms)
         if hung:
             self._rounds += 1
@@ -127,7 +126,7 @@ class HangTracker:
             reports += self._moves(now_ms)
         return reports
 
-    def failed(self, reason: str, now_ms: int) -> list[Report]:
+    def observe_failure(self, reason: str, now_ms: int) -> list[Report]:
         """Apply that the activity of the chip is not known: the tracked state stays."""
         if self._blind:
             return []

@@ -1,9 +1,9 @@
 """The kernel's log: one reader of ``/dev/kmsg`` that is woken by the kernel.
 
-What was in the log before this agent ran for the first time on this machine is history: nobody can
-tell whether it is over. At a later start everything is news that no earlier run has read, also of
-another boot, from its beginning. Lost records are a ``Gap``: other host checks hear it and look at
-once, and hung tasks are compared with the kernel's own count.
+What was in the log before this agent ran for the first time on this machine is history: whether it
+is over is not known. At a later start every record counts that no earlier run has read; after a
+reboot those from the beginning of the log. Lost records are a ``Gap``: other host checks receive it
+and check at once, and hung tasks are compared with the kernel's own count.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collectors.file_systems.host_mounts import HostMounts
 from collectors.kernel_log.messages import DRIVER_PATTERNS, MessageMatch, Messages, Remounted
 from collectors.kernel_log.records import LONGEST_TEXT, KernelRecord, Records
 from collectors.kernel_log.tracker import KernelLogTracker, LogTime, Position, SavedLogPosition
-from collectors.saved_state import remembered
+from collectors.saved_state import read_saved
 from contract.codes.host_codes import (
     FILE_SYSTEM,
     FILE_SYSTEMS,
@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 _READ_BYTES = 16_384
 _AT_ONCE = 200
-"""Records that are read before others have a turn."""
+"""Records that are read before other tasks may run."""
 
 _KEEP_SECONDS = 300.0
 _LIVE_SECONDS = 5.0
@@ -73,7 +73,7 @@ def _pattern(text: str) -> str:
 
 
 class KernelLogSection(Section):
-    """How the log of the kernel is read."""
+    """How the log of the kernel is read; times in seconds."""
 
     enabled: bool = True
     device: str = "/dev/kmsg"
@@ -82,12 +82,12 @@ class KernelLogSection(Section):
 
 
 class KernelLogCollector:
-    """The collector of what the kernel says.
+    """Reports faults that the kernel logs.
 
     ``device`` is ``/dev/kmsg`` or a pipe with its records. A lockup, a hung task and an error of
     the NPU driver hold until they were not repeated for ``hold_seconds``. ``npu_driver_patterns``
-    are regular expressions for lines as ``dmesg --raw`` shows them. ``remounts``: somebody follows
-    file systems that the kernel makes read-only.
+    are regular expressions for lines as ``dmesg --raw`` shows them. ``remounts``: whether another
+    collector follows file systems that the kernel makes read-only.
     """
 
     name = KERNEL_LOG
@@ -102,37 +102,37 @@ class KernelLogCollector:
         self.messages = Messages(settings.npu_driver_patterns)
         self.remounts = options.file_systems
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
+    async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = KernelLogRun(self, surroundings)
+        watch = KernelLogRun(self, context)
         try:
             while True:
-                surroundings.progress()
+                context.progress()
                 try:
                     with _opened(self.device) as log:
                         await watch.follow(log)
                 except OSError as error:
-                    watch.blind(error)
+                    watch.report_blind(error)
                     await watch.pause()
         finally:
-            watch.keep()
+            watch.save()
 
 
 class KernelLogRun:
     """One run of the collector."""
 
-    def __init__(self, collector: KernelLogCollector, surroundings: CollectorContext) -> None:
+    def __init__(self, collector: KernelLogCollector, context: CollectorContext) -> None:
         self._collector = collector
         self._source = collector.name
-        self._around = surroundings
+        self._context = context
         self._loop = asyncio.get_running_loop()
         self._boot = boot_id()
-        kept = remembered(surroundings.memory, self._source, SavedLogPosition)
+        kept = read_saved(context.saved_state, self._source, SavedLogPosition)
         same_boot = kept is None or kept.boot == self._boot
         self._is_history = kept is None
         sequence = kept.sequence if kept is not None and same_boot else None
         self._position = Position(self._source, sequence)
-        tracked = {code for _, code in surroundings.tracked}
+        tracked = {code for _, code in context.tracked}
         self._tracker = KernelLogTracker(self._source, tracked, kept, collector.hold_seconds)
         self._report(self._tracker.begin(self._now(), same_boot=same_boot))
         self._answers: bool | None = None
@@ -143,7 +143,7 @@ class KernelLogRun:
         self._hung_tasks = _count(_HUNG_TASKS)
 
     async def follow(self, log: int) -> NoReturn:
-        """Read what is there, then what comes. Raises ``OSError``."""
+        """Read the existing records, then new ones. Raises ``OSError``."""
         readable = asyncio.Event()
         records = Records()
         self._is_live = False
@@ -151,11 +151,14 @@ class KernelLogRun:
         try:
             await self._drain(log, records)
             self._is_history = False
-            if self._position.at_the_end():
-                _log.warning("%s: the log is not the one of before; going on there", self._source)
+            if self._position.finish_reading():
+                _log.warning(
+                    "%s: the log is another one than before; reading continues at its end",
+                    self._source,
+                )
             self._is_live = True
             self._answered()
-            self.keep()
+            self.save()
             while True:
                 await self._wait(readable)
                 readable.clear()
@@ -164,21 +167,21 @@ class KernelLogRun:
             self._loop.remove_reader(log)
 
     async def pause(self) -> None:
-        """Let time pass while nothing can be read; what holds ends all the same."""
+        """Wait one period while nothing can be read; faults end all the same."""
         await self._wait(asyncio.Event())
 
     async def _wait(self, readable: asyncio.Event) -> None:
-        """Until there is something to read, or time changed something."""
+        """Wait until there is something to read, or time has changed something."""
         pause = self._collector.period_seconds
         end = self._tracker.next_end()
         if end is not None:
             pause = min(pause, max(0.0, end - self._loop.time()))
         await is_set_within(readable, pause)
-        self._around.progress()
-        over = self._tracker.over(self._now())
+        self._context.progress()
+        over = self._tracker.expire(self._now())
         self._report(over)
         if over or self._loop.time() - self._kept_at > _KEEP_SECONDS:
-            self.keep()
+            self.save()
 
     async def _drain(self, log: int, records: Records) -> None:
         count = 0
@@ -188,16 +191,16 @@ class KernelLogRun:
             except BlockingIOError:
                 return
             except BrokenPipeError:
-                self._position.overrun()
+                self._position.record_overrun()
             else:
                 if not data:
                     raise OSError(errno.EIO, "it ended")
-                for record in records.take(data):
+                for record in records.feed(data):
                     self._record(record)
                 self._note_unreadable(records)
             count += 1
             if count % _AT_ONCE == 0:
-                self._around.progress()
+                self._context.progress()
                 await asyncio.sleep(0)
 
     def _record(self, record: KernelRecord) -> None:
@@ -208,14 +211,14 @@ class KernelLogRun:
         if self._is_history:
             position.sequence = record.sequence
             return
-        reports = position.read(record.sequence, now.wall_ms)
+        reports = position.record_read(record.sequence, now.wall_ms)
         if reports:
             reports += self._audited(now)
         text = record.text
         if record.continues:
             text = (self._line + text)[:LONGEST_TEXT]
         messages = self._collector.messages
-        # A piece that goes on with a line tells nothing that the line told without it.
+        # A piece that continues a line must not report again what its beginning has reported.
         front = messages.matches(record.level, self._line) if record.continues else ()
         known = {match[:-1] for match in front}
         for match in messages.matches(record.level, text):
@@ -224,7 +227,7 @@ class KernelLogRun:
         self._line = text
         if reports:
             self._report(reports)
-            self.keep()
+            self.save()
 
     def _assertion_of(
         self, match: MessageMatch | Remounted, now: LogTime, age_seconds: float
@@ -239,7 +242,7 @@ class KernelLogRun:
         return reports
 
     def _remounted(self, match: Remounted, now: LogTime) -> list[Report]:
-        """Said for the check of file systems, which finds out when it is over."""
+        """Return a report for the check of file systems, which finds out when it is over."""
         found = HostMounts().of_block_device(match.device)
         if found is None:
             _log.info("%s: %s: not mounted on this host", self._source, match.text)
@@ -251,7 +254,7 @@ class KernelLogRun:
         ]
 
     def _audited(self, now: LogTime) -> list[Report]:
-        """What the kernel counted of the hung tasks whose messages were lost."""
+        """Return a fault if the kernel counted hung tasks whose messages were lost."""
         before, self._hung_tasks = self._hung_tasks, _count(_HUNG_TASKS)
         if before is None or self._hung_tasks is None or self._hung_tasks <= before:
             return []
@@ -259,7 +262,7 @@ class KernelLogRun:
         return self._tracker.observe(MessageMatch(HUNG_TASK, text), now, 0.0)
 
     def _age(self, record: KernelRecord) -> float:
-        """How many seconds ago ``record`` was written, as far as that matters."""
+        """Return the age of ``record`` in seconds, 0 while records arrive as they are written."""
         if self._is_live:
             return 0.0
         age = time.monotonic() - record.at_us / 1e6
@@ -275,34 +278,34 @@ class KernelLogRun:
     def _answered(self) -> None:
         if not self._answers:
             self._answers = True
-            self._report([SourceAnswered(self._source, NODE, self._around.wall_clock())])
+            self._report([SourceAnswered(self._source, NODE, self._context.wall_clock())])
 
-    def blind(self, error: OSError) -> None:
-        """Take in that the log cannot be read."""
+    def report_blind(self, error: OSError) -> None:
+        """Report that the log cannot be read, once."""
         if self._answers is False:
             return
         self._answers = False
         reason = explained(self._collector.device, error)
         _log.warning("%s: %s", self._source, reason)
-        self._report([SourceBlind(self._source, NODE, self._around.wall_clock(), reason)])
+        self._report([SourceBlind(self._source, NODE, self._context.wall_clock(), reason)])
 
-    def keep(self) -> None:
-        """Remember how far the log was read."""
+    def save(self) -> None:
+        """Save how far the log was read."""
         if self._is_history:
             return
         self._kept_at = self._loop.time()
         kept = SavedLogPosition(self._boot, self._position.sequence, self._tracker.logged_ms())
-        self._around.memory.write(msgspec.json.encode(kept))
+        self._context.saved_state.write(msgspec.json.encode(kept))
 
     def _now(self) -> LogTime:
-        return LogTime(self._around.wall_clock(), self._loop.time())
+        return LogTime(self._context.wall_clock(), self._loop.time())
 
     def _report(self, reports: list[Report]) -> None:
         for report in reports:
             if isinstance(report, Gap):
                 _log.warning("%s: %s", self._source, report.reason)
         if reports:
-            self._around.report(reports)
+            self._context.report(reports)
 
 
 @contextlib.contextmanager
@@ -330,7 +333,7 @@ def explained(device: str, error: OSError) -> str:
 
 
 def _count(path: Path) -> int | None:
-    """A number that the kernel shows; ``None`` where it does not."""
+    """Return a number that the kernel shows; ``None`` where it does not."""
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):

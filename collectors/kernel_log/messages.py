@@ -1,10 +1,10 @@
-"""What messages of the kernel report: lockups, hung tasks, killed processes, read-only file
-systems, errors of the NPU driver. Pure.
+"""Finds reports in the kernel's messages: lockups, hung tasks, killed processes, driver errors.
+Pure.
 
-The driver's messages are ``[ascend] [module] [function line] …`` and, where it means an error,
-``[ascend] [ERROR] [module] …`` or ``[ascend] [module] [ERROR] …``, which it writes with the level
-of a notice so that a console is not flooded; builds of other years use the level of an error and no
-word. Its facility is 86 where the kernel groups logs.
+Also file systems that become read-only. The driver's messages are ``[ascend] [module] [function
+line] …``. Where it reports an error they are ``[ascend] [ERROR] [module] …`` or ``[ascend] [module]
+[ERROR] …``, written with the level of a notice so that a console is not flooded. Builds of other
+years use the level of an error and no word. Its facility is 86 where the kernel groups logs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DRIVER_PATTERNS = (
 
 _LONGEST_TEXT = 300
 _LONGEST_LINE = 1024
-"""What the kernel writes longer than this is not for people, and costs time."""
+"""Characters of a line that are searched: longer ones are not for people, and cost time."""
 
 
 class MessageMatch(NamedTuple):
@@ -53,13 +53,15 @@ _MATCHED = ((_KILLED, OOM_KILL), (_SOFT_LOCKUP, SOFT_LOCKUP), (_HUNG_TASK, HUNG_
 
 
 class Messages:
-    """Knows which messages matter; ``driver_patterns`` as ``DRIVER_PATTERNS``."""
+    """The patterns of messages that report something; ``driver_patterns`` as
+    ``DRIVER_PATTERNS``.
+    """
 
     def __init__(self, driver_patterns: Sequence[str]) -> None:
         self._driver = [re.compile(pattern) for pattern in driver_patterns]
 
     def matches(self, level: int, text: str) -> Iterator[MessageMatch | Remounted]:
-        """Return what the lines of a message of ``level`` report, mostly nothing."""
+        """Yield what the lines of a message of ``level`` report, mostly nothing."""
         for line in text.splitlines():
             found = self._line(level, line)
             if found is not None:

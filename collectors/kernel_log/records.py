@@ -1,7 +1,8 @@
-"""Records of ``/dev/kmsg``, as the kernel's own document ``Documentation/ABI/testing/dev-kmsg`` has
-them: ``<facility and level>,<sequence>,<microseconds>,<flags>[,…];<text>``. Pure.
+"""Decodes records of ``/dev/kmsg``. Pure.
 
-Lines that begin with a space belong to the record before them (its device) and tell nothing here.
+The format is ``<facility and level>,<sequence>,<microseconds>,<flags>[,…];<text>``, as in the
+kernel's own document ``Documentation/ABI/testing/dev-kmsg``. Lines that begin with a space belong
+to the record before them (its device) and are not used.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ _LONGEST_BYTES = 1 << 16
 _LEVELS = 8
 _CONTINUES = "+"
 LONGEST_TEXT = 8192
-"""Characters of a message that are looked at; the kernel writes no longer ones."""
+"""Characters of a message that are decoded; the kernel writes no longer ones."""
 
 
 class KernelRecord(NamedTuple):
     """One message of the kernel, or a piece of one.
 
     ``level`` is 0 (emergency) to 7 (debug), ``at_us`` the kernel's clock since boot in
-    microseconds. ``continues``: it goes on with the line of the record before it.
+    microseconds. ``continues``: it continues the line of the record before it.
     """
 
     level: int
@@ -33,7 +34,7 @@ class KernelRecord(NamedTuple):
 
 
 class Records:
-    """Cuts what is read into records; a read of ``/dev/kmsg`` has one, of a pipe any piece.
+    """Splits bytes into records; a read of ``/dev/kmsg`` returns one, of a pipe any piece.
 
     ``unreadable`` counts the lines that are no record.
     """
@@ -42,9 +43,9 @@ class Records:
         self.unreadable = 0
         self._rest = b""
         self._is_too_long = False
-        """The line that is not complete yet is no record, however it ends."""
+        """Whether the incomplete line is too long for a record, however it ends."""
 
-    def take(self, data: bytes) -> list[KernelRecord]:
+    def feed(self, data: bytes) -> list[KernelRecord]:
         """Return the records that ``data`` completes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if lines and self._is_too_long:
@@ -84,7 +85,7 @@ def parse_record(line: bytes) -> KernelRecord | None:
 
 
 def _unescaped(text: bytes) -> str:
-    """What was written: the kernel escapes what does not print, and its own backslash."""
+    """Return the original text: the kernel escapes what does not print, and its own backslash."""
     if b"\\x" in text:
         text = _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), text)
     return text.decode("utf-8", "replace")[:LONGEST_TEXT]

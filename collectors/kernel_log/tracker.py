@@ -1,7 +1,7 @@
 """The tracked state of the kernel from its log: what holds, how far it was read. Pure.
 
-The kernel says that a CPU is stuck or a task hangs, again and again as long as it lasts, and never
-that it is over. So such a code holds until it was not repeated for a time.
+The kernel logs that a CPU is stuck or a task hangs, again and again as long as it lasts, and never
+that it is over. So such a code holds until it was not repeated for ``hold_seconds``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class SavedLogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a reader of the log finds again after a restart.
+    """The position in the log, and what holds, for the next process.
 
     ``boot`` is the boot of which ``sequence`` is the last record that was read (``None``: there was
-    none yet). ``logged_ms`` is when each code that holds was said last (epoch milliseconds).
+    none yet). ``logged_ms`` is when each code that holds was logged last (epoch milliseconds).
     """
 
     boot: str
@@ -33,14 +33,14 @@ class SavedLogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LogTime(NamedTuple):
-    """A time by the host's clock (epoch milliseconds) and by one that is never set (seconds)."""
+    """A time by the host's clock (epoch milliseconds) and by a monotonic clock (seconds)."""
 
     wall_ms: int
     steady: float
 
 
 class KernelLogTracker:
-    """What holds. ``hold_seconds``: for how long after the last message about it."""
+    """The codes that hold, each for ``hold_seconds`` after its last message."""
 
     def __init__(
         self,
@@ -56,16 +56,16 @@ class KernelLogTracker:
         self._logged: dict[str, LogTime] = {}
 
     def begin(self, now: LogTime, *, same_boot: bool) -> list[Report]:
-        """End what held in another boot: the log of this boot is going to be read."""
+        """End what held in another boot: the log of this boot is read next."""
         for code in self._tracked:
             logged_ms = self._kept_ms.get(code, now.wall_ms) if same_boot else 0
             age = max(0.0, (now.wall_ms - logged_ms) / 1000)
             self._logged[code] = LogTime(logged_ms, now.steady - age)
         self._tracked.clear()
-        return [] if same_boot else self.over(now)
+        return [] if same_boot else self.expire(now)
 
     def observe(self, message: MessageMatch, now: LogTime, age_seconds: float) -> list[Report]:
-        """Apply a message that the kernel logged ``age_seconds`` ago."""
+        """Apply a message that the kernel logged ``age_seconds`` ago; return what to report."""
         raised_ms = now.wall_ms - round(age_seconds * 1000)
         if HOST_CODES[message.code].is_event:
             return [self._observation(message, Assertion.ONCE, now, raised_ms)]
@@ -73,8 +73,8 @@ class KernelLogTracker:
         self._logged[message.code] = LogTime(raised_ms, now.steady - age_seconds)
         return [self._observation(message, Assertion.OCCUR, now, raised_ms)] if is_new else []
 
-    def over(self, now: LogTime) -> list[Report]:
-        """Return what was not repeated for long enough by now."""
+    def expire(self, now: LogTime) -> list[Report]:
+        """End and return what was not repeated for long enough by now."""
         gone = [code for code in self._logged if self._ends(code) <= now.steady]
         for code in gone:
             del self._logged[code]
@@ -84,11 +84,13 @@ class KernelLogTracker:
         ]
 
     def next_end(self) -> float | None:
-        """Return when something is over that is not repeated until then."""
+        """Return when the next code ends unless it is repeated (monotonic seconds); ``None`` for
+        never.
+        """
         return min(map(self._ends, self._logged), default=None)
 
     def logged_ms(self) -> dict[str, int]:
-        """Return when each code that holds was logged last, to be kept."""
+        """Return when each code that holds was logged last, to be saved."""
         return {code: logged.wall_ms for code, logged in self._logged.items()}
 
     def _ends(self, code: str) -> float:
@@ -113,7 +115,7 @@ def _subject(code: str) -> Subject:
 
 
 class Position:
-    """How far the log was read: which records are news, and how many were lost."""
+    """The position in the log: which records are new, and how many were lost."""
 
     def __init__(self, source: str, sequence: int | None) -> None:
         self._source = source
@@ -121,8 +123,8 @@ class Position:
         self._newest: int | None = None
         self.sequence = sequence
 
-    def overrun(self) -> None:
-        """Apply that records were overwritten before they were read."""
+    def record_overrun(self) -> None:
+        """Record that records were overwritten before they were read."""
         self._overrun = True
 
     def is_news(self, sequence: int) -> bool:
@@ -130,8 +132,8 @@ class Position:
         self._newest = sequence
         return self.sequence is None or sequence > self.sequence
 
-    def read(self, sequence: int, now_ms: int) -> list[Report]:
-        """Take in a record that was read; a gap before it is reported."""
+    def record_read(self, sequence: int, now_ms: int) -> list[Report]:
+        """Record that a record was read; return a gap before it."""
         before, self.sequence = self.sequence, sequence
         lost = 0 if before is None else sequence - before - 1
         overrun, self._overrun = self._overrun, False
@@ -142,10 +144,10 @@ class Position:
             Gap(self._source, now_ms, f"{count} of the kernel's log were lost before {sequence}")
         ]
 
-    def at_the_end(self) -> bool:
-        """Take in that all was read; return whether the log is another one than remembered.
+    def finish_reading(self) -> bool:
+        """Record that all was read; return whether the log is another one than before.
 
-        That is so in a machine that was set back to an earlier state. It goes on from there.
+        That is so in a machine that was set back to an earlier state. Reading continues from there.
         """
         newest = self._newest
         if newest is None or self.sequence is None or newest >= self.sequence:

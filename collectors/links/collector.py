@@ -2,7 +2,7 @@
 
 Each chip is asked at start, then once per period, staggered, and 2 s after the driver reported
 anything about a network code of it. A tool that gives no usable answer is blindness, never a link
-that is down (upstream takes it for one, ``docs/spec/device-plugin.md#2.6``).
+that is down (upstream treats it as one, ``docs/spec/device-plugin.md#2.6``).
 """
 
 from __future__ import annotations
@@ -55,18 +55,19 @@ LINK_UP = "link_up"
 _log = logging.getLogger(__name__)
 _A5 = "Ascend910A5"
 _UBOE_BOARDS = frozenset({0x23, 0x25, 0x27})
-"""Main boards of an A5 that use its UBoE ports. Elsewhere what the tool finds there does not count;
-what the driver reports by an event counts on all (``docs/spec/device-plugin.md#0``)."""
+"""Main boards of an A5 that use its UBoE ports. Elsewhere the tool's answer about these ports does
+not count; an event of the driver counts on all (``docs/spec/device-plugin.md#0``).
+"""
 _UBOE_DERIVED = (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE)
 _SLOW_ROUND_SECONDS = 300.0
 _TOGETHER_SECONDS = 0.02
 _PATIENCE_SECONDS = 1.0
-# Timers may fire early by the resolution of their clock; what is due so soon is due.
+# Timers may fire early by the resolution of their clock; a deadline this near counts as due.
 _DUE_SECONDS = 0.001
 _NEVER = float("inf")
 _RETRY_SECONDS = 10.0
 _FIRST_DEADLINE_SECONDS = 4.0
-"""Of the first question about a chip: while it hangs, nothing is known of the others' links."""
+"""For the first question about a chip: while it hangs, nothing is known of the other links."""
 
 
 @dataclass
@@ -78,7 +79,7 @@ class _Link:
     due: float
     slow_due: float
     retry_at: float = _NEVER
-    """When it is asked once more because the tool failed quickly, as one that is busy does."""
+    """When it is asked once more because the tool failed quickly, as a busy one does."""
     shown: dict[Readings, set[str]] = field(default_factory=dict)
 
     @property
@@ -96,18 +97,19 @@ class _Link:
 
 
 class LinksSection(Section):
-    """How network links are asked about."""
+    """How often the tool is asked about network links; times in seconds."""
 
     period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
     deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
 
 
 class LinksCollector:
-    """The collector of network links.
+    """Reports network links that are down.
 
-    ``deadline_seconds`` is that of one run of the tool; after a missed one the other chips go on.
-    With ``npu_exporter_names`` it also asks, every 5 minutes, for the readings of these metrics.
-    ``hccn_error`` ``"down"`` takes a tool that fails for a link that is down, as upstream does.
+    ``deadline_seconds`` is that of one run of the tool; after a missed one the other chips are
+    asked all the same. With ``npu_exporter_names`` it also asks, every 5 minutes, for the readings
+    of these metrics. With ``hccn_error`` ``"down"`` a tool that fails means a link that is down, as
+    upstream.
     """
 
     name = "links"
@@ -123,43 +125,43 @@ class LinksCollector:
         self._telemetry = options.npu_exporter_names
         self.failure_is_down = options.hccn_error == "down"
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
+    async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = LinksRun(self, surroundings, telemetry=self._telemetry)
-        surroundings.listen(watch.observe)
+        watch = LinksRun(self, context, telemetry=self._telemetry)
+        context.listen(watch.observe)
         await watch.begin()
         while True:
-            await watch.go_on()
+            await watch.step()
 
 
 class LinksRun:
     """One run of the collector."""
 
     def __init__(
-        self, collector: LinksCollector, surroundings: CollectorContext, *, telemetry: bool
+        self, collector: LinksCollector, context: CollectorContext, *, telemetry: bool
     ) -> None:
         self._source = collector.name
         self._period_seconds = collector.period_seconds
         self._deadline = collector.deadline_seconds
         self._telemetry = telemetry
         self._failure_is_down = collector.failure_is_down
-        self._around = surroundings
-        places = surroundings.places
+        self._context = context
+        paths = context.paths
         self._tool = HccnTool(
-            places.driver_root, trust_driver=places.trust_driver, environment=places.environment
+            paths.driver_root, trust_driver=paths.trust_driver, environment=paths.environment
         )
         self._loop = asyncio.get_running_loop()
         self._family = ""
         self._links: dict[int, _Link] = {}
-        self._remembered: dict[Subject, set[str]] = {}
-        for subject, code in surroundings.tracked:
-            self._remembered.setdefault(subject, set()).add(code)
+        self._tracked: dict[Subject, set[str]] = {}
+        for subject, code in context.tracked:
+            self._tracked.setdefault(subject, set()).add(code)
         self._has_plane = True
         self._reported: set[int] = {
-            subject.id for subject, code in surroundings.tracked if code in _UBOE_DERIVED
+            subject.id for subject, code in context.tracked if code in _UBOE_DERIVED
         }
         """Chips of an A5 whose driver reports a UBoE port down."""
-        self._bus = UnifiedBus(self._source, surroundings.tracked)
+        self._bus = UnifiedBus(self._source, context.tracked)
         self._logged_missing: set[Subject] = set()
         self._changed = asyncio.Event()
         self._gap = False
@@ -170,11 +172,11 @@ class LinksRun:
 
     async def begin(self) -> None:
         """Wait for the chips; a link that was down and cannot be asked about is blind."""
-        asking = asyncio.ensure_future(self._around.driver.inventory())
+        asking = asyncio.ensure_future(self._context.driver.inventory())
         try:
             while not asking.done():
                 await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-                self._around.progress()
+                self._context.progress()
                 if not asking.done():
                     self._log_missing("the driver has not answered since the start")
             self._take_over(asking.result())
@@ -184,9 +186,9 @@ class LinksRun:
             self._log_missing("the driver does not show this chip")
 
     def _log_missing(self, reason: str) -> None:
-        missing = sorted(self._remembered.keys() - self._logged_missing)
+        missing = sorted(self._tracked.keys() - self._logged_missing)
         self._logged_missing.update(missing)
-        now_ms = self._around.wall_clock()
+        now_ms = self._context.wall_clock()
         self._report_together([SourceBlind(self._source, chip, now_ms, reason) for chip in missing])
 
     def _take_over(self, inventory: Inventory) -> None:
@@ -206,7 +208,7 @@ class LinksRun:
                 link.chip = chip
                 continue
             subject = chip_subject(chip.physical_id)
-            tracker = LinkTracker(self._source, subject, self._remembered.pop(subject, set()))
+            tracker = LinkTracker(self._source, subject, self._tracked.pop(subject, set()))
             share = self._period_seconds / len(inventory.chips)
             due = now - self._period_seconds + place * share
             self._links[chip.physical_id] = _Link(chip, tracker, due, now + share / 2)
@@ -220,13 +222,13 @@ class LinksRun:
                 self._gap = True
                 self._changed.set()
             elif isinstance(report, Observation) and _is_about_links(report):
-                self._note_uboe(report)
+                self._record_uboe(report)
                 link = self._links.get(report.subject.id)
                 if link is not None:
                     self._event(link, report)
                     self._changed.set()
 
-    def _note_uboe(self, seen: Observation) -> None:
+    def _record_uboe(self, seen: Observation) -> None:
         """Record of which chips the driver reports a UBoE port down."""
         if seen.code != UBOE_PORT_DOWN:
             return
@@ -236,24 +238,26 @@ class LinksRun:
             self._reported.add(seen.subject.id)
 
     def _event(self, link: _Link, seen: Observation) -> None:
-        link.tracker.event(self._loop.time())
+        link.tracker.apply_event(self._loop.time())
         if seen.code == UBOE_PORT_DOWN and seen.assertion is Assertion.RECOVER:
-            self._report_together(link.tracker.ended(_UBOE_DERIVED, self._around.wall_clock()))
+            self._report_together(
+                link.tracker.end_faults(_UBOE_DERIVED, self._context.wall_clock())
+            )
         self._bus.observe(seen)
         self._log_bus()
 
     def _log_bus(self) -> None:
         if self._family == _A5:
             chips = [link.subject for link in self._links.values()]
-            self._report_together(self._bus.changes(chips, self._around.wall_clock()))
+            self._report_together(self._bus.changes(chips, self._context.wall_clock()))
 
-    async def go_on(self) -> None:
-        """Ask whatever is due most, or wait for something to be due."""
-        self._around.progress()
+    async def step(self) -> None:
+        """Ask about the link that is due most, or wait until one is due."""
+        self._context.progress()
         self._changed.clear()
         if self._gap:
             self._gap = False
-            self._take_over(await self._around.driver.inventory())
+            self._take_over(await self._context.driver.inventory())
         wait = self._period_seconds / 2
         if self._links:
             now = self._loop.time()
@@ -265,7 +269,7 @@ class LinksRun:
         await is_set_within(self._changed, wait)
 
     def _next(self, now: float) -> _Link:
-        """Whom to ask next; what an event made due goes before what time did."""
+        """Return the link to ask next; what an event made due goes before what time did."""
         links = self._links.values()
         checks = [link for link in links if link.check - now < _DUE_SECONDS]
         if checks:
@@ -276,7 +280,7 @@ class LinksRun:
         is_round = link.due - asked_at < _DUE_SECONDS
         while link.due - asked_at < _DUE_SECONDS:
             link.due += self._period_seconds
-        link.tracker.asked(asked_at)
+        link.tracker.record_question(asked_at)
         link.retry_at = _NEVER
         try:
             faults = await self._faults(link)
@@ -292,11 +296,11 @@ class LinksRun:
             self._failed(link, error, asked_at)
             return
         self._has_tool()
-        now_ms = self._around.wall_clock()
-        self._report_together(link.tracker.answered(faults, asked_at, now_ms))
-        self._bus.found(link.subject, down=UB_PORT_DOWN in link.tracker.present)
+        now_ms = self._context.wall_clock()
+        self._report_together(link.tracker.observe(faults, asked_at, now_ms))
+        self._bus.observe_tool(link.subject, down=UB_PORT_DOWN in link.tracker.present)
         self._log_bus()
-        self._around.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)
+        self._context.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)
         self._trouble = None
         if self._telemetry and is_round and link.slow_due <= asked_at and self._family != _A5:
             link.slow_due = asked_at + _SLOW_ROUND_SECONDS - self._period_seconds / 2
@@ -323,13 +327,15 @@ class LinksRun:
         }
 
     def _all_down(self) -> tuple[str, ...]:
-        """What upstream takes from a tool that fails: of an A5's UB ports it takes nothing."""
+        """Return what upstream assumes from a tool that fails: nothing about an A5's UB ports."""
         if self._family != _A5:
             return (LINK_DOWN,)
         return (UBOE_PORT_DOWN, UBOE_PRE_SEPARATE) if self._has_plane else ()
 
     async def _is_wired(self, chip: Chip, port: A5Port) -> bool:
-        """Whether a port that is down should be up; one that cannot be asked about should."""
+        """Return whether a port that is down should be up; also ``True`` if the tool does not
+        answer.
+        """
         place = (port.udie, port.port)
         try:
             return await self._tool.ask_a5(
@@ -341,7 +347,7 @@ class LinksRun:
             return True
 
     async def _slow_round(self, link: _Link) -> None:
-        """Readings; what fails is not shown, and after a missed deadline the rest is left out."""
+        """Read and show slow readings; after a missed deadline the rest is removed."""
         silent = False
         for readings in SLOW_ROUND:
             values: Mapping[str, float] = {}
@@ -356,18 +362,18 @@ class LinksRun:
 
     def _show(self, link: _Link, readings: Readings, values: Mapping[str, float]) -> None:
         for name in link.shown.get(readings, set()) - values.keys():
-            self._around.show(link.subject, name, None)
+            self._context.show(link.subject, name, None)
         for name, value in values.items():
-            self._around.show(link.subject, name, value)
+            self._context.show(link.subject, name, value)
         link.shown[readings] = set(values)
 
     def _failed(self, link: _Link, error: ToolError, asked_at: float) -> None:
         down = self._all_down() if self._failure_is_down else ()
-        what = "what is known of the link stays"
+        what = "the last known state of the link stays"
         if down:
-            what = "compatibility.hccn_error says that the link is down"
-        now_ms = self._around.wall_clock()
-        reports = link.tracker.failed(str(error), now_ms, down, asked_at)
+            what = 'the link counts as down, by compatibility.hccn_error = "down"'
+        now_ms = self._context.wall_clock()
+        reports = link.tracker.observe_failure(str(error), now_ms, down, asked_at)
         if reports and str(error) != self._trouble:
             self._trouble = str(error)
             _log.warning("%s: %s; %s", self._source, error, what)
@@ -376,16 +382,16 @@ class LinksRun:
 
     def _hide(self, link: _Link) -> None:
         """Show no reading of a link that could not be asked about."""
-        self._around.show(link.subject, LINK_UP, None)
+        self._context.show(link.subject, LINK_UP, None)
         for readings in link.shown:
             self._show(link, readings, {})
 
     def _lacks_tool(self, error: ToolMissing) -> None:
-        """One thing is missing: that is reported once, about the node, and not of every chip."""
+        """Report a missing tool once, about the node, and not about every chip."""
         if not self._is_missing:
             self._is_missing = True
-            _log.warning("%s: %s; what is known of links stays", self._source, error)
-            now_ms = self._around.wall_clock()
+            _log.warning("%s: %s; the last known state of links stays", self._source, error)
+            now_ms = self._context.wall_clock()
             self._report_together([SourceBlind(self._source, NODE, now_ms, str(error))])
             for link in self._links.values():
                 self._hide(link)
@@ -393,7 +399,7 @@ class LinksRun:
     def _has_tool(self) -> None:
         if self._is_missing is not False:
             self._is_missing = False
-            now_ms = self._around.wall_clock()
+            now_ms = self._context.wall_clock()
             self._report_together([SourceAnswered(self._source, NODE, now_ms)])
 
     def _report_together(self, reports: Sequence[Report]) -> None:
@@ -405,7 +411,7 @@ class LinksRun:
     def _report(self) -> None:
         self._flush = None
         batch, self._batch = self._batch, []
-        self._around.report(batch)
+        self._context.report(batch)
 
 
 def _is_about_links(seen: Observation) -> bool:

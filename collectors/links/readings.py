@@ -1,4 +1,4 @@
-"""Readings of a chip's network that are no faults, under the NPU exporter's names.
+"""Readings of a chip's network that are no faults, under NPU exporter's names.
 
 ``docs/spec/dcmi.md#9.3``, the rows whose source is ``hccn_tool``. Pure.
 """

@@ -1,9 +1,9 @@
 """The tracked state of one chip by ``hccn_tool``. Pure: times are passed in.
 
-A driver event of a network code settles nothing here, but takes away what is believed: a RECOVER
-ends the fault for this source, too. The tool is asked 2 s later, and its answer is reported
-whatever it is, so a link that is still down returns. An answer asked earlier than that may be of
-before the event and is not compared (``docs/rooms/collectors.md``, "Two witnesses of one link").
+A driver event of a network code decides nothing here, but resets the tracked state: a RECOVER ends
+the fault for this source, too. The tool is asked 2 s later, and its answer is reported in any case,
+so a link that is still down returns. An answer asked earlier than that may be from before the event
+and is not compared (``docs/rooms/collectors.md``, "Two witnesses of one link").
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SEVERITIES = {LINK_DOWN: Severity.MINOR}
 
 
 class LinkTracker:
-    """What one source holds of the links of one chip."""
+    """The tracked links of one chip, of one source."""
 
     def __init__(self, source: str, chip: Subject, tracked: Iterable[str]) -> None:
         self._source = source
@@ -43,30 +43,32 @@ class LinkTracker:
 
     @property
     def is_new(self) -> bool:
-        """Whether the tool has neither answered nor failed to."""
+        """Whether the tool has neither answered nor failed."""
         return self._answered is None
 
     @property
     def blind(self) -> bool:
-        """Whether the last answer was none."""
+        """Whether the last question had no answer."""
         return self._answered is False
 
-    def event(self, at: float) -> None:
-        """Take in that the driver reported a network code of the chip."""
+    def apply_event(self, at: float) -> None:
+        """Apply that the driver reported a network code of the chip."""
         self._event_at = at
         self._settled = False
         if self.check_at is None:
             self.check_at = at + LAG_SECONDS
 
-    def asked(self, at: float) -> None:
-        """Take in that the tool is asked now."""
+    def record_question(self, at: float) -> None:
+        """Record that the tool is asked now."""
         if self.check_at is None or at < self.check_at:
             return
         again = self._event_at + LAG_SECONDS
         self.check_at = again if again > at else None
 
-    def answered(self, faults: Mapping[str, bool], asked_at: float, now_ms: int) -> list[Report]:
-        """Apply the tool's answer, which has for each code whether it holds."""
+    def observe(self, faults: Mapping[str, bool], asked_at: float, now_ms: int) -> list[Report]:
+        """Apply the tool's answer, which has for each code whether it holds; return what to
+        report.
+        """
         reports: list[Report] = []
         if not self._answered:
             self._answered = True
@@ -82,10 +84,12 @@ class LinkTracker:
         self._settled = True
         return reports
 
-    def failed(
+    def observe_failure(
         self, reason: str, now_ms: int, down: Iterable[str] = (), asked_at: float = 0.0
     ) -> list[Report]:
-        """There was no answer: what is believed stays, but the codes of ``down`` count as said."""
+        """Apply a question without an answer: the tracked state stays, but codes of ``down`` now
+        hold.
+        """
         reports: list[Report] = []
         if self._answered is not False:
             self._answered = False
@@ -97,8 +101,10 @@ class LinkTracker:
         self._settled = self._settled or bool(codes)
         return reports
 
-    def ended(self, codes: Iterable[str], now_ms: int) -> list[Report]:
-        """Return what ends with faults that the driver reports as recovered; ask the tool later."""
+    def end_faults(self, codes: Iterable[str], now_ms: int) -> list[Report]:
+        """Return the end of ``codes``, which the driver reports as recovered; the tool is asked
+        later.
+        """
         gone = [code for code in codes if code in self._present]
         self._present.difference_update(gone)
         return [self._observation(code, Assertion.ABSENT, now_ms, "recovered") for code in gone]

@@ -1,7 +1,7 @@
 """What a UB port that is down means for the chips of an A5 (``device-plugin#2.4``). Pure.
 
-One chip whose UB port is down is separated (``020001002``); when it is so on every chip of the node
-the plane is down, and the chips are of less use (``020000002``). Without defect K39: both follow
+A chip whose UB port is down is separated (``020001002``). When all chips of the node have one, the
+plane is down, and they are sub-healthy instead (``020000002``). Without defect K39: both follow
 what holds now, in both directions, and one chip alone is no plane.
 """
 
@@ -22,12 +22,12 @@ _BEGINS = (Assertion.OCCUR, Assertion.PRESENT)
 
 
 class UnifiedBus:
-    """What one source holds of the UB ports of all chips, and derives from it."""
+    """The UB ports of all chips as one source tracks them, and the codes derived from them."""
 
     def __init__(self, source: str, tracked: Collection[tuple[Subject, str]]) -> None:
         self._source = source
         self._derived = {chip: code for chip, code in tracked if code in _DERIVED}
-        # What the tool said before a restart it takes back itself; the rest was the driver's.
+        # The tool itself ends what it reported before a restart; the rest was the driver's.
         self._tool = {chip for chip, code in tracked if code == UB_PORT_DOWN}
         self._driver = self._derived.keys() - self._tool
 
@@ -42,30 +42,30 @@ class UnifiedBus:
         if seen.assertion is Assertion.RECOVER:
             self._tool.discard(seen.subject)
 
-    def found(self, chip: Subject, *, down: bool) -> None:
-        """Take in the ports of ``chip`` as the tool found them."""
+    def observe_tool(self, chip: Subject, *, down: bool) -> None:
+        """Apply whether the tool found a UB port of ``chip`` down."""
         if down:
             self._tool.add(chip)
         else:
             self._tool.discard(chip)
 
     def changes(self, chips: Iterable[Subject], now_ms: int) -> list[Report]:
-        """Return what is different now from what was reported; ``chips`` are all of the node."""
+        """Return what differs from the last reports; ``chips`` are all of the node."""
         down = self._driver | self._tool
-        everyone = set(chips)
-        code = UB_SUB_HEALTH if len(everyone) > 1 and everyone <= down else UB_SEPARATE
+        all_chips = set(chips)
+        code = UB_SUB_HEALTH if len(all_chips) > 1 and all_chips <= down else UB_SEPARATE
         reports: list[Report] = []
-        for chip in sorted(everyone | self._derived.keys()):
-            wanted = code if chip in down else None
+        for chip in sorted(all_chips | self._derived.keys()):
+            derived = code if chip in down else None
             known = self._derived.get(chip)
-            if wanted == known:
+            if derived == known:
                 continue
             if known is not None:
                 reports.append(self._observation(chip, known, Assertion.ABSENT, now_ms))
                 del self._derived[chip]
-            if wanted is not None:
-                reports.append(self._observation(chip, wanted, Assertion.PRESENT, now_ms))
-                self._derived[chip] = wanted
+            if derived is not None:
+                reports.append(self._observation(chip, derived, Assertion.PRESENT, now_ms))
+                self._derived[chip] = derived
         return reports
 
     def _observation(

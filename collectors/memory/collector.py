@@ -1,7 +1,7 @@
-"""Memory of the host: pressure, and processes killed of which the kernel's log does not tell.
+"""Memory of the host: pressure, and killed processes that the kernel's log does not report.
 
-``/proc/pressure/memory`` where the kernel has it, else what is available. Kills are told by the
-collector of the kernel's log, with the victim; here they are counted, in case it cannot be read.
+``/proc/pressure/memory`` where the kernel has it, otherwise the available memory. The collector of
+the kernel's log reports kills, with the victim; here they are counted, in case it cannot be read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collectors.memory.pressure import (
     oom_kills,
     stalled_percent,
 )
-from collectors.saved_state import remembered
+from collectors.saved_state import read_saved
 from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY, MEMORY_PRESSURE, OOM_KILL
 from contract.observation import (
     NODE,
@@ -66,7 +66,9 @@ class MemorySection(Section):
 
 
 class MemoryCollector:
-    """The collector. All but the period is percent: of time stalled, of memory available."""
+    """Reports short memory. All settings but the period are percent: of time stalled, of memory
+    available.
+    """
 
     name = MEMORY
     settings: ClassVar[type[Section]] = MemorySection
@@ -81,17 +83,17 @@ class MemoryCollector:
         )
         self.proc = proc
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
+    async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = MemoryRun(self, surroundings)
-        surroundings.listen(watch.observe)
+        watch = MemoryRun(self, context)
+        context.listen(watch.observe)
         while True:
-            surroundings.progress()
-            watch.look()
+            context.progress()
+            watch.check()
             await watch.wait()
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _SavedKills(msgspec.Struct, frozen=True):
     """How many kills of ``boot`` are accounted for."""
 
     boot: str
@@ -101,50 +103,50 @@ class _Kept(msgspec.Struct, frozen=True):
 class MemoryRun:
     """One run of the collector."""
 
-    def __init__(self, collector: MemoryCollector, surroundings: CollectorContext) -> None:
+    def __init__(self, collector: MemoryCollector, context: CollectorContext) -> None:
         self._collector = collector
         self._source = collector.name
-        self._around = surroundings
+        self._context = context
         self._boot = boot_id()
-        self._was_short = (_SUBJECT, MEMORY_PRESSURE) in surroundings.tracked
+        self._was_short = (_SUBJECT, MEMORY_PRESSURE) in context.tracked
         self._pressure = Pressure(collector.stalled, collector.available, is_short=self._was_short)
-        self._kept = remembered(surroundings.memory, self._source, _Kept)
+        self._kept = read_saved(context.saved_state, self._source, _SavedKills)
         self._kills = OomKills(self._accounted())
         self._answers: bool | None = None
-        self._look_now = asyncio.Event()
+        self._check_now = asyncio.Event()
 
     def _accounted(self) -> int | None:
-        """What earlier runs knew of: nothing yet in a boot after one in which there was one."""
+        """Return the kills that earlier runs reported: none yet in a boot after the last run's."""
         if self._kept is None:
             return None
         return self._kept.accounted if self._kept.boot == self._boot else 0
 
     def observe(self, reports: Sequence[Report]) -> None:
-        """Take in what the kernel's log reports of kills, and that a part of it was lost."""
+        """Apply kills in the kernel's log, and check at once when a part of it was lost."""
         for report in reports:
             if isinstance(report, Gap | Observation) and report.source == KERNEL_LOG:
                 if isinstance(report, Gap):
-                    self._look_now.set()
+                    self._check_now.set()
                 elif report.code == OOM_KILL:
-                    self._kills.count_fault()
+                    self._kills.count_logged_kill()
 
     async def wait(self) -> None:
-        """Wait until the next look is due."""
+        """Wait until the next check is due."""
         pause = self._collector.period_seconds
         if self._kills.is_suspicious:
             pause = min(pause, _SOON_SECONDS)
-        await is_set_within(self._look_now, pause)
+        await is_set_within(self._check_now, pause)
 
-    def look(self) -> None:
-        """Read what the kernel counts, and report what changed."""
-        self._look_now.clear()
-        now_ms = self._around.wall_clock()
+    def check(self) -> None:
+        """Read the kernel's counters, and report what changed."""
+        self._check_now.clear()
+        now_ms = self._context.wall_clock()
         reports: list[Report] = []
         try:
-            text = self._look_at_pressure()
+            text = self._read_pressure()
             kills = oom_kills((self._collector.proc / "vmstat").read_text(encoding="ascii"))
         except (OSError, ValueError) as error:
-            self._report_blind(f"the kernel does not tell of its memory: {error}", now_ms)
+            self._report_blind(f"the kernel's figures about memory cannot be read: {error}", now_ms)
             return
         if not self._answers:
             self._answers = True
@@ -154,16 +156,16 @@ class MemoryRun:
             self._was_short = is_short
             assertion = Assertion.PRESENT if is_short else Assertion.ABSENT
             reports.append(self._observation(MEMORY_PRESSURE, assertion, now_ms, text))
-        lost = 0 if kills is None else self._kills.counted(kills)
+        lost = 0 if kills is None else self._kills.observe(kills)
         if lost:
             text = f"the kernel killed more processes than its log has: {lost} more"
             reports.append(self._observation(OOM_KILL, Assertion.ONCE, now_ms, text))
         if reports:
-            self._around.report(reports)
+            self._context.report(reports)
         self._keep()
 
-    def _look_at_pressure(self) -> str:
-        """Look once; what was seen."""
+    def _read_pressure(self) -> str:
+        """Read the pressure once; return it as text."""
         try:
             # A kernel that counts no pressure has no such file, or one that cannot be read.
             pressure = (self._collector.proc / "pressure/memory").read_text(encoding="ascii")
@@ -171,10 +173,10 @@ class MemoryRun:
             pressure = ""
         stalled = stalled_percent(pressure)
         if stalled is not None:
-            self._pressure.saw_stalls(stalled)
-            return f"everybody waited for memory in {stalled:g} % of the last minute"
+            self._pressure.observe_stalls(stalled)
+            return f"all processes waited for memory in {stalled:g} % of the last minute"
         available = _available_percent()
-        self._pressure.saw_available(available)
+        self._pressure.observe_available(available)
         return f"{available:.1f} % of the memory is available"
 
     def _report_blind(self, reason: str, now_ms: int) -> None:
@@ -182,7 +184,7 @@ class MemoryRun:
             return
         self._answers = False
         _log.warning("%s: %s", self._source, reason)
-        self._around.report([SourceBlind(self._source, NODE, now_ms, reason)])
+        self._context.report([SourceBlind(self._source, NODE, now_ms, reason)])
 
     def _observation(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
         return Observation(self._source, _SUBJECT, code, assertion, now_ms, text=text)
@@ -191,14 +193,14 @@ class MemoryRun:
         accounted = self._kills.accounted
         if accounted is None:
             return
-        kept = _Kept(self._boot, accounted)
+        kept = _SavedKills(self._boot, accounted)
         if kept != self._kept:
             self._kept = kept
-            self._around.memory.write(msgspec.json.encode(kept))
+            self._context.saved_state.write(msgspec.json.encode(kept))
 
 
 def _available_percent() -> float:
-    # Only where the kernel counts no pressure: it takes memory itself.
+    # Only where the kernel counts no pressure: the call uses memory itself.
     import psutil
 
     memory = psutil.virtual_memory()

@@ -1,4 +1,4 @@
-"""Memory of the host: how hard it is to get, and who was killed for it. Pure."""
+"""Memory of the host: how short it is, and the processes killed for it. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE | re.ASCII)
 
 
 def stalled_percent(pressure: str) -> float | None:
-    """Return the share of the last minute in which everybody waited for memory
-    (``/proc/pressure``).
+    """Return the share of the last minute in which all processes waited for memory, in percent.
+
+    ``pressure`` is the text of ``/proc/pressure/memory``.
     """
     match = _FULL.search(pressure)
     return None if match is None else float(match[1])
@@ -33,8 +34,8 @@ class PressureLimits(NamedTuple):
 class Pressure:
     """Whether memory is short.
 
-    By the share of time in which everybody stalls; where the kernel does not count that, by what is
-    available in percent, at two looks in a row.
+    By the share of time in which all processes stall; where the kernel does not count that, by the
+    available share in percent, at two checks in a row.
     """
 
     def __init__(
@@ -42,39 +43,39 @@ class Pressure:
     ) -> None:
         self._stalled = stalled
         self._available = available
-        self._looks = 0
+        self._checks = 0
         self.is_short = is_short
 
-    def saw_stalls(self, percent: float) -> None:
-        """Everybody stalled for ``percent`` of the last minute."""
+    def observe_stalls(self, percent: float) -> None:
+        """Apply that all processes stalled for ``percent`` of the last minute."""
         limit = self._stalled.cleared if self.is_short else self._stalled.raised
         self.is_short = percent >= limit
 
-    def saw_available(self, percent: float) -> None:
-        """So much of all memory could be had."""
+    def observe_available(self, percent: float) -> None:
+        """Apply that ``percent`` of all memory was available."""
         limit = self._available.cleared if self.is_short else self._available.raised
-        self._looks = self._looks + 1 if percent < limit else 0
-        self.is_short = self._looks > 0 if self.is_short else self._looks > 1
+        self._checks = self._checks + 1 if percent < limit else 0
+        self.is_short = self._checks > 0 if self.is_short else self._checks > 1
 
 
 class OomKills:
-    """Kills that the kernel counted and its log did not tell.
+    """Kills that the kernel counted and its log did not report.
 
-    ``accounted``: how many kills of this boot earlier runs knew of; ``None``: what is counted at
-    the first look is history. The log may tell a moment after the counter, so a difference counts
-    when the next look finds it, too.
+    ``accounted``: how many kills of this boot earlier runs reported; ``None``: what the first check
+    counts is history. The log may follow the counter with a delay, so a difference counts when the
+    next check finds it, too.
     """
 
     def __init__(self, accounted: int | None) -> None:
         self.accounted = accounted
         self._suspected = 0
 
-    def count_fault(self) -> None:
-        """Note a kill that the log reported."""
+    def count_logged_kill(self) -> None:
+        """Count a kill that the log reported."""
         if self.accounted is not None:
             self.accounted += 1
 
-    def counted(self, total: int) -> int:
+    def observe(self, total: int) -> int:
         """Return how many of ``total``, which the kernel has counted, no log reported."""
         if self.accounted is None or self.accounted >= total:
             self.accounted = total
@@ -87,5 +88,5 @@ class OomKills:
 
     @property
     def is_suspicious(self) -> bool:
-        """Whether another look is wanted soon."""
+        """Whether another check is due soon."""
         return self._suspected > 0

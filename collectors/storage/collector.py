@@ -1,8 +1,8 @@
-"""The shared storage clients DPC and DTFS of this host, by the status files that they keep.
+"""The shared storage clients DPC and DTFS of this host, by the status files that they write.
 
-Source: ``noded#4.3`` and 4.4, without the defect D-11. On a host that
-never had such a file nothing is said. A client that is told to have none is not watched, and what
-was said of it is over: the operator's way out of a fault whose instance will never be listed again.
+Source: ``noded#4.3`` and 4.4, without the defect D-11. On a host that never had such a file nothing
+is reported. A client whose path is empty is not watched, and its faults end: the operator's way out
+of a fault whose instance will never be listed again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from pydantic import Field, model_validator
 
 from collectors.boot import boot_id
-from collectors.saved_state import remembered
+from collectors.saved_state import read_saved
 from collectors.storage.status_file import read_checked
 from collectors.storage.status_parser import DPC, DTFS, StorageClient, parse
 from collectors.storage.tracker import SavedFlag, StorageTracker
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class StoredFlags(msgspec.Struct, frozen=True):
-    """What is remembered: of each client whose file was there, its instances."""
+    """The saved state: of each client whose file existed, its instances."""
 
     boot_id: str = ""
     clients: dict[str, dict[str, tuple[SavedFlag, ...]]] = {}
 
 
 class StorageSection(Section):
-    """Shared storage clients, and where their faults are told (``docs/spec/noded.md#4.3`` to 4.5).
+    """Shared storage clients, and how their faults are sent (``docs/spec/noded.md#4.3`` to 4.5).
 
     With ``clusterd`` over gRPC, not through the store; with ``ca_file`` over TLS. Files are PEM.
     """
@@ -60,7 +60,7 @@ class StorageSection(Section):
 
 
 class StorageCollector:
-    """The collector of storage faults. An empty path: there is no such client."""
+    """Reports storage faults. An empty path: there is no such client."""
 
     name = "storage"
     settings: ClassVar[type[Section]] = StorageSection
@@ -72,40 +72,39 @@ class StorageCollector:
         files = (DPC, settings.dpc_file), (DTFS, settings.dtfs_file)
         self._files = {client: Path(file) for client, file in files if file}
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
+    async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        memory = remembered(surroundings.memory, self.name, StoredFlags) or StoredFlags()
+        memory = read_saved(context.saved_state, self.name, StoredFlags) or StoredFlags()
         watches = [
-            StorageRun(self, client, path, memory, surroundings)
-            for client, path in self._files.items()
+            StorageRun(self, client, path, memory, context) for client, path in self._files.items()
         ]
-        forgotten = self._leave_out(surroundings) & memory.clients.keys()
+        removed = self._leave_out(context) & memory.clients.keys()
         while True:
-            changed = await asyncio.gather(*(watch.look() for watch in watches))
-            if any(changed) or forgotten:
-                forgotten = set()
+            changed = await asyncio.gather(*(watch.check() for watch in watches))
+            if any(changed) or removed:
+                removed = set()
                 kept = {watch.client.name: watch.kept() for watch in watches if watch.was_there}
-                surroundings.memory.write(msgspec.json.encode(StoredFlags(boot_id(), kept)))
-            surroundings.progress()
+                context.saved_state.write(msgspec.json.encode(StoredFlags(boot_id(), kept)))
+            context.progress()
             await asyncio.sleep(self.period_seconds)
 
-    def _leave_out(self, surroundings: CollectorContext) -> set[str]:
-        """Say that it is over with the clients that have no file; their names."""
+    def _leave_out(self, context: CollectorContext) -> set[str]:
+        """End all faults of clients without a path; return the names of these clients."""
         left_out = [client for client in (DPC, DTFS) if client not in self._files]
         for client in left_out:
-            subject, now_ms = storage_subject(client.name), surroundings.wall_clock()
+            subject, now_ms = storage_subject(client.name), context.wall_clock()
             reports: list[Report] = [SourceAnswered(self.name, subject, now_ms)]
             reports += [
                 Observation(self.name, subject, code, Assertion.ABSENT, now_ms)
-                for about, code in sorted(surroundings.tracked)
+                for about, code in sorted(context.tracked)
                 if about == subject
             ]
-            surroundings.report(reports)
+            context.report(reports)
         return {client.name for client in left_out}
 
 
 class StorageRun:
-    """One file, for as long as the collector runs."""
+    """The run of the collector for one file."""
 
     def __init__(
         self,
@@ -113,16 +112,16 @@ class StorageRun:
         client: StorageClient,
         path: Path,
         memory: StoredFlags,
-        surroundings: CollectorContext,
+        context: CollectorContext,
     ) -> None:
         subject = storage_subject(client.name)
-        tracked = [code for about, code in surroundings.tracked if about == subject]
+        tracked = [code for about, code in context.tracked if about == subject]
         same_boot = memory.boot_id == boot_id()
         self.client = client
         self.was_there = client.name in memory.clients or bool(tracked)
         self._storage = storage
         self._path = path
-        self._surroundings = surroundings
+        self._context = context
         self._reading: asyncio.Task[bytes] | None = None
         self._tracker = StorageTracker(
             storage.name,
@@ -130,26 +129,28 @@ class StorageRun:
             tracked,
             memory.clients.get(client.name, {}) if same_boot else {},
             _now(),
-            surroundings.wall_clock(),
+            context.wall_clock(),
         )
 
     def kept(self) -> dict[str, tuple[SavedFlag, ...]]:
-        """Return what the next process has to know."""
-        return self._tracker.kept(_now(), self._surroundings.wall_clock())
+        """Return what to save for the next process."""
+        return self._tracker.kept(_now(), self._context.wall_clock())
 
-    async def look(self) -> bool:
-        """Read once; whether there is something else to be remembered."""
+    async def check(self) -> bool:
+        """Read the file once; return whether there is another state to save."""
         appeared = not self.was_there
         if appeared and not self._is_there():
             return False
         self.was_there = True
-        now_ms = self._surroundings.wall_clock()
+        now_ms = self._context.wall_clock()
         try:
             listed = parse(await self._content(), self.client)
         except (OSError, ValueError) as error:
-            self._report(self._tracker.failed(f"{self._path}: {_reason_of(error)}", now_ms))
+            self._report(
+                self._tracker.observe_failure(f"{self._path}: {_reason_of(error)}", now_ms)
+            )
             return appeared
-        reports, changed = self._tracker.read(listed, _now(), self._surroundings.wall_clock())
+        reports, changed = self._tracker.observe(listed, _now(), self._context.wall_clock())
         self._report(reports)
         return appeared or changed
 
@@ -159,8 +160,8 @@ class StorageRun:
     async def _content(self) -> bytes:
         seconds = self._storage.deadline_seconds
         if self._reading is None:
-            # In a thread: who answers is a module of the kernel.
-            any_owner = self._surroundings.places.trust_driver
+            # In a thread: a kernel module answers, which may block.
+            any_owner = self._context.paths.trust_driver
             read = partial(read_checked, self._path, any_owner=any_owner)
             name = f"{self.client.name} status"
             self._reading = asyncio.create_task(asyncio.to_thread(read), name=name)
@@ -172,7 +173,7 @@ class StorageRun:
 
     def _report(self, reports: list[Report]) -> None:
         if reports:
-            self._surroundings.report(reports)
+            self._context.report(reports)
 
 
 def _reason_of(error: OSError | ValueError) -> str:
@@ -180,5 +181,5 @@ def _reason_of(error: OSError | ValueError) -> str:
 
 
 def _now() -> float:
-    """Seconds of a steady clock."""
+    """Return seconds of a monotonic clock."""
     return asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""Reads a status file that belongs to the system, and nothing that somebody else put there.
+"""Reads a status file that belongs to the system, and refuses one of another user.
 
 Source: ``docs/spec/noded.md#4.3``.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FORBIDDEN_BITS = 0o133
-"""Executable for anyone, writable for group or others."""
+"""Executable for any user, writable for group or others."""
 _LARGEST_BYTES = 1 << 20
 
 
@@ -42,7 +42,7 @@ def read_checked(path: Path, *, any_owner: bool) -> bytes:
 
 
 def _whole(descriptor: int, path: Path) -> bytes:
-    """Everything: files of the kernel are given in pieces and do not say how long they are."""
+    """Return the whole content: files of the kernel are read in pieces and have no known length."""
     content = bytearray()
     while piece := os.read(descriptor, 1 << 16):
         content += piece

@@ -1,4 +1,4 @@
-"""What the status files of the shared storage clients DPC and DTFS say. Pure.
+"""Decodes the status files of the shared storage clients DPC and DTFS. Pure.
 
 Source: ``docs/spec/noded.md#4.3`` and 4.4.
 """
@@ -19,7 +19,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class Flag:
-    """One line of an instance: ``key`` is 0, or ``bad`` while the fault ``code`` stands."""
+    """One line of an instance: ``key`` is 0, or ``bad`` while the fault ``code`` holds."""
 
     key: str
     bad: int

@@ -1,10 +1,9 @@
-"""What is believed of one storage client, and what a reading of its file changes. Pure.
+"""The tracked state of one storage client, and what a reading of its file changes. Pure.
 
-Unknown is not healthy (``noded#10``, D-11): an instance at fault that is not listed any
-more, and a file that lists none, end nothing. Such an instance is waited for until it is listed
-again, or until the host was started anew. Two clocks are used, as in ``driver_list_tracker``:
-``at`` is seconds of one that never jumps, ``now_ms`` the host's, for reports and for what outlives
-this process.
+Unknown is not healthy (``noded#10``, D-11): an instance at fault that is not listed any more, and a
+file that lists none, end nothing. Such an instance is awaited until it is listed again, or until
+the host was rebooted. Two clocks are used, as in ``driver_list_tracker``: ``at`` is seconds of a
+monotonic clock, ``now_ms`` the host's, for reports and for what outlives this process.
 """
 
 from __future__ import annotations
@@ -29,8 +28,9 @@ if TYPE_CHECKING:
     from contract.observation import Report
 
 _DEBOUNCE_SECONDS = {"110001021": 600.0}
-"""For how long a flag, by its fault code, must stand without a change before it counts, either way;
-others count at once (``docs/spec/noded.md#4.3``)."""
+"""Seconds for which a flag, by its fault code, must be unchanged before it counts, either way;
+others count at once (``docs/spec/noded.md#4.3``).
+"""
 
 
 class SavedFlag(msgspec.Struct, frozen=True):
@@ -48,15 +48,15 @@ class _FlagState:
     since: float
     seen: float
 
-    def has_stood(self, seconds: float) -> bool:
+    def is_unchanged_for(self, seconds: float) -> bool:
         return self.seen - self.since >= seconds
 
 
 class StorageTracker:
-    """What is believed of ``client``.
+    """The tracked state of ``client``.
 
-    ``tracked`` are the codes that held when the last process ended, ``kept`` what it knew of the
-    instances, where the host was not started anew since.
+    ``tracked`` are the codes that held when the last process ended, ``kept`` its state of the
+    instances, where the host was not rebooted since.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class StorageTracker:
         }
 
     def kept(self, at: float, now_ms: int) -> dict[str, tuple[SavedFlag, ...]]:
-        """Return what the next process has to know."""
+        """Return what to save for the next process."""
         return {
             instance: tuple(
                 SavedFlag(flag.raised, now_ms - round((at - flag.since) * 1000)) for flag in flags
@@ -93,9 +93,11 @@ class StorageTracker:
             for instance, flags in self._instances.items()
         }
 
-    def read(self, listed: Instances, at: float, now_ms: int) -> tuple[list[Report], bool]:
-        """These are all instances now: what that says, and whether ``kept`` is another."""
-        changed = self._see(listed, at)
+    def observe(self, listed: Instances, at: float, now_ms: int) -> tuple[list[Report], bool]:
+        """Apply a list of all instances; return what to report, and whether ``kept`` has
+        changed.
+        """
+        changed = self._apply(listed, at)
         missing = self._missing(listed)
         changed |= bool(self._instances.keys() - listed.keys() - missing)
         self._instances = {
@@ -107,9 +109,11 @@ class StorageTracker:
         if missing:
             numbers = ", ".join(sorted(missing))
             gone = f"instances at fault are not listed any more: {numbers}"
-            reports += self.failed(f"{gone}; {self._way_out}", now_ms)
+            reports += self.observe_failure(f"{gone}; {self._way_out}", now_ms)
         elif self._tracked and not listed:
-            reports += self.failed(f"no instance is listed any more; {self._way_out}", now_ms)
+            reports += self.observe_failure(
+                f"no instance is listed any more; {self._way_out}", now_ms
+            )
         elif not self._answered:
             self._answered = True
             reports.append(SourceAnswered(self._source, self._subject, now_ms))
@@ -121,14 +125,14 @@ class StorageTracker:
                 )
         return reports, changed
 
-    def failed(self, reason: str, since_ms: int) -> list[Report]:
-        """There is no whole reading since then: what is believed stays."""
+    def observe_failure(self, reason: str, since_ms: int) -> list[Report]:
+        """Apply that there is no complete reading since ``since_ms``: the tracked state stays."""
         if self._answered is False:
             return []
         self._answered = False
         return [SourceBlind(self._source, self._subject, since_ms, reason)]
 
-    def _see(self, listed: Instances, at: float) -> bool:
+    def _apply(self, listed: Instances, at: float) -> bool:
         changed = False
         for instance, raised in listed.items():
             flags = self._instances.get(instance)
@@ -144,35 +148,38 @@ class StorageTracker:
         return changed
 
     def _missing(self, listed: Instances) -> set[str]:
-        """Instances that are not listed any more and were not known to be well."""
+        """Return instances that are not listed any more and were not known to be well."""
         return {
             instance
-            for instance, standings in self._instances.items()
+            for instance, flags in self._instances.items()
             if instance not in listed
             and any(
-                standing.raised
-                or (flag.code in self._tracked and not standing.has_stood(_debounce_seconds(flag)))
-                for standing, flag in zip(standings, self._client.flags, strict=True)
+                flag_state.raised
+                or (
+                    flag.code in self._tracked
+                    and not flag_state.is_unchanged_for(_debounce_seconds(flag))
+                )
+                for flag_state, flag in zip(flags, self._client.flags, strict=True)
             )
         }
 
     def _judge(self, place: int, flag: Flag, any_listed: bool) -> Assertion | None:
-        """What changed about ``flag``; it stands for as long as it was seen to."""
-        standings = [flags[place] for flags in self._instances.values()]
-        settled = [one for one in standings if one.has_stood(_debounce_seconds(flag))]
+        """Return what changed about ``flag``, which must be unchanged for a time to count."""
+        states = [flags[place] for flags in self._instances.values()]
+        settled = [one for one in states if one.is_unchanged_for(_debounce_seconds(flag))]
         if flag.code not in self._tracked:
             if not any(one.raised for one in settled):
                 return None
             self._tracked.add(flag.code)
             return Assertion.PRESENT
-        if not any_listed or len(settled) < len(standings) or any(one.raised for one in standings):
+        if not any_listed or len(settled) < len(states) or any(one.raised for one in states):
             return None
         self._tracked.remove(flag.code)
         return Assertion.ABSENT
 
 
 def _restored(kept: SavedFlag, at: float, now_ms: int) -> _FlagState:
-    """As the last process knew it; not listed yet, and never changed in the future."""
+    """Return a flag as the last process saved it: not listed yet, and not changed in the future."""
     since = at - max(0, now_ms - kept.since_ms) / 1000
     return _FlagState(kept.raised, since, since)
 

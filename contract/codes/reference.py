@@ -25,6 +25,8 @@ from contract.counted import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from contract.codes.catalogue import Catalogue
+
 _TABLE = "reference.json"
 _CODES = "contract/data/codes.json"
 _LEVELS = "contract/data/levels.json"
@@ -217,31 +219,41 @@ def _describe(code: str, kind: CodeKind, level: str) -> CodeReference:
                 "remedy",
             )
         },
-        rules=tuple(_rules(code)) if kind is CodeKind.CHIP else (),
+        rules=tuple(raising_rules(code, shipped()).values()) if kind is CodeKind.CHIP else (),
         known=facts.known,
         follows=facts.follows,
     )
 
 
-def _rules(code: str) -> Iterator[str]:
-    duration = shipped().durations.get(code)
+def raising_rules(code: str, tables: Catalogue) -> Mapping[str, str]:
+    """Return what raises the level of a chip's code, as a sentence for each kind of rule."""
+    found = {}
+    duration = tables.durations.get(code)
     if duration is not None:
-        yield (
+        found["duration"] = (
             f"The level rises to {duration.level} when the fault holds for more than "
-            f"{counted(duration.fault_timeout_ms // 1000, 'second')}. It falls again when the "
-            f"fault has been gone for {counted(duration.recover_timeout_ms // 1000, 'second')}."
+            f"{_span(duration.fault_timeout_ms)}. It falls again when the "
+            f"fault has been gone for {_span(duration.recover_timeout_ms)}."
         )
-    frequency = shipped().frequencies.get(code)
+    frequency = tables.frequencies.get(code)
     if frequency is not None:
         until = "an operator releases the chip"
         if frequency.release_ms is not None:
-            hours = counted(frequency.release_ms // 3_600_000, "hour")
-            until = f"the fault has been gone for {hours}"
-        yield (
+            until = f"the fault has been gone for {_span(frequency.release_ms)}"
+        found["frequency"] = (
             f"The chip is at {frequency.level} when the fault occurs "
-            f"{counted(frequency.times, 'time')} in "
-            f"{counted(frequency.window_seconds // 3600, 'hour')}, until {until}."
+            f"{counted(frequency.times, 'time')} in {_span(frequency.window_seconds * 1000)}, "
+            f"until {until}."
         )
+    return found
+
+
+def _span(milliseconds: int) -> str:
+    """Return a time in the largest unit of which it is a whole number."""
+    for unit_ms, unit in ((3_600_000, "hour"), (60_000, "minute"), (1000, "second")):
+        if milliseconds >= unit_ms and milliseconds % unit_ms == 0:
+            return counted(milliseconds // unit_ms, unit)
+    return counted(milliseconds, "millisecond")
 
 
 def _add_tables(facts: _Facts, code: str) -> None:

@@ -16,6 +16,10 @@ SWITCH = "npu-vigil/elastic"
 OFF = "off"
 RESTORE = "npu-vigil/elastic-restore"
 """Annotation of a vcjob: the next start is at the original size, or waits for room for it."""
+RESTORE_NEXT = "next"
+"""Value of ``RESTORE``: a start that follows a fault."""
+RESTORE_NOW = "true"
+"""Value of ``RESTORE``: the job was ended for that, so it starts without a fault."""
 KEPT = "npu-vigil/elastic-state"
 """Annotation of a vcjob: the original size, the size written, the cause and the last starts."""
 ENDING = "npu-vigil/elastic-ending"
@@ -92,8 +96,8 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 def read_ending(annotations: Mapping[str, str]) -> Ending | None:
-    """Return why a job is ended; ``None`` where no reason is recorded, or none can be read."""
+    """Return why a job is ended; ``None`` where no reason is recorded. Raises ``ValueError``."""
     try:
         return msgspec.json.decode(annotations.get(ENDING, "null"), type=Ending | None)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"{ENDING} cannot be read: {decode_text(error)}") from None

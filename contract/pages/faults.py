@@ -7,6 +7,15 @@ from typing import TypedDict
 import msgspec
 
 
+class FaultRule(msgspec.Struct, frozen=True):
+    """A rule about a code: under ``key`` of ``file``, on ``line`` (the first is 1), in words."""
+
+    file: str
+    key: str
+    line: int
+    text: str
+
+
 class FaultStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One code that holds on one ``subject`` of a node, named as in the events of the stream.
 
@@ -19,12 +28,13 @@ class FaultStatus(msgspec.Struct, frozen=True, kw_only=True):
     ``agent``), else the ``catalogue``'s; ``null`` for what is not known. ``fault_type`` is
     upstream's word in the document, of chips.
 
-    ``hidden`` is why an aggregator does not publish it: ``filter`` (its job rides it out),
+    ``hidden`` is why an aggregator does not publish it: ``filter`` (of its job),
     ``accompanies`` (it only came along with a UCE fault) or ``undecided`` (it may have);
     ``hidden_until_ms`` is when that ends by time alone.
 
     An agent knows more: ``episode`` and ``reason`` of the level, which ``source`` reported it
     first, ``reported_by`` which ones do so now, and whether it is a one-off event (``once``).
+    ``rules`` are those of its fault configuration about the code.
     """
 
     node: str
@@ -48,6 +58,7 @@ class FaultStatus(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     reported_by: tuple[str, ...] = ()
     once: bool = False
+    rules: tuple[FaultRule, ...] = ()
 
 
 class FaultsPage(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 Where: TypeAlias = Literal["reply", "ioctl", "open"]
-"""Where commands hang: the BMC gives no reply, or the kernel does not return from a call."""
+"""Where commands hang: the BMC sends no reply, or the kernel does not return from a call."""
 
 _HANGS: tuple[str, ...] = get_args(Where)
 MAX_EVENTS_PER_REPLY = 60
@@ -74,7 +74,7 @@ class BmcAlarm:
 class EmulatedBmc:
     """The BMC of an emulated server.
 
-    Wrong values raise ``ConfigurationError``; what cannot be done now raises ``EmulatorError``.
+    Wrong values raise ``ConfigurationError``; what is not possible now raises ``EmulatorError``.
     """
 
     def __init__(self, ask: Callable[..., int], check: Callable[[int], None]) -> None:
@@ -82,50 +82,52 @@ class EmulatedBmc:
         self._check = check
 
     def alarms(self, alarms: Iterable[BmcAlarm]) -> None:
-        """The whole list of active alarms, in the BMC's order; may name one twice."""
+        """Replace the list of active alarms, in the BMC's order; may name one twice."""
         listed = [_alarm(alarm) for alarm in alarms]
         self._call("alarms", (_AlarmStruct * len(listed))(*listed), len(listed))
 
     def occur(self, alarm: BmcAlarm) -> None:
-        """An alarm joins the list at its end; one that is there takes severity and time."""
+        """Add an alarm at the end of the list; a listed one gets the new severity and time."""
         self._call("occur", ctypes.byref(_alarm(alarm)))
 
     def recover(self, code: str, device: str, index: int = 0) -> None:
-        """An alarm leaves the list."""
+        """Remove an alarm from the list."""
         result = self._ask("bmc_recover", ctypes.byref(_alarm(BmcAlarm(code, device, index))))
         if result == errno.ESRCH:
             raise EmulatorError(f"the BMC has no alarm {code} on {device} {index}")
         self._check(result)
 
     def clear(self) -> None:
-        """No alarm any more."""
+        """Remove all alarms."""
         self.alarms(())
 
     def present(self, is_present: bool) -> None:
-        """Whether there is a BMC: without one neither the device nor the tool works."""
+        """Set whether there is a BMC: without one neither the device nor the tool works."""
         self._set(absent=not is_present)
 
     def hang(self, where: str = "reply") -> None:
-        """Commands get no answer until ``ok``; ``where`` is the call in which they are stuck."""
+        """Leave commands without an answer until ``ok``; ``where`` is the call in which they
+        hang.
+        """
         if where not in _HANGS:
             raise _wrong("where", f"{where!r} is none of {', '.join(_HANGS)}")
         self._set(hang=1 + _HANGS.index(where))
 
     def slow(self, delay_ms: int) -> None:
-        """Every command takes so much longer."""
+        """Delay every command by ``delay_ms``."""
         self._set(delay_ms=_between("delay_ms", delay_ms, 1, _MAX_DELAY_MS))
 
     def fail(self, completion_code: int) -> None:
-        """Every command is answered with this completion code."""
+        """Answer every command with this completion code."""
         self._set(completion_code=_between("completion_code", completion_code, 1, 255))
 
     def page(self, events_per_reply: int) -> None:
-        """How many alarms one reply holds at most."""
+        """Set how many alarms one reply holds at most."""
         limit = MAX_EVENTS_PER_REPLY
         self._set(events_per_reply=_between("events_per_reply", events_per_reply, 1, limit))
 
     def label(self, serial: str | None = None, manufacturer: str | None = None) -> None:
-        """Serial number and manufacturer of the server."""
+        """Set serial number and manufacturer of the server."""
         for name, text in (("serial", serial), ("manufacturer", manufacturer)):
             if text is not None and not (text.isascii() and len(text) <= TEXT_BYTES):
                 raise _wrong(name, f"{text!r} is not ASCII text of at most {TEXT_BYTES} bytes")
@@ -133,11 +135,11 @@ class EmulatedBmc:
         self._call("label", *texts)
 
     def replies(self, replies: Sequence[tuple[str, bytes]]) -> None:
-        """Replies to be given as they stand, first match first; none ends it.
+        """Set replies that are sent as they are, first match first; none removes them.
 
         Each has the request it is for, and all bytes beginning with the completion code. Requests
-        are ``94@N`` (alarms from index N on), ``94@*`` (alarms), ``90@4`` (serial number),
-        ``90@0`` (manufacturer).
+        are ``94@N`` (alarms from index N on), ``94@*`` (alarms), ``90@4`` (serial number), ``90@0``
+        (manufacturer).
         """
         structs = [_reply(request, reply) for request, reply in replies]
         if len(structs) > _MAX_REPLIES:
@@ -145,7 +147,7 @@ class EmulatedBmc:
         self._call("replies", (_ReplyStruct * len(structs))(*structs), len(structs))
 
     def ok(self) -> None:
-        """The BMC works again: present, no hang, no delay, no failure, no played replies.
+        """End all troubles of the BMC: absence, hangs, delays, failures and set replies.
 
         Its alarms and its page size stay.
         """
@@ -170,7 +172,7 @@ class EmulatedBmc:
 
 
 def signatures(handle: type) -> dict[str, list[type]]:
-    """Arguments of the control library's functions for the BMC."""
+    """Return the argument types of the control library's functions for the BMC."""
     integer, unsigned, text = ctypes.c_int, ctypes.c_uint, ctypes.c_char_p
     alarms, replies = ctypes.POINTER(_AlarmStruct), ctypes.POINTER(_ReplyStruct)
     return {
@@ -184,7 +186,9 @@ def signatures(handle: type) -> dict[str, list[type]]:
 
 
 def parse_request(text: str) -> tuple[int, int]:
-    """Command and key of a request like ``94@10`` or ``94@*`` (-1). Raises ``ValueError``."""
+    """Return command and key of a request like ``94@10`` or ``94@*`` (-1). Raises
+    ``ValueError``.
+    """
     match = _REQUEST.fullmatch(text)
     if match is None or (match[2] != "*" and int(match[2]) > 0xFFFF):
         raise ValueError(
@@ -195,7 +199,7 @@ def parse_request(text: str) -> tuple[int, int]:
 
 
 def parse_reply(text: str) -> bytes:
-    """The bytes of a reply like ``00 DB 07 00 01 00``. Raises ``ValueError``."""
+    """Return the bytes of a reply like ``00 DB 07 00 01 00``. Raises ``ValueError``."""
     try:
         reply = bytes.fromhex(text)
     except ValueError:
@@ -206,7 +210,7 @@ def parse_reply(text: str) -> bytes:
 
 
 def parse_completion_code(text: str) -> int:
-    """The completion code in ``text``, as ``C1``. Raises ``ValueError``."""
+    """Return the completion code in ``text``, as ``C1``. Raises ``ValueError``."""
     match = _COMPLETION_CODE.fullmatch(text)
     if match is None or int(match[1], 16) == 0:
         raise ValueError(f"{text!r} is no completion code of a failure; write one as C1")

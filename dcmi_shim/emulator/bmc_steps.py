@@ -88,14 +88,14 @@ class BmcFail(ScenarioStep):
 
 
 class BmcPage(ScenarioStep):
-    """The list is handed out in other pages."""
+    """The list is sent in pages of another size."""
 
     do: Literal["bmc_page"]
     alarms: int = Field(ge=1, le=MAX_EVENTS_PER_REPLY)
 
 
 class BmcReply(ScenarioStep):
-    """Requests are answered with these bytes; it takes the place of an earlier one."""
+    """Requests are answered with these bytes; replaces an earlier step of this kind."""
 
     do: Literal["bmc_reply"]
     request: Annotated[str, AfterValidator(_request)]
@@ -103,7 +103,7 @@ class BmcReply(ScenarioStep):
 
 
 class BmcLabel(ScenarioStep):
-    """The server has another serial number or manufacturer; what is not given stays."""
+    """The server gets another serial number or manufacturer; what is not given stays."""
 
     do: Literal["bmc_label"]
     serial: Text | None = None
@@ -111,7 +111,7 @@ class BmcLabel(ScenarioStep):
 
 
 class BmcPlain(ScenarioStep):
-    """No alarm any more, no BMC, a BMC again, everything normal."""
+    """All alarms end, the BMC is absent or present again, or all its troubles end."""
 
     do: Literal["bmc_clear", "bmc_absent", "bmc_present", "bmc_ok"]
 
@@ -122,7 +122,7 @@ BmcStep: TypeAlias = (
 
 
 def apply_to_bmc(step: BmcStep, bmc: EmulatedBmc) -> None:
-    """Do one step now."""
+    """Apply one step now."""
     match step:
         case BmcOccur():
             severity = severity_of_word(step.severity)

@@ -34,7 +34,7 @@ _LINK_PROGRAM = ("-pthread",)
 
 
 class CompiledSources:
-    """Sources that were compiled."""
+    """Compiled sources in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -42,7 +42,7 @@ class CompiledSources:
     def link_library(
         self, target: Path, sources: Sequence[str], exported: Iterable[str], *flags: str
     ) -> None:
-        """Make a library of ``sources`` that shows the names ``exported``, which may be patterns.
+        """Link a library of ``sources`` that exports the names ``exported``, which may be patterns.
 
         Raises ``EmulatorError``, and ``OSError`` where it cannot be written.
         """
@@ -53,7 +53,7 @@ class CompiledSources:
         self._link(target, sources, 0o644, (*_LINK_LIBRARY, *flags, script))
 
     def link_program(self, target: Path, sources: Sequence[str]) -> None:
-        """Make a program of ``sources``. Raises as ``link_library``."""
+        """Link a program of ``sources``. Raises as ``link_library``."""
         self._link(target, sources, 0o755, _LINK_PROGRAM)
 
     def _link(self, target: Path, sources: Sequence[str], mode: int, flags: Sequence[str]) -> None:
@@ -68,7 +68,7 @@ class CompiledSources:
 
 @contextlib.contextmanager
 def compiled(*parts: Sequence[str]) -> Iterator[CompiledSources]:
-    """The sources of all ``parts``, compiled, until the end of the context.
+    """Yield the sources of all ``parts``, compiled, until the end of the context.
 
     Raises ``EmulatorError`` without a compiler and when they do not compile.
     """

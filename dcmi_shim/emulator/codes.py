@@ -1,4 +1,6 @@
-"""Fault codes as people write them, and the severities that the emulated driver gives them."""
+"""Fault codes as people write them, and the severities that the emulated driver reports for
+them.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,16 @@ _CAUSES = {
     HANG: "load CHIP --aicore 0 --traffic still --processes PID, of a process that sleeps, for as "
     "long as the agent's hang.detect_duration",
 }
-"""What makes the agent find a code that no driver reports: ``vigil simulate`` and this."""
+"""How to make the agent find a code that no driver reports: arguments of ``vigil simulate``."""
 
 
 def parse_code(text: str) -> int:
-    """The number of a code like ``80E01801`` or ``0x80e01801``. Raises ``ValueError``."""
+    """Return the number of a code like ``80E01801`` or ``0x80e01801``. Raises ``ValueError``."""
     cause = _CAUSES.get(text.upper().removeprefix("0X"))
     if cause is not None:
-        raise ValueError(f"{text!r} is told by no driver; its cause is: vigil simulate {cause}")
+        raise ValueError(
+            f"{text!r} is reported by no driver; cause it with: vigil simulate {cause}"
+        )
     match = _CODE.fullmatch(text)
     if match is None or int(match[1], 16) == 0:
         raise ValueError(f"{text!r} is not a fault code; eight hexadecimal digits are, as 80E01801")
@@ -50,5 +54,7 @@ def _listed() -> dict[int, Severity]:
 
 
 def severity_of(code: int) -> Severity:
-    """What the driver calls ``code``; a code that it does not list is minor (dcmi#5.5)."""
+    """Return the driver's severity of ``code``; a code that it does not list is minor
+    (dcmi#5.5).
+    """
     return _listed().get(code, Severity.MINOR)

@@ -39,7 +39,7 @@ _NO_SUB_TYPE = 0xFFFFFFFF
 class Emulator:
     """One emulated server. ``chip`` is a physical id, ``code`` like ``80E01801``.
 
-    Wrong values raise ``ConfigurationError``; what cannot be done now raises ``EmulatorError``.
+    Wrong values raise ``ConfigurationError``; what is not possible now raises ``EmulatorError``.
     """
 
     def __init__(self, emulator_dir: Path) -> None:
@@ -54,22 +54,24 @@ class Emulator:
         self.bmc = EmulatedBmc(self._ask, lambda result: self._check(result, None))
 
     def close(self) -> None:
-        """Let go of the state file; the hardware stays as it is."""
+        """Close the state file; the hardware stays as it is."""
         if self._handle:
             self._library.vigil_emulator_close(self._handle)
             self._handle = ctypes.c_void_p()
 
     def start(self, profile: str = "a2") -> None:
-        """Become a healthy server of ``profile``; makes the state file, or makes it whole again."""
+        """Become a healthy server of ``profile``; creates the state file, or repairs it."""
         check_profile(profile)
         self._call("start", profile.encode())
 
     def reset(self) -> None:
-        """Everything healthy and normal again, all hooks gone, silently (no recovery events)."""
+        """Make everything healthy and normal again, without hooks, silently (no recovery
+        events).
+        """
         self._call("reset")
 
     def status(self) -> dict[str, object]:
-        """What holds now, as ``vigil emulator status --json`` prints it."""
+        """Return the present state, as ``vigil emulator status --json`` prints it."""
         buffer = ctypes.create_string_buffer(_STATUS_BYTES)
         self._call("status", buffer, _STATUS_BYTES)
         status: dict[str, object] = json.loads(buffer.value)
@@ -94,7 +96,7 @@ class Emulator:
             ) from None
 
     def once(self, chip: int, code: str, severity: Severity | None = None) -> None:
-        """A one-off event; it never enters the list."""
+        """Send a one-off event; it never enters the list."""
         number = _number(code)
         self._change("once", chip, number, severity_of(number) if severity is None else severity)
 
@@ -114,7 +116,7 @@ class Emulator:
             raise EmulatorError(f"{fault} has no fault {code} to recover from") from None
 
     def switch_once(self, fault: EmulatedSwitchFault, severity: Severity | None = None) -> None:
-        """A notice of an on-board switch; it never enters the list."""
+        """Send a notice of an on-board switch; it never enters the list."""
         self._switch(_NOTICE, fault, severity)
 
     def _switch(
@@ -139,11 +141,11 @@ class Emulator:
         self._check(result, None)
 
     def drop(self, chip: int, hard: bool = False) -> None:
-        """The card is gone: its health call answers -8012, with ``hard`` every call of the chip."""
+        """Remove the card: its health call returns -8012, with ``hard`` every call of the chip."""
         self._change("drop", chip, _EVERY_CALL if hard else _HEALTH_ONLY)
 
     def restore(self, chip: int) -> None:
-        """A dropped card is back."""
+        """Return a dropped card."""
         self._change("drop", chip, _HEALTHY_AGAIN)
 
     def replace(self, chip: int) -> None:
@@ -151,31 +153,31 @@ class Emulator:
         self._change("replace", chip)
 
     def hang(self, function: str, chip: int | None = None) -> None:
-        """Calls of ``function`` do not return until ``clear``, ``reset`` or ``start``."""
+        """Let calls of ``function`` hang until ``clear``, ``reset`` or ``start``."""
         self._hook(function, chip, hang=1)
 
     def slow(self, function: str, delay_ms: int, chip: int | None = None) -> None:
-        """Calls of ``function`` take ``delay_ms`` longer."""
+        """Delay calls of ``function`` by ``delay_ms``."""
         if not 0 < delay_ms <= _MAX_DELAY_MS:
             raise _wrong("delay_ms", f"{delay_ms} is not between 1 and {_MAX_DELAY_MS}")
         self._hook(function, chip, slow_ms=delay_ms)
 
     def fail(self, function: str, return_code: int, chip: int | None = None) -> None:
-        """Calls of ``function`` answer ``return_code``, which is negative."""
+        """Let calls of ``function`` return ``return_code``, which is negative."""
         if not -(2**31) <= return_code < 0:
             raise _wrong("return_code", f"{return_code} is not a negative 32-bit number")
         self._hook(function, chip, fail=return_code)
 
     def clear(self, function: str, chip: int | None = None) -> None:
-        """``function`` is normal again, on ``chip`` or everywhere."""
+        """Make ``function`` normal again, on ``chip`` or everywhere."""
         found = _function(function, chip)
         self._change("clear", _EVERY_CHIP if chip is None else chip, before=(found.number,))
 
     def link(self, chip: int, *, up: bool, quietly: bool = False, ports: int = 1) -> None:
-        """A link goes down with its fault 81078603, or comes up with the fault's recovery.
+        """Take a link down with its fault 81078603, or up with the fault's recovery.
 
-        ``quietly``: no event shows it. A link that is so already keeps its counters. ``ports``
-        are down, 2 only on an ``a5``, whose fault is 81078607.
+        ``quietly``: no event shows it. A link that is so already keeps its counters. ``ports`` are
+        down, 2 only on an ``a5``, whose fault is 81078607.
         """
         if ports not in (1, 2):
             raise _wrong("ports", f"{ports} is not 1 or 2")
@@ -194,7 +196,7 @@ class Emulator:
         exit_status: int | None = None,
         text: str = "",
     ) -> None:
-        """Runs of a command line tool get into trouble, on ``chip`` or whatever they are about.
+        """Let runs of a command line tool fail, on ``chip`` or on any subject.
 
         ``trouble`` is one of ``tools.TROUBLES``: ``slow`` takes ``delay_ms``, ``fail`` an
         ``exit_status`` and the ``text`` that goes to standard error. ``ok`` ends all troubles.
@@ -216,7 +218,7 @@ class Emulator:
         traffic: bool | None = None,
         processes: Sequence[int] | None = None,
     ) -> None:
-        """What a chip does: its utilisation in percent, whether packets flow, who uses it.
+        """Set the activity of a chip: utilisation in percent, whether packets flow, its processes.
 
         ``None`` leaves that part as it is. ``processes`` are ids of the host, at most 32.
         """
@@ -227,7 +229,7 @@ class Emulator:
         self._load("load", chip, *values, still, count, listed)
 
     def address(self, chip: int, address: str | None) -> None:
-        """Give the network port of a chip another IPv4 address, or none."""
+        """Set the IPv4 address of a chip's network port, or remove it."""
         try:
             word = _NO_ADDRESS if address is None else int(IPv4Address(address))
         except ValueError as error:
@@ -235,7 +237,7 @@ class Emulator:
         self._load("address", chip, word)
 
     def virtual(self, chip: int, count: int) -> None:
-        """Cut a chip into ``count`` virtual devices, at most 32; 0 makes it whole again."""
+        """Divide a chip into ``count`` virtual devices, at most 32; 0 makes it whole again."""
         self._load("virtual", chip, count)
 
     def _load(self, verb: str, chip: int, *values: Any) -> None:
@@ -243,15 +245,17 @@ class Emulator:
             raise _wrong("chip", f"{chip} is not a chip; ids are 0 to {_LARGEST_ID}")
         result = self._ask(verb, chip, *values)
         if result == errno.ERANGE:
-            raise _wrong(verb, "more than a driver can tell: 100 percent, 32 processes or devices")
+            raise _wrong(
+                verb, "more than a driver can report: 100 percent, 32 processes or devices"
+            )
         self._check(result, chip)
 
     def lose_next_event(self) -> None:
-        """The next event is not delivered; the list changes all the same."""
+        """Drop the next event; the list changes all the same."""
         self._call("lose", 1, 0)
 
     def lose_everything_next(self) -> None:
-        """The next change leaves no trace: neither an event nor a change of the list."""
+        """Drop the next change completely: neither an event nor a change of the list."""
         self._call("lose", 0, 1)
 
     def _hook(

@@ -31,5 +31,5 @@ def functions() -> dict[str, Function]:
 
 
 def find_function(name: str) -> Function | None:
-    """The function called ``name``, with or without the prefix ``dcmi_``."""
+    """Return the function called ``name``, with or without the prefix ``dcmi_``."""
     return functions().get(name) or functions().get(f"dcmi_{name}")

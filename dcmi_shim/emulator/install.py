@@ -1,4 +1,4 @@
-"""Builds the emulated driver and lays it out as the vendor does."""
+"""Builds the emulated driver and installs it in the vendor's layout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IPMI_PRELOAD = LIBRARY.with_name("libvigil_ipmi_preload.so")
 SWITCH_LIBRARY = LIBRARY.with_name("liblingqu-dcmi.so")
 _WITH_SWITCHES = ("a3",)
 _OWNER = "driver-root"
-"""In the directory of the state: whose it is."""
+"""File in the directory of the state: the driver root that owns it."""
 _SHARED = (
     "state.c",
     "profile.c",
@@ -55,7 +55,7 @@ _CONTROL_NAMES = ("vigil_emulator_*",)
 
 @dataclass(frozen=True)
 class EmulatedServer:
-    """One server to be: where its driver goes, where its state, and what it looks like."""
+    """A server to install: the place of its driver, the place of its state, and its profile."""
 
     driver_root: Path
     emulator_dir: Path
@@ -69,15 +69,14 @@ def install(
 
     A server with on-board switches gets their library, too. Libraries and tools find their state by
     ``$VIGIL_EMULATOR_DIR``, else by the path that is written beside them here. ``without`` names
-    functions that this driver shall not have, as real ones lack some.
-    Raises ``ConfigurationError`` for an unknown profile or function, and ``EmulatorError`` when it
-    cannot be built or written.
+    functions that this driver lacks, as real ones lack some. Raises ``ConfigurationError`` for an
+    unknown profile or function, and ``EmulatorError`` when it cannot be built or written.
     """
     install_servers([EmulatedServer(driver_root, emulator_dir, profile)], without)
 
 
 def install_servers(servers: Sequence[EmulatedServer], without: Collection[str] = ()) -> None:
-    """``install`` for several servers; everything is compiled once."""
+    """Install several servers as ``install`` does; everything is compiled once."""
     for server in servers:
         check_profile(server.profile)
     unknown = [name for name in without if name not in functions()]
@@ -94,7 +93,7 @@ def install_servers(servers: Sequence[EmulatedServer], without: Collection[str] 
             _DRIVER, _SWITCHES, _CONTROL, _HCCN_TOOL, _IPMITOOL, _IPMI_PRELOAD
         ) as objects:
             for server in servers:
-                _lay_out(objects, server, exported)
+                _install_server(objects, server, exported)
     except OSError as error:
         raise EmulatorError(
             f"the emulator cannot be installed: {error}; choose directories that you may write to"
@@ -108,7 +107,7 @@ def install_servers(servers: Sequence[EmulatedServer], without: Collection[str] 
 
 
 def _check_owner(server: EmulatedServer) -> None:
-    """Refuse a state that another driver was installed with: both would be the same hardware."""
+    """Refuse a state that belongs to another driver: both would be the same hardware."""
     root, owner = server.driver_root.absolute(), server.emulator_dir.absolute() / _OWNER
     try:
         other = Path(owner.read_text().strip())
@@ -122,7 +121,9 @@ def _check_owner(server: EmulatedServer) -> None:
         raise ConfigurationError("emulator install", [Problem("--emulator-dir", what)])
 
 
-def _lay_out(objects: CompiledSources, server: EmulatedServer, exported: Sequence[str]) -> None:
+def _install_server(
+    objects: CompiledSources, server: EmulatedServer, exported: Sequence[str]
+) -> None:
     root, state = server.driver_root.absolute(), server.emulator_dir.absolute()
     _install_libraries(objects, root, exported, server.profile in _WITH_SWITCHES)
     for tool, sources in ((HCCN_TOOL, _HCCN_TOOL), (IPMITOOL, _IPMITOOL)):
@@ -151,7 +152,7 @@ def _install_libraries(
 
 
 def ensure_control(emulator_dir: Path) -> None:
-    """Make ``emulator_dir`` one that can be driven, where none was made by ``install``.
+    """Build the control library in ``emulator_dir`` unless ``install`` has built it.
 
     Raises ``EmulatorError`` when it cannot be built or written.
     """
@@ -167,7 +168,7 @@ def ensure_control(emulator_dir: Path) -> None:
 
 
 def _make_directories(path: Path) -> None:
-    """Like ``mkdir -p`` with mode 0755 whatever the umask: a driver must not be group-writable."""
+    """Create directories like ``mkdir -p``, with mode 0755: a driver must not be group-writable."""
     missing = [directory for directory in (path, *path.parents) if not directory.exists()]
     for directory in reversed(missing):
         directory.mkdir(exist_ok=True)

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def play(scenario: Scenario, emulator: Emulator) -> None:
-    """Do every step at its time, counted from now; returns after the last one.
+    """Apply every step at its time, counted from now; returns after the last one.
 
     Raises ``ConfigurationError`` before the first step when the hardware is not what the scenario
-    was written for, and ``EmulatorError`` at a step that cannot be done.
+    was written for, and ``EmulatorError`` at a step that is not possible.
     """
     running = emulator.status()["profile"]
     if running != scenario.profile:

@@ -96,14 +96,14 @@ class SwitchStep(ScenarioStep):
         return self
 
     def fault(self) -> EmulatedSwitchFault:
-        """The fault that the step is about."""
+        """Return the fault that the step is about."""
         return EmulatedSwitchFault(
             parse_switch_code(self.code), self.chip, self.port, self.peer_port
         )
 
 
 class DropStep(ScenarioStep):
-    """A card is gone."""
+    """A card is removed."""
 
     do: Literal["drop"]
     chip: Chip
@@ -135,7 +135,7 @@ class SlowStep(ScenarioStep):
 
 
 class FailStep(ScenarioStep):
-    """Calls answer a return code."""
+    """Calls return an error code."""
 
     do: Literal["fail"]
     function: FunctionName
@@ -154,7 +154,7 @@ class LinkStep(ScenarioStep):
 
 
 class LoadStep(ScenarioStep):
-    """What a chip does and who uses it; what is left out stays as it is."""
+    """The activity of a chip and its processes; what is left out stays as it is."""
 
     do: Literal["load"]
     chip: Chip
@@ -173,7 +173,7 @@ class AddressStep(ScenarioStep):
 
 
 class VirtualStep(ScenarioStep):
-    """A chip is cut into virtual devices; 0 makes it whole again."""
+    """A chip is divided into virtual devices; 0 makes it whole again."""
 
     do: Literal["virtual"]
     chip: Chip
@@ -181,7 +181,7 @@ class VirtualStep(ScenarioStep):
 
 
 class ToolStep(ScenarioStep):
-    """Runs of a command line tool get into trouble, or are well again (``ok``)."""
+    """Runs of a command line tool fail, or work again (``ok``)."""
 
     do: Literal["tool"]
     tool: str
@@ -200,7 +200,7 @@ class ToolStep(ScenarioStep):
 
 
 class PlainStep(ScenarioStep):
-    """Everything normal again, or a loss that the next change suffers."""
+    """Everything is normal again, or the next change loses its event or all its traces."""
 
     do: Literal["reset", "lose_next_event", "lose_everything_next"]
 
@@ -239,7 +239,9 @@ class Scenario(BaseModel):
 
 
 def read_scenario(path: Path) -> Scenario:
-    """The scenario in ``path``. Raises ``ConfigurationError`` with everything that is wrong."""
+    """Return the scenario in ``path``. Raises ``ConfigurationError`` with everything that is
+    wrong.
+    """
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
@@ -250,12 +252,14 @@ def read_scenario(path: Path) -> Scenario:
 
 
 def parse_scenario(text: str, source: str) -> Scenario:
-    """The scenario in ``text``; ``source`` names it in errors. Raises like ``read_scenario``."""
+    """Return the scenario in ``text``; ``source`` names it in errors. Raises like
+    ``read_scenario``.
+    """
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _wrong(source, [Problem("file", f"is not TOML: {error}")]) from error
-    problems = [*_strange_chips(content), *_disorder(content)]
+    problems = [*_impossible_steps(content), *_disorder(content)]
     try:
         scenario = Scenario.model_validate(content)
     except ValidationError as error:
@@ -291,8 +295,8 @@ def _raw_steps(content: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
     ]
 
 
-def _strange_chips(content: dict[str, Any]) -> list[Problem]:
-    """What the profile does not have, and chips for functions that are not about one."""
+def _impossible_steps(content: dict[str, Any]) -> list[Problem]:
+    """Return steps about what the profile lacks, and chips of functions that are not about one."""
     profile = content.get("profile", "a2")
     chips = CHIPS.get(profile) if isinstance(profile, str) else None
     problems = []
@@ -317,7 +321,7 @@ def _strange_chips(content: dict[str, Any]) -> list[Problem]:
 
 
 def _disorder(content: dict[str, Any]) -> list[Problem]:
-    """Steps whose time is before that of a step above them."""
+    """Return steps whose time is before that of a step above them."""
     problems = []
     latest = 0
     for index, step in _raw_steps(content):
@@ -333,7 +337,7 @@ def _disorder(content: dict[str, Any]) -> list[Problem]:
 
 
 def apply(step: AnyStep, emulator: Emulator) -> None:
-    """Do one step now."""
+    """Apply one step now."""
     if isinstance(step, BmcStep):
         apply_to_bmc(step, emulator.bmc)
         return

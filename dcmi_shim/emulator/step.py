@@ -30,5 +30,5 @@ class ScenarioStep(BaseModel):
 
 
 def severity_of_word(word: SeverityWord) -> Severity:
-    """The severity that a scenario calls ``word``."""
+    """Return the severity that a scenario calls ``word``."""
     return Severity[word.upper()]

@@ -17,7 +17,7 @@ _EVENT_TYPE = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{8})")
 class EmulatedSwitchFault:
     """A fault of a switch port; a ``port`` of 65535 is the whole switch chip.
 
-    Raises ``ValueError`` for what no switch has.
+    Raises ``ValueError`` for a place that no switch has.
     """
 
     code: SwitchCode
@@ -41,10 +41,10 @@ class EmulatedSwitchFault:
 
 
 def code_of(text: str, sub_type: str | None = None, peer: str | None = None) -> SwitchCode:
-    """A code in one piece, or its event type, sub-type and peer. Raises ``ValueError``."""
+    """Return a code from one text, or from event type, sub-type and peer. Raises ``ValueError``."""
     if text.startswith("["):
         if sub_type is not None or peer is not None:
-            raise ValueError(f"{text} says sub-type and peer already; leave them out")
+            raise ValueError(f"{text} contains sub-type and peer already; leave them out")
         return parse_switch_code(text)
     match = _EVENT_TYPE.fullmatch(text)
     if match is None:

@@ -1,4 +1,4 @@
-"""The command line tools that look like the vendor's, and what can be wrong with them."""
+"""The command line tools that look like the vendor's, and the troubles they can have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_TEXT = 119
 
 SLOW, FAIL = "slow", "fail"
 TROUBLES = ("ok", "hang", SLOW, FAIL, "garble", "busy", "other-chip")
-"""What a tool can suffer, in the order of ``troubles.h``; ``ok`` ends all of it."""
+"""The troubles of a tool, in the order of ``troubles.h``; ``ok`` ends all of them."""
 
 
 class EmulatedTool(NamedTuple):
@@ -40,7 +40,7 @@ def tools() -> dict[str, EmulatedTool]:
 
 @dataclass(frozen=True)
 class ToolTrouble:
-    """What runs of ``tool`` are to suffer, on ``chip`` or whatever they are about.
+    """A trouble of runs of ``tool``, on ``chip`` or on any subject.
 
     ``delay_ms`` belongs to ``slow``; ``exit_status`` and ``text``, for standard error, to ``fail``.
     """
@@ -53,7 +53,7 @@ class ToolTrouble:
     text: str = ""
 
     def problems(self) -> list[Problem]:
-        """All that is wrong with it, but for a chip that a server does not have."""
+        """Return all problems of it, but for a chip that a server does not have."""
         found = []
         known = tools().get(self.tool)
         if known is None:

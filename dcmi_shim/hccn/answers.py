@@ -1,9 +1,8 @@
-"""What ``hccn_tool`` prints on 910, 910B and A3 (``docs/spec/dcmi.md#7.2`` to 7.4). Pure.
+"""Parses the output of ``hccn_tool`` on 910, 910B and A3 (``docs/spec/dcmi.md#7.2`` to 7.4). Pure.
 
 Parsers take the whole standard output of a run that ended with status 0, and the chip that was
-asked about. They forgive spacing, unknown and missing lines and either device prefix. An answer
-that is empty, names another chip or does not hold what was asked for is ``ToolNonsense``, which
-quotes it.
+asked about. They accept any spacing, unknown and missing lines and either device prefix. An answer
+that is empty, names another chip or lacks the answer is ``ToolNonsense``, which quotes it.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ class Optical(msgspec.Struct, frozen=True):
         return None if word is None else word == "present"
 
     def number(self, name: str) -> float | None:
-        """The number before the unit; ``None`` when missing, ``NA`` or ``not supported``."""
+        """Return the number before the unit; ``None`` when missing, ``NA`` or ``not supported``."""
         return number(self.values.get(name, ""))
 
 
 def number(text: str) -> float | None:
-    """The number in ``47 C`` or ``1.4035 mW``; ``None`` for any other text."""
+    """Return the number in ``47 C`` or ``1.4035 mW``; ``None`` for any other text."""
     found = _NUMBER.fullmatch(text.strip())
     return None if found is None else float(found[1])
 
 
 def lines_of(text: str, chip: int) -> list[str]:
-    """The lines without their device prefix, which must be that of ``chip``."""
+    """Return the lines without their device prefix, which must be that of ``chip``."""
     lines = []
     for line in text.splitlines():
         prefix = _DEVICE.match(line)
@@ -58,12 +57,12 @@ def lines_of(text: str, chip: int) -> list[str]:
 
 
 def nonsense(asked: str, chip: int, text: str) -> ToolNonsense:
-    """The error for an answer in which ``asked`` was not found."""
+    """Return the error for an answer in which ``asked`` was not found."""
     return ToolNonsense(f"hccn_tool gave no {asked} of chip {chip}", text)
 
 
 def _only(pattern: re.Pattern[str], asked: str, text: str, chip: int) -> re.Match[str]:
-    """The one line that is what was asked for; two that agree are one."""
+    """Return the one line that matches ``pattern``; two that agree are one."""
     matches = [found for line in lines_of(text, chip) if (found := pattern.fullmatch(line.strip()))]
     if len({found.groups() for found in matches}) != 1:
         raise nonsense(asked, chip, text)
@@ -71,7 +70,7 @@ def _only(pattern: re.Pattern[str], asked: str, text: str, chip: int) -> re.Matc
 
 
 def parse_link(text: str, chip: int) -> bool:
-    """``-link -g``: whether the link is up. Any word but UP and DOWN is nonsense."""
+    """Return from ``-link -g`` whether the link is up. Any word but UP and DOWN is nonsense."""
     word = _only(_LINK, "link status", text, chip)[1]
     if word not in ("UP", "DOWN"):
         raise nonsense("link status", chip, text)
@@ -79,13 +78,13 @@ def parse_link(text: str, chip: int) -> bool:
 
 
 def parse_speed(text: str, chip: int) -> int | None:
-    """``-speed -g``: Mb/s, or ``None`` for ``Unknown!``."""
+    """Return from ``-speed -g`` the speed in Mb/s, or ``None`` for ``Unknown!``."""
     speed = _only(_SPEED, "speed", text, chip)[1]
     return None if speed is None else int(speed)
 
 
 def parse_link_ups(text: str, chip: int) -> int:
-    """``-link_stat -g``: how often the link came up."""
+    """Return from ``-link_stat -g`` how often the link came up."""
     counts = (_UPS.fullmatch(line.strip()) for line in lines_of(text, chip))
     found = [int(count[1]) for count in counts if count is not None]
     if not found:
@@ -94,7 +93,7 @@ def parse_link_ups(text: str, chip: int) -> int:
 
 
 def parse_counters(text: str, chip: int) -> Mapping[str, int]:
-    """``-stat -g`` of all families: packet counters by the tool's names."""
+    """Return from ``-stat -g`` of all families packet counters by the tool's names."""
     found = (_COUNTER.fullmatch(line.strip()) for line in lines_of(text, chip))
     counters = {match[1]: int(match[2]) for match in found if match is not None}
     if not counters:
@@ -112,7 +111,9 @@ def _pairs(text: str, chip: int) -> dict[str, str]:
 
 
 def parse_optical(text: str, chip: int) -> Optical:
-    """``-optical -g``: the module's values; at least one must be one that every tool prints."""
+    """Return from ``-optical -g`` the module's values; one of them must be one that every tool
+    prints.
+    """
     values = _pairs(text, chip)
     if not values.keys() & {"present", "temperature", "Vcc", "Tx_Power0", "Tx_Power"}:
         raise nonsense("optical info", chip, text)

@@ -1,7 +1,8 @@
-"""What the A5 ``hccn_tool`` prints where it differs (``docs/spec/dcmi.md#7.2`` and 7.5). Pure.
+"""Parses the output of the A5 ``hccn_tool`` where it differs (``docs/spec/dcmi.md#7.2`` and 7.5).
+Pure.
 
-The same rules as in ``answers`` hold. Only positions of columns matter; a table without a row
-of data is nonsense, not an end of the program (upstream's parser panics there).
+The same rules as in ``answers`` hold. Only positions of columns matter; a table without a row of
+data is nonsense, not an end of the program (upstream's parser panics there).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class A5Port(msgspec.Struct, frozen=True):
 
 
 def _first_table(text: str, chip: int) -> list[Row]:
-    """The header and the rows of the first table, as cells without the blanks around them."""
+    """Return the header and the rows of the first table, as cells without blanks around them."""
     rows: list[Row] = []
     separators = 0
     for line in lines_of(text, chip):
@@ -39,7 +40,7 @@ def _first_table(text: str, chip: int) -> list[Row]:
 
 
 def parse_ports(text: str, chip: int) -> tuple[A5Port, ...]:
-    """``-g -dev_info -i L``: the ports in the first table; more tables may follow."""
+    """Return from ``-g -dev_info -i L`` the ports in the first table; more tables may follow."""
     ports = []
     for cells in _first_table(text, chip)[1:]:
         if len(cells) < 5 or not (cells[0].isdecimal() and cells[1].isdecimal()):
@@ -53,7 +54,7 @@ def parse_ports(text: str, chip: int) -> tuple[A5Port, ...]:
 
 
 def parse_port_enabled(text: str, chip: int) -> bool:
-    """``-g -port_info -i L -u U -p P``: whether the port is wired."""
+    """Return from ``-g -port_info -i L -u U -p P`` whether the port is wired."""
     for line in lines_of(text, chip):
         key, colon, value = line.partition(":")
         if colon and key.strip() == "port_enable":

@@ -1,8 +1,8 @@
 """Asks ``hccn_tool`` about the network of the chips (``docs/spec/dcmi.md#7``).
 
-The tool is looked for below the driver root before each run, so one that is installed later is
-found. It does not stand concurrent runs: one ``HccnTool`` runs one at a time, and tries again when
-another program is running it.
+The tool is searched below the driver root before each run, so one that is installed later is found.
+It fails when two run at once: one ``HccnTool`` runs one at a time, and tries again when another
+program is running it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Answer = TypeVar("Answer", covariant=True)
 
 @dataclass(frozen=True)
 class ToolQuestion(Generic[Answer]):
-    """One command and how its answer is read."""
+    """One command and the parser of its answer."""
 
     words: tuple[str, ...]
     parse: Callable[[str, int], Answer]
@@ -112,5 +112,5 @@ class HccnTool:
 
 
 def _is_busy(error: ToolFailed) -> bool:
-    """Whether another program, such as the vendor's exporter, was running the tool."""
+    """Return whether another program, such as the vendor's exporter, was running the tool."""
     return error.status == _BUSY_STATUS and "busy" in error.stdout + error.stderr

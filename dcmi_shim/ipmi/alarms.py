@@ -1,9 +1,9 @@
-"""The list of active alarms of a BMC: how it is asked for, and what counts as an answer. Pure.
+"""The list of active alarms of a BMC: its requests, and which replies count as an answer. Pure.
 
-Get Event Record of the vendor's BMCs (``dcmi#8.3``, ``noded#4.1``) hands the list
-out in pages, and the list may change between two of them. ``reading`` yields requests, is sent the
-replies, and returns a list only if it is complete and consistent. Replies are without their
-completion code, which whoever transports them has checked.
+Get Event Record of the vendor's BMCs (``dcmi#8.3``, ``noded#4.1``) sends the list in pages, and the
+list may change between two of them. ``reading`` yields requests, is sent the replies, and returns a
+list only if it is complete and consistent. Replies are without their completion code, which the
+transport has checked.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Alarm(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> tuple[str, str, int]:
-        """What makes it this alarm."""
+        """The fields that identify an alarm."""
         return self.code, self.device, self.index
 
 
@@ -67,18 +67,19 @@ Reading: TypeAlias = "Exchange[tuple[Alarm, ...]]"
 
 
 def request_from(index: int) -> Request:
-    """The request for alarms from ``index`` on: all that are minor or worse, of every part."""
+    """Return the request for alarms from ``index`` on: all that are minor or worse, of every
+    part.
+    """
     data = struct.pack("<3s2BH2B", _MANUFACTURER, 0x40, 0, index, _SEVERITIES, _EVERY_SUBJECT)
     return Request(0x30, 0x94, data)
 
 
 def reading(before: Collection[Alarm] | None) -> Reading:
-    """Read the whole list: alarms in the BMC's order, each once (the first counts).
+    """Read the whole list; return alarms in the BMC's order, each once (the first counts).
 
-    A list of several pages counts only when two passes agree, or it is the one ``before``: an
-    alarm that goes while another comes moves the others between pages, and the total stays.
-
-    Raises ``BmcError`` that names the page and what is wrong; nothing of the list counts then.
+    A list of several pages counts only when two passes agree, or it is the one ``before``: when one
+    alarm ends and another begins, the others move between pages and the total stays. Raises
+    ``BmcError`` that names the page and what is wrong; nothing of the list counts then.
     """
     known = None if before is None else _identities(before)
     why = ""
@@ -111,7 +112,7 @@ def reading(before: Collection[Alarm] | None) -> Reading:
 
 
 def parse_page(reply: bytes, index: int) -> AlarmPage:
-    """The page in ``reply``, which was asked for from ``index`` on. Raises ``BmcError``.
+    """Return the page in ``reply``, which was asked for from ``index`` on. Raises ``BmcError``.
 
     Zeros behind all the alarms that it counts are no alarms.
     """

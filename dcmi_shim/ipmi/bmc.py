@@ -1,6 +1,6 @@
 """The BMC of this host: its active alarms and the server's serial number.
 
-The way to it is found anew each time.
+The device or ``ipmitool`` is searched anew for each exchange.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from contract.errors import BmcError
 from dcmi_shim.ipmi.alarms import reading
 from dcmi_shim.ipmi.device import IpmiDevice, NoDevice
-from dcmi_shim.ipmi.serial_number import asking_for_serial_number
+from dcmi_shim.ipmi.serial_number import serial_number_exchange
 from dcmi_shim.ipmi.tool import IpmiTool, NoTool
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _COMMANDS_OF_A_READING = 6
 
 
 class Ipmi:
-    """Asks the BMC. One thing at a time."""
+    """Asks the BMC, with one exchange at a time."""
 
     def __init__(
         self,
@@ -42,21 +42,21 @@ class Ipmi:
         self._limit_seconds = _COMMANDS_OF_A_READING * deadline_seconds
 
     async def alarms(self, before: Collection[Alarm] | None) -> tuple[Alarm, ...]:
-        """All active alarms, in the BMC's order; ``before`` is the reading before this one.
+        """Return all active alarms, in the BMC's order; ``before`` is the reading before this one.
 
         Raises ``BmcError`` or ``ToolError`` unless the list is complete and consistent.
         """
         return await self._ask(lambda: reading(before))
 
     async def serial_number(self) -> str | None:
-        """The server's serial number; ``None`` where the BMC knows none.
+        """Return the server's serial number; ``None`` where the BMC has none.
 
         Raises ``BmcError`` or ``ToolError`` when it gives no answer.
         """
-        return await self._ask(asking_for_serial_number)
+        return await self._ask(serial_number_exchange)
 
     async def _ask(self, begin: Callable[[], Exchange[T]]) -> T:
-        """The device is used where it is there, else ``ipmitool``; that is found out each time."""
+        """Do an exchange through the device, or through ``ipmitool`` where there is no device."""
         try:
             return await self._device.read(begin(), self._limit_seconds)
         except NoDevice:

@@ -31,7 +31,7 @@ T = TypeVar("T")
 SEND_COMMAND = 0x8028690D
 RECEIVE_MESSAGE_TRUNCATED = 0xC030690B
 SYSTEM_ADDRESS = struct.Struct("@ihB")
-"""Type, channel, logical unit; the kernel wants it padded to 8 bytes."""
+"""Type, channel, logical unit; the kernel expects it padded to 8 bytes."""
 SENT = struct.Struct("@PIlBBHP")
 """Address and its length, message id, network function, command, data length, data."""
 RECEIVED = struct.Struct("@iPIlBBHP")
@@ -44,7 +44,7 @@ _REPLY_BYTES = 1024
 _RESPONSE = 1
 _NO_DEVICE = (errno.ENOENT, errno.ENOTDIR, errno.ENXIO, errno.ENODEV)
 _GRACE_SECONDS = 1.0
-_LOOK_SECONDS = 0.5
+_CHECK_SECONDS = 0.5
 _COMPLETION_TEXTS = {
     0xC0: "it is busy",
     0xC1: "it does not know this command",
@@ -98,7 +98,7 @@ class IpmiDevice:
             except Exception as error:
                 trouble = error
             self._is_busy = False
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: no task waits any more
                 loop.call_soon_threadsafe(finish, result, trouble)
 
         self._is_busy = True
@@ -106,14 +106,14 @@ class IpmiDevice:
         threading.Thread(target=work, name="ipmi", daemon=True).start()
         try:
             while not done.done():
-                await asyncio.wait({done}, timeout=_LOOK_SECONDS)
+                await asyncio.wait({done}, timeout=_CHECK_SECONDS)
                 age = self._monotonic() - self._since
                 if not done.done() and age > self._deadline_seconds + _GRACE_SECONDS:
                     raise self._stuck()
             return done.result()
         finally:
             if not done.cancel():
-                done.exception()  # so that nobody misses it
+                done.exception()  # marks the exception as retrieved
 
     def _stuck(self) -> BmcError:
         age = self._monotonic() - self._since
@@ -127,7 +127,7 @@ class IpmiDevice:
         self._doing = doing
 
     def _read(self, exchange: Exchange[T], limit_seconds: float) -> T:
-        """The exchange, in the thread."""
+        """Do the exchange, in the thread."""
         end = self._monotonic() + limit_seconds
         self._begin("open")
         try:
@@ -197,7 +197,7 @@ class IpmiDevice:
 
 
 def _receive(device: int, number: int, request: Request) -> bytes | None:
-    """The next message, if it is the reply to this request."""
+    """Return the next message if it is the reply to this request; ``None`` for another."""
     address = ctypes.create_string_buffer(4 * _ADDRESS_BYTES)
     buffer = ctypes.create_string_buffer(_REPLY_BYTES)
     argument = bytearray(
@@ -217,7 +217,7 @@ def _receive(device: int, number: int, request: Request) -> bytes | None:
 
 
 def checked(reply: bytes, request: Request) -> bytes:
-    """What is behind the completion code, if that is 0."""
+    """Return what follows the completion code. Raises ``BmcError`` unless the code is 0."""
     if not reply:
         raise BmcError(f"the BMC's reply has no byte (request {request})")
     if reply[0] != 0:

@@ -1,4 +1,4 @@
-"""An IPMI command, and what several of them make together. Pure."""
+"""An IPMI command, and an exchange of several ones. Pure."""
 
 from __future__ import annotations
 

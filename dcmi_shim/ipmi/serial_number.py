@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 _SERIAL_NUMBER, _MANUFACTURER = 4, 0
 
 
-def asking_for_serial_number() -> Exchange[str | None]:
-    """Ask for it; the name of the manufacturer stands in for one that the BMC does not have.
+def serial_number_exchange() -> Exchange[str | None]:
+    """Ask for the serial number; the manufacturer's name replaces one that the BMC does not have.
 
-    ``None``: there is neither, or nothing printable in what there is.
+    Returns ``None`` when there is neither, or nothing printable in them.
     """
     for field in (_SERIAL_NUMBER, _MANUFACTURER):
         reply = yield Request(0x30, 0x90, bytes((0x05, 0x00, 0x03, field, 0x00, 0xFF)))
@@ -25,9 +25,9 @@ def asking_for_serial_number() -> Exchange[str | None]:
 
 
 def printable(content: bytes) -> str:
-    """The text in a field that may be padded with blanks and zero bytes, or never was written.
+    """Return the text of a field, which may be padded with blanks and zero bytes, or empty.
 
-    It is UTF-8, as upstream takes it; what is none is left out.
+    It is UTF-8, as upstream decodes it; other bytes are left out.
     """
     text = content.decode("utf-8", "ignore")
     return "".join(letter for letter in text if letter.isprintable()).strip()

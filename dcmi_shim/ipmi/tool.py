@@ -1,4 +1,4 @@
-"""IPMI commands through ``ipmitool raw``, for hosts where the device is not in reach."""
+"""IPMI commands through ``ipmitool raw``, for hosts where the device cannot be used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NoTool(Exception):
 
 
 class IpmiTool:
-    """``ipmitool`` on the ``PATH`` of ``environment``; it is looked for at each exchange."""
+    """``ipmitool`` on the ``PATH`` of ``environment``; it is searched for each exchange."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class IpmiTool:
 
 
 def raw_arguments(request: Request) -> list[str]:
-    """The command line of ``request`` behind the tool's name."""
+    """Return the arguments of ``ipmitool`` for ``request``."""
     content = (request.network_function, request.command, *request.data)
     return ["raw", *(f"0x{byte:02X}" for byte in content)]
 
 
 def parse_raw(printed: str) -> bytes:
-    """The reply that ``ipmitool raw`` printed: its bytes without the completion code.
+    """Return the reply that ``ipmitool raw`` printed: its bytes without the completion code.
 
     Raises ``ToolNonsense`` when it printed anything else.
     """

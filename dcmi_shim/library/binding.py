@@ -1,6 +1,6 @@
-"""A vendor library as a driver child holds it: loaded, called, its outputs checked.
+"""A vendor library in a driver child: loaded, called, its outputs checked.
 
-A missing function answers ``SYMBOL_MISSING``. Runs in the driver child: ctypes only.
+A missing function returns ``SYMBOL_MISSING``. Runs in the driver child: ctypes only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
             """Call ``handler`` for every event; return the library's return code."""
 
         def copy_event(self, address: int) -> dict[str, object]:
-            """The event at ``address``; ``Implausible`` for what is none."""
+            """Return the event at ``address``. Raises ``Implausible`` for what is none."""
 
 
 _YEAR_10000_MS = 253_402_300_800_000
@@ -43,7 +43,7 @@ SLACK = 1024
 
 
 class Implausible(Exception):
-    """The library answered 0 and a value that cannot be."""
+    """The library returned 0 and a value that is not possible."""
 
 
 class CannotLoad(Exception):
@@ -75,12 +75,12 @@ class Library:
         return self.raw(name, *arguments)
 
     def raw(self, name: str, *arguments: object) -> int:
-        """``call`` without translation."""
+        """Call ``name`` without translation."""
         found = self._find(name)
         return SYMBOL_MISSING if found is None else int(found(*arguments))
 
     def has(self, name: str) -> bool:
-        """Whether the library has ``name``."""
+        """Return whether the library has ``name``."""
         return self._find(name) is not None
 
     def _find(self, name: str) -> Callable[..., int] | None:
@@ -96,24 +96,24 @@ class Library:
 
 
 def output(kind: type[Output]) -> tuple[Output, int]:
-    """A zeroed ``kind`` with room behind it, and its address."""
+    """Return a zeroed ``kind`` with room behind it, and its address."""
     memory = (c_char * (sizeof(kind) + SLACK))()
     value: Any = kind.from_buffer(memory)
     return value, addressof(memory)
 
 
 def text(raw: bytes) -> str:
-    """A C string out of a fixed-size field."""
+    """Return the C string in a fixed-size field."""
     return raw.split(b"\0", 1)[0].decode(errors="replace")
 
 
 def within(name: str, value: int, least: int, most: int) -> int:
-    """``value``, or ``Implausible``."""
+    """Return ``value``. Raises ``Implausible`` unless it is between ``least`` and ``most``."""
     if not least <= value <= most:
         raise Implausible(f"{name} is {value}, not {least} to {most}")
     return value
 
 
 def raised_at_ms(time: int) -> int | None:
-    """A time in an event; ``None`` for one that cannot be."""
+    """Return the time of an event (epoch ms); ``None`` for one that is not possible."""
     return time if 0 < time < _YEAR_10000_MS else None

@@ -60,7 +60,9 @@ def subscribe(library: Library, handler: object) -> int:
 
 
 def copy_event(address: int) -> dict[str, object]:
-    """The event at ``address``, as ``RawEvent`` has it; ``Implausible`` for what is none."""
+    """Return the event at ``address``, as ``RawEvent`` has it. Raises ``Implausible`` for what is
+    none.
+    """
     kind = int.from_bytes(string_at(address, 4), sys.byteorder)
     if kind:
         raise Implausible(f"an event of the unknown type {kind}")
@@ -89,7 +91,7 @@ def _one_int(library: Library, name: str, *before: int, kind: type[Any] = c_int)
 
 
 def init(library: Library) -> Answer:
-    """``dcmi_init``, or ``dcmiv2_init`` where there is no v1; its answer is the value then.
+    """Call ``dcmi_init``, or ``dcmiv2_init`` where there is no v1; its answer is the value then.
 
     From then on all calls go to the generation that there is (``docs/spec/dcmi.md#10.6``).
     """
@@ -104,14 +106,14 @@ def init(library: Library) -> Answer:
 
 
 def version(library: Library) -> Answer:
-    """The DCMI version, e.g. ``24.1.rc3``."""
+    """Return the DCMI version, e.g. ``24.1.rc3``."""
     memory = (c_char * (_VERSION_SIZE + SLACK))()
     answer = library.call("dcmi_get_dcmi_version", memory, _VERSION_SIZE)
     return answer, text(memory.raw) or None
 
 
 def card_list(library: Library) -> Answer:
-    """``[number of cards, card ids]``; ids that the driver marks as absent are left out.
+    """Return ``[number of cards, card ids]``; ids that the driver marks as absent are left out.
 
     A server may have lost all of its cards: none are an answer, too.
     """
@@ -125,7 +127,7 @@ def card_list(library: Library) -> Answer:
 
 
 def devices_in_card(library: Library, card: int) -> Answer:
-    """How many chips ``card`` has."""
+    """Return how many chips ``card`` has."""
     answer, count = _one_int(library, "dcmi_get_device_num_in_card", card)
     if answer:
         return answer, None
@@ -133,14 +135,14 @@ def devices_in_card(library: Library, card: int) -> Answer:
 
 
 def logic_id(library: Library, card: int, device: int) -> Answer:
-    """Logic id of a chip."""
+    """Return the logic id of a chip."""
     value, address = output(c_int)
     answer = library.call("dcmi_get_device_logic_id", address, card, device)
     return answer, None if answer else within("the logic id", value.value, 0, _ID_MAX)
 
 
 def physical_id(library: Library, logic: int) -> Answer:
-    """Physical id of the chip with logic id ``logic``."""
+    """Return the physical id of the chip with logic id ``logic``."""
     answer, value = _one_int(library, "dcmi_get_device_phyid_from_logicid", logic, kind=c_uint)
     return answer, None if answer else within("the physical id", value, 0, _ID_MAX)
 
@@ -159,49 +161,51 @@ def _chip_name(
 
 
 def chip_name_v2(library: Library, card: int, device: int) -> Answer:
-    """Type, name, version and AI cores of the chip by the newer call."""
+    """Return type, name, version and AI cores of the chip by the newer call."""
     return _chip_name(library, "dcmi_get_device_chip_info_v2", abi.ChipInfoV2, card, device)
 
 
 def chip_name(library: Library, card: int, device: int) -> Answer:
-    """Type, name, version and AI cores of the chip by the older call."""
+    """Return type, name, version and AI cores of the chip by the older call."""
     return _chip_name(library, "dcmi_get_device_chip_info", abi.ChipInfo, card, device)
 
 
 def board_id(library: Library, card: int, device: int) -> Answer:
-    """Board id; ``None`` when the driver marks it as invalid."""
+    """Return the board id; ``None`` when the driver marks it as invalid."""
     info, address = output(abi.BoardInfo)
     answer = library.call("dcmi_get_device_board_info", card, device, address)
     return answer, None if info.board_id == _INVALID else info.board_id
 
 
 def die_words(library: Library, card: int, device: int) -> Answer:
-    """The five words that name the chip's V-die, for ever."""
+    """Return the five words that identify the chip's V-die permanently."""
     die, address = output(abi.DieId)
     return library.call("dcmi_get_device_die_v2", card, device, _VDIE, address), list(die.soc_die)
 
 
 def serial_number(library: Library, card: int) -> Answer:
-    """The serial number on the electronic label of ``card``; empty where it has none."""
+    """Return the serial number on the electronic label of ``card``; empty where it has none."""
     label, address = output(abi.ElabelInfo)
     answer = library.call("dcmi_get_card_elabel_v2", card, address)
     return answer, label.serial_number.decode(errors="replace").strip()
 
 
 def pcie_address(library: Library, card: int, device: int) -> Answer:
-    """Domain, bus, device and function on the PCIe bus."""
+    """Return domain, bus, device and function on the PCIe bus."""
     info, address = output(abi.PcieInfoAll)
     answer = library.call("dcmi_get_device_pcie_info_v2", card, device, address)
     return answer, [info.domain, info.bdf_busid, info.bdf_deviceid, info.bdf_funcid]
 
 
 def device_info(library: Library, card: int, device: int, main: int, sub: int) -> Answer:
-    """The answer of ``dcmi_get_device_info`` to one of the commands above."""
+    """Return the answer of ``dcmi_get_device_info`` to one of the commands above."""
     return _DEVICE_INFO[main, sub](library, card, device)
 
 
 def _super_pod(library: Library, card: int, device: int) -> Answer:
-    """Sdid, size, super-pod id, server index, chassis id and type; invalid ones are ``None``."""
+    """Return sdid, size, super-pod id, server index, chassis id and type; invalid ones are
+    ``None``.
+    """
     info, info_at = output(abi.SuperPodInfo)
     size, size_at = output(c_uint)
     size.value = sizeof(abi.SuperPodInfo)
@@ -221,7 +225,7 @@ def _super_pod(library: Library, card: int, device: int) -> Answer:
 
 
 def _total_resource(library: Library, card: int, device: int) -> Answer:
-    """How many virtual devices the chip is cut into, and how many AI cores it has."""
+    """Return into how many virtual devices the chip is divided, and how many AI cores it has."""
     words, words_at = output(c_uint * _TOTAL_RESOURCE_WORDS)
     size, size_at = output(c_uint)
     size.value = sizeof(words)
@@ -237,27 +241,29 @@ _DEVICE_INFO = {SUPER_POD: _super_pod, VIRTUAL_DEVICES: _total_resource}
 
 
 def main_board(library: Library, card: int, device: int) -> Answer:
-    """Id of the main board; ``None`` when the driver marks it as invalid."""
+    """Return the id of the main board; ``None`` when the driver marks it as invalid."""
     answer, value = _one_int(library, "dcmi_get_mainboard_id", card, device, kind=c_uint)
     return answer, None if value == _INVALID else value
 
 
 def product_type(library: Library, card: int, device: int) -> Answer:
-    """What the card is sold as, e.g. ``Atlas 300I Duo``."""
+    """Return the product name of the card, e.g. ``Atlas 300I Duo``."""
     memory = (c_char * (_PRODUCT_SIZE + SLACK))()
     answer = library.call("dcmi_get_product_type", card, device, memory, _PRODUCT_SIZE)
     return answer, text(memory.raw) or None
 
 
 def hbm_mb(library: Library, card: int, device: int) -> Answer:
-    """How much memory is on the chip, in MB."""
+    """Return the size of the chip's memory in MB."""
     info, address = output(abi.HbmInfo)
     answer = library.call("dcmi_get_device_hbm_info", card, device, address)
     return answer, None if answer else within("the HBM's size", info.memory_size, 0, _HBM_MB_MAX)
 
 
 def address(library: Library, card: int, device: int) -> Answer:
-    """The four or sixteen bytes of the address of the chip's RoCE port; IPv4 is asked for first."""
+    """Return the four or sixteen bytes of the address of the chip's RoCE port; IPv4 is tried
+    first.
+    """
     answer, found = _address(library, card, device, 0)
     if answer:
         answer, found = _address(library, card, device, _IPV6)
@@ -274,7 +280,7 @@ def _address(library: Library, card: int, device: int, kind: int) -> tuple[int, 
 
 
 def processes(library: Library, card: int, device: int) -> Answer:
-    """Ids of the processes that use the chip, as the host counts them."""
+    """Return the ids of the processes that use the chip, as the host counts them."""
     found, found_at = output(abi.ProcessMemory * _PROCESSES)
     count, count_at = output(c_int)
     answer = library.call("dcmi_get_device_resource_info", card, device, found_at, count_at)
@@ -285,14 +291,14 @@ def processes(library: Library, card: int, device: int) -> Answer:
 
 
 def utilization(library: Library, card: int, device: int, kind: int) -> Answer:
-    """Percent of one of the kinds of ``docs/spec/dcmi.md#2.3``."""
+    """Return the percentage for one of the kinds of ``docs/spec/dcmi.md#2.3``."""
     name = "dcmi_get_device_utilization_rate"
     answer, value = _one_int(library, name, card, device, kind, kind=c_uint)
     return answer, None if answer else within("the utilization", value, 0, _PERCENT)
 
 
 def health(library: Library, card: int, device: int) -> Answer:
-    """Health word; ``None`` for "not found or not started"."""
+    """Return the health word; ``None`` for "not found or not started"."""
     answer, value = _one_int(library, "dcmi_get_device_health", card, device, kind=c_uint)
     if answer or value == _INVALID:
         return answer, None
@@ -300,13 +306,13 @@ def health(library: Library, card: int, device: int) -> Answer:
 
 
 def network_health(library: Library, card: int, device: int) -> Answer:
-    """What the chip's own network check found (``docs/spec/dcmi.md#4.3``)."""
+    """Return the result of the chip's own network check (``docs/spec/dcmi.md#4.3``)."""
     answer, value = _one_int(library, "dcmi_get_device_network_health", card, device)
     return answer, None if answer else within("the network health", value, 0, _NETWORK_HEALTH_MAX)
 
 
 def error_codes(library: Library, card: int, device: int) -> Answer:
-    """Active fault codes in the driver's order."""
+    """Return the active fault codes in the driver's order."""
     count, count_at = output(c_int)
     codes, codes_at = output(c_uint * _CODES)
     name = "dcmi_get_device_errorcode_v2"
@@ -317,11 +323,11 @@ def error_codes(library: Library, card: int, device: int) -> Answer:
     return answer, [code for code in codes[:listed] if code]
 
 
-def lists(library: Library, *places: int) -> Answer:
-    """Active fault codes of several chips (card, device, card, device, ...), in one message.
+def code_lists(library: Library, *places: int) -> Answer:
+    """Return active fault codes of several chips (card, device, card, device, ...), in one message.
 
-    A chip that does not give them well has ``None``. What is not read after a moment is left out:
-    a slow driver must not look like one that hangs.
+    A chip without a plausible answer has ``None``. Chips that are not read within
+    ``_LISTS_SECONDS`` are left out: a slow driver must not look like one that hangs.
     """
     end = time.monotonic() + _LISTS_SECONDS
     found: list[object] = []
@@ -358,5 +364,5 @@ CALLS: dict[str, Callable[..., Answer]] = {
     "dcmi_get_device_health": health,
     "dcmi_get_device_network_health": network_health,
     "dcmi_get_device_errorcode_v2": error_codes,
-    "dcmi_get_device_errorcode_v2 of several chips": lists,
+    "dcmi_get_device_errorcode_v2 of several chips": code_lists,
 }

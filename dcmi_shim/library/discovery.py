@@ -1,7 +1,7 @@
 """Where a vendor library is, and whether it may be loaded (``docs/spec/dcmi.md#1.1``).
 
 Candidates in order: a driver root given by the operator, ``LD_LIBRARY_PATH``, the default driver
-root, the cache of ``ldconfig``. The first one that passes all checks wins.
+root, the cache of ``ldconfig``. The first one that passes all checks is used.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "loongarch64": 258}
 
 @dataclass(frozen=True)
 class FoundLibrary:
-    """A library to load. ``search`` are directories in which it may look for what it needs.
+    """A library to load. ``search`` are directories in which it may find the libraries that it
+    needs.
 
-    ``warnings`` are the ownership problems that were let pass because the operator trusts them.
+    ``warnings`` are the ownership problems that are accepted because the operator trusts them.
     """
 
     path: Path
@@ -98,7 +99,7 @@ def _present(origin: str, path: Path, refused: list[str]) -> Iterator[tuple[str,
     if len(str(path)) > _LONGEST:
         refused.append(f"{origin}: a path of {len(str(path))} characters, at most {_LONGEST} count")
     elif not os.path.lexists(path):
-        refused.append(f"{path} ({origin}): is not there")
+        refused.append(f"{path} ({origin}): does not exist")
     else:
         yield origin, path
 
@@ -120,11 +121,13 @@ def _cached(name: str, refused: list[str]) -> Iterator[tuple[str, Path]]:
         if arrow and entry.split()[:1] == [name]:
             yield from _present("ldconfig", Path(path.strip()), refused)
             return
-    refused.append(f"{_LDCONFIG}: knows no {name}")
+    refused.append(f"{_LDCONFIG}: lists no {name}")
 
 
 def ownership_problems(path: Path) -> list[str]:
-    """What is wrong with the owner or mode of ``path``, its link and its parent directories."""
+    """Return what is wrong with the owner or mode of ``path``, its link and its parent
+    directories.
+    """
     problems: list[str] = []
     try:
         if path.is_symlink() and path.lstat().st_uid != 0:
@@ -146,7 +149,7 @@ def ownership_problems(path: Path) -> list[str]:
 
 
 def _not_loadable(path: Path) -> str | None:
-    """Why ``path`` is no library for this machine, or ``None``."""
+    """Return why ``path`` is no library for this machine, or ``None``."""
     try:
         with path.open("rb") as file:
             header = file.read(_ELF_HEADER)
@@ -156,8 +159,8 @@ def _not_loadable(path: Path) -> str | None:
         return "is not an ELF library"
     order = "little" if header[5] == 1 else "big"
     machine = int.from_bytes(header[18:20], order)  # type: ignore[arg-type]
-    wanted = _MACHINES.get(platform.machine())
-    if header[4] != 2 or (wanted is not None and machine != wanted):
+    expected = _MACHINES.get(platform.machine())
+    if header[4] != 2 or (expected is not None and machine != expected):
         names = {number: name for name, number in _MACHINES.items()}
         bits = 64 if header[4] == 2 else 32
         built = names.get(machine, f"ELF machine {machine}")
@@ -166,7 +169,7 @@ def _not_loadable(path: Path) -> str | None:
 
 
 def _search(library: Path, trust_driver: bool) -> tuple[Path, ...]:
-    """The driver's own directories, as the vendor's environment script lists them."""
+    """Return the driver's own directories, as the vendor's environment script lists them."""
     own = library.resolve().parent
     if own.name != IN_ROOT.name:
         return ()

@@ -1,8 +1,8 @@
 """Which vendor library is installed now, and whether it is the one that is in use.
 
-A driver is upgraded while the agent runs: its directory is deleted and made anew, and a process
-that has the library loaded goes on with the deleted files. So the library is found again before
-each start of a process, and compared by the identity of its files with what is in use.
+A driver is upgraded while the agent runs: its directory is deleted and created again, and a process
+that has the library loaded continues with the deleted files. So the library is searched again
+before each start of a process, and compared by the identity of its files with the one in use.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Installation:
 
 
 class Installed:
-    """The library in use. ``find`` finds the one that is installed; it is called in a thread.
+    """The library in use. ``find`` finds the installed one; it is called in a thread.
 
-    Without ``find`` the library is always looked for at the path that it has.
+    Without ``find`` the library is always expected at its present path.
     """
 
     def __init__(
@@ -58,15 +58,19 @@ class Installed:
 
     @property
     def in_use(self) -> Installation | None:
-        """What processes have loaded; the same object until another one is adopted."""
+        """The installation that processes have loaded; the same object until another one is
+        adopted.
+        """
         return self._in_use
 
     async def find(self) -> Installation:
         """Find the library that is installed now. Raises ``DriverNotFound``."""
-        return await asyncio.to_thread(self._look)
+        return await asyncio.to_thread(self._find_now)
 
     def adopt(self, installation: Installation) -> bool:
-        """Note that processes have loaded ``installation``; whether it replaces another one."""
+        """Record that processes have loaded ``installation``; return whether it replaces another
+        one.
+        """
         if installation == self._in_use:
             return False
         is_other, self._in_use = self._in_use is not None, installation
@@ -77,17 +81,18 @@ class Installed:
         return is_other
 
     async def is_in_use(self) -> bool:
-        """Whether the library that is installed now is the one in use."""
+        """Return whether the library that is installed now is the one in use."""
         try:
             return await self.find() == self._in_use
         except DriverError:
             return False
 
     async def is_replaced(self) -> bool:
-        """Whether another library than the one in use is installed, complete as far as can be seen.
+        """Return whether another library than the one in use is installed completely, as far as is
+        seen.
 
-        It is complete when it is the same as at the call before. It is logged once that the one
-        in use is not installed any more.
+        It is complete when it is the same as at the call before. It is logged once that the one in
+        use is not installed any more.
         """
         if self._in_use is None:
             return False
@@ -97,13 +102,13 @@ class Installed:
         except DriverError as error:
             if not self._is_missing:
                 reason = " ".join(str(error).split())
-                _log.warning("driver: its files are gone; it is looked for again: %s", reason)
+                _log.warning("driver: its files are gone; they are searched again: %s", reason)
             self._is_missing = True
             return False
         self._is_missing = False
         return self._seen == before and self._seen != self._in_use
 
-    def _look(self) -> Installation:
+    def _find_now(self) -> Installation:
         library = self._find()
         try:
             files = _files(library.path, library.search)
@@ -113,7 +118,7 @@ class Installed:
 
 
 def _files(path: Path, search: tuple[Path, ...]) -> tuple[File, ...]:
-    """The identity of the library and of the libraries in its directories."""
+    """Return the identity of the library and of the libraries in its directories."""
     paths = [str(path)]
     for directory in search:
         with os.scandir(directory) as entries:

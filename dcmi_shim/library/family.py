@@ -16,7 +16,7 @@ _ORDERED_RULES = (
 
 
 def chip_family(chip_name: str, board_id: int | None) -> str | None:
-    """The family by board id, then by chip name; ``None`` when no rule knows the chip."""
+    """Return the family by board id, then by chip name; ``None`` when no rule matches."""
     if board_id in _A3_BOARDS:
         return "Ascend910A3"
     return next((family for rule, family in _ORDERED_RULES if rule.match(chip_name)), None)

@@ -62,5 +62,5 @@ ENVIRONMENT = frozenset({-8002, -8005, -8013, -8020, UNSUPPORTED, SYMBOL_MISSING
 
 
 def meaning(return_code: int) -> str:
-    """What ``return_code`` means; a code that is in no list is called unknown."""
+    """Return the meaning of ``return_code``; a code that is in no list is called unknown."""
     return MEANINGS.get(return_code, "unknown return code")

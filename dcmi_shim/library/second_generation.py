@@ -1,4 +1,4 @@
-"""Calls of DCMI v1 as a library of DCMI v2 takes them (``dcmi#3``): Ascend 950 ("A5").
+"""Translates calls of DCMI v1 for a library of DCMI v2 (``dcmi#3``): Ascend 950 ("A5").
 
 There a chip is one number, its logic id, which stands here for the card; each card has the one
 device 0. Runs in the driver child: ctypes only.
@@ -25,7 +25,7 @@ _SAME = {
     "dcmi_get_device_phyid_from_logicid": "dcmiv2_get_chip_phy_id_by_dev_id",
     "dcmi_get_dcmi_version": "dcmiv2_get_dcmi_version",
 }
-"""Functions without a card: the twin takes the same arguments."""
+"""Functions without a card: the v2 function takes the same arguments."""
 
 _TWINS = {
     "dcmi_get_device_chip_info_v2": "dcmiv2_get_device_chip_info",
@@ -40,11 +40,11 @@ _TWINS = {
     "dcmi_get_device_network_health": "dcmiv2_get_device_network_health",
     "dcmi_get_device_errorcode_v2": "dcmiv2_get_device_error_code_list",
 }
-"""Functions about a chip: the twin takes one number instead of card and device."""
+"""Functions about a chip: the v2 function takes one number instead of card and device."""
 
 
 def call(raw: Callable[..., int], name: str, *arguments: object) -> int:
-    """Have ``raw`` call what corresponds to ``name`` of DCMI v1."""
+    """Let ``raw`` call the function for ``name`` of DCMI v1; return its return code."""
     match name, arguments:
         case "dcmi_get_card_list", (count, cards, room):
             return raw(CHIPS, cards, count, room)

@@ -1,4 +1,4 @@
-"""Reads the inventory: which chips there are and what they are (``dcmi#1.4``, 1.6, 10.2).
+"""Reads the inventory: the chips and their identity (``dcmi#1.4``, 1.6, 10.2).
 
 A chip whose identity cannot be read is left out and named; the others are served.
 """
@@ -42,7 +42,7 @@ class Ask(Protocol):
 
 @dataclass(frozen=True)
 class Survey:
-    """What was read. ``inventory`` is ``None`` when too little answered.
+    """The result of a survey. ``inventory`` is ``None`` when too little answered.
 
     ``listed`` are the chips of which the driver lists the ids; where it ``is_refused`` they are of
     several families, and count as not listed.
@@ -55,10 +55,10 @@ class Survey:
 
 
 async def survey(ask: Ask, library: str, known: Inventory | None) -> Survey:
-    """Read everything once.
+    """Read everything once; return what was read.
 
-    Chips that are ``known`` stay, even if the driver hides them now, unless another one is in their
-    place. So do virtual devices of a chip that gives no answer about them.
+    Chips that are ``known`` stay, even if the driver does not list them now, unless another one is
+    in their place. So do virtual devices of a chip that gives no answer about them.
 
     Raises ``DriverGone`` when there is no driver, ``DriverCallError`` or ``DriverCallStuck`` when
     there is no list of cards, and ``DriverError`` for chips of no supported family.
@@ -69,12 +69,12 @@ async def survey(ask: Ask, library: str, known: Inventory | None) -> Survey:
     hidden = (chip for chip in before if not any(_are_in_one_place(chip, one) for one in found))
     chips = tuple(sorted([*found, *hidden]))
     if not chips:
-        return Survey(None, (*problems, "the driver shows no chip"))
+        return Survey(None, (*problems, "the driver lists no chip"))
     words = await _first(ask, _NAMES, chips, problems)
     name = None if words is None else words[1]
     board = await _first(ask, (_BOARD,), chips, problems)
     if name is None:
-        return Survey(None, (*problems, "no chip says its name"), chips)
+        return Survey(None, (*problems, "no chip returns its name"), chips)
     family = chip_family(name, board)
     if family is None and board is None:
         problems.append(f"chip name {name!r} needs a board id, none was read")
@@ -85,7 +85,7 @@ async def survey(ask: Ask, library: str, known: Inventory | None) -> Survey:
         )
     families = await _families(ask, chips, is_board_known=board is not None)
     if len(families) > 1:
-        return Survey(None, (*problems, _several(families)), chips, is_refused=True)
+        return Survey(None, (*problems, _mixed_families(families)), chips, is_refused=True)
     version = await _optional(ask, "dcmi_get_dcmi_version", (), None, problems)
     pod = await _super_pod(ask, chips[0], problems)
     virtual = await virtual_chips(ask, chips, () if known is None else known.virtual)
@@ -99,7 +99,7 @@ async def survey(ask: Ask, library: str, known: Inventory | None) -> Survey:
 async def _families(
     ask: Ask, chips: Sequence[Chip], *, is_board_known: bool
 ) -> dict[str, dict[str, list[Chip]]]:
-    """The chips by family and name. One that does not answer enough now is in none."""
+    """Return the chips by family and name. One without enough answers now is in none."""
     found: dict[str, dict[str, list[Chip]]] = {}
     for chip in chips:
         words = await _first(ask, _NAMES, (chip,), [])
@@ -111,8 +111,8 @@ async def _families(
     return found
 
 
-def _several(families: Mapping[str, Mapping[str, Sequence[Chip]]]) -> str:
-    """Why a server with chips of several families is refused."""
+def _mixed_families(families: Mapping[str, Mapping[str, Sequence[Chip]]]) -> str:
+    """Return why a server with chips of several families is refused."""
     kinds = [
         f"{family} ({name}: chips {', '.join(str(chip.physical_id) for chip in chips)})"
         for family, names in families.items()
@@ -125,7 +125,7 @@ def _several(families: Mapping[str, Mapping[str, Sequence[Chip]]]) -> str:
 
 
 async def chip_names(ask: Ask, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
-    """What ``chip`` is called, and why not everything is known.
+    """Return the names of ``chip``, and why not everything is known.
 
     Raises ``DriverGone`` when there is no driver.
     """
@@ -143,7 +143,7 @@ async def chip_names(ask: Ask, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
 
 
 def _are_in_one_place(one: Chip, other: Chip) -> bool:
-    """Whether they cannot both be there: ids and places belong to one chip each."""
+    """Return whether both cannot exist at once: ids and places belong to one chip each."""
     return (
         one.physical_id == other.physical_id
         or one.logic_id == other.logic_id
@@ -194,7 +194,7 @@ async def _identity(
     place = (physical, logic, card, device)
     before = next((chip for chip in known if _place_of(chip) == place), None)
     if before is not None:
-        # What is not answered now was answered before by the same process.
+        # An answer that is missing now was given before to the same process.
         die, serial = die or before.die, serial or before.serial
     return Chip(*place, die, serial)
 
@@ -210,7 +210,7 @@ def _die_of(words: Sequence[int]) -> str:
 async def _first(
     ask: Ask, functions: Sequence[str], chips: Sequence[Chip], problems: list[str], *more: int
 ) -> Any:
-    """The first answer that some chip gives to one of ``functions``, in order."""
+    """Return the first answer that some chip gives to one of ``functions``, in order."""
     for chip in chips:
         for function in functions:
             value = await _optional(
@@ -234,7 +234,7 @@ async def _super_pod(ask: Ask, chip: Chip, problems: list[str]) -> SuperPod | No
 
 
 async def node_facts(ask: Ask, inventory: Inventory) -> tuple[NodeFacts, tuple[str, ...]]:
-    """What labels and annotations need beside the inventory, and why not all of it is known.
+    """Return what labels and annotations need beside the inventory, and why not all of it is known.
 
     Raises ``DriverGone`` when there is no driver.
     """
@@ -264,18 +264,18 @@ async def node_facts(ask: Ask, inventory: Inventory) -> tuple[NodeFacts, tuple[s
 
 
 async def virtual_chips(ask: Ask, chips: Sequence[Chip], known: Sequence[int]) -> tuple[int, ...]:
-    """Physical ids of the chips that are cut into virtual devices.
+    """Return the physical ids of the chips that are divided into virtual devices.
 
-    One that gives no answer is what was ``known`` of it: most drivers do not know the question.
-    Raises ``DriverGone`` when there is no driver.
+    For a chip without an answer ``known`` decides: most drivers do not have the function. Raises
+    ``DriverGone`` when there is no driver.
     """
-    cut = []
+    divided = []
     for chip in chips:
         place = (chip.card_id, chip.device_id, MainCommand.VDEV_MANAGEMENT, _TOTAL_RESOURCE)
         total = await _optional(ask, "dcmi_get_device_info", place, str(chip), [])
         if chip.physical_id in known if total is None else total[0]:
-            cut.append(chip.physical_id)
-    return tuple(cut)
+            divided.append(chip.physical_id)
+    return tuple(divided)
 
 
 async def _optional(
@@ -287,7 +287,9 @@ async def _optional(
     *,
     needed: bool = False,
 ) -> Any:
-    """The answer, or ``None`` with a problem noted; being unsupported is none unless ``needed``."""
+    """Return the answer, or ``None`` with a problem added; unsupported is no problem unless
+    ``needed``.
+    """
     try:
         return msgspec.json.decode(await ask(function, arguments, where))
     except DriverCallError as error:

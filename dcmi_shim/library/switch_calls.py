@@ -77,7 +77,7 @@ def subscribe(library: Library, handler: object) -> int:
 
 
 def copy_event(address: int) -> dict[str, object]:
-    """The event at ``address``, as ``RawSwitchEvent`` has it."""
+    """Return the event at ``address``, as ``RawSwitchEvent`` has it."""
     return _members(LqDcmiEvent.from_address(address))
 
 
@@ -101,12 +101,12 @@ def _members(event: LqDcmiEvent) -> dict[str, object]:
 
 
 def init(library: Library) -> Answer:
-    """``lq_dcmi_init``, once in a process."""
+    """Call ``lq_dcmi_init``, once in a process."""
     return library.call("lq_dcmi_init"), None
 
 
 def faults(library: Library) -> Answer:
-    """The faults that hold now, at most ``LIST_LENGTH``."""
+    """Return the faults that hold now, at most ``LIST_LENGTH``."""
     count, count_at = output(c_uint)
     listed, listed_at = output(LqDcmiEvent * _ROOM)
     answer = library.call("lq_dcmi_get_fault_info", LIST_LENGTH, count_at, listed_at)

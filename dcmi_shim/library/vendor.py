@@ -1,4 +1,4 @@
-"""What differs between the vendor libraries for the process that talks to their children."""
+"""The differences between the vendor libraries, for the process that talks to their children."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class VendorLibrary:
     """A kind of library. ``kind`` is the child's argument for it.
 
-    ``check_init`` raises for an answer to ``init`` that is not good.
+    ``check_init`` raises for a failed answer to ``init``.
     """
 
     file_name: str
@@ -35,7 +35,7 @@ class VendorLibrary:
     check_init: Callable[[Path, int, msgspec.Raw], None]
 
     def failed(self, function: str, where: str | None, return_code: int) -> DriverCallError:
-        """The error of a call that answered ``return_code``."""
+        """Return the error for a call that returned ``return_code``."""
         means = self.own_meanings.get(return_code) or meaning(return_code)
         return DriverCallError(function, where, return_code, means)
 

@@ -1,7 +1,7 @@
-"""The on-board switches as the collector sees them: events and the list of what holds.
+"""The on-board switches as the collector uses them: events and the list of faults.
 
-``liblingqu-dcmi.so`` lives in child processes of its own (``supervisor``). One that is absent, or
-that cannot be loaded or initialised, is looked for again from time to time.
+``liblingqu-dcmi.so`` lives in child processes of its own (``supervisor``). One that is missing, or
+that cannot be loaded or initialised, is tried again after growing pauses.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LIST = "lq_dcmi_get_fault_info"
-# An initialisation that is given up is begun anew, so a slow one must be let end.
+# An aborted initialisation begins again, so a slow one must be allowed to end.
 _SETTINGS = DriverSettings(open_seconds=90.0, retry_first_seconds=1.0, retry_last_seconds=60.0)
 
 
 class SwitchDriver:
-    """Talks to ``liblingqu-dcmi.so``. ``run`` must be running while anything else is used.
+    """Calls ``liblingqu-dcmi.so``. ``run`` must be running while anything else is used.
 
-    ``find`` finds the library or raises ``DriverNotFound``; it is called in a thread. Nobody waits
+    ``find`` finds the library or raises ``DriverNotFound``; it is called in a thread. No call waits
     longer than ``patience_seconds`` for a library that is being initialised.
     """
 
@@ -53,9 +53,9 @@ class SwitchDriver:
         self._wall_clock = wall_clock
         self._settings = settings
         self._events = EventQueue(wall_clock, switch_event, "switch")
-        self._looked = asyncio.Event()
-        self._reason = "the switch library was not looked for yet"
-        self._keeper: Supervisor | None = None
+        self._tried = asyncio.Event()
+        self._reason = "the switch library was not searched yet"
+        self._supervisor: Supervisor | None = None
         self._calls: Calls | None = None
 
     async def run(self) -> NoReturn:
@@ -74,33 +74,35 @@ class SwitchDriver:
         for warning in library.warnings:
             _log.warning("switch library: %s", warning)
         installed = Installed(library, self._find)
-        keeper = Supervisor(installed, self._settings, self._events, asyncio.Event())
-        self._keeper = keeper
-        self._calls = Calls(installed, self._settings, keeper, self._wall_clock, self._events.gap)
-        self._looked.set()
+        supervisor = Supervisor(installed, self._settings, self._events, asyncio.Event())
+        self._supervisor = supervisor
+        self._calls = Calls(
+            installed, self._settings, supervisor, self._wall_clock, self._events.gap
+        )
+        self._tried.set()
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(keeper.run(), name="switch child")
-                tasks.create_task(keeper.watch(), name="switch files")
+                tasks.create_task(supervisor.run(), name="switch child")
+                tasks.create_task(supervisor.watch(), name="switch files")
                 tasks.create_task(self._calls.run(), name="switch probes")
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         finally:
-            self._keeper = None
-            keeper.close()
-            keeper.tried.set()
+            self._supervisor = None
+            supervisor.close()
+            supervisor.tried.set()
 
     def _failed(self, reason: str) -> None:
         self._reason = reason
-        self._looked.set()
+        self._tried.set()
 
     def close(self) -> None:
         """Kill the library's processes; never waits for one that hangs."""
-        if self._keeper is not None:
-            self._keeper.close()
+        if self._supervisor is not None:
+            self._supervisor.close()
 
     async def faults(self) -> tuple[DriverSwitchEvent, ...]:
-        """The faults that the library lists, in its order; it shows ``LIST_LENGTH`` at most.
+        """Return the faults that the library lists, in its order, at most ``LIST_LENGTH``.
 
         Waits a while for the first attempt to use the library. Raises ``DriverCallError``,
         ``DriverCallStuck``, or ``DriverGone`` (also while there is no library).
@@ -112,32 +114,32 @@ class SwitchDriver:
 
     async def _opened(self) -> Calls:
         while True:
-            await self._looked.wait()
-            keeper, calls = self._keeper, self._calls
-            if keeper is None or calls is None:
+            await self._tried.wait()
+            supervisor, calls = self._supervisor, self._calls
+            if supervisor is None or calls is None:
                 raise DriverGone(self._reason)
-            if not await is_set_within(keeper.tried, self._patience_seconds):
+            if not await is_set_within(supervisor.tried, self._patience_seconds):
                 waited = f"the switch library has been starting for {self._patience_seconds:g} s"
                 raise DriverGone(f"{waited} or longer")
-            if keeper is self._keeper:
+            if supervisor is self._supervisor:
                 return calls
 
     def events(self) -> AsyncIterator[DriverSwitchEvent | DriverGap]:
-        """Fault events as they arrive. One reader only."""
+        """Yield fault events as they arrive. One reader only."""
         return self._events.read()
 
     @property
     def polling_reason(self) -> str | None:
-        """Why no events arrive and polls must do; ``None`` while subscribed."""
-        return None if self._keeper is None else self._keeper.polling_reason
+        """Why no events arrive, so that only polls work; ``None`` while subscribed."""
+        return None if self._supervisor is None else self._supervisor.polling_reason
 
     @property
     def trouble(self) -> str | None:
         """Why the library does not answer; ``None`` while it does."""
-        return self._reason if self._keeper is None else self._keeper.trouble
+        return self._reason if self._supervisor is None else self._supervisor.trouble
 
     @property
     def child_pid(self) -> int | None:
         """Process id of the child that serves calls, for measurements."""
-        child = None if self._keeper is None else self._keeper.serving
+        child = None if self._supervisor is None else self._supervisor.serving
         return None if child is None else child.pid

@@ -1,4 +1,4 @@
-"""What the switch library reports, as values. Sentinels of the driver are ``None`` here."""
+"""Events of the switch library as values. Sentinels of the driver are ``None`` here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DriverSwitchEvent(msgspec.Struct, frozen=True):
 
 
 def switch_event(raw: RawSwitchEvent) -> DriverSwitchEvent:
-    """The value of ``raw``; an unknown severity becomes ``None``."""
+    """Return the value of ``raw``; an unknown severity becomes ``None``."""
     known = raw.severity in Severity.__members__.values()
     return DriverSwitchEvent(
         event_type=raw.event_type,

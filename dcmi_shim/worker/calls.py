@@ -1,7 +1,7 @@
 """Calls to a vendor library: one at a time, with deadlines, without those that hang.
 
 A call that misses its deadline, or crashes the child twice, is left out until a probe in a
-throw-away child gets an answer. One that turns out to be slow only is given more time from then on
+temporary child gets an answer. One that turns out to be slow only gets a longer deadline
 (``adaptive_deadline``).
 """
 
@@ -54,7 +54,7 @@ class _LeftOut:
 
 
 class Calls:
-    """Makes the calls of one library through ``keeper``. ``run`` must be running meanwhile.
+    """Makes the calls of one library through ``supervisor``. ``run`` must be running meanwhile.
 
     ``log`` is called when a call that was left out answers again.
     """
@@ -63,23 +63,23 @@ class Calls:
         self,
         installed: Installed,
         settings: DriverSettings,
-        keeper: Supervisor,
+        supervisor: Supervisor,
         wall_clock: Callable[[], int],
         log: Callable[[str], None],
     ) -> None:
         self._installed = installed
         self._installation = installed.in_use
         self._settings = settings
-        self._keeper = keeper
+        self._supervisor = supervisor
         self._wall_clock = wall_clock
         self._log_state = log
         self._turn = asyncio.Lock()
-        self._patience = AdaptiveDeadline(settings.call_seconds, settings.longest_call_seconds)
+        self._deadlines = AdaptiveDeadline(settings.call_seconds, settings.longest_call_seconds)
         self._left_out: dict[Call, _LeftOut] = {}
         self._crashes: Counter[Call] = Counter()
 
     def left_out(self) -> tuple[StuckCall, ...]:
-        """Calls that are left out now."""
+        """Return the calls that are left out now."""
         self._follow_library()
         return tuple(
             StuckCall(call[0], left_out.chip, left_out.since_ms)
@@ -93,17 +93,17 @@ class Calls:
         where: str | None = None,
         chip: Chip | None = None,
     ) -> msgspec.Raw:
-        """The value that ``function`` gives; ``where`` names in errors what it is about.
+        """Return the value of ``function``; errors name its subject by ``where``.
 
         Raises ``DriverCallError``, ``DriverCallStuck`` or ``DriverGone``.
         """
         call = (function, arguments)
         while True:
             self._refuse_left_out(call)
-            child = await self._keeper.ready(self._settings.call_seconds)
+            child = await self._supervisor.ready(self._settings.call_seconds)
             async with self._turn:
                 self._refuse_left_out(call)
-                if child is self._keeper.serving:
+                if child is self._supervisor.serving:
                     message = await self._request(child, call, chip, where)
                     return self._value(call, where, message)
 
@@ -111,11 +111,13 @@ class Calls:
         if message.answer != 0:
             raise self._installed.library.vendor.failed(call[0], where, message.answer)
         if message.wrong is not None:
-            raise DriverCallError(call[0], where, 0, f"an answer that cannot be: {message.wrong}")
+            raise DriverCallError(
+                call[0], where, 0, f"an answer that is not possible: {message.wrong}"
+            )
         return message.value
 
     def _follow_library(self) -> None:
-        """Make all calls again after the library was replaced: what hung was the one before."""
+        """Make all calls again after the library was replaced: the calls hung in the old one."""
         if self._installation is not self._installed.in_use:
             self._installation = self._installed.in_use
             self._left_out.clear()
@@ -134,12 +136,12 @@ class Calls:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
-            message = await child.request(function, arguments, self._patience.of(call))
+            message = await child.request(function, arguments, self._deadlines.of(call))
         except TimeoutError:
             self._leave_out(call, chip, where, child)
             stuck = DriverCallStuck(function, where, self._left_out[call].since_ms)
             _log.warning("%s; it is left out from now on", stuck)
-            self._keeper.replace(child, str(stuck))
+            self._supervisor.replace(child, str(stuck))
             raise stuck from None
         except DriverGone as error:
             self._crashes[call] += child.crashed
@@ -148,7 +150,7 @@ class Calls:
                 _log.warning("%s in %s again; the call is left out from now on", error, function)
             at = "" if where is None else f" on {where}"
             raise DriverGone(f"{error} in {function}{at}") from error
-        self._patience.answered(call, loop.time() - begun)
+        self._deadlines.record(call, loop.time() - begun)
         return message
 
     def _leave_out(
@@ -160,7 +162,7 @@ class Calls:
         self._left_out[call] = _LeftOut(chip, where, self._wall_clock(), child, pauses, due)
 
     async def run(self) -> NoReturn:
-        """Try again, from time to time, what is left out."""
+        """Probe calls that are left out, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_FIRST_PROBE * self._settings.probe_seconds)
@@ -175,7 +177,7 @@ class Calls:
                     break
 
     async def _try_again(self, call: Call) -> bool:
-        """Probe ``call``; whether it is made again from now on."""
+        """Probe ``call``; return whether it is made again from now on."""
         left_out = self._left_out.pop(call)
         # Behind the others, so that each gets its turn.
         self._left_out[call] = left_out
@@ -189,13 +191,13 @@ class Calls:
         left_out.child = child
         begun = loop.time()
         try:
-            await child.request(*call, self._patience.longest)
+            await child.request(*call, self._deadlines.longest)
         except (TimeoutError, DriverGone):
             return False
         finally:
             child.close()
         seconds = loop.time() - begun
-        self._patience.answered(call, seconds)
+        self._deadlines.record(call, seconds)
         del self._left_out[call]
         self._crashes.pop(call, None)
         at = "" if left_out.where is None else f" on {left_out.where}"

@@ -1,15 +1,15 @@
 """The driver child: a minimal process that holds the vendor library.
 
-Started by exec as ``python -I -S child.py PARENT_PID chip|switch``; the last word says what library
-it is for. It reads requests from its standard input
-and answers on its standard output, both in frames of ``outbox``:
+Started by exec as ``python -I -S child.py PARENT_PID chip|switch``; the last argument selects the
+library. It reads requests from its standard input and answers on its standard output, both in
+frames of ``outbox``:
 
-    -> {"id": 1, "call": "open", "arguments": ["/path/libdcmi.so"]}
-    <- {"id": 1, "answer": 0, "value": null}      or  {"id": 1, "failed": "dlopen: ..."}
-    -> {"id": 2, "call": "dcmi_get_device_health", "arguments": [3, 0]}
-    <- {"id": 2, "answer": -8012, "value": null}  or  {"id": 2, "answer": 0, "wrong": "..."}
-    <- {"event": {...}}                           at any time, from the library's thread
-    <- {"dropped": 7}                             events that did not fit into the queue
+  -> {"id": 1, "call": "open", "arguments": ["/path/libdcmi.so"]}
+  <- {"id": 1, "answer": 0, "value": null}      or  {"id": 1, "failed": "dlopen: ..."}
+  -> {"id": 2, "call": "dcmi_get_device_health", "arguments": [3, 0]}
+  <- {"id": 2, "answer": -8012, "value": null}  or  {"id": 2, "answer": 0, "wrong": "..."}
+  <- {"event": {...}}                           at any time, from the library's thread
+  <- {"dropped": 7}                             events that did not fit into the queue
 
 Requests are served one after another on the main thread, because the library is not thread safe.
 The process ends with its parent, even while a call hangs (``PR_SET_PDEATHSIG``).
@@ -74,7 +74,7 @@ def _read_exactly(fd: int, size: int) -> bytes:
 
 
 def _interface(kind: str) -> binding.Interface:
-    """What can be called; a child does not pay for the other library."""
+    """Return the calls for a kind of library; a child does not load those of the other."""
     if kind == "switch":
         from dcmi_shim.library import switch_calls
 
@@ -119,7 +119,9 @@ class Child:
         return {"answer": answer, "value": value}
 
     def _on_event(self, pointer: int | None) -> None:
-        """Runs on the library's thread; what ``pointer`` shows is valid only until it returns."""
+        """Copy and send an event, on the library's thread; ``pointer`` is valid only until this
+        returns.
+        """
         seen_at_ms = time.time_ns() // 1_000_000
         try:
             if not pointer:

@@ -28,7 +28,9 @@ Value = TypeVar("Value")
 
 
 class EventQueue(Generic[Raw, Value]):
-    """A bounded queue of the values of raw events. What does not fit becomes one counted gap."""
+    """A bounded queue of the values of raw events. Events that do not fit become one counted
+    gap.
+    """
 
     def __init__(
         self, wall_clock: Callable[[], int], value_of: Callable[[Raw], Value], name: str
@@ -40,7 +42,7 @@ class EventQueue(Generic[Raw, Value]):
         self._filled = asyncio.Event()
         self._dropped = 0
 
-    def event(self, raw: Raw) -> None:
+    def add_event(self, raw: Raw) -> None:
         """Add an event."""
         if self._dropped or len(self._items) >= _LONGEST:
             self._dropped += 1
@@ -49,7 +51,7 @@ class EventQueue(Generic[Raw, Value]):
         self._filled.set()
 
     def gap(self, reason: str) -> None:
-        """Report that something may have been missed until now."""
+        """Report that events may have been missed until now."""
         _log.warning("%s events: %s", self._name, reason)
         last = self._items[-1] if self._items else None
         if isinstance(last, DriverGap):
@@ -59,13 +61,16 @@ class EventQueue(Generic[Raw, Value]):
         self._filled.set()
 
     async def read(self) -> AsyncIterator[Value | DriverGap]:
-        """Everything in order, for ever; what is there comes in one turn. One reader only."""
+        """Yield everything in order, for ever. One reader only.
+
+        Events that are queued already are read in one turn of the loop, up to ``_AT_ONCE``.
+        """
         while True:
             await self._filled.wait()
             while self._items:
                 for _ in range(min(_AT_ONCE, len(self._items))):
                     yield self._items.popleft()
-                # A flood must not keep everybody else from their turn.
+                # A flood must not block all other tasks.
                 await asyncio.sleep(0)
             self._filled.clear()
             if self._dropped:
@@ -74,7 +79,7 @@ class EventQueue(Generic[Raw, Value]):
 
 
 def driver_event(raw: RawEvent) -> DriverEvent:
-    """The value of ``raw``; an unknown severity becomes ``None``."""
+    """Return the value of ``raw``; an unknown severity becomes ``None``."""
     known = raw.severity <= Severity.CRITICAL
     return DriverEvent(
         code=raw.code,
@@ -94,28 +99,28 @@ def driver_event(raw: RawEvent) -> DriverEvent:
 
 
 class Overlap:
-    """Recognises the second copy of an event while two subscribed children live side by side.
+    """Recognises the second copy of an event while two subscribed children run at once.
 
     The library sends both the same, but may number its notifications for each process. So the n-th
-    equal event of one child is a copy when the other has shown it n times already.
+    equal event of one child is a copy when the other has sent it n times already.
     """
 
     def __init__(self) -> None:
         self._seen: dict[int, Counter[RawEvent | RawSwitchEvent]] = {}
 
     def begin(self, *children: int) -> None:
-        """From now on ``children`` (their process ids) may show the same events."""
+        """Expect the same events from ``children`` (their process ids) from now on."""
         for child in children:
             self._seen.setdefault(child, Counter())
 
     def end(self, child: int) -> None:
-        """Forget ``child``, which ended a while ago: no process is behind it any more."""
+        """Forget ``child``, which ended a while ago: no process has older events any more."""
         self._seen.pop(child, None)
         if len(self._seen) <= 1:
             self._seen.clear()
 
     def is_copy(self, event: RawEvent | RawSwitchEvent, child: int) -> bool:
-        """Whether another child has shown ``event``, which ``child`` shows now."""
+        """Return whether another child has sent ``event``, which ``child`` sends now."""
         mine = self._seen.get(child)
         if mine is None:
             return False

@@ -1,4 +1,4 @@
-"""What the driver child sends: frames on a pipe, from several threads, never waiting for long.
+"""Messages of the driver child: frames on a pipe, from several threads, never waiting for long.
 
 A frame is a 4-byte big-endian length and that many bytes of JSON. Runs in the driver child.
 """
@@ -17,9 +17,9 @@ _QUEUE_BYTES = 4 << 20
 class Outbox:
     """Writes frames in the order in which they are sent.
 
-    A frame is written by its sender while the pipe takes it, so that an event is out of the
-    process before the library's callback returns. Otherwise it is queued for a writer thread. A
-    full queue drops events, and reports how many as soon as there is room.
+    A frame is written by its sender while the pipe accepts it, so that an event leaves the process
+    before the library's callback returns. Otherwise it is queued for a writer thread. A full queue
+    drops events, and reports how many as soon as there is room.
     """
 
     def __init__(self, fd: int) -> None:
@@ -53,7 +53,7 @@ class Outbox:
         except BlockingIOError:
             return 0
         except OSError:
-            # Nobody reads any more: the agent is gone.
+            # The agent, which reads the pipe, is gone.
             os._exit(0)
 
     def _drain(self) -> None:

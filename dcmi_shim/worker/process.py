@@ -1,4 +1,4 @@
-"""One driver child as the agent sees it: started, asked with deadlines, killed, reaped."""
+"""One driver child in the agent: started, asked with deadlines, killed, reaped."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class RawSwitchEvent(
 
 
 class Message(msgspec.Struct, frozen=True):
-    """Anything that a child sends; its protocol is described in ``child``."""
+    """Any message of a child; its protocol is described in ``child``."""
 
     id: int | None = None
     answer: int = SYMBOL_MISSING
@@ -90,8 +90,8 @@ _decoder = msgspec.json.Decoder(Message)
 class ChildProcess:
     """A driver child for a ``kind`` of library. All methods belong to the event loop's thread.
 
-    ``on_message`` gets what is no answer: events, drops, oddities. ``on_end`` is called once when
-    the child's last message was read. Requests go one at a time; the caller takes care of that.
+    ``on_message`` gets messages that are no answers: events, drops, unknown events. ``on_end`` is
+    called once when the child's last message was read. The caller sends one request at a time.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class ChildProcess:
         self._last_id = 0
         self._nonsense: str | None = None
         self.ended = False
-        """Nothing more will be read from it."""
+        """Whether nothing more will be read from it."""
         command = [sys.executable, "-I", "-S", str(_CHILD), str(os.getpid()), kind]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(environment), cwd="/"
@@ -134,15 +134,17 @@ class ChildProcess:
 
     @property
     def crashed(self) -> bool:
-        """Whether it ended by itself; one that was killed, say for its memory, did not."""
+        """Whether it ended by itself; one that was killed, as for its memory, did not."""
         return self._nonsense is not None or self._process.poll() not in (None, -signal.SIGKILL)
 
     async def request(
         self, call: str, arguments: tuple[int | str, ...], deadline_seconds: float
     ) -> Message:
-        """Ask the child. ``TimeoutError`` after the deadline, ``DriverGone`` when it ended."""
+        """Ask the child; return its answer. ``TimeoutError`` after the deadline, ``DriverGone`` if
+        it ended.
+        """
         if self.ended:
-            raise DriverGone(self.obituary())
+            raise DriverGone(self.exit_reason())
         self._last_id += 1
         answer: asyncio.Future[Message] = self._loop.create_future()
         self._waiting = (self._last_id, answer)
@@ -157,7 +159,7 @@ class ChildProcess:
             self._waiting = None
 
     def _expire(self, answer: asyncio.Future[Message]) -> None:
-        """The deadline is over. When the agent was the slow one, the answer waits in the pipe."""
+        """Fail at the deadline, unless the answer arrived while the agent was slow."""
         self._read()
         if not answer.done():
             answer.set_exception(TimeoutError())
@@ -174,7 +176,7 @@ class ChildProcess:
             return
         self._buffer += data
         try:
-            self._take_frames()
+            self._decode_frames()
         except (ValueError, msgspec.DecodeError) as error:
             self._nonsense = (
                 f"sent what is no message ({decode_text(error)}); its memory may be damaged"
@@ -182,7 +184,7 @@ class ChildProcess:
             self.kill()
             self._end()
 
-    def _take_frames(self) -> None:
+    def _decode_frames(self) -> None:
         start = 0
         while len(self._buffer) - start >= 4:
             size = int.from_bytes(self._buffer[start : start + 4], "big")
@@ -212,13 +214,13 @@ class ChildProcess:
             assert pipe is not None
             with contextlib.suppress(OSError):
                 pipe.close()
-        # The pipe closes a moment before the exit status can be read.
+        # The pipe closes shortly before the exit status can be read.
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_FIRST_REAP_SECONDS)
         self._reap(_FIRST_REAP_SECONDS)
         if self._waiting is not None and not self._waiting[1].done():
-            self._waiting[1].set_exception(DriverGone(self.obituary()))
+            self._waiting[1].set_exception(DriverGone(self.exit_reason()))
         self._on_end(self)
 
     def _reap(self, delay_seconds: float) -> None:
@@ -237,8 +239,8 @@ class ChildProcess:
         self._process.kill()
         self._end()
 
-    def obituary(self) -> str:
-        """How the process ended, as a part of a sentence."""
+    def exit_reason(self) -> str:
+        """Return how the process ended, as a part of a sentence."""
         if self._nonsense is not None:
             return f"the driver process {self._nonsense}"
         status = self._process.poll()

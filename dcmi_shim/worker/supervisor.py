@@ -1,9 +1,9 @@
-"""Keeps one good driver child alive (docs/decisions/001).
+"""Keeps one working driver child alive (docs/decisions/001).
 
-A child that hangs goes on delivering events until a moment after its successor has subscribed;
-only then it is killed. A child that died is replaced, within a restart budget. Without a
-subscription the child serves polls, and the subscription is tried again from time to time in a new
-child. A library that is replaced on disk is loaded into a new child, also while the old one serves.
+A child that hangs delivers events until a moment after its successor has subscribed; only then it
+is killed. A child that died is replaced, within a restart budget. Without a subscription the child
+serves polls, and a new child tries to subscribe after growing pauses. A library that is replaced on
+disk is loaded into a new child, also while the old one serves.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _log = logging.getLogger(__name__)
 _UNKILLABLE = 16
 _STARTS_AT_ONCE = 20
 _START_PERIOD_MS = 3000
-"""After so many starts at once there is one in each period."""
-_LAST_WORDS_SECONDS = 1.0
-# The switch library looks for events every 300 ms; what it holds must come out before it is killed.
+"""After that many starts at once there is one in each period."""
+_READ_AFTER_KILL_SECONDS = 1.0
+# The switch library polls events every 300 ms; they must be sent before it is killed.
 _LINGER_SECONDS = 0.5
 _LATE_COPIES_SECONDS = 5.0
-"""How long a process may be behind one that ended, with events that both were told of."""
+"""How long a process may be behind one that ended, with events that both received."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class DriverSettings:
     serves. Every ``probe_seconds`` (at first sooner) calls that are left out are tried again, and
     so are chips that the inventory misses. A failed start is repeated after
     ``retry_first_seconds``, doubling up to ``retry_last_seconds``. Every ``look_seconds`` the files
-    of the library are looked at: a replaced library is loaded when two looks show the same files.
+    of the library are checked: a replaced library is loaded when two checks find the same files.
     """
 
     call_seconds: float = 0.5
@@ -83,7 +83,7 @@ async def open_child(
     try:
         child = ChildProcess(library.vendor.kind, environment, on_message, on_end)
     except OSError as error:
-        # Too many open files or processes: others may free some.
+        # Too many open files or processes: other programs may free some.
         raise DriverGone(f"no process can be started for {library.path}: {error}") from error
     try:
         loaded = await child.request("open", (str(library.path),), settings.open_seconds)
@@ -106,11 +106,11 @@ async def open_child(
 
 
 class Supervisor:
-    """Owns the children that serve calls and events. ``run`` keeps one alive, ``watch`` has it
-    replaced when the library is.
+    """Owns the children that serve calls and events.
 
-    ``reopened`` is set when the library was opened again after its process was gone, or when
-    another library was opened.
+    ``run`` keeps one alive, ``watch`` replaces it when the library is replaced. ``reopened`` is set
+    when the library was opened again after its process was gone, or when another library was
+    opened.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Supervisor:
         self._starting: ChildProcess | None = None
         self._killed: list[ChildProcess] = []
         self._usable = asyncio.Event()
-        self._wanted = asyncio.Event()
+        self._start_requested = asyncio.Event()
         self._opened_once = False
         self._tried: Installation | None = None
         self._subscribe_at: float | None = None
@@ -144,7 +144,7 @@ class Supervisor:
         self.tried = asyncio.Event()
         """Whether a start has succeeded or failed."""
         self._is_patient = False
-        """Whether a library that cannot be loaded at the start is looked for again."""
+        """Whether a library that cannot be loaded at the start is searched again."""
         self.polling_reason: str | None = None
         """Why no events arrive; ``None`` while subscribed."""
 
@@ -157,7 +157,7 @@ class Supervisor:
 
     @property
     def serving(self) -> ChildProcess | None:
-        """The child that takes calls now."""
+        """The child that serves calls now."""
         return self._serving
 
     @property
@@ -166,7 +166,9 @@ class Supervisor:
         return None if self._serving is not None else self._reason
 
     async def ready(self, deadline_seconds: float) -> ChildProcess:
-        """The child that takes calls; ``DriverGone`` when there is none within the deadline."""
+        """Return the child that serves calls. Raises ``DriverGone`` when there is none within the
+        deadline.
+        """
         child = self._serving
         if child is not None:
             return child
@@ -179,15 +181,17 @@ class Supervisor:
             raise DriverGone(self._reason) from None
 
     def replace(self, child: ChildProcess, reason: str) -> None:
-        """``child`` hangs: it takes no more calls, and is killed once a new one has subscribed."""
+        """Replace ``child``, which hangs: it serves no more calls, and is killed after its
+        successor starts.
+        """
         if child is self._serving:
             self._serving, self._hanging = None, child
             self._usable.clear()
             self._reason = reason
-            self._wanted.set()
+            self._start_requested.set()
 
     def close(self) -> None:
-        """Kill everything at once; never waits."""
+        """Kill all children at once; never waits."""
         children = (self._serving, self._hanging, self._starting, *self._killed)
         self._serving = self._hanging = self._starting = None
         self._usable.clear()
@@ -199,25 +203,25 @@ class Supervisor:
     async def run(self) -> NoReturn:
         """Keep a child alive until cancelled. Raises when no start can ever succeed."""
         while True:
-            self._wanted.clear()
-            child = await self._started()
+            self._start_requested.clear()
+            child = await self._start_with_retries()
             if child is not None:
                 self._adopt(child)
             pause = None if self._subscribe_at is None else self._subscribe_at - self.now()
-            if not await is_set_within(self._wanted, pause):
+            if not await is_set_within(self._start_requested, pause):
                 _log.info("trying to subscribe again: %s", self.polling_reason)
 
     async def watch(self) -> NoReturn:
-        """Notice a library that is replaced on disk, whatever the processes do that loaded it."""
+        """Request a new child when the library is replaced on disk, whatever its processes do."""
         while True:
             await asyncio.sleep(self._settings.look_seconds)
             if await self._installed.is_replaced() and self._serving is not None:
-                self._wanted.set()
+                self._start_requested.set()
 
-    async def _started(self) -> ChildProcess | None:
-        """A new child; ``None`` if that failed and the one that serves still does."""
+    async def _start_with_retries(self) -> ChildProcess | None:
+        """Return a new child; ``None`` if that failed and the one that serves still does."""
         while True:
-            await self._afford()
+            await self._wait_for_budget()
             try:
                 return await self._start()
             except DriverError as error:
@@ -233,7 +237,7 @@ class Supervisor:
                     self._events.gap(f"no driver: {error}")
             await asyncio.sleep(self._failing.next_seconds())
 
-    async def _afford(self) -> None:
+    async def _wait_for_budget(self) -> None:
         while True:
             self._killed = [child for child in self._killed if not child.reaped]
             wait = self._starts.wait_ms(round(self.now() * 1000)) / 1000
@@ -247,10 +251,10 @@ class Supervisor:
             await asyncio.sleep(wait)
 
     def _not_replaced(self, error: DriverError) -> None:
-        """Log once that the process that serves goes on because its successor cannot start."""
+        """Log once that the serving process stays because its successor cannot start."""
         reason = str(error)
         if reason != self._not_replaced_reason:
-            _log.warning("no new driver process, the old one goes on: %s", reason)
+            _log.warning("no new driver process, the old one continues: %s", reason)
         self._not_replaced_reason = reason
 
     async def _start(self) -> ChildProcess:
@@ -259,7 +263,7 @@ class Supervisor:
         self._starting = child
         self._opened_once = True
         if found != self._tried:
-            # What the library before refused for ever, this one may have.
+            # This library may have what the one before refused for ever.
             self._subscribe_at, self._tried = None, found
         try:
             for other in (self._serving, self._hanging):
@@ -267,7 +271,7 @@ class Supervisor:
                     self._overlap.begin(other.pid, child.pid)
             await self._subscribe(child)
         except BaseException:
-            self._bury(child)
+            self._kill_and_read(child)
             raise
         finally:
             self._starting = None
@@ -282,7 +286,7 @@ class Supervisor:
     async def _subscribe(self, child: ChildProcess) -> None:
         if self._subscribe_at is not None and self.now() < self._subscribe_at:
             return
-        # While another child serves polls, a slow subscription holds nobody up.
+        # While another child serves polls, a slow subscription delays no call.
         alone = self._serving is None
         subscribe = self._installed.library.vendor.subscribe
         settings = self._settings
@@ -324,22 +328,22 @@ class Supervisor:
         self._reason = "the driver process is being replaced"
 
     def _retire(self, child: ChildProcess) -> None:
-        """Kill ``child`` soon: what was raised before its successor subscribed is on its thread."""
+        """Kill ``child`` soon: its thread may have events from before its successor subscribed."""
         self._killed.append(child)
         loop = asyncio.get_running_loop()
         loop.call_later(_LINGER_SECONDS, child.kill)
-        loop.call_later(_LINGER_SECONDS + _LAST_WORDS_SECONDS, child.close)
+        loop.call_later(_LINGER_SECONDS + _READ_AFTER_KILL_SECONDS, child.close)
 
-    def _bury(self, child: ChildProcess) -> None:
-        """Kill ``child``, read what it still sent, and remember it until it is really gone."""
+    def _kill_and_read(self, child: ChildProcess) -> None:
+        """Kill ``child``, read what it still sent, and keep it until it is really gone."""
         child.kill()
         self._killed.append(child)
-        asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, child.close)
+        asyncio.get_running_loop().call_later(_READ_AFTER_KILL_SECONDS, child.close)
 
     def _on_message(self, child: ChildProcess, message: Message) -> None:
         if message.event is not None:
             if not self._overlap.is_copy(message.event, child.pid):
-                self._events.event(message.event)
+                self._events.add_event(message.event)
         elif message.dropped:
             self._events.gap(f"{counted(message.dropped, 'event')} dropped: the agent was too slow")
         elif message.odd is not None:
@@ -353,6 +357,6 @@ class Supervisor:
         elif child is self._serving:
             self._serving = None
             self._usable.clear()
-            self._reason = child.obituary()
+            self._reason = child.exit_reason()
             self._events.gap(self._reason)
-            self._wanted.set()
+            self._start_requested.set()

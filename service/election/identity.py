@@ -60,7 +60,7 @@ class Identity:
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, mark.encode(), 0)
         except OSError as error:
-            # Another process is here, or the file system cannot tell.
+            # Another process is here, or the file system cannot show it.
             _log.warning("%s cannot be claimed, a new name is taken: %s", path, error)
             os.close(descriptor)
             return None

@@ -1,12 +1,12 @@
 """Which of several daemons of a kind leads: by a Lease, by a lock, or the only one there is.
 
-Only the leader writes. A Lease is renewed every third of its duration; who sees it unchanged for
-all of it, by a steady clock of his own, takes it. The holder counts from before it asked to renew
-and stops a fifth of the duration earlier, so it has stopped before anybody else begins. A process
-that was paused finds that out from its clock before it writes; what it had under way is refused by
-the version it was computed from (``docs/decisions/010-who-leads.md``). A leader whose renewals
-take long, as with slow admission, takes the Lease for longer. Until the first of those is accepted
-it reads whose the Lease is, and leads on for as long as a read counts.
+Only the leader writes. A Lease is renewed every third of its duration; a follower that sees it
+unchanged for all of it, by its own steady clock, takes it. The holder counts from before its
+request to renew and stops a fifth of the duration earlier, so it has stopped before another begins.
+A process that was paused finds that out from its clock before it writes; what it had under way is
+refused by the version it was computed from (``docs/decisions/010-who-leads.md``). A leader whose
+renewals take long, as with slow admission, takes the Lease for longer. Until the first of those is
+accepted it reads whose the Lease is, and leads on for as long as a read counts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Leadership(Protocol):
 
     @property
     def fences(self) -> bool:
-        """Whether an earlier leader may live on and write: who takes over fences it off."""
+        """Whether an earlier leader may live on and write: a takeover fences it off."""
 
     @property
     def leads(self) -> bool:
@@ -81,7 +81,7 @@ class Leadership(Protocol):
         """Campaign until cancelled; call ``on_change`` when ``leads`` or ``holder`` changes."""
 
     async def confirm(self) -> bool:
-        """Ask who leads, after a refused write; whether it is this process."""
+        """Read the leader after a refused write; return whether it is this process."""
 
     async def release(self) -> None:
         """Let another process lead at once."""
@@ -128,7 +128,7 @@ class ByLock:
         self._identity = identity
         self._trouble = Trouble(
             _log,
-            "nobody can be elected by %s: %s",
+            "no leader can be elected by %s: %s",
             "the lock of %s can be used again",
             self.elected_by,
         )
@@ -147,7 +147,7 @@ class ByLock:
         """See ``Leadership``."""
         holder = self.holder
         while not self._take():
-            await asyncio.sleep(_POLL_SECONDS)  # the kernel calls nobody
+            await asyncio.sleep(_POLL_SECONDS)  # the kernel has no callback
             before, holder = holder, self.holder
             if holder != before:
                 on_change()
@@ -256,7 +256,7 @@ class ByLease:
         if self._own is None:
             self._see_other(tenure)
         elif tenure.holder != self._identity:
-            # An event from before we took it, or somebody took it from us.
+            # An event from before we took it, or another process took it from us.
             await self.confirm()
 
     def _see_other(self, tenure: Tenure) -> None:
@@ -269,7 +269,7 @@ class ByLease:
         if self._seen is None or self._seen.version != tenure.version:
             self._seen_at_ms = self._clock().steady_ms
         if tenure.holder not in ("", self._identity):
-            self.failing.succeeded()  # somebody else renews it
+            self.failing.succeeded()  # another process renews it
         is_news = self._seen is None or self._seen.holder != tenure.holder
         if is_news and tenure.holder != self._identity:  # else we are about to lead
             _log.info("follower of %s", tenure.holder or "nobody")
@@ -283,7 +283,8 @@ class ByLease:
             safe_ms = self._renewed_at_ms + _safe_ms(self._own) - now_ms
             if safe_ms <= 0:
                 if self._is_late:
-                    # Unless somebody else takes it meanwhile, which refuses this write, we lead on
+                    # Unless another process takes it meanwhile, which refuses this write, we lead
+                    # on
                     # from the answer, and until then by reads.
                     return await self._write(self._own, None)
                 self._lose(self._own, "its Lease could not be renewed in time")
@@ -423,7 +424,9 @@ def _safe_ms(tenure: Tenure) -> int:
 def leadership(
     stores: Iterable[Store], identity: str, duration_seconds: int, clock: Clock
 ) -> Leadership:
-    """Return who elects: the first store with Leases, else the first with a lock, else none."""
+    """Return the way to elect: by the first store with Leases, else by the first with a lock, else
+    none.
+    """
     stores = tuple(stores)
     for store in stores:
         if (lease := store.leader_lease) is not None:

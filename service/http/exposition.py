@@ -1,4 +1,4 @@
-"""The metrics of a daemon as text, rendered once for all who ask within a second."""
+"""The metrics of a daemon as text, rendered once for all requests within a second."""
 
 from __future__ import annotations
 

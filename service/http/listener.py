@@ -39,7 +39,7 @@ class Listener:
     ) -> None:
         self._socket = listening
         # It takes three iterations of the loop until the first bytes of a connection are read. New
-        # ones whose bytes nobody has looked at must never be all there are.
+        # ones whose bytes are unread must never be all there are.
         self._at_once = min(_AT_ONCE, connections // 4)
         self._protocol = protocol
         self._counts = counts

@@ -74,7 +74,7 @@ class DirectoryHeartbeats:
         return tuple(beat for one in nodes for beat in _some(self._read(one)))
 
     def _read(self, node: str) -> Beat | None:
-        """The beat in a file, or of one that is refused the last good one."""
+        """Return the beat in a file, or the last good one where the file is refused."""
         path = self._path(node)
         reason = Reason.UNREADABLE
         try:

@@ -36,7 +36,7 @@ LEADER_LOCK_NAME = ".aggregator.lock"
 LOCK_MODE = 0o600
 
 _DIRECTORY_MODE = 0o755
-# A FIFO of that name holds nobody up.
+# A FIFO of that name must not block.
 _LOCK_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _LOCK_NAME = ".lock"
@@ -44,7 +44,7 @@ _LOCK_TRY_SECONDS = 0.02
 _LOCK_STEP_SECONDS = 0.002
 _LARGEST_BYTES = 16 * 1024 * 1024
 
-# A failure of this process or of the disk says nothing about the document.
+# A failure of this process or of the disk is no fault of the document.
 _PROVES_NOTHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 
 # What no repetition cures; everything else may pass (a full disk, a mount that comes back).
@@ -188,9 +188,9 @@ def _new_draft(directory: int, name: str) -> int:
 
 @functools.lru_cache(maxsize=16)
 def close_locks(root: Path) -> None:
-    """Close the locks that there are to other users, once for each ``root``.
+    """Close existing locks to other users, once for each ``root``.
 
-    Earlier releases made them for everybody, and whoever can open one can hold writers back.
+    Earlier releases made them for all users, and a user that can open one can hold writers back.
     """
     for path in (*root.glob(f"*/{_LOCK_NAME}"), root / LEADER_LOCK_NAME):
         # None is there, or one of another user, or what is refused when it is to be locked.

@@ -94,7 +94,7 @@ class Inotify:
         os.close(self._descriptor)
 
     async def _wait(self) -> None:
-        # Only for as long as somebody waits: a reader left in place would keep the loop busy.
+        # Only for as long as a task waits: a reader left in place would keep the loop busy.
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
         loop.add_reader(self._descriptor, readable.set)
@@ -105,7 +105,7 @@ class Inotify:
 
 
 def _is_link(path: Path) -> bool:
-    """A link is there at once: unlike a file that was made, it is not written and closed."""
+    """Return whether it is a link: unlike a file that was made, it is complete at once."""
     return path.is_symlink()
 
 

@@ -65,7 +65,7 @@ def listed(root: Path, selection: Selection) -> DirectoryListing:
         if selection.name is None:
             stamps.update(_stamps(root, namespace))
         else:
-            # One that cannot be looked at is found by whoever reads it.
+            # One that cannot be looked at is found by its reader.
             with contextlib.suppress(OSError):
                 one = files.document_path(root, namespace, selection.name).stat()
                 stamps[namespace, selection.name] = _stamp(one)

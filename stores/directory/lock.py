@@ -42,7 +42,7 @@ class DirectoryLock:
                 return False
             raise files.storage_error(error, f"lock {self._path}") from error
         self._descriptor = descriptor
-        with contextlib.suppress(OSError):  # who it is, is for people
+        with contextlib.suppress(OSError):  # the holder is only for the log
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, holder.encode(), 0)
         return True

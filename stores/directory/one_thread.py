@@ -60,7 +60,7 @@ class OneThread:
                 value = work(*args, **kwargs)
             except BaseException as raised:
                 error = raised
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
                 loop.call_soon_threadsafe(finish, error, value)
 
         self._start()

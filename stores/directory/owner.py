@@ -1,7 +1,7 @@
-"""Who may write in the directory of a store.
+"""Checks which users may write in the directory of a store.
 
-Whoever may write there decides what every chip is worth. A daemon of root would also act on files
-that other users of the host make, so it takes no such directory unless an operator allows it.
+A writer there decides the level of every chip. A daemon of root would also act on files that other
+users of the host make, so it accepts no such directory unless an operator allows it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class OwnerCheck:
                 return
             problem = shared_problem(self._root)
         except OSError:
-            return  # It is made, or whoever writes finds what is wrong.
+            return  # It is made, or the next write finds what is wrong.
         if problem is not None:
             raise StoreRefused(problem)
         self._checked = identity

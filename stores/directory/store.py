@@ -119,7 +119,7 @@ class DirectoryStore:
         """See ``Store``."""
         return await self._thread.run(self._heartbeats.beats, node)
 
-    async def rehearse_beat(self, node: str) -> None:
+    async def dry_run_beat(self, node: str) -> None:
         """See ``Store``. Nothing is in the way of a beat."""
 
     async def forget_beat(self, node: str) -> None:
@@ -311,7 +311,7 @@ class DirectoryStore:
             if document is not None and selection.fits(document.labels):
                 after[key] = document
             elif selection.owned and key not in before and key in self._complained:
-                # It was spoilt, written anew and spoilt again before anybody looked.
+                # It was spoilt, written anew and spoilt again between two reads.
                 spoilt.append(Deleted(*key))
         return (*_difference(before, after), *spoilt)
 
@@ -322,8 +322,10 @@ class DirectoryStore:
         known: dict[_Key, Document],
         selection: Selection,
     ) -> Document | None:
-        """The document now. Of a malformed file what is wrong, or the one known but for its owner,
-        as ``selection`` wants it.
+        """Return the document now.
+
+        Of a malformed file return the problem, or the known document but for its owner, as
+        ``selection`` needs it.
         """
         try:
             document = files.read(self._root, namespace, name)

@@ -40,8 +40,8 @@ _ETCD = (
 """One object by its name, there or not; who lists heartbeats watches these, so has the right."""
 _LIST_SECONDS = 30.0
 _ATTEMPTS = 3
-_REHEARSES = "npu-vigil-rehearsal"
-_REHEARSED_SECONDS = 5.0
+_DRY_RUN_HOLDER = "npu-vigil-rehearsal"
+_DRY_RUN_SECONDS = 5.0
 
 
 class _Held(NamedTuple):
@@ -88,7 +88,7 @@ class LeaseHeartbeats:
                     status = await self._renew(beat, version, transitions, what)
             if status in (_OK, _CREATED):
                 return
-            # Somebody else wrote or deleted it, or it was an earlier attempt of ours.
+            # Another process wrote or deleted it, or it was an earlier attempt of ours.
             if self._held.pop(beat.node, None) is not None:
                 await self._check_holder(beat, what)
         raise StoreUnavailable(f"cannot {what}: others write and delete it all the time")
@@ -112,16 +112,16 @@ class LeaseHeartbeats:
         beat = None if lease is None else self._beat(lease)
         return () if beat is None else (beat,)
 
-    async def rehearse(self, node: str) -> None:
-        """See ``Store.rehearse_beat``. That there is one already is an answer, too."""
-        beat = Beat(node, _REHEARSES, _REHEARSED_SECONDS, 0)
+    async def dry_run(self, node: str) -> None:
+        """See ``Store.dry_run_beat``. A conflict with an existing Lease is an answer, too."""
+        beat = Beat(node, _DRY_RUN_HOLDER, _DRY_RUN_SECONDS, 0)
         status, answer = await self._connection.request(
             "POST",
             f"{_LEASES}?dryRun=All&{wire.FIELD_MANAGER}",
             msgspec.json.encode(leases.whole(beat)),
         )
         if status not in (_OK, _CREATED, _CONFLICT):
-            raise wire.refusal(status, answer, f"rehearse a heartbeat of node {node}")
+            raise wire.refusal(status, answer, f"make a dry run of a heartbeat of node {node}")
 
     async def forget(self, node: str) -> None:
         """See ``Store.forget_beat``."""
@@ -132,7 +132,7 @@ class LeaseHeartbeats:
         self._held.pop(node, None)
 
     async def _check_holder(self, beat: Beat, what: str) -> None:
-        """Raise ``StoreConflict`` if another holder has it now: who that is decides who goes on."""
+        """Raise ``StoreConflict`` if another holder has it now: the holder goes on."""
         body = await self._read(beat.node, "", what)
         if body is not None and _decoded(body, what).holder not in ("", beat.holder):
             raise StoreConflict(f"cannot {what}: another holder has written it")
@@ -216,7 +216,7 @@ class LeaseHeartbeats:
         return found
 
     def _beat(self, lease: leases.Lease) -> Beat | None:
-        """The beat of a Lease, or of one that is refused the last good one."""
+        """Return the beat of a Lease, or the last good one where the Lease is refused."""
         name = lease.metadata.name
         before = self._good.get(name)
         try:

@@ -87,7 +87,7 @@ class KubernetesCluster:
     ) -> None:
         """See ``Cluster``. By way of the status: the right to write pods would be far more.
 
-        Whoever may write a pod may put another program into it.
+        A program that may write a pod may put another program into it.
         """
         check_names(namespace, name)
         place = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"

@@ -49,7 +49,7 @@ class Items(Protocol[AnyItem_co]):
     """Reads the bytes of one object."""
 
     def decode(self, content: msgspec.Raw, /) -> AnyItem_co:
-        """Raises ``msgspec.DecodeError`` and ``RecursionError``."""
+        """Decode one object. Raises ``msgspec.DecodeError`` and ``RecursionError``."""
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class KubernetesLeaderLease:
             if status != _NOT_FOUND:
                 break
             if tenure.version:
-                # It was deleted: whoever wants it makes a new one.
+                # It was deleted: the next candidate makes a new one.
                 raise wire.refusal(wire.CONFLICT, answer, what)
             await create_namespace(self._connection, LEADER_NAMESPACE, what)
         raise wire.refusal(status, answer, what)

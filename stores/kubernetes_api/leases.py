@@ -156,7 +156,7 @@ def beat_of(lease: Lease, before: Beat | None = None) -> Beat:
     is_known = before is not None and before.node == annotations.node
     node = annotations.node if is_known else _node(lease.metadata)
     if not spec.holder_identity:
-        raise NoBeat("nobody holds it")
+        raise NoBeat("it has no holder")
     if spec.renew_time is None:
         raise NoBeat("it was never renewed")
     try:
@@ -193,5 +193,5 @@ def _interval_seconds(lease: Lease) -> float:
         return exact
     duration = lease.spec.lease_duration_seconds
     if duration is None or duration <= 0:
-        raise NoBeat("it says neither interval nor duration")
+        raise NoBeat("it has neither interval nor duration")
     return duration / _INTERVALS_OF_A_DURATION

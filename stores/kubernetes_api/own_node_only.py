@@ -1,7 +1,7 @@
 """Whether the API server lets an agent write what belongs to other nodes.
 
 The policy ``npu-vigil-agent-own-node-only`` (``daemonset/base``) forbids it. To read policies would
-need a right of its own, so two writes that it must refuse are rehearsed. They show what counts:
+need a right of its own, so two writes that it must refuse are tried as dry runs. They show
 whether it applies to this process. An API server that does not refuse them changes nothing.
 """
 
@@ -33,10 +33,10 @@ def is_refused_by_policy(status: int, answer: bytes) -> bool:
 
 
 async def is_own_node_only(connection: ApiConnection, node: str) -> bool | None:
-    """Rehearse writes that the policy must refuse to the agent of ``node``.
+    """Try as dry runs writes that the policy must refuse to the agent of ``node``.
 
     Returns ``False`` if one of them is let through, and ``None`` if no answer shows it: the agent
-    may not write at all, or something else refuses the rehearsal. Raises ``StoreUnavailable``.
+    may not write at all, or something else refuses the dry run. Raises ``StoreUnavailable``.
     """
     document = _is_refused(*await _document_of_another(connection, node))
     if document is False:
@@ -58,7 +58,7 @@ async def _document_of_another(connection: ApiConnection, node: str) -> tuple[in
 
 
 async def _annotation_of_others(connection: ApiConnection, node: str) -> tuple[int, bytes]:
-    """The first release of the policy let it through."""
+    """Try to write another node's annotation, which the first release of the policy allowed."""
     return await connection.request(
         "PATCH",
         f"/api/v1/nodes/{quote(node, safe='')}/status?{_REHEARSAL}",

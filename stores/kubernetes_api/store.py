@@ -194,13 +194,13 @@ class KubernetesStore:
         status, answer = await self._connection.request("DELETE", path, options)
         if status == _FORBIDDEN:
             raise StoreForbidden(
-                f"cannot {what}: somebody made it immutable, and we may not delete it; run kubectl "
+                f"cannot {what}: it was made immutable, and we may not delete it; run kubectl "
                 f"delete configmap -n {document.namespace} {document.name}"
             )
         if status not in (_OK, _ACCEPTED, _NOT_FOUND):
             raise wire.refusal(status, answer, f"{what}: it is immutable and cannot be deleted")
         _log.warning(
-            "ConfigMap %s/%s: somebody made it immutable; it is deleted and created again",
+            "ConfigMap %s/%s: it was made immutable; it is deleted and created again",
             document.namespace,
             document.name,
         )
@@ -247,9 +247,9 @@ class KubernetesStore:
         """See ``Store``."""
         return await self._heartbeats.beats(node)
 
-    async def rehearse_beat(self, node: str) -> None:
+    async def dry_run_beat(self, node: str) -> None:
         """See ``Store``."""
-        await self._heartbeats.rehearse(node)
+        await self._heartbeats.dry_run(node)
 
     async def forget_beat(self, node: str) -> None:
         """See ``Store``."""

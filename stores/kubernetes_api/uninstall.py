@@ -1,4 +1,4 @@
-"""What only an operator who takes NPU Vigil away asks of an API server."""
+"""Requests to an API server that only an operator who removes NPU Vigil needs."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _PAGE = 500
 _PAGE_SECONDS = 60.0
 _WATCH_SECONDS = (240, 480)
 _LARGEST_FRAME_BYTES = 16 * 1024 * 1024
-# A watch that ends at once is a failure, whatever the server says.
+# A watch that ends at once is a failure, whatever the server answers.
 _SHORTEST_WATCH_SECONDS = 1.0
 _STEADY_SECONDS = 5.0
 
@@ -51,7 +51,7 @@ class Pages(Protocol[Item]):
     """Reads the body of a page."""
 
     def decode(self, body: bytes, /) -> ListPage[Item]:
-        """Raises ``msgspec.DecodeError`` and ``RecursionError``."""
+        """Decode one page. Raises ``msgspec.DecodeError`` and ``RecursionError``."""
 
 
 async def listed(
@@ -144,10 +144,10 @@ async def _follow(
     *,
     only_metadata: bool,
 ) -> AsyncGenerator[Event, None]:
-    """Changes after ``version``, for as long as none can be missed.
+    """Yield changes after ``version``, for as long as none can be missed.
 
-    Ends with an error. The server may have forgotten the version (410): then it is asked for
-    everything, like after any other failure.
+    Ends with an error. The server may have forgotten the version (410): then everything is listed,
+    as after any other failure.
     """
     loop = asyncio.get_running_loop()
     headers = wire.ONLY_METADATA if only_metadata else None
@@ -189,7 +189,7 @@ async def _follow(
 def _event(
     line: bytearray, one: Callable[[str, msgspec.Raw], tuple[Event | None, str]]
 ) -> tuple[Event | None, str]:
-    """The event in a line of the watch, and the version after it."""
+    """Return the event in a line of the watch, and the version after it."""
     try:
         frame = wire.frame_decoder.decode(line)
         if frame.type == "BOOKMARK":

@@ -1,4 +1,4 @@
-"""Who wrote the data of a ConfigMap last, from ``metadata.managedFields``.
+"""The last writer of a ConfigMap's data, from ``metadata.managedFields``.
 
 The API server keeps, per manager and kind of operation, which fields it set and when it last
 changed any of them, in whole seconds.
@@ -86,6 +86,6 @@ def _newest(entries: Iterable[ManagedFields]) -> LastWriter | None:
 
 
 def _milliseconds(time: str) -> int:
-    """Raises ``ValueError`` for what is no time."""
+    """Return a time in epoch milliseconds. Raises ``ValueError`` for what is no time."""
     at = datetime.fromisoformat(time)
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)

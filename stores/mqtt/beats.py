@@ -128,7 +128,7 @@ class ReceivedHeartbeats:
         self._listed = set()
 
     def end_list(self) -> None:
-        """Whoever did not come is no more."""
+        """Remove the nodes whose beat did not come since the list began."""
         listed, self._listed = self._listed, None
         if listed is not None:
             self._received = {node: one for node, one in self._received.items() if node in listed}
@@ -244,7 +244,7 @@ class BrokerHeartbeats:
                 raise self._error
             await self._changed.wait()
             self._start()
-        # Whoever cannot be heard is not silent.
+        # A node that cannot be received is not silent.
         await (await self._connection.session()).ask()
         return self._received_beats.beats()
 
@@ -259,14 +259,14 @@ class BrokerHeartbeats:
             self._task = asyncio.create_task(self._follow(), name="heartbeats")
             self._task.add_done_callback(lambda _: self._changed.set())
         elif self._task.done() and not self._task.cancelled():
-            self._task.result()  # a mistake of the program: what was heard is not what is
+            self._task.result()  # a mistake of the program: what was received is not what is there
 
     async def _ask(self, node: str) -> tuple[Beat, ...]:
         received_beats = ReceivedHeartbeats(self.refusals)
         session = await self._connection.session()
         async with session.subscribed((beat_topic(node),), received_beats):
             await session.list_now(beat_topic(node))
-        # It was heard just now because it was asked for, which says nothing about its age.
+        # It was received just now because of the subscription, whatever its age.
         return tuple(
             msgspec.structs.replace(beat, age_ms=None) for beat in received_beats.beat_of(node)
         )

@@ -39,7 +39,7 @@ def encode_ack(ack: HistoryAck) -> bytes:
 
 def decode_batch(node: str, payload: bytes) -> HistoryBatch:
     """Decode a batch of ``node``. Raises ``DocumentError``, also for one about another node."""
-    what = f"telling of {node}"
+    what = f"history batch of {node}"
     batch = _decoded(what, node, _batch_decoder, payload)
     if not 0 <= batch.after <= batch.upto <= _LARGEST:
         raise DocumentError(what, "$.upto", f"{batch.after} to {batch.upto} is no range")
@@ -47,7 +47,7 @@ def decode_batch(node: str, payload: bytes) -> HistoryBatch:
         raise DocumentError(what, "$.lost", f"{batch.lost} is more than the range has")
     places = [(event.sequence, event.place) for event in batch.events]
     if any(not batch.after < sequence <= batch.upto for sequence, _ in places):
-        raise DocumentError(what, "$.events", "one is not in the range that is told of")
+        raise DocumentError(what, "$.events", "one is not in the range of the batch")
     if any(before >= behind for before, behind in pairwise(places)):
         raise DocumentError(what, "$.events", "they are not in order")
     if any(abs(number) > _LARGEST for one in batch.events for number in (one.at_ms, one.place)):
@@ -57,7 +57,7 @@ def decode_batch(node: str, payload: bytes) -> HistoryBatch:
 
 def decode_ack(node: str, payload: bytes) -> HistoryAck:
     """Decode an acknowledgement to ``node``. Raises ``DocumentError``."""
-    what = f"heard of {node}"
+    what = f"history acknowledgement to {node}"
     ack = _decoded(what, node, _ack_decoder, payload)
     if not 0 <= ack.sequence <= _LARGEST:
         raise DocumentError(what, "$.sequence", f"{ack.sequence} is no sequence")

@@ -94,7 +94,7 @@ class MqttClient(aiomqtt.Client):
             await asyncio.shield(entering)
         except aiomqtt.MqttError as error:
             self._hang_up()
-            # What broke the connection says more than that it broke.
+            # The cause of the break is more useful than the break itself.
             raise connect_error(
                 self._address, self._failure or error, self._last_error.text
             ) from None
@@ -115,7 +115,7 @@ class MqttClient(aiomqtt.Client):
 
     def _hang_up(self) -> None:
         if self._client.socket() is not None:
-            # Both would come when the socket is closed and nobody waits any more.
+            # Both would come when the socket is closed and no task waits any more.
             self._client.on_disconnect = None
             self._client.on_socket_register_write = None
             self._client.disconnect()
@@ -183,7 +183,7 @@ class MqttClient(aiomqtt.Client):
         for waiting in self._acknowledgements.values():
             if not waiting.done():
                 waiting.set_exception(StoreUnavailable(f"the connection broke: {reason}"))
-                # Whoever gave up waiting does not look at it any more.
+                # A caller that gave up waiting does not read it any more.
                 waiting.exception()
         self._acknowledgements.clear()
         return reason

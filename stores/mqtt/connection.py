@@ -1,9 +1,9 @@
-"""The one connection that a store has to its broker: kept up, and shared by all who need it.
+"""The one connection that a store has to its broker: kept up, and shared by all parts of the store.
 
 A ``Session`` is one connection from its beginning to its end. Nothing outlives it: subscriptions
-and publications that wait for their acknowledgement end with ``StoreUnavailable``, and whoever
-followed something begins again on the next one. Sessions are clean, so a broker keeps nothing for
-a client that is away: what is retained is sent again, and no old publication comes late.
+and publications that wait for their acknowledgement end with ``StoreUnavailable``, and their
+callers begin again on the next one. Sessions are clean, so a broker keeps nothing for a client that
+is away: what is retained is sent again, and no old publication comes late.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Sink:
 
 
 class Taker(Protocol):
-    """Whoever is given messages; must not block."""
+    """Receives messages; must not block."""
 
     def put(self, message: Received) -> None:
         """Take a message."""
@@ -160,10 +160,10 @@ class Session:
             raise ended_at_first(self._address, self._echo, self._node) from None
 
     async def _demand_retained(self, client: MqttClient) -> None:
-        """See whether the broker keeps what is to be retained. Some do not report that they cannot.
+        """Check whether the broker keeps retained messages. Some do not report that they cannot.
 
         A message to oneself must come twice: as it is published, and with another subscription.
-        Others may clear it meanwhile, who have the same topic.
+        Other clients with the same topic may clear it meanwhile.
         """
         for _ in range(_RETAINED_TRIES):
             self._kept, self._copies = uuid.uuid4().hex.encode(), 0
@@ -188,7 +188,7 @@ class Session:
             raise hung_up_at_retained(self._address, self._echo) from None
 
     def take(self, topic: str, payload: bytes, is_retained: bool) -> None:
-        """Give a message to whoever wants it."""
+        """Pass a message to the receivers of its topic."""
         if topic == self._echo:
             self._echoed(payload)
             return
@@ -410,7 +410,7 @@ class BrokerConnection:
             self._task.add_done_callback(self._ended)
 
         elif self._task.done() and not self._task.cancelled():
-            self._task.result()  # a mistake of the program ends whoever needs the connection
+            self._task.result()  # a mistake of the program ends all users of the connection
 
     def _ended(self, _task: asyncio.Task[NoReturn]) -> None:
         self._session = None

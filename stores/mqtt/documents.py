@@ -87,7 +87,7 @@ class Complaints:
         """Write it to the log, unless it was logged before."""
         if self._logged.get(topic) == problem:
             return
-        # Anybody who may write can make up topics; the log and this memory have an end.
+        # Every client that may write can make up topics; the log and this memory have an end.
         if topic in self._logged or len(self._logged) < _MOST_COMPLAINTS:
             self._logged[topic] = problem
             _log.warning("%s is left out: %s", topic, problem)
@@ -204,7 +204,9 @@ class BrokerDocuments:
             await asyncio.sleep(backoff.next_seconds())
 
     def _passed_on(self, topic: str) -> None:
-        """A document came without the flag to retain it: whoever connects later does not get it."""
+        """Observe a document without the retain flag: a client that connects later does
+        not get it.
+        """
         if self._shows_flags and not self._has_named_flags:
             self._has_named_flags = True
             _log.warning(
@@ -231,7 +233,7 @@ class BrokerDocuments:
     def _read(
         self, topic: str, payload: bytes, known: Document | None, selection: Selection | None
     ) -> Document | None:
-        """The document in a message; the one known where it is malformed, or what is wrong."""
+        """Return the document in a message; where it is malformed, the known one or the problem."""
         if not payload:
             self._complaints.forget(topic)
             return None
@@ -264,6 +266,6 @@ class BrokerDocuments:
             return Deleted(before.namespace, before.name)
         place = document_place(topic)
         if selection.owned and after is None and payload and place is not None:
-            # It was spoilt, written anew and spoilt again before anybody looked.
+            # It was spoilt, written anew and spoilt again between two reads.
             return Deleted(*place)
         return None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def read_password(file: Path) -> str:
     """Return the text of ``file`` without the end of its line.
 
-    Raises ``OSError`` where it cannot be read, ``ValueError`` where everybody can read it.
+    Raises ``OSError`` where it cannot be read, ``ValueError`` where all users can read it.
     """
     with file.open(encoding="utf-8") as opened:
         if os.fstat(opened.fileno()).st_mode & stat.S_IROTH:

@@ -144,7 +144,7 @@ class MqttStore:
         """See ``Store``."""
         return await self._heartbeats.beats(node)
 
-    async def rehearse_beat(self, node: str) -> None:
+    async def dry_run_beat(self, node: str) -> None:
         """See ``Store``. Nothing is in the way of a beat."""
 
     async def forget_beat(self, node: str) -> None:
@@ -182,7 +182,7 @@ class MqttStore:
         return (await self._documents.read((topic,))).get(topic)
 
     def _alone(self, topic: str) -> asyncio.Lock:
-        """Keeps other writes of this process to the same document out."""
+        """Return the lock that keeps other writes of this process to the same document out."""
         return self._writing.setdefault(topic, asyncio.Lock())
 
     async def _prove(self, topic: str, payload: bytes, version: str) -> None:

@@ -1,4 +1,4 @@
-"""A BMC of its own for acceptance tests: a socket that answers as the steps of recordings say.
+"""A BMC of its own for acceptance tests: a socket that answers by the steps of recordings.
 
 A program reaches it through the preloaded ``driver/ipmi.c`` or ``driver/ipmitool.py``.
 """

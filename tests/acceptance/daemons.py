@@ -42,7 +42,7 @@ def wait(happened: Callable[[], bool], what: str, seconds: float = 10.0) -> floa
 
 
 class Daemon:
-    """A ``vigil`` verb that runs until it is told to end."""
+    """A ``vigil`` verb that runs until it is terminated."""
 
     def __init__(self, vigil: Path, verb: str, directory: Path, place: Place) -> None:
         self.directory = directory
@@ -115,7 +115,7 @@ class Daemon:
             self.kill()
 
     def logged(self) -> str:
-        """What the process that was started last has said."""
+        """Return the log of the process that was started last."""
         return self.log.read_bytes()[self._log_start :].decode(errors="replace")
 
     def ask(self, path: str) -> tuple[int, Any]:
@@ -167,7 +167,7 @@ class Agent(Daemon):
         return text
 
     def blind(self) -> set[int]:
-        """Physical ids of the chips that say blind."""
+        """Return the physical ids of the chips that are reported blind."""
         return {chip["chip"] for chip in self.status()["chips"] if chip["blind"]}
 
     def upgrades(self) -> Any:

@@ -125,7 +125,7 @@ class Hardware:
         serial: int = 0,
         raised: int = 0,
     ) -> None:
-        """Deliver one event, whatever the lists say."""
+        """Deliver one event, whatever the lists have."""
         line = f"{logic} {code} {severity} {assertion} {serial} {raised} ".encode()
         with (self.control / "events").open("ab") as file:
             file.write(line + self.event_name + b"\n")
@@ -159,7 +159,7 @@ class Hardware:
         self.event(self.chips[chip].logic, code, 2, severity, self._serial, _now_ms())
 
     def link(self, chip: int, state: str) -> None:
-        """What the link tool says of a chip, without an event: UP or DOWN."""
+        """Set what the link tool reports of a chip, without an event: UP or DOWN."""
         self.write(f"link.{chip}", f"{state}\n")
 
     def tool(self, chip: int, command: str | None) -> None:
@@ -206,7 +206,7 @@ class Hardware:
         self.write(self._file(what, function, chip), str(value))
 
     def forget(self, what: str, function: str, chip: int | None = None) -> None:
-        """Take back what was told."""
+        """Take back what was set."""
         with suppress(FileNotFoundError):
             (self.control / self._file(what, function, chip)).unlink()
 

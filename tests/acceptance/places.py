@@ -39,7 +39,7 @@ class Place(Protocol):
 
     @property
     def options(self) -> list[str]:
-        """What daemons need to be told."""
+        """Return the options that daemons need."""
 
     def read(self, namespace: str, name: str) -> dict[str, str] | None:
         """The data of a document."""
@@ -54,19 +54,19 @@ class Place(Protocol):
         """A node's own document."""
 
     def cluster_info(self) -> dict[str, Shown]:
-        """What the aggregator says; empty for nothing."""
+        """Return what the aggregator publishes; empty for nothing."""
 
     def node_info(self, node: str) -> Health | None:
         """A node's own document about its server."""
 
     def switch_info(self, node: str) -> Health | None:
-        """What a node says about its switches."""
+        """Return what a node publishes about its switches."""
 
     def cluster_nodes(self) -> dict[str, Health]:
-        """What the aggregator says about servers."""
+        """Return what the aggregator publishes about servers."""
 
     def cluster_switches(self) -> dict[str, Health]:
-        """What the aggregator says about switches."""
+        """Return what the aggregator publishes about switches."""
 
 
 class _Reader(ABC):

@@ -37,7 +37,7 @@ def signed(devices: dict[str, str], update_time: int) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a node's entry says: chips by names, codes and levels by chip."""
+    """A node's entry: chips by names, codes and levels by chip."""
 
     free: frozenset[str]
     unhealthy: frozenset[str]
@@ -97,7 +97,8 @@ def _shown(devices: dict[str, str], update_time: Any) -> Shown:
 
 @dataclass(frozen=True)
 class Health:
-    """What a document about servers or switches says: a status, and the levels of what is broken.
+    """The content of a document about servers or switches: a status, and the levels of what is
+    broken.
 
     ``levels`` are by part (``Fan 3``) or by switch fault (code, switch and port joined by ``_``),
     ``codes`` by part.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one recording. ``problem`` says why it could not be played to its end."""
+    """The result of one recording. ``problem`` is why it could not be played to its end."""
 
     name: str
     known: int = 0

@@ -1,4 +1,4 @@
-"""A driver that hangs, is slow, crashes, or says what cannot be."""
+"""A driver that hangs, is slow, crashes, or reports what cannot be."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_crashing_call(agent: Agent) -> None:
     hardware.command("crash", HEALTH, 5)
     hardware.event(99, FAULT, 1)
     wait(lambda: agent.blind() == {5}, "chip 5 is blind", 8)
-    # While there is no process nobody hears events; a list is believed two seconds later.
+    # Without a process no event is received; a list counts two seconds later.
     hardware.occur(4, FAULT)
     assert agent.shows(lambda shown: shown.codes(4) == {FAULT}, "another chip's fault") < 3
     wait(lambda: bool(agent.status()["driver"]["stuck_calls"]), "left out", 10)

@@ -1,4 +1,4 @@
-"""Libraries that differ from ours where the ABI leaves it open, and promises for all of them."""
+"""Libraries that differ from ours where the ABI leaves it open, and what holds for all of them."""
 
 from __future__ import annotations
 

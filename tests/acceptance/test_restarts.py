@@ -49,7 +49,7 @@ def test_kill_9_while_the_api_server_is_away(cluster: Cluster, make_agent: MakeA
         ):
             wait(partial(agent.is_journaled, code, last), f"{code} {last}")
         agent.kill()
-        # What happens while nobody looks, and is over, nobody can know; what stays is found.
+        # What happens while no agent runs, and is over, cannot be known; what stays is found.
         hardware.occur(18, FAULT)
         agent.start()
         wait(lambda: len(agent.status()["faults"]) >= 3, "remembered without the API server")
@@ -191,7 +191,7 @@ def test_a_full_disk(folder: Folder, make_agent: MakeAgent) -> None:
 
 def test_a_state_directory_that_cannot_be_used(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder)
-    # Read-only for root too: a place in which nobody can make anything.
+    # Read-only for root too: a place in which no process can make anything.
     agent.state_dir = agent.directory / "file" / "state"
     (agent.directory / "file").write_text("")
     agent.start()

@@ -23,7 +23,7 @@ FAULT = "80E01801"
 NODE = "node-1"
 INTERVAL_SECONDS = 1.0
 CHIPS = {"host-1": 4, "host-2": 5}
-"""The faulty chip of each host, by which the document tells who wrote it."""
+"""The faulty chip of each host, which shows in the document who wrote it."""
 
 
 class Twins:
@@ -48,7 +48,7 @@ class Twins:
         os.kill(self.agents[host].process.pid, number)
 
     def owners(self) -> list[str]:
-        """Who believes that the name is its own."""
+        """Return the hosts whose agents claim the name."""
         named = "npu_vigil_heartbeat_conflict 0.0"
         return [host for host, agent in self.agents.items() if named in agent.metrics()]
 
@@ -59,7 +59,7 @@ def twins(make_agent: MakeAgent, folder: Folder) -> Twins:
 
 
 def test_who_stood_still_and_wakes_up_leaves_no_node_silent(twins: Twins) -> None:
-    """Both believe that the name is theirs then, in the second round whoever it is."""
+    """Both claim the name then, in the second round whichever host it is."""
     owner, other = CHIPS
     twins.agents[owner].start()
     wait(partial(twins.shows, owner), "the first one writes")

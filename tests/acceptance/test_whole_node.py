@@ -31,7 +31,7 @@ def _shown(agent: Agent) -> bool:
 
 @pytest.fixture
 def agent(make_agent: MakeAgent, folder: Folder) -> Agent:
-    """An agent that was told to ask its BMC often; not started."""
+    """Return an agent that polls its BMC often; not started."""
     made = make_agent(folder)
     made.environment["VIGIL_BMC_PERIOD_SECONDS"] = "0.3"
     return made

@@ -22,7 +22,7 @@ _SECONDS = 15
 
 
 def run(vigil: Path, *arguments: str, **environment: str) -> tuple[int, str]:
-    """Run the command to its end; its status and all that it said."""
+    """Run the command to its end; return its status and all its output."""
     done = subprocess.run(
         [vigil, *arguments],
         env=clean_environment() | environment,
@@ -79,7 +79,7 @@ def test_no_library_at_all(folder: Folder, make_agent: MakeAgent) -> None:
     away = library.with_name("away")
     library.rename(away)
     agent.start()
-    wait(lambda: "is not there" in agent.logged(), "it is said")
+    wait(lambda: "does not exist" in agent.logged(), "it is logged")
 
     def names_it() -> bool:
         status, answer = agent.ask("/readyz")

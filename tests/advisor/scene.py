@@ -58,7 +58,7 @@ def fault(card: int, level: str = "SeparateNPU", code: str = "80E18005") -> dict
 
 @dataclass
 class Chips:
-    """What a document says of the chips of a node."""
+    """What a document has of the chips of a node."""
 
     unhealthy: Sequence[int] = ()
     network: Sequence[int] = ()

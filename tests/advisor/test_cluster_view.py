@@ -117,6 +117,7 @@ def test_a_deleted_configmap_leaves_the_faults_in_force() -> None:
     _, switches, hosts = scene.configmaps()
     report = _run([switches, hosts], scene)
     assert report.node_verdicts[0].unhealthy == ("Ascend910-3",)
+    assert codes(report) == {"GHOST_ENTRY"}
     scene.hosts["n1"] = "UnHealthy"
     assert scene.session().node_verdicts[0].state == "NodeUnhealthy"
     devices, switches, _ = scene.configmaps()
@@ -164,15 +165,15 @@ def test_member_names_match_without_regard_to_case() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "is_named"),
     [
-        {"labels": {"mx-consumer-volcano": "yes"}},
-        {"labels": {}},
-        {"namespace": "kube-system"},
-        {"name": "cluster-info-dev-0"},
+        ({"labels": {"mx-consumer-volcano": "yes"}}, True),
+        ({"labels": {}}, True),
+        ({"namespace": "kube-system"}, True),
+        ({"name": "cluster-info-dev-0"}, False),
     ],
 )
-def test_what_is_invisible_counts_as_deleted(changes: dict[str, Any]) -> None:
+def test_what_is_invisible_counts_as_deleted(changes: dict[str, Any], is_named: bool) -> None:
     scene = Scene(count=1)
     scene.session()
     scene.chips["n1"] = Chips(unhealthy=[3])
@@ -180,6 +181,18 @@ def test_what_is_invisible_counts_as_deleted(changes: dict[str, Any]) -> None:
     report = _run([msgspec.structs.replace(devices, **changes), *others], scene)
     assert report.node_verdicts[0].unhealthy == ()
     assert scene.state.devices == {}
+    assert codes(report) == {"GHOST_ENTRY"} | ({"CONFIGMAP_INVISIBLE"} if is_named else set())
+
+
+def test_documents_of_agents_without_their_label_are_named_in_direct_mode() -> None:
+    hidden = document("mindx-dl-deviceinfo-n1", "{}", namespace="kube-system")
+    shown = Scene(count=1)
+    assert "CONFIGMAP_INVISIBLE" not in codes(_run([*shown.configmaps(), hidden], shown))
+    direct = Scene(count=1, options=AdvisorOptions(use_cluster_info=False))
+    report = _run([*direct.configmaps(), hidden], direct)
+    assert [one.object for one in report.findings if one.code == "CONFIGMAP_INVISIBLE"] == [
+        "ConfigMap kube-system/mindx-dl-deviceinfo-n1"
+    ]
 
 
 def test_versions_of_one_document_are_read_in_their_order() -> None:
@@ -194,6 +207,24 @@ def test_versions_of_one_document_are_read_in_their_order() -> None:
     report = _run([bad, healed, *others], scene)
     assert report.node_verdicts[0].unhealthy == ("Ascend910-3",)
     assert "GHOST_ENTRY" in codes(report)
+
+
+def test_a_node_in_two_documents_is_named() -> None:
+    scene = Scene(count=2)
+    devices, *others = scene.configmaps()
+    report = _run(
+        [devices, document("cluster-info-device-1", devices.data[devices.name]), *others], scene
+    )
+    assert codes(report) == {"DUPLICATE_ENTRY"}
+
+
+@pytest.mark.parametrize("level", ["SubHealthFault", "PreSeparateNPU", "NotHandleFault"])
+def test_a_handling_that_is_not_the_level_is_named(level: str) -> None:
+    scene = Scene(count=1)
+    scene.chips["n1"] = Chips(faults=[fault(3, level)])
+    assert codes(scene.session()) == set()
+    scene.chips["n1"] = Chips(faults=[fault(3, level) | {"fault_handling": ""}])
+    assert codes(scene.session()) == {"FAULT_HANDLING_DIFFERS"}
 
 
 def test_a_trusted_list_needs_a_larger_stamp() -> None:
@@ -216,6 +247,18 @@ def test_a_quick_update_of_a_trusted_list_is_limited() -> None:
     scene.chips["n1"] = Chips(stamp=T0 + 1, free=[0, 1, 2, 3, 4, 5, 6])
     assert scene.session().placement[0].accepts == ("n1",)
     scene.chips["n1"] = Chips(stamp=T0 + 2, free=range(8))
+    assert scene.session().placement[0].accepts == ("n1",)
+
+
+def test_a_quick_update_of_an_empty_list_is_taken_as_it_is() -> None:
+    scene = Scene(count=1, options=AdvisorOptions(self_maintain=False))
+    scene.add("j", ["n1"], FORCE)
+    scene.add("wait", [""], FORCE)
+    scene.chips["n1"] = Chips(stamp=T0, free=())
+    scene.session()
+    scene.chips["n1"] = Chips(stamp=T0 + 1, free=range(8))
+    scene.session()
+    del scene.pods["j-0"]
     assert scene.session().placement[0].accepts == ("n1",)
 
 
@@ -261,6 +304,19 @@ def test_a_node_without_base_device_infos_is_frozen(text: str | None) -> None:
     scene.chips["n1"] = Chips(unhealthy=[3])
     report = scene.session()
     assert (codes(report), report.node_verdicts[0].unhealthy) == ({"NODE_FROZEN"}, ())
+
+
+def test_a_frozen_node_has_passed_the_stamps_that_it_did_not_apply() -> None:
+    scene = Scene(count=1, options=AdvisorOptions(self_maintain=False))
+    scene.chips["n1"] = Chips(stamp=T0)
+    scene.session()
+    scene.node_changes["n1"] = {"annotations": {}}
+    scene.chips["n1"] = Chips(stamp=T0 + 1, unhealthy=[3])
+    scene.session()
+    del scene.node_changes["n1"]
+    assert scene.session().node_verdicts[0].unhealthy == ()
+    scene.chips["n1"] = Chips(stamp=T0 + 2, unhealthy=[3])
+    assert scene.session().node_verdicts[0].unhealthy == ("Ascend910-3",)
 
 
 def test_an_ascend_950_node_without_ids_is_dropped() -> None:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.report import Action, Scope
-from tests.advisor.scene import FORCE, GRACE, Chips, Scene, decision, deleted, fault
+from tests.advisor.scene import (
+    FORCE,
+    GRACE,
+    Chips,
+    Scene,
+    corrected,
+    decision,
+    deleted,
+    fault,
+    sections,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -173,12 +183,99 @@ def test_a_rack_policy_has_stages_of_its_own() -> None:
     assert [gone for gone in stages if gone] == [["j-4", "j-5", "j-6", "j-7"]]
 
 
-def test_a_newly_failed_pod_joins_while_cached() -> None:
-    scene = _scene(FORCE | ON | {"fault-retry-times": "2"})
+def test_a_multilevel_job_widens_by_blocks() -> None:
+    annotations = {
+        "huawei.com/schedule_policy": "multilevel",
+        "huawei.com/affinity-config": "level1=2,level2=4",
+    }
+    scene = Scene(count=8)
+    scene.add("j", [f"n{n}" for n in range(1, 9)], FORCE | ON, annotations=annotations)
+    scene.chips["n6"] = Chips(unhealthy=[3])
+    assert deleted(scene.session()) == {"j-5": 0}
+    scene.replace("j-5", "")
+    reports = scene.sessions(6)
+    assert not any(map(deleted, reports[:5]))
+    found = decision(reports[5], "j")
+    assert (found.row, found.scope, sorted(deleted(reports[5]))) == (
+        "D12",
+        Scope.BLOCK,
+        ["j-4", "j-5"],
+    )
+    for pod in ("j-4", "j-5"):
+        scene.replace(pod, "")
+    reports = scene.sessions(6)
+    assert decision(reports[5], "j").row == "D13"
+    assert len(deleted(reports[5])) == 8
+
+
+def test_a_multilevel_job_whose_rank_0_is_in_the_block_goes_as_a_whole() -> None:
+    annotations = {
+        "huawei.com/schedule_policy": "multilevel",
+        "huawei.com/affinity-config": "level1=2",
+    }
+    scene = Scene()
+    scene.add("j", ["n1", "n2", "n3", "n4"], FORCE | ON, annotations=annotations)
+    scene.chips["n2"] = Chips(unhealthy=[3])
     assert deleted(scene.session()) == {"j-1": 0}
+    scene.replace("j-1", "")
+    report = scene.sessions(6)[5]
+    assert (decision(report, "j").row, len(deleted(report))) == ("D10", 4)
+
+
+@pytest.mark.parametrize("config", ["", "level1", "level1=3", "level2=2", "level1=0", "level1=x"])
+def test_a_multilevel_job_without_a_tree_loses_no_pod(config: str) -> None:
+    annotations = {
+        "huawei.com/schedule_policy": "multilevel",
+        "huawei.com/affinity-config": config,
+    }
+    scene = Scene()
+    scene.add("j", ["n1", "n2", "n3", "n4"], FORCE | ON, annotations=annotations)
+    scene.chips["n2"] = Chips(unhealthy=[3])
+    report = scene.session()
+    found = decision(report, "j")
+    assert (found.action, found.pods) == (Action.NONE, ())
+    assert "affinity-config" in found.why
+    assert not scene.state.jobs["default/j"].is_executed
+
+
+@pytest.mark.parametrize("times", [{}, {"fault-retry-times": "2"}])
+def test_a_pod_that_fails_joins_once_the_first_deletion_is_complete(times: dict[str, str]) -> None:
+    scene = _scene(GRACE | ON | times)
+    assert deleted(scene.session()) == {"j-1": 30}
+    scene.change("j-1", is_terminating=True)
     scene.change("j-2", phase="Failed")
-    assert deleted(scene.session()) == {"j-2": 0}
-    assert scene.state.retries == {"default/j": 2}
+    assert not deleted(scene.session())
+    scene.replace("j-1", "")
+    report = scene.session()
+    assert deleted(report) == {"j-1": 0, "j-2": 0}
+    assert [one.type for one in decision(report, "j").fault_pods] == ["CardUnhealthy", "pod-failed"]
+    assert scene.state.retries == {"default/j": int(times.get("fault-retry-times", "0"))}
+
+
+def test_without_retries_a_pod_that_fails_does_not_join_in_corrected() -> None:
+    scene = _scene(FORCE | ON)
+    scene.options = corrected()
+    assert deleted(scene.session()) == {"j-1": 0}
+    scene.replace("j-1", "")
+    scene.change("j-2", phase="Failed")
+    report = scene.session()
+    assert (deleted(report), sections(report)) == ({}, {7})
+
+
+def test_process_recovery_of_racks_stops_at_the_rack_block() -> None:
+    annotations = {"huawei.com/schedule_policy": "chip8-node8-ra64-sp", "ra-block": "16"}
+    labels = FORCE | {"process-recover-enable": "on"}
+    scene = Scene(count=8)
+    scene.add("j", [f"n{n}" for n in range(1, 9)], labels, annotations=annotations)
+    scene.chips["n6"] = Chips(unhealthy=[3])
+    assert deleted(scene.session()) == {"j-5": 0}
+    scene.replace("j-5", "")
+    stages = [sorted(deleted(report)) for report in scene.sessions(3)]
+    assert stages == [[], [], ["j-4", "j-5"]]
+    for pod in ("j-4", "j-5"):
+        scene.replace(pod, "")
+    assert not any(map(deleted, scene.sessions(15)))
+    assert scene.state.jobs["default/j"].pending == 5
 
 
 def test_relation_faults_block_links_for_twenty_seconds() -> None:
@@ -238,10 +335,11 @@ def test_software_becomes_a_fault_with_a_newly_failed_pod() -> None:
     assert not deleted(scene.session())
     scene.chips["n3"] = Chips(unhealthy=[1])
     scene.change("j-2", phase="Failed")
+    scene.replace("j-1", "")
     report = scene.session()
     assert [one.type for one in decision(report, "j").fault_pods] == [
         "process-exception",
         "CardUnhealthy",
         "pod-failed",
     ]
-    assert sorted(deleted(report)) == ["j-0", "j-2"]
+    assert sorted(deleted(report)) == ["j-0", "j-1", "j-2"]

@@ -10,6 +10,7 @@ _SOURCES = (
     "scheduler_view/cluster_cache",
     "checks/cluster",
     "scheduler_view/device_lists",
+    "checks/elastic_parts",
     "checks/jobs",
     "checks/motor",
 )

@@ -41,7 +41,7 @@ _LATE_MS = 300
 
 @dataclass
 class Played:
-    """One session: what the scheduler found and did, and what the advisor said."""
+    """One session: what the scheduler found and did, and what the advisor reported."""
 
     session: Session
     snapshot: ClusterSnapshot

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from advisor.options import AdvisorOptions
+from advisor.options import AdvisorOptions, Profile
 from advisor.report import Acceptance, Action, Scope, WorkloadKind
 from advisor.snapshot import Container, ControllingOwner, LegacyHeartbeat
 from tests.advisor.scene import (
@@ -78,6 +78,40 @@ def test_e2_grace_evicts_and_forces_after_its_time() -> None:
     assert scene.now == seen + 902
     assert deleted(report) == {"j-0": 0, "j-1": 0}
     assert "R34" in decision(report, "j").rules
+    assert not deleted(scene.session())
+
+
+def test_a_pod_that_is_over_leaves_no_grace() -> None:
+    scene = _two_pods(GRACE | {"fault-retry-times": "2"}, termination_grace_seconds=600)
+    scene.change("j-1", phase="Failed")
+    assert deleted(scene.session()) == {"j-0": 600, "j-1": 0}
+
+
+def test_only_the_label_grace_brings_a_forced_end() -> None:
+    scene = _two_pods(FORCE | {"subHealthyStrategy": "graceExit"})
+    scene.chips["n1"] = Chips(faults=[fault(3, "SubHealthFault")])
+    report = scene.session()
+    assert (deleted(report), decision(report, "j").deadline_ms) == ({"j-0": 30, "j-1": 30}, None)
+    scene.now += 1000
+    assert not deleted(scene.session())
+
+
+@pytest.mark.parametrize("options", [AdvisorOptions(), corrected()])
+def test_a_grace_job_that_was_not_acted_on_ends_by_force_upstream(options: AdvisorOptions) -> None:
+    scene = Scene(options=options)
+    annotations = {"ProcessRecoverStrategy": "recover"}
+    scene.add("j", ["n1", "n2"], GRACE, annotations=annotations)
+    _hit(scene, "n1", 3)
+    seen = scene.now
+    report = scene.session()
+    is_upstream = options.profile is Profile.UPSTREAM
+    assert (decision(report, "j").row, deleted(report)) == ("D7", {})
+    assert decision(report, "j").deadline_ms == ((seen + 901) * 1000 if is_upstream else None)
+    scene.now = seen + 900
+    assert not deleted(scene.session())
+    report = scene.session()
+    assert deleted(report) == ({"j-0": 0, "j-1": 0} if is_upstream else {})
+    assert sections(report) == (set() if is_upstream else {37})
     assert not deleted(scene.session())
 
 

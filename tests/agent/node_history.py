@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.fault_state import SHIPPED, FaultState, configured_by, restore
-from agent.journal.file import FILE_NAME, RowKind, read_remembered
+from agent.journal.file import FILE_NAME, RowKind, read_restored
 from agent.journal.journal import Journal
 from agent.policy.state import CHIP_SOURCE, Acknowledged
 from contract.codes import catalogue
@@ -36,7 +36,7 @@ class NodeHistory:
 
     async def begin(self, texts: FaultTexts = SHIPPED) -> None:
         """A process begins; one that lived was killed. ``texts`` are those in force."""
-        remembered = read_remembered(self.directory / FILE_NAME)
+        remembered = read_restored(self.directory / FILE_NAME)
         state = restore(remembered, NODE, "boot", catalogue.shipped())
         assert configured_by(remembered) == texts
         self.verdicts = FaultState(
@@ -69,7 +69,7 @@ class NodeHistory:
         self.journal.append([(kind, msgspec.json.encode(body).decode())], self.now_ms)
 
     def take(self, *inputs: Input) -> None:
-        self.verdicts.take(inputs)
+        self.verdicts.apply(inputs)
 
     def see(self, assertion: Assertion, code: str, chip: int = 3) -> None:
         self.take(Observation(CHIP_SOURCE, chip_subject(chip), code, assertion, self.now_ms))

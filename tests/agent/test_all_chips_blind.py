@@ -62,7 +62,7 @@ def test_begin_and_end_are_logged_once(caplog: pytest.LogCaptureFixture) -> None
     with caplog.at_level(logging.INFO):
         for known in (SEEING, blind(), blind(LATER), blind(LATER), SEEING, SEEING):
             bench.state = state(known)
-            bench.blindness.look()
+            bench.blindness.check()
     assert [(record.levelname, record.message.partition(":")[0]) for record in caplog.records] == [
         ("ERROR", "blind"),
         ("WARNING", "not blind any more after 93.0 s"),
@@ -77,11 +77,11 @@ def test_a_driver_that_never_answers_makes_it_blind_after_a_while(
     """What a journal or a document remembers of chips is no answer of this process."""
     bench = Bench()
     bench.state, bench.trouble = state(*remembered), "dcmi_get_card_list does not return"
-    assert bench.blindness.look() is None
+    assert bench.blindness.check() is None
     bench.now_ms += 10_000
-    found = bench.blindness.look()
+    found = bench.blindness.check()
     assert found is not None
     assert found.since_ms == 100_000
     assert found.reason.endswith("since the start: dcmi_get_card_list does not return")
     bench.trouble = None
-    assert bench.blindness.look() is None
+    assert bench.blindness.check() is None

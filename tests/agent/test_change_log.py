@@ -46,7 +46,7 @@ async def test_a_chip_that_is_taken_out_is_a_warning(
     assert end[1].startswith("chip 3 80E01801 ")
 
 
-async def test_what_takes_nothing_out_is_no_warning(
+async def test_change_that_takes_no_chip_out_is_no_warning(
     tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
@@ -55,7 +55,7 @@ async def test_what_takes_nothing_out_is_no_warning(
     assert [level for level, _ in lines_of(LOGGER, log)] == ["INFO"]
 
 
-async def test_what_takes_the_node_out_is_a_warning(
+async def test_change_that_takes_the_node_out_is_a_warning(
     tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
@@ -96,12 +96,12 @@ async def test_a_storm_is_few_lines(log: pytest.LogCaptureFixture, tmp_path: Pat
     life = Life(tmp_path, clock)
     for number in range(1000):
         inputs: list[Input] = [seen(clock, Assertion.OCCUR, number % 16, f"80E{number:05X}")]
-        life.verdicts.take(inputs)
+        life.verdicts.apply(inputs)
         clock.now_ms += 100
         await asyncio.sleep(0.1)
     for number in range(1000):
         clock.now_ms += 10
-        life.verdicts.take([seen(clock, Assertion.RECOVER, number % 16, f"80E{number:05X}")])
+        life.verdicts.apply([seen(clock, Assertion.RECOVER, number % 16, f"80E{number:05X}")])
     life.verdicts.end()
     logged = lines_of(LOGGER, log)
     assert 10 < len(logged) <= 100

@@ -1,4 +1,4 @@
-"""Which chips pods use, as one store tells the agent of its node."""
+"""Which chips pods have, as one store reports it for the agent's node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from agent.chip_allocation import ChipAllocation, StoreAllocation
-from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, read_remembered
+from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, read_restored
 from agent.journal.journal import Journal
 from agent.publishing.device_info import PATIENCE_SECONDS, DeviceInfoDocument
 from contract.observation import Assertion
@@ -31,7 +31,7 @@ def pod(uid: str, *chips: str, assigned: tuple[str, ...] = ()) -> PodUsage:
 
 
 class Followed:
-    """A ``StoreAllocation`` whose store says what a test makes it say."""
+    """A ``StoreAllocation`` whose store answers as a test chooses."""
 
     def __init__(self, directory: Path, remembered: JournalRow | None = None) -> None:
         self.journal = Journal(
@@ -42,7 +42,7 @@ class Followed:
         self.usage = StoreAllocation(
             NODE, self._events(), self.journal, lambda: T, self.changes.append
         )
-        self.usage.remember(remembered)
+        self.usage.restore(remembered)
         self._task = asyncio.create_task(self.usage.run())
 
     async def _events(self) -> AsyncIterator[UsageEvent]:
@@ -61,7 +61,7 @@ class Followed:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         assert await self.journal.close()
-        return read_remembered(directory / FILE_NAME).usage
+        return read_restored(directory / FILE_NAME).usage
 
 
 async def test_pods_come_and_go(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_no_use_is_an_answer_and_no_change(tmp_path: Path) -> None:
     assert await followed.end(tmp_path) is None
 
 
-async def test_what_was_known_stays_while_the_store_is_away(
+async def test_last_known_allocation_stays_while_the_store_is_away(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     followed = Followed(tmp_path)
@@ -137,7 +137,7 @@ def test_the_journal_keeps_the_last_usage_however_old(tmp_path: Path) -> None:
     file.write([*usages, *later])
     file.prune(older_than_ms=T, max_bytes=1 << 30)
     file.close()
-    assert read_remembered(tmp_path / FILE_NAME).usage == usages[1]
+    assert read_restored(tmp_path / FILE_NAME).usage == usages[1]
 
 
 NONE = ChipAllocation()
@@ -159,7 +159,7 @@ def document(allocation: Allocated) -> DeviceInfoDocument:
 
 
 def lists(made: DeviceInfoDocument) -> tuple[str, str]:
-    wanted = made.wanted()
+    wanted = made.desired()
     assert wanted is not None
     assert wanted.stamped is not None
     text = wanted.stamped(1).data["DeviceInfoCfg"]
@@ -199,6 +199,6 @@ def test_the_first_document_waits_for_pods_but_not_for_long(
     now = 1000.0
     monkeypatch.setattr("agent.publishing.device_info.time.monotonic", lambda: now)
     made = document(Allocated(answered=False))
-    assert made.wanted() is None
+    assert made.desired() is None
     now += PATIENCE_SECONDS + 0.01
-    assert made.wanted() is not None
+    assert made.desired() is not None

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from agent.fault_state import FaultState, configured_by, restore
-from agent.journal.file import FILE_NAME, JournalFile, RowKind, read_remembered
+from agent.journal.file import FILE_NAME, JournalFile, RowKind, read_restored
 from agent.journal.journal import Journal
 from contract.codes.catalogue import shipped
 from contract.observation import Assertion, Observation, chip_subject
@@ -46,7 +46,7 @@ class Life:
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self.clock = clock
-        remembered = read_remembered(directory / FILE_NAME)
+        remembered = read_restored(directory / FILE_NAME)
         state = restore(remembered, NODE, "boot", shipped())
         texts = configured_by(remembered)
         self.verdicts = FaultState(state, catalogue_of(texts), clock, lambda _: None, texts)
@@ -54,7 +54,7 @@ class Life:
             directory,
             first_sequence=remembered.last_sequence + 1,
             wall_clock=clock,
-            on_recovered=self.verdicts.recovered,
+            on_recovered=self.verdicts.complete_journal,
         )
         self.verdicts.begin(self.journal)
 
@@ -68,7 +68,9 @@ class Life:
     def see(self, assertion: Assertion, chip: int = 3) -> None:
         self.clock.now_ms += 20_000
         at_ms = self.clock.now_ms
-        self.verdicts.take([Observation("chip-faults", chip_subject(chip), CODE, assertion, at_ms)])
+        self.verdicts.apply(
+            [Observation("chip-faults", chip_subject(chip), CODE, assertion, at_ms)]
+        )
 
     def configure(self, texts: FaultTexts) -> None:
         self.clock.now_ms += 1_000
@@ -128,7 +130,7 @@ async def test_a_pruned_journal_leads_to_the_same_state(tmp_path: Path, seed: in
     with closing(JournalFile(tmp_path / FILE_NAME)) as file:
         while file.prune(older_than_ms=clock.now_ms + 1, max_bytes=0):
             pass
-    remembered = read_remembered(tmp_path / FILE_NAME)
+    remembered = read_restored(tmp_path / FILE_NAME)
     restored = restore(remembered, NODE, "boot", shipped())
     assert msgspec.structs.replace(restored, settled_at_ms=0) == life.state
     assert configured_by(remembered) == life.verdicts.texts
@@ -148,7 +150,7 @@ async def test_a_journal_that_comes_back_has_the_configuration(tmp_path: Path) -
         while not life.journal.status().gaps or life.journal.status().trouble is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await life.committed()
-    remembered = read_remembered(tmp_path / FILE_NAME)
+    remembered = read_restored(tmp_path / FILE_NAME)
     assert configured_by(remembered) == table("SeparateNPU")
     restored = restore(remembered, NODE, "boot", shipped())
     assert {chip: known.level for chip, known in restored.chips.items()} == {
@@ -162,6 +164,6 @@ async def test_texts_of_a_later_release_that_cannot_be_read(tmp_path: Path) -> N
     life.configure(table("SeparateNPU"))
     life.journal.append([(RowKind.FAULT_CONFIGURATION, '{"fault_code":"{"}')], life.clock())
     await life.committed()
-    remembered = read_remembered(tmp_path / FILE_NAME)
+    remembered = read_restored(tmp_path / FILE_NAME)
     assert configured_by(remembered) == table("SeparateNPU")
     assert restore(remembered, NODE, "boot", shipped()).chips == {}

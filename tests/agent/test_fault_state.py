@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from agent.fault_state import FaultState, restore
-from agent.journal.file import FILE_NAME, JournalRow, RestoredJournal, RowKind, read_remembered
+from agent.journal.file import FILE_NAME, JournalRow, RestoredJournal, RowKind, read_restored
 from agent.journal.journal import Journal
 from agent.policy.due_times import ONCE_VISIBLE_MS
 from agent.policy.restarts import restarted
@@ -63,7 +63,7 @@ class Life:
     """One life of an agent's verdicts over a journal."""
 
     def __init__(self, directory: Path, clock: Clock, tables: Catalogue = TABLES) -> None:
-        remembered = read_remembered(directory / FILE_NAME)
+        remembered = read_restored(directory / FILE_NAME)
         state = restore(remembered, NODE, "boot", TABLES)
         self.woken: list[int] = []
         self.verdicts = FaultState(state, tables, clock, self.woken.append)
@@ -76,7 +76,7 @@ class Life:
         self.verdicts.begin(self.journal)
 
     async def take(self, *inputs: Input) -> None:
-        self.verdicts.take(inputs)
+        self.verdicts.apply(inputs)
         assert await self.journal.committed(self.journal.last_sequence, 5)
 
 
@@ -132,12 +132,12 @@ async def test_many_inputs_are_journaled_with_snapshots(tmp_path: Path) -> None:
     clock = Clock()
     life = Life(tmp_path, clock)
     for _ in range(400):
-        life.verdicts.take([seen(clock, Assertion.OCCUR)])
+        life.verdicts.apply([seen(clock, Assertion.OCCUR)])
         clock.now_ms += 20_000
-        life.verdicts.take([seen(clock, Assertion.RECOVER)])
+        life.verdicts.apply([seen(clock, Assertion.RECOVER)])
         clock.now_ms += 20_000
     await life.take(seen(clock, Assertion.OCCUR))
-    remembered = read_remembered(tmp_path / FILE_NAME)
+    remembered = read_restored(tmp_path / FILE_NAME)
     assert len(remembered.inputs) < 300
     assert restore(remembered, NODE, "boot", TABLES) == life.verdicts.state
 
@@ -188,7 +188,7 @@ async def test_a_link_that_is_down_is_upgraded_and_released_in_later_lives(tmp_p
 
 
 async def test_a_life_with_other_tables_judges_by_them(tmp_path: Path) -> None:
-    """Another release may ship other rules; nothing tells of that but the tables themselves."""
+    """Another release may ship other rules; only the tables themselves show that."""
     clock = Clock()
     life = Life(tmp_path, clock)
     await life.take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
@@ -200,7 +200,7 @@ async def test_a_life_with_other_tables_judges_by_them(tmp_path: Path) -> None:
     assert other.woken
 
 
-async def test_what_is_due_when_the_configuration_changes_is_judged_as_before(
+async def test_deadline_before_a_configuration_is_judged_by_the_old_rules(
     tmp_path: Path,
 ) -> None:
     clock = Clock()
@@ -278,7 +278,7 @@ async def test_a_clock_that_is_set_back_makes_nothing_wait_for_it(
     chip = life.verdicts.state.chips[3]
     assert list(chip.faults) == [LINK_DOWN]
     assert [upgrade.code for upgrade in chip.upgrades] == [LINK_DOWN]
-    restored = restore(read_remembered(tmp_path / FILE_NAME), NODE, "boot", TABLES)
+    restored = restore(read_restored(tmp_path / FILE_NAME), NODE, "boot", TABLES)
     assert restored == life.verdicts.state
 
 
@@ -322,7 +322,7 @@ def test_a_journal_that_cannot_be_used_is_no_state(
 
 
 @pytest.mark.parametrize("kind", [RowKind.REPORTS, RowKind.FAULT_CONFIGURATION])
-async def test_a_row_that_cannot_be_understood_costs_no_isolation(
+async def test_undecodable_row_is_left_out_and_the_separation_stays(
     tmp_path: Path, kind: RowKind, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
@@ -332,8 +332,8 @@ async def test_a_row_that_cannot_be_understood_costs_no_isolation(
     await life.take(isolated)
     life.journal.append([(kind, '[{"type": "strange"}]')], at)
     await life.take(seen(clock, Assertion.OCCUR))
-    remembered = read_remembered(tmp_path / FILE_NAME)
+    remembered = read_restored(tmp_path / FILE_NAME)
     state = restore(remembered, NODE, "boot", TABLES)
     assert state.chips[3].isolated
     assert "80E01801" in state.chips[3].faults
-    assert "it is left out" in caplog.text
+    assert "the row is left out" in caplog.text

@@ -51,7 +51,7 @@ def upgraded_link(ahead_seconds: int, stamp: int | None) -> tuple[Document, int]
     state = after(healthy(), [down], down_ms + DOWN_SECONDS * 1000)
     made = DeviceInfoDocument(NODE, lambda: state)
     made.identify(inventory())
-    wanted = made.wanted()
+    wanted = made.desired()
     assert wanted is not None
     assert wanted.stamped is not None
     return wanted.stamped(end_ms // 1000 if stamp is None else stamp), down_ms
@@ -74,9 +74,9 @@ class Life:
             Stalls(),
             now_ms,
             may_publish=lambda: True,
-            look_around=lambda: asyncio.sleep(0),
+            check_now=lambda: asyncio.sleep(0),
             has_rival=lambda: False,
-            on_remembered=lambda: None,
+            on_chips_restored=lambda: None,
         )
         self.documents = NodeDocuments(NODE, ["device-info"], desk)
         self.documents.device_info.identify(inventory())
@@ -109,22 +109,22 @@ async def life(
         await store.close()
 
 
-async def test_what_is_remembered_did_not_wait_for_this_process(tmp_path: Path) -> None:
+async def test_restored_faults_have_no_latency_of_this_process(tmp_path: Path) -> None:
     async with life(tmp_path, 0) as (this, down_ms):
-        await this.documents.remembered()
+        await this.documents.wait_until_read()
         fault = this.verdicts.state.chips[0].faults[LINK_DOWN]
         assert fault.first_seen_ms >= down_ms
         chips = map(chip_subject, this.verdicts.state.chips)
         answers = [SourceAnswered(CHIP_SOURCE, chip, now_ms()) for chip in chips]
-        this.verdicts.take(answers, now_ms())
+        this.verdicts.apply(answers, now_ms())
         record = this.documents.records["device-info"]
         await until(lambda: record.acknowledged_at_ms is not None, "the first write")
         assert record.stages[Stage.TOTAL].sum_seconds < AGE_SECONDS / 2
 
 
-async def test_what_is_remembered_is_not_of_the_future(tmp_path: Path) -> None:
+async def test_restored_times_are_not_in_the_future(tmp_path: Path) -> None:
     async with life(tmp_path, 0, ahead_seconds=3600) as (this, _):
-        await this.documents.remembered()
+        await this.documents.wait_until_read()
         chip = this.verdicts.state.chips[0]
         (upgrade,) = chip.upgrades
         assert chip.faults[LINK_DOWN].first_seen_ms <= now_ms()
@@ -134,8 +134,8 @@ async def test_what_is_remembered_is_not_of_the_future(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stamp", [2**62, -(2**62), 0])
 async def test_a_stamp_that_no_clock_shows_ends_nothing(tmp_path: Path, stamp: int) -> None:
     async with life(tmp_path, 0, stamp=stamp) as (this, _):
-        await this.documents.remembered()
-        this.verdicts.take(answered(0, 1, at=now_ms()))
+        await this.documents.wait_until_read()
+        this.verdicts.apply(answered(0, 1, at=now_ms()))
         record = this.documents.records["device-info"]
         await until(lambda: record.acknowledged_at_ms is not None, "the first write")
 
@@ -147,11 +147,11 @@ async def test_an_upgrade_outlives_a_slow_store(
 ) -> None:
     monkeypatch.setattr(documents_module, "_MEMORY_SECONDS", 0.1)
     async with life(tmp_path, 0.6) as (this, down_ms):
-        await this.documents.remembered()
+        await this.documents.wait_until_read()
         assert this.verdicts.state.chips == {}, "the store was not fast enough"
-        this.verdicts.take(answered(0, 1, at=now_ms()))
+        this.verdicts.apply(answered(0, 1, at=now_ms()))
         if link == "down":
-            this.verdicts.take([seen(Assertion.PRESENT, LINK_DOWN, at=now_ms())])
+            this.verdicts.apply([seen(Assertion.PRESENT, LINK_DOWN, at=now_ms())])
         await until(lambda: this.verdicts.state.chips[0].upgrades != (), "what the document says")
         chip = this.verdicts.state.chips[0]
         assert list(chip.faults) == ([LINK_DOWN] if link == "down" else [])
@@ -170,15 +170,15 @@ async def test_a_slow_store_is_the_memory_of_chips_that_gave_no_answer(
     async with life(tmp_path, 0.6) as (this, _):
         found = inventory()
         this.documents.device_info.identify(replace(found, chips=found.chips[1:]))
-        await this.documents.remembered()
-        this.verdicts.take(answered(1, at=now_ms()))
+        await this.documents.wait_until_read()
+        this.verdicts.apply(answered(1, at=now_ms()))
         record = this.documents.records["device-info"]
         await until(lambda: record.acknowledged_at_ms is not None, "the first write")
         chip = this.verdicts.state.chips[0]
         assert chip.silent
         assert list(chip.faults) == [LINK_DOWN]
         assert this.documents.device_info.missing() == (0,)
-        wanted = this.documents.device_info.wanted()
+        wanted = this.documents.device_info.desired()
         assert wanted is not None
         assert wanted.stamped is not None
         assert LINK_DOWN in str(wanted.stamped(now_ms() // 1000).data)

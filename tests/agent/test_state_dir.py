@@ -12,7 +12,7 @@ import pytest
 
 from agent import state_dir
 from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RestoredJournal, RowKind
-from agent.state_dir import claimed, remember
+from agent.state_dir import claimed, restore_journal
 from contract.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ def test_a_directory_that_cannot_be_made_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with claimed(tmp_path / "file" / "state"):
         pass
-    assert remember(tmp_path / "file" / "state", 7) == RestoredJournal()
+    assert restore_journal(tmp_path / "file" / "state", 7) == RestoredJournal()
 
 
 def test_a_broken_journal_is_moved_aside(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"not a database" * 1000)
-    assert remember(tmp_path, 1234) == RestoredJournal()
+    assert restore_journal(tmp_path, 1234) == RestoredJournal()
     assert not (tmp_path / FILE_NAME).exists()
     assert (tmp_path / f"{FILE_NAME}.broken-1234").exists()
 
@@ -78,13 +78,15 @@ def test_a_journal_broken_in_the_middle_is_moved_aside(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[4096:] = b"\xaa" * (len(content) - 4096)
     path.write_bytes(content)
-    assert remember(tmp_path, 1234).last_sequence in (0, 199)
+    assert restore_journal(tmp_path, 1234).last_sequence in (0, 199)
     assert (tmp_path / f"{FILE_NAME}.broken-1234").exists() or path.exists()
 
 
 def test_a_journal_that_cannot_be_read_now_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).mkdir()
-    assert remember(tmp_path, 1_800_000_000_000) == RestoredJournal(last_sequence=1_800_000_000_000)
+    assert restore_journal(tmp_path, 1_800_000_000_000) == RestoredJournal(
+        last_sequence=1_800_000_000_000
+    )
 
 
 def test_rows_of_a_kind_of_a_newer_version_stop_nothing(tmp_path: Path) -> None:
@@ -93,6 +95,6 @@ def test_rows_of_a_kind_of_a_newer_version_stop_nothing(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
         connection.execute("INSERT INTO rows VALUES (2, 0, 'from the future', '{}')")
         connection.commit()
-    remembered = remember(tmp_path, 7)
+    remembered = restore_journal(tmp_path, 7)
     assert remembered.last_sequence == 2
     assert remembered.snapshot is not None

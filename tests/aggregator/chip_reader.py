@@ -1,6 +1,6 @@
-"""An independent reader of cluster-info: remembers each node and chip that it was told is ill.
+"""An independent reader of cluster-info: remembers each node and chip that was published ill.
 
-It fails on any that turns healthy or is left out before a test has said that it may.
+It fails on any that turns healthy or is left out before the test allows that.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ChipReader:
         self._lately: set[str] = set()
 
     def may_end(self, nodes: Iterable[str]) -> None:
-        """From now on somebody's word ends these nodes."""
+        """Allow these nodes to end from now on."""
         self._may_end |= set(nodes)
 
     @property

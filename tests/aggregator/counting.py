@@ -69,7 +69,7 @@ class Counter:
         self.counts[name] = self.counts.get(name, 0) + 1
         self.changed.add(name)
 
-    def take_changed(self) -> frozenset[str]:
+    def pop_changed(self) -> frozenset[str]:
         changed, self.changed = frozenset(self.changed), set()
         return changed
 
@@ -91,7 +91,7 @@ class Counter:
         data = {name: str(count) for name, count in sorted(self.counts.items())}
         return (View(SYSTEM, "total", data or None, {"shows": "counts"}),)
 
-    async def leads(self, leading: bool) -> None:
+    async def set_leading(self, leading: bool) -> None:
         self.led.append(leading)
 
 

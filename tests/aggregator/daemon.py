@@ -96,7 +96,7 @@ class Daemon:
             return status, text
 
     def node(self, name: str) -> dict[str, Any]:
-        """What the API says about a node."""
+        """Return what the API shows of a node."""
         nodes = self.ask("/api/v1/nodes")[1]["nodes"]
         found: dict[str, Any] = next(node for node in nodes if node["node"] == name)
         return found
@@ -108,7 +108,7 @@ class Daemon:
 
 
 def entries(seen: Watching) -> dict[str, Any]:
-    """Node to entry, as all documents that a watch shows say together."""
+    """Return node to entry, of all documents that a watch shows together."""
     found: dict[str, Any] = {}
     for (_, name), document in seen.documents.items():
         if cluster_device_index(name) is not None:

@@ -32,13 +32,13 @@ def leads(daemon: Daemon) -> bool:
 
 
 def role(daemon: Daemon) -> str:
-    """What its page says."""
+    """Return the role on its page."""
     found: str = daemon.ask("/api/v1/leader")[1]["leader"]["role"]
     return found
 
 
 def states(seen: Watching) -> dict[str, int]:
-    """Node to the number of its state, as all documents that a watch shows say together."""
+    """Return node to the number of its state, of all documents that a watch shows together."""
     return {node: entry["SuperPodID"] for node, entry in entries(seen).items()}
 
 

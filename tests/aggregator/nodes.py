@@ -63,7 +63,7 @@ def faulty(chip: int = 3, update_time: int = T0, code: str = "80E18402") -> dict
 
 
 def record(data: dict[str, str]) -> DeviceRecord:
-    """What a device-info document says."""
+    """Return the record of a device-info document."""
     return device_record(device_info.decode(data, "mindx-dl-deviceinfo-x"))
 
 

@@ -1,4 +1,4 @@
-"""The first start after the real ClusterD, of which only its documents tell what it knew."""
+"""The first start after the real ClusterD, whose documents alone have what it knew."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aggregator.processors import manual_info, separation_policy
 from aggregator.processors.engine import ProcessorEngine
 from aggregator.processors.manual_info import NAMESPACE
 from stores.base import Changed, Document, DocumentsListed
-from tests.aggregator.processors.cases import facts
+from tests.aggregator.processors.cases import node_context
 from tests.aggregator.processors.test_separation_documents import SHIPPED
 from tests.aggregator.public_faults.messages import at
 from tests.cluster.playing import KEY, cluster
@@ -61,7 +61,7 @@ async def test_what_it_left_counts_and_stays(elect: bool, tmp_path: Path) -> Non
 
 
 def test_what_is_read_counts_on_top_of_what_was_kept_until_more_is_kept() -> None:
-    ours = ProcessorEngine(1, lambda _: facts())
+    ours = ProcessorEngine(1, lambda _: node_context())
     for name, data in (
         (separation_policy.NAME, {separation_policy.KEY: SHIPPED}),
         (manual_info.NAME, CHIPS),
@@ -73,7 +73,7 @@ def test_what_is_read_counts_on_top_of_what_was_kept_until_more_is_kept() -> Non
     assert ours.separation.of("node1") == both
     ours.restore({}, at(1))
     assert ours.separation.of("node1") == both
-    kept = {bucket: ours.text(bucket) for bucket in ours.take_changed()}
+    kept = {bucket: ours.text(bucket) for bucket in ours.pop_changed()}
     assert any("Ascend910-6" in (text or "") for text in kept.values())
     # Another one led meanwhile, and released them; our watch is late.
     ours.restore({"policy": ours.text("policy") or ""}, at(2))

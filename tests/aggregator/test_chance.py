@@ -1,7 +1,7 @@
 """Two aggregators and what can happen to them and their store, by chance, in virtual time.
 
-Whatever it was: nothing older is ever published, and when all is well again both say what one says
-to whom nothing happened.
+Whatever it was: nothing older is ever published, and when all is well again both publish the same
+as one to which nothing happened.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _AT_LAST_SECONDS = 120
 
 
 def reports(place: Place) -> bool:
-    """What nodes say of their chips."""
+    """Return whether it is a document of chips."""
     return place.namespace == "kube-system"
 
 
 def own(place: Place) -> bool:
-    """What aggregators write, and servers say."""
+    """Return whether it is a document of aggregators or servers."""
     return place.namespace == "mindx-dl" and place.resource.endswith("configmaps")
 
 
 class Chance:
-    """What happens, by a seed; ``log`` tells it."""
+    """What happens, by a seed; ``log`` lists it."""
 
     def __init__(self, site: Replicas, seed: int) -> None:
         self.log: list[str] = []
@@ -176,12 +176,12 @@ class Chance:
 
 
 def entries(site: Cluster) -> dict[str, Any]:
-    """What is published of the nodes, without the stamps, which tell how often that changed."""
+    """Return what is published of the nodes, without the stamps, which count changes."""
     return {node: one | {"UpdateTime": 0} for node, one in site.devices.items()}
 
 
 async def undisturbed(place: Path, states: dict[str, int]) -> dict[str, Any]:
-    """What one says to whom nothing happens."""
+    """Return what an aggregator publishes to which nothing happens."""
     async with cluster(place) as site:
         for node, number in states.items():
             await site.device(node, state(number))

@@ -55,7 +55,7 @@ async def test_a_fault_appears_and_clears_on_one_of_three_nodes(
         await store.put(report("n2", healthy(T0 + 2)))
         await seen.until(shows("n2", ""))
     assert daemon.ask("/api/v1/faults")[1]["faults"] == []
-    # Nothing was written that nobody needed: two documents, the fault, the recovery.
+    # Nothing more was written than needed: two documents, the fault, the recovery.
     # A scrape is good for a second.
     written = "npu_vigil_publication_writes_total"
     daemon.process.wait_until(lambda: daemon.metric(written) == 4, seconds=2)
@@ -166,9 +166,9 @@ async def test_a_second_writer_is_a_conflict_and_a_change_is_shown_by_the_next_t
     assert daemon.ask("/api/v1/documents")[1]["documents"][0]["conflict"] is True
     status, answer = daemon.ask("/readyz")
     assert status == 200, "all other documents are published"
-    assert answer["warnings"][0].startswith(f"conflict: somebody else writes {NAME} in ")
+    assert answer["warnings"][0].startswith(f"conflict: another program writes {NAME} in ")
     assert 'writer=""' in daemon.ask("/metrics")[1]
-    daemon.waits_for_text(f"conflict: somebody else writes {NAME} in ")
+    daemon.waits_for_text(f"conflict: another program writes {NAME} in ")
     async with watching(store, OUTPUTS) as seen:
         await store.put(report("n1", healthy(T0 + 1)))
         await seen.until(shows("n1", ""))

@@ -55,7 +55,7 @@ def statuses(seen: Watching) -> dict[str, str]:
 
 
 async def shows(daemon: Daemon, **wanted: object) -> dict[str, Any]:
-    """The liveness page once it says what is wanted."""
+    """Return the liveness page once it shows what is wanted."""
     answer: dict[str, Any] = {}
     for _ in range(300):
         answer = (await asyncio.to_thread(daemon.ask, "/api/v1/liveness"))[1]["liveness"]
@@ -88,7 +88,7 @@ async def test_an_outage_of_the_api_server_loses_no_node(
 async def test_an_api_server_without_its_database_loses_no_node(
     control_plane: ControlPlane, store: Store, daemon: Daemon
 ) -> None:
-    # It goes on to tell the beats that it remembers. Three are too few for the silence alarm.
+    # It goes on to list the beats that it remembers. Three are too few for the silence alarm.
     fleet = Fleet(store, NODES[:3], INTERVAL)
     async with fleet.beating(), watching(store, OUTPUTS) as seen:
         await asyncio.to_thread(daemon.start)

@@ -231,7 +231,7 @@ def attacks() -> dict[tuple[str, str], tuple[str, str]]:
 ON_BROKER = {
     (PUBLIC_FAULT_NAMESPACE, public_fault_name("n1", one)) for one in ("dpcStorage", "dtfsStorage")
 }
-"""Elsewhere no node may write, or (documents with the label) nobody looks."""
+"""Elsewhere no node may write, or (documents with the label) no reader looks."""
 
 
 def scrubbed(value: Any) -> Any:

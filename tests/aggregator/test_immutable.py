@@ -1,4 +1,4 @@
-"""Documents that somebody made immutable: no reader sees a node healthy meanwhile."""
+"""Documents that were made immutable: no reader sees a node healthy meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENTRY = "mindx-dl-deviceinfo-n1"
 
 
 def shown_unhealthy(site: Cluster) -> list[str | None]:
-    """What each state of cluster-info says of n1; ``None`` where it says nothing."""
+    """Return the part about n1 in each state of cluster-info; ``None`` where there is none."""
     texts = [(one.data or {}).get(DEVICE) for one in site.played.shown if one.name == DEVICE]
     entries = [json.loads(text or "{}").get(ENTRY) for text in texts]
     return [None if e is None else e["DeviceList"][f"{KEY}-Unhealthy"] for e in entries]

@@ -1,4 +1,4 @@
-"""An end by force at any moment: what documents said before counts afterwards."""
+"""A kill at any moment: what documents reported before counts afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real aggregator on a file system that tells of no change (FUSE)."""
+"""A real aggregator on a file system that reports no change (FUSE)."""
 
 from __future__ import annotations
 

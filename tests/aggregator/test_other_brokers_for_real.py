@@ -70,7 +70,7 @@ async def test_one_that_cannot_be_used_is_named_once_with_what_to_set(
         daemon.environment["VIGIL_MQTT_PROTOCOL"] = protocol
         await asyncio.to_thread(daemon.spawn)
         await until("it is named", lambda: f"set {setting}" in reasons(daemon))
-        # It is asked again and again, and the log does not say so each time.
+        # It is asked again and again, and the log does not have it each time.
         await asyncio.sleep(2)
         assert daemon.log.read_text().count(f"set {setting}") <= ONCE_BY_EACH
         broker.restart()
@@ -90,7 +90,7 @@ async def test_one_without_mqtt_5_that_comes_back_empty(make: Make, tmp_path: Pa
             await asyncio.to_thread(daemon.start)
             async with reader.reading(store):
                 await until("they are ill", lambda: set(reader.ill) == set(NODES))
-                # Of a node whose heartbeat was never read nobody can say that it fell silent.
+                # Of a node whose heartbeat was never read it cannot be known that it fell silent.
                 await until(
                     "the heartbeats were read",
                     lambda: {daemon.node(node)["heartbeat"] for node in NODES} == {"alive"},

@@ -1,4 +1,6 @@
-"""What somebody wrote into our documents while nobody looked hurts no node, above all no other."""
+"""Foreign text that came into our documents while no replica ran hurts no node, above all
+no other.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ async def test_an_entry_of_another_release_keeps_no_other_from_being_published(
         other = key.replace("n2", "n1")
         entry = json.loads(good[name][name])[key] | {"UpdateTime": 1_760_000_400, "More": 1}
         await site.end()
-        # Its newest document says nothing about the switch: what is published of it stays.
+        # Its newest document has nothing about the switch: what is published of it stays.
         await site.device("n2", broken(3))
         await site.edit(name, {name: json.dumps({key: entry})})
         site.start()

@@ -25,7 +25,7 @@ DEVICE = "cluster-info-device-0"
 
 
 def state(number: int) -> dict[str, str]:
-    """What a node says in this state, of which the number is published."""
+    """Return a node's document in this state, whose number is published."""
     return config(update_time=T0 + number, SuperPodID=number)
 
 
@@ -78,7 +78,7 @@ async def test_a_write_that_a_paused_leader_had_on_its_way_is_refused(tmp_path: 
         pause_when_it_asks(site, one, "PUT", DEVICE)
         await site.device("n1", state(2), 1)
         assert numbers(site) == {"n1": 1, "n2": 1}
-        # By the time that somebody else leads there is nothing to write.
+        # By the time that another replica leads there is nothing to write.
         await site.device("n1", state(1), LEASE_SECONDS + 1)
         assert other.leads
         await site.pass_time(50)
@@ -103,7 +103,7 @@ async def test_a_leader_that_is_paused_for_a_minute_writes_nothing_when_it_goes_
             await site.device(node, state(1))
         one, other = await two(site)
         await site.device("n1", state(2))
-        site.pause(one)  # it has heard of nothing yet
+        site.pause(one)  # it has received nothing yet
         await site.pass_time(LEASE_SECONDS + 2)
         assert other.leads
         assert numbers(site) == {"n1": 2, "n2": 1}

@@ -1,4 +1,6 @@
-"""What must not be forgotten, where nobody compares versions: on a broker and in a directory."""
+"""State that must outlast a restart, where no versions are compared: on a broker and in a
+directory.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ def message(assertion: str) -> Document:
 
 
 def separated(*chips: str) -> Document:
-    """What ClusterD's document says of the separated chips of the node."""
+    """Return ClusterD's document of the separated chips of the node."""
     why = {
         "FaultCode": "80E01801",
         "FaultLevel": "ManuallySeparateNPU",
@@ -117,7 +119,7 @@ async def test_public_faults_and_separated_chips_survive_a_kill(
     await until(daemon, kept, "both are kept")
     await until(daemon, viewed, "both are in ClusterD's documents")
     daemon.kill()
-    # Only what we keep is left to tell of either.
+    # Only the persistent state has either.
     await store.delete("default", "network")
     await store.delete(SYSTEM, STATISTIC)
     await store.delete(CLUSTER_NAMESPACE, "cluster-info-device-0")

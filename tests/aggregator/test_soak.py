@@ -36,7 +36,7 @@ BOUNDED = (
     ".left_out",
 )
 """Stamps of nodes that were dropped (a node that returns must not fall behind its ghost), how much
-may be said of nodes, the latest refusals and changes, counts of buckets. Each has its own end.
+may be sent of nodes, the latest refusals and changes, counts of buckets. Each has its own end.
 """
 
 
@@ -65,7 +65,7 @@ class Soak:
             clock=self.now,
         )
         pipeline, faults = self.aggregator.pipeline, self.aggregator.public_faults
-        self.devices, self.servers = pipeline.sources[0].feeds
+        self.devices, self.servers = pipeline.sources[0].watches
         pipeline.observe(self.devices, DocumentsListed(()), self.now())
         pipeline.observe(self.servers, DocumentsListed(()), self.now())
         for name, data in (
@@ -78,7 +78,7 @@ class Soak:
                 (found.__class__(found.namespace, name, data),) if data else ()
             )
             pipeline.processing.observe(0, selection, listed, self.now())
-        for part in self.aggregator.parts.keepers:
+        for part in self.aggregator.parts.persistent:
             list(part.restore({}, self.now()))
         faults.observe(0, STATISTIC, DocumentsListed(()), self.now())
         cluster_state = self.aggregator.cluster_state
@@ -98,8 +98,8 @@ class Soak:
             aggregator._step()
             for name in pipeline.documents:
                 pipeline.acknowledged(name, pipeline.revision(name))
-        for part in aggregator.parts.keepers:
-            for bucket in part.take_changed():
+        for part in aggregator.parts.persistent:
+            for bucket in part.pop_changed():
                 part.text(bucket)
         aggregator.parts.views()
 
@@ -142,11 +142,11 @@ class Soak:
     def go(self, node: str) -> None:
         cluster_state, listed_nodes = self.aggregator.cluster_state, self.aggregator._listed_nodes
         pipeline = self.aggregator.pipeline
-        for feed, gone in (
+        for watch, gone in (
             (self.devices, report(node, {})),
             (self.servers, node_report(node, [], "")),
         ):
-            pipeline.observe(feed, Deleted(gone.namespace, gone.name), self.now())
+            pipeline.observe(watch, Deleted(gone.namespace, gone.name), self.now())
         listed_nodes(cluster_state.observe_pods(0, Update(f"pod-{node}", None)))
         listed_nodes(cluster_state.observe_jobs(0, Update(f"group-{node}", None)))
         listed_nodes(cluster_state.observe_nodes(0, Update(node, None)))

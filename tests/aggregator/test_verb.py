@@ -1,4 +1,4 @@
-"""``vigil aggregator`` on the command line: wrong use is said at once and whole."""
+"""``vigil aggregator`` on the command line: all errors of wrong use are printed at once."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ async def test_a_switch_fault_does_not_outlive_its_key(tmp_path: Path) -> None:
         site.start()
         switch = {"SwitchInfoCfg": EXAMPLES["E17"]["input"]}
         await site.device("n1", config() | switch, SOON)
-        # A bad document says nothing, not that there is no switch.
+        # A bad document changes nothing, and does not remove the switch.
         for bad in ({}, {"DeviceInfoCfg": "{"}, config(CheckCode="x")):
             await site.device("n1", bad, SOON)
             assert len(switch_of(site)["FaultCode"]) == 1

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Object = dict[str, Any]
 
 REQUEST_SECONDS = 2**-8
-"""How long a request takes unless told otherwise: a binary fraction, sums of which stay exact."""
+"""How long a request takes by default: a binary fraction, sums of which stay exact."""
 
 _PODS = "api/v1/pods"
 _SUBRESOURCES = ("status", "binding", "eviction")
@@ -76,7 +76,9 @@ class _Watch:
 
 
 class ApiServer:
-    """``on_change`` is told of every change. ``without`` are resources that nobody installed."""
+    """An API server in memory; ``on_change`` is called for every change, ``without`` are resources
+    that are not installed.
+    """
 
     def __init__(
         self,
@@ -217,7 +219,7 @@ class ApiServer:
         return (200, gone) if place.resource == _PODS else _status(200, "")
 
     def _put(self, place: Place, content: Object, by: str) -> Object:
-        """Keep it; what is the same as before keeps its version, and nobody hears of it."""
+        """Store it; what is the same as before keeps its version and causes no event."""
         there = self._get(place)
         known = {} if there is None else there["metadata"]
         metadata = {

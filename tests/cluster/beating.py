@@ -26,7 +26,7 @@ class Agents:
         self.nodes = list(nodes)
         self.silent: set[str] = set()
         self.writes: dict[str, str] = {}
-        """What the next beats of each say of its last writes."""
+        """The last writes that the next beats of each node name."""
         self._site = site
         self._beats = LeaseHeartbeats(site.api.client("agents"))  # type: ignore[arg-type]
 

@@ -44,9 +44,9 @@ class Found(NamedTuple):
 def compared(
     recording: Mapping[str, Any], played: Played, at_last_seconds: float = AT_LAST_SECONDS
 ) -> Iterator[Found]:
-    """Every output at every point, those without any difference too.
+    """Return every output at every point, those without any difference too.
 
-    ``only`` in a recording names the one output that it tells of.
+    ``only`` in a recording names the one output that it has.
     """
     theirs = recorded.shown(recording)
     ours = [one for one in played.shown if recorded.is_ours(one.name) or not one.by_hand]
@@ -136,7 +136,7 @@ def _value(text: str) -> Any:
 
 
 def _summary(output: str, data: Mapping[str, str]) -> Any:
-    """What recordings say about large data."""
+    """Return large data in the form in which recordings have them."""
     if output != _STATISTIC:
         return _nodes(output, data)
     found: dict[str, Any] = dict(sorted(data.items()))
@@ -156,7 +156,7 @@ def _is_shard(name: str) -> bool:
 
 
 def _one_shard(states: Mapping[str, Shown]) -> dict[str, Shown]:
-    """All device documents as one, which says how many nodes are in them."""
+    """Return all device documents as one, with the number of nodes in them."""
     number, found, last = 0, {}, 0
     for name, one in states.items():
         assert one.data is not None
@@ -195,7 +195,7 @@ def _is_now(value: str, unit: int, walls: Sequence[int]) -> bool:
 
 
 def _messages(method: str, sent: Sequence[Sent], after_ms: int, until_ms: int) -> dict[str, Any]:
-    """What calls said since the point before, and what streams say at this one."""
+    """Return the answers of calls since the point before, and the last messages of streams."""
     if method == _STREAM:
         latest = [one for one in sent if one.at_ms <= until_ms]
         of_jobs = {f"{_client(one)} {one.message.get('jobId', '')}": one for one in latest}
@@ -225,7 +225,7 @@ def _sorted(value: Any) -> Any:
 
 
 def _count(step: dict[str, Any], one: Sent) -> None:
-    """Answers to messages that were sent many times are told as numbers."""
+    """Replace answers to messages that were sent many times by their numbers."""
     message = one.message
     match message.get("answers"):
         case dict(numbers):
@@ -239,7 +239,7 @@ def _count(step: dict[str, Any], one: Sent) -> None:
 
 
 def _known(there: dict[str, Any], here: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Both; of what was said with a code only where upstream's words are in the recording."""
+    """Return both; texts of an answer with a code only where upstream's are in the recording."""
     for step, shown in here.items():
         if "infos" in shown and step in there:
             infos = there[step]["infos"]

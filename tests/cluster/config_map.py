@@ -17,7 +17,7 @@ _MAPS = {11: "labels", 12: "annotations"}
 
 
 def config_map_of(body: bytes) -> dict[str, Any]:
-    """The object that a request's body says."""
+    """Return the object in a request's body."""
     raw = dict(_fields(body.removeprefix(_MAGIC)))[2]
     found: dict[str, Any] = {"metadata": {}, "data": {}}
     for number, content in _fields(raw):

@@ -143,7 +143,7 @@ def e29() -> Script:
 
 
 def e31() -> Script:
-    """The internal record is not to be seen: what a client is told of it (clusterd#5.4) is."""
+    """The internal record cannot be seen: the messages to a client (clusterd#5.4) can."""
     script = Script("E31", only="fault.Fault/GetFaultMsgSignal").start()
     script.node("node1")
     script.job()

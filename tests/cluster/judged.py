@@ -1,4 +1,4 @@
-"""Whether what was found of a recording is what the table says, exactly."""
+"""Compares the differences that were found of a recording with the table, exactly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def judge(recording: str, found: Iterable[Found]) -> None:
-    """Raises ``AssertionError`` for a difference nobody knows of, and for one that is gone."""
+    """Raise ``AssertionError`` for a difference that the table lacks, and for one that is gone."""
     points: dict[str, list[Difference]] = {}
     for one in found:
         points.setdefault(one.name, []).extend(one.differences)

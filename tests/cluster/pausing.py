@@ -1,6 +1,6 @@
 """Stops what belongs to one program on a loop that others share: what SIGSTOP does to a process.
 
-A program is what runs in a context in which ``who`` says so. While it is paused none of its
+A program is what runs in a context in which ``who`` names it. While it is paused none of its
 callbacks and tasks runs; time goes on without it. When it goes on, everything is due at once, in
 the order in which it would have been. What it had sent and was not answered yet is still on its
 way: it reaches the server then.
@@ -29,7 +29,7 @@ class _Held:
 
 
 class Pauses:
-    """Programs on the running loop, each told by the value of ``who``."""
+    """Programs on the running loop, identified by the value of ``who``."""
 
     def __init__(self, who: ContextVar[Any], patch: pytest.MonkeyPatch) -> None:
         self._who = who

@@ -53,7 +53,7 @@ class Services(Protocol):
 
 @dataclass(frozen=True)
 class Shown:
-    """What an output says from ``at_ms`` on; no ``data``: it is gone."""
+    """What an output shows from ``at_ms`` on; no ``data``: it is gone."""
 
     at_ms: int
     name: str
@@ -85,7 +85,7 @@ class Played:
 
 
 class Missing:
-    """Instead of ``Services`` where the daemon has none: every call fails, and is told so."""
+    """Instead of ``Services`` where the daemon has none: every call fails."""
 
     async def call(self, method: str, request: dict[str, Any]) -> dict[str, Any]:
         raise NoServices(method)
@@ -174,7 +174,7 @@ class Player(RecordingPlayer):
 
     @property
     def outputs(self) -> dict[str, dict[str, str]]:
-        """The data of all documents there that nobody gave: name to keys."""
+        """Return the data of all documents that the test did not write: name to keys."""
         found = self.api.objects.get(_CONFIG_MAPS, {})
         return {
             name: one.get("data", {})

@@ -37,7 +37,7 @@ class Cluster(Player):
         await self.pass_time(seconds)
 
     async def edit(self, name: str, data: dict[str, str] | None) -> None:
-        """Somebody edits one of the documents that are ours, or deletes it."""
+        """Edit or delete one of the documents that are ours, as an operator does."""
         thing: dict[str, Any] = {"namespace": "mindx-dl", "name": name}
         kept = {"labels": dict([CLUSTER_LABEL]), "data": data}
         thing |= {"delete": True} if data is None else kept

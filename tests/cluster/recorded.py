@@ -35,7 +35,7 @@ NOT_OURS = (
     "data-trace-*",
     "reset-config-*",
 )
-"""Documents of upstream that nobody writes here; ``docs/compatibility.md`` says why."""
+"""Documents of upstream that no program writes here; ``docs/compatibility.md`` has the reasons."""
 
 
 _ASKED_BY = {
@@ -65,7 +65,7 @@ def is_ours(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Point:
-    """A moment at which both have come to rest. ``name`` says which: ``@`` and a time.
+    """A moment at which both have come to rest. ``name`` identifies it: ``@`` and a time.
 
     ``output``: only this one has.
     """
@@ -101,11 +101,13 @@ def _data(one: Mapping[str, Any]) -> dict[str, str]:
 
 
 SUMMARY = "(summary)"
-"""The key of what a recording says about data that are too large for it."""
+"""The key of a recording's summary of data that are too large for it."""
 
 
 def sent(recording: Mapping[str, Any]) -> list[Sent]:
-    """What gRPC calls and streams said; ``step`` is the number of the step that asked."""
+    """Return the answers and messages of gRPC calls and streams; ``step`` is the number of the
+    request's step.
+    """
     found = []
     for one in recording["observed"]:
         if "stream" not in one:

@@ -42,7 +42,7 @@ class Replica:
     @property
     def leads(self) -> bool:
         """Whether it writes."""
-        return self.made.succession.leads
+        return self.made.takeover.leads
 
     @property
     def made(self) -> Aggregator:
@@ -152,7 +152,7 @@ async def _live(replica: Replica, configuration: AggregatorConfiguration) -> Non
 
 @contextlib.asynccontextmanager
 async def replicas(place: Path, **configuration: Any) -> AsyncIterator[Replicas]:
-    """An empty cluster; nobody is begun."""
+    """Yield an empty cluster without a running replica."""
     made = Replicas(place, **configuration)
     original = daemon.Aggregator
 

@@ -63,7 +63,7 @@ class Script:
         self._report("kube-system", f"mindx-dl-deviceinfo-{node}", data, **step)
 
     def switch(self, node: str, text: str) -> None:
-        """A device-info whose switch says this."""
+        """Write a device-info with this text of its switch."""
         self.device(node, config() | {"SwitchInfoCfg": text})
 
     def server(self, node: str, data: dict[str, str]) -> None:
@@ -138,7 +138,7 @@ class Script:
             self._observed.append(one | {"labels": labels, "summary": {output: {"nodes": number}}})
 
     def answers(self, client: dict[str, str], message: dict[str, Any]) -> None:
-        """Somebody asks for faults, and upstream says this."""
+        """Request faults; upstream answers with this."""
         stream = "fault.Fault/GetFaultMsgSignal"
         seen = {"at_ms": self._at_ms, "stream": stream, "client": client, "message": message}
         self._observed.append(seen)

@@ -34,7 +34,7 @@ _VERSIONS = {
 
 
 class CannotPlay(Exception):
-    """A recording says something that nobody here understands."""
+    """A recording has a step that the player does not know."""
 
 
 class Plane(Protocol):

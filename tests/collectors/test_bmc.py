@@ -30,7 +30,7 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, install
 from dcmi_shim.ipmi.alarms import Alarm
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, word
-from tests.parts.surroundings import surroundings
+from tests.parts.collector_context import collector_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -50,33 +50,33 @@ def words(reports: list[Report]) -> list[str]:
 
 def test_the_first_reading_answers_and_reports_all_in_the_order_of_the_bmc() -> None:
     tracker = BmcTracker("bmc", {})
-    answered, fan, disk = tracker.listed((FAN, DISK), NOW_MS)
+    answered, fan, disk = tracker.observe((FAN, DISK), NOW_MS)
     assert answered == SourceAnswered("bmc", NODE, NOW_MS)
     assert isinstance(fan, Observation)
     assert (fan.source, fan.subject, fan.code) == ("bmc", FAN_3, "28000009")
     assert (fan.severity, fan.seen_at_ms) == (Severity.MAJOR, NOW_MS)
     assert fan.driver_raised_at_ms == 1_700_000_000_000
     assert words([disk]) == ["host 0 Disk present 02000007"]
-    assert tracker.listed((DISK, FAN), NOW_MS) == []
+    assert tracker.observe((DISK, FAN), NOW_MS) == []
 
 
-def test_what_is_not_listed_any_more_is_absent() -> None:
+def test_unlisted_code_is_reported_absent() -> None:
     tracker = BmcTracker("bmc", {})
-    tracker.listed((FAN, DISK), NOW_MS)
-    assert words(tracker.listed((DISK,), NOW_MS)) == ["host 3 Fan absent 28000009"]
-    assert words(tracker.listed((), NOW_MS)) == ["host 0 Disk absent 02000007"]
-    assert words(tracker.listed((FAN,), NOW_MS)) == ["host 3 Fan present 28000009"]
+    tracker.observe((FAN, DISK), NOW_MS)
+    assert words(tracker.observe((DISK,), NOW_MS)) == ["host 3 Fan absent 28000009"]
+    assert words(tracker.observe((), NOW_MS)) == ["host 0 Disk absent 02000007"]
+    assert words(tracker.observe((FAN,), NOW_MS)) == ["host 3 Fan present 28000009"]
 
 
 def test_no_alarm_is_an_answer() -> None:
     tracker = BmcTracker("bmc", {})
-    assert words(tracker.listed((), NOW_MS)) == ["node 0 answered"]
+    assert words(tracker.observe((), NOW_MS)) == ["node 0 answered"]
 
 
-def test_what_was_tracked_before_a_restart_is_compared() -> None:
+def test_codes_tracked_before_a_restart_are_compared() -> None:
     tracker = BmcTracker("bmc", {(FAN_3, "28000009"): 1, (DISK_0, "02000007"): 1})
     fan, other = FAN, replace(FAN, code="28000010")
-    assert words(tracker.listed((other, fan), NOW_MS)) == [
+    assert words(tracker.observe((other, fan), NOW_MS)) == [
         "node 0 answered",
         "host 3 Fan present 28000010",
         "host 3 Fan present 28000009",
@@ -88,30 +88,30 @@ def test_the_first_reading_after_a_restart_reports_the_order_anew() -> None:
     """The document has the codes of a part in the order in which they are listed then."""
     other = replace(FAN, code="28000010")
     tracker = BmcTracker("bmc", {(FAN_3, "28000009"): 1, (FAN_3, "28000010"): 1})
-    _, first, second = tracker.listed((other, FAN), NOW_MS)
+    _, first, second = tracker.observe((other, FAN), NOW_MS)
     assert words([first, second]) == ["host 3 Fan present 28000010", "host 3 Fan present 28000009"]
     assert isinstance(first, Observation)
     assert isinstance(second, Observation)
     assert (first.serial, second.serial) == (0, 1)
-    assert tracker.listed((FAN, other), NOW_MS) == [], "another order alone is no change"
+    assert tracker.observe((FAN, other), NOW_MS) == [], "another order alone is no change"
 
 
 def test_blindness_is_logged_once_and_changes_nothing() -> None:
     tracker = BmcTracker("bmc", {})
-    tracker.listed((FAN,), NOW_MS)
-    assert tracker.failed("hangs", NOW_MS) == [SourceBlind("bmc", NODE, NOW_MS, "hangs")]
-    assert tracker.failed("hangs more", NOW_MS) == []
-    assert words(tracker.listed((FAN, DISK), NOW_MS)) == [
+    tracker.observe((FAN,), NOW_MS)
+    assert tracker.observe_failure("hangs", NOW_MS) == [SourceBlind("bmc", NODE, NOW_MS, "hangs")]
+    assert tracker.observe_failure("hangs more", NOW_MS) == []
+    assert words(tracker.observe((FAN, DISK), NOW_MS)) == [
         "node 0 answered",
         "host 0 Disk present 02000007",
     ]
-    assert words(tracker.failed("again", NOW_MS)) == ["node 0 blind: again"]
+    assert words(tracker.observe_failure("again", NOW_MS)) == ["node 0 blind: again"]
 
 
 def test_blind_from_the_start() -> None:
     tracker = BmcTracker("bmc", {(FAN_3, "28000009"): 1})
-    assert words(tracker.failed("none", NOW_MS)) == ["node 0 blind: none"]
-    assert words(tracker.listed((FAN,), NOW_MS)) == [
+    assert words(tracker.observe_failure("none", NOW_MS)) == ["node 0 blind: none"]
+    assert words(tracker.observe((FAN,), NOW_MS)) == [
         "node 0 answered",
         "host 3 Fan present 28000009",
     ]
@@ -142,11 +142,11 @@ def test_what_was_reported_is_always_the_last_complete_reading(
     blind, is_first = False, True
     for number, reading in enumerate(readings):
         if reading is None:
-            reports = tracker.failed("no answer", NOW_MS)
+            reports = tracker.observe_failure("no answer", NOW_MS)
             assert [isinstance(report, SourceBlind) for report in reports] == [True] * (not blind)
             blind = True
             continue
-        reports = tracker.listed(tuple(reading), NOW_MS)
+        reports = tracker.observe(tuple(reading), NOW_MS)
         answers = [report for report in reports if isinstance(report, SourceAnswered)]
         assert len(answers) == (blind or all(before is None for before in readings[:number]))
         blind = False
@@ -202,7 +202,7 @@ def hardware(server: tuple[Path, Emulator]) -> Emulator:
 
 
 class Watched:
-    """A collector that runs: what it said, and how often it made progress."""
+    """A running collector: its reports, and how often it made progress."""
 
     def __init__(self) -> None:
         self.recorded = RecordedReports()
@@ -219,7 +219,7 @@ async def collecting(
     period_seconds: float = 0.2,
 ) -> AsyncIterator[Watched]:
     watched = Watched()
-    around = surroundings(
+    around = collector_context(
         watched.recorded,
         lambda: time.time_ns() // 1_000_000,
         ScriptedDriver(),

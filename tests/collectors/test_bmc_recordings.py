@@ -1,6 +1,6 @@
 """What the real NodeD asked a BMC and published of it, poll by poll (``vectors/bmc``).
 
-Where it published of a bad reply (D-09) our beliefs stay; everywhere else they are the same.
+Where it published a bad reply (D-09) our tracked state stays; everywhere else both are the same.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_recording(recording: dict[str, Any]) -> None:
                 hold(reading(before), lambda first, poll=poll: answer_of(poll, first))  # type: ignore[misc]
             continue
         before, _ = hold(reading(before), lambda first, poll=poll: answer_of(poll, first))  # type: ignore[misc]
-        for report in tracker.listed(before, now_ms=1_800_000_000_000):
+        for report in tracker.observe(before, now_ms=1_800_000_000_000):
             if isinstance(report, Observation):
                 place = (report.subject.part, report.subject.id, report.code)
                 if report.assertion is Assertion.PRESENT:

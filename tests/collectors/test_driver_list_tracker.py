@@ -1,4 +1,4 @@
-"""What lists say beyond whether a code holds, and lists that do not say everything."""
+"""Details of codes in lists, and lists that are not complete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tracker(*tracked: tuple[Subject, str]) -> ListTracker:
 
 
 def test_present_carries_what_the_list_contains() -> None:
-    (report,) = tracker().answered({KEY: ListedCode(Severity.CRITICAL, 800)}, 0.0, 5000)
+    (report,) = tracker().observe({KEY: ListedCode(Severity.CRITICAL, 800)}, 0.0, 5000)
     assert report == Observation(
         "switch", HERE, CODE, Assertion.PRESENT, 5000, Severity.CRITICAL, 800
     )
@@ -31,9 +31,9 @@ def test_present_carries_what_the_list_contains() -> None:
 
 def test_a_list_without_a_time_keeps_that_of_the_event() -> None:
     known = tracker()
-    known.event(seen(Assertion.OCCUR), 0.0, list_is_blind=False)
-    known.event(seen(Assertion.RECOVER), 1.0, list_is_blind=False)
-    (report,) = known.answered({KEY: ListedCode()}, 1.0 + LAG_SECONDS, 5000)
+    known.apply_event(seen(Assertion.OCCUR), 0.0, list_is_blind=False)
+    known.apply_event(seen(Assertion.RECOVER), 1.0, list_is_blind=False)
+    (report,) = known.observe({KEY: ListedCode()}, 1.0 + LAG_SECONDS, 5000)
     assert isinstance(report, Observation)
     assert (report.assertion, report.driver_raised_at_ms) == (Assertion.PRESENT, 900)
     assert report.text == "still listed after its recovery"
@@ -41,60 +41,60 @@ def test_a_list_without_a_time_keeps_that_of_the_event() -> None:
 
 def test_what_a_list_did_not_have_in_between_is_listed_anew() -> None:
     known = tracker()
-    known.event(seen(Assertion.OCCUR), 0.0, list_is_blind=False)
-    known.event(seen(Assertion.RECOVER), 1.0, list_is_blind=False)
-    assert known.answered({}, 1.0 + LAG_SECONDS, 0) == []
-    (report,) = known.answered({KEY: ListedCode()}, 6.0, 5000)
+    known.apply_event(seen(Assertion.OCCUR), 0.0, list_is_blind=False)
+    known.apply_event(seen(Assertion.RECOVER), 1.0, list_is_blind=False)
+    assert known.observe({}, 1.0 + LAG_SECONDS, 0) == []
+    (report,) = known.observe({KEY: ListedCode()}, 6.0, 5000)
     assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 5000, anew=True)
 
 
 def test_what_no_complete_list_left_out_may_have_lasted() -> None:
     known = tracker()
-    known.event(seen(Assertion.RECOVER), 0.0, list_is_blind=False)
-    assert known.answered({}, LAG_SECONDS, 0, complete=False) == []
-    (report,) = known.answered({KEY: ListedCode()}, 6.0, 5000)
+    known.apply_event(seen(Assertion.RECOVER), 0.0, list_is_blind=False)
+    assert known.observe({}, LAG_SECONDS, 0, complete=False) == []
+    (report,) = known.observe({KEY: ListedCode()}, 6.0, 5000)
     assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 5000)
 
 
 def test_subjects_do_not_disturb_each_other() -> None:
     known = tracker(KEY, OTHER)
-    assert known.event(seen(Assertion.OCCUR, THERE), 9.0, list_is_blind=False) != []
-    assert [word(report) for report in known.answered({}, 10.0, 0)] == [
+    assert known.apply_event(seen(Assertion.OCCUR, THERE), 9.0, list_is_blind=False) != []
+    assert [word(report) for report in known.observe({}, 10.0, 0)] == [
         f"switch 1 2/0/3 absent {CODE}"
     ]
     assert known.next_check() == 9.0 + LAG_SECONDS
 
 
-def test_an_incomplete_list_takes_nothing_away() -> None:
+def test_incomplete_list_ends_no_code() -> None:
     known = tracker(KEY)
-    assert known.answered({OTHER: ListedCode()}, 0.0, 0, complete=False) != []
-    assert known.answered({OTHER: ListedCode()}, 1.0, 0, complete=False) == []
-    assert [word(report) for report in known.answered({OTHER: ListedCode()}, 2.0, 0)] == [
+    assert known.observe({OTHER: ListedCode()}, 0.0, 0, complete=False) != []
+    assert known.observe({OTHER: ListedCode()}, 1.0, 0, complete=False) == []
+    assert [word(report) for report in known.observe({OTHER: ListedCode()}, 2.0, 0)] == [
         f"switch 1 2/0/3 absent {CODE}"
     ]
 
 
 def test_an_incomplete_list_releases_a_recovery_that_waited() -> None:
     known = tracker(KEY)
-    assert known.event(seen(Assertion.RECOVER), 0.0, list_is_blind=True) == []
-    assert known.answered({}, 5.0, 0, complete=False) == [seen(Assertion.RECOVER)]
+    assert known.apply_event(seen(Assertion.RECOVER), 0.0, list_is_blind=True) == []
+    assert known.observe({}, 5.0, 0, complete=False) == [seen(Assertion.RECOVER)]
     assert known.states == {}
 
 
 def test_an_incomplete_list_forgets_what_recovered() -> None:
     known = tracker()
-    known.event(seen(Assertion.RECOVER), 0.0, list_is_blind=False)
-    assert known.answered({}, 1.0, 0, complete=False) == []
+    known.apply_event(seen(Assertion.RECOVER), 0.0, list_is_blind=False)
+    assert known.observe({}, 1.0, 0, complete=False) == []
     assert known.next_check() == LAG_SECONDS
-    assert known.answered({}, LAG_SECONDS, 0, complete=False) == []
+    assert known.observe({}, LAG_SECONDS, 0, complete=False) == []
     assert (known.next_check(), known.states) == (None, {})
 
 
-def test_what_was_reported_once_is_looked_for() -> None:
+def test_expected_notice_that_lasts_is_found_by_the_list() -> None:
     known = tracker()
     known.expect(KEY, 0.0)
     assert known.next_check() == LAG_SECONDS
-    assert known.answered({KEY: ListedCode()}, 1.0, 0) == []
-    (report,) = known.answered({KEY: ListedCode()}, LAG_SECONDS, 0)
+    assert known.observe({KEY: ListedCode()}, 1.0, 0) == []
+    (report,) = known.observe({KEY: ListedCode()}, LAG_SECONDS, 0)
     assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 0)
     assert known.next_check() is None

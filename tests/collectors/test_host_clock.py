@@ -15,7 +15,7 @@ from collectors.host_clock import ClockSection, HostClockCollector, is_synchroni
 from contract.codes.host_codes import CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLOCK
 from contract.observation import Observation, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
-from tests.parts.surroundings import Kept, surroundings
+from tests.parts.collector_context import SavedInMemory, collector_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,12 +44,14 @@ class Host:
 
 @contextlib.asynccontextmanager
 async def running(
-    host: Host, memory: Kept | None = None, *, lost: bool = False
+    host: Host, memory: SavedInMemory | None = None, *, lost: bool = False
 ) -> AsyncIterator[RecordedReports]:
-    """The collector at work; what it says."""
+    """The collector at work, with its reports."""
     recorded = RecordedReports()
     tracked = {(host_subject(HOST_CLOCK, 0), CLOCK_UNSYNCHRONISED): 1} if lost else {}
-    around = surroundings(recorded, virtual_ms, ScriptedDriver(), memory=memory, tracked=tracked)
+    around = collector_context(
+        recorded, virtual_ms, ScriptedDriver(), saved_state=memory, tracked=tracked
+    )
     task = asyncio.create_task(host.collector().run(around))
     await asyncio.sleep(1)
     try:
@@ -81,7 +83,7 @@ async def test_steps_in_both_directions_have_their_size() -> None:
 
 @pytest.mark.looptime
 async def test_a_step_between_two_readings() -> None:
-    host, memory = Host(), Kept()
+    host, memory = Host(), SavedInMemory()
     async with running(host, memory):
         pass
     host.offset -= 60
@@ -94,14 +96,14 @@ async def test_a_step_between_two_readings() -> None:
     async with running(host, memory) as recorded:
         pass
     assert recorded.words() == [ANSWERED], "another boot has another offset"
-    async with running(host, Kept(b"{")) as recorded:
+    async with running(host, SavedInMemory(b"{")) as recorded:
         pass
     assert recorded.words() == [ANSWERED]
 
 
 @pytest.mark.looptime
 async def test_only_what_was_synchronised_can_lose_it() -> None:
-    host, memory = Host(), Kept()
+    host, memory = Host(), SavedInMemory()
     async with running(host, memory) as recorded:
         await asyncio.sleep(60)
         assert recorded.words() == [ANSWERED]

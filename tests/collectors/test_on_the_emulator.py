@@ -19,7 +19,7 @@ from dcmi_shim.emulator.install import install
 from dcmi_shim.library.discovery import find_library
 from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import RecordedReports
-from tests.parts.surroundings import surroundings
+from tests.parts.collector_context import collector_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -63,7 +63,7 @@ async def collecting(
 ) -> AsyncIterator[tuple[Driver, RecordedReports]]:
     driver = Driver(library, wall_clock, DriverSettings(probe_seconds=1.0))
     recorded = RecordedReports()
-    around = surroundings(recorded, wall_clock, driver, tracked=tracked)
+    around = collector_context(recorded, wall_clock, driver, tracked=tracked)
     collector = ChipFaultsCollector(
         ChipFaultsSection(audit_period_seconds=1.0, health_period_seconds=0.5), AgentOptions()
     )
@@ -177,7 +177,7 @@ async def test_virtual_devices_that_come_and_go_are_noticed(
         await until(lambda: any("gap" in word for word in recorded.words()), 10)
         assert (await driver.inventory()).virtual == (2, 6)
         hardware.fail("dcmi_get_device_info", -8005)
-        driver.look_for_more(True)
+        driver.list_again(True)
         await asyncio.sleep(0.5)
         assert (await driver.inventory()).virtual == (2, 6)
         hardware.clear("dcmi_get_device_info")

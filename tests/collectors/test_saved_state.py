@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from collectors.saved_state import remembered
-from tests.parts.surroundings import Kept
+from collectors.saved_state import read_saved
+from tests.parts.collector_context import SavedInMemory
 
 
 class Thing(msgspec.Struct, frozen=True):
@@ -15,7 +15,7 @@ class Thing(msgspec.Struct, frozen=True):
 
 
 def of(content: bytes | None) -> Thing | None:
-    return remembered(Kept(content), "source", Thing)
+    return read_saved(SavedInMemory(content), "source", Thing)
 
 
 def test_what_was_written_is_found() -> None:
@@ -32,4 +32,4 @@ def test_there_is_nothing_at_the_first_start() -> None:
 )
 def test_nonsense_is_nothing_and_logged(content: bytes, caplog: pytest.LogCaptureFixture) -> None:
     assert of(content) is None
-    assert "source: what was remembered makes no sense" in caplog.text
+    assert "source: the saved state cannot be decoded" in caplog.text

@@ -21,7 +21,7 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import SWITCH_LIBRARY, install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from tests.collectors.scripted import RecordedReports, ScriptedDriver
-from tests.parts.surroundings import surroundings
+from tests.parts.collector_context import collector_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -66,7 +66,7 @@ async def collecting(
     driver = driver or ScriptedDriver()
     driver.family = family
     recorded = RecordedReports()
-    around = surroundings(recorded, wall_clock, driver, tracked=tracked, driver_root=root)
+    around = collector_context(recorded, wall_clock, driver, tracked=tracked, driver_root=root)
     task = asyncio.create_task(
         SwitchCollector(SwitchSection(audit_period_seconds=period_seconds), AgentOptions()).run(
             around
@@ -262,7 +262,7 @@ async def test_nothing_is_logged_of_servers_without_switches(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-async def test_what_is_remembered_is_blind_until_the_driver_answers(tmp_path: Path) -> None:
+async def test_tracked_chips_are_blind_until_the_driver_answers(tmp_path: Path) -> None:
     driver = ScriptedDriver()
     driver.ready.clear()
     remembered = {(port_subject(SwitchPort(1, 1, 0, 1)), CODE): 1}
@@ -292,8 +292,8 @@ async def test_events_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert gaps == [
             "gap: the driver sent an event without data",
             "gap: event [0xffffffff,na,na,na] on switch 65535 65535/65535/65535 "
-            "with assertion 255: cannot be",
-            f"gap: event {CODE} on switch 2 3/0/9 with assertion 3: cannot be",
+            "with assertion 255: not possible",
+            f"gap: event {CODE} on switch 2 3/0/9 with assertion 3: not possible",
         ]
         # Each of them has the list asked.
         await until(lambda: "switch 65535 65535/65535/65535 absent" in str(recorded.words()), 1)

@@ -89,7 +89,7 @@ def wall_clock() -> int:
 
 
 def dropped(gaps: str) -> int:
-    """How many events are lost, as these reasons of gaps say."""
+    """Return how many events are lost by these reasons of gaps."""
     words = itertools.pairwise(gaps.split())
     return sum(int(word) for word, after in words if after == "events" and word.isdigit())
 
@@ -111,7 +111,7 @@ class Running:
         return "\n".join(item.reason for item in self.received if isinstance(item, DriverGap))
 
     async def until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
-        """Wait until ``condition`` holds; fail with what the driver said otherwise."""
+        """Wait until ``condition`` holds; fail with the driver's log otherwise."""
         try:
             async with asyncio.timeout(seconds):
                 while not condition():  # noqa: ASYNC110

@@ -46,11 +46,15 @@ class Bench:
         self.nodes = SimulatedNodes(self.chance)
         self.ending: set[str] = set()
         """Jobs by uid that we ended, until they run again."""
+        self.evicted: set[str] = set()
+        """Jobs by uid that were evicted since their last start."""
         self.deleted: set[str] = set()
         self.originals: dict[str, int] = {}
         self.is_calm = False
         self._often = self.chance.choice((1.0, 0.2))
         """How often there is trouble that ends a job: one over a network fault has to run long."""
+        self._is_reset = self.chance.random() < 0.3
+        """Whether a program writes the manifests of ended jobs again, as Argo CD does."""
         self.controller_works = True
         self.late: list[tuple[int, Callable[[], object]]] = []
         """Writes that arrive when no caller waits for their answer any more, and when they do."""
@@ -63,7 +67,8 @@ class Bench:
 
     def _create(self, name: str, replicas: int) -> None:
         action = self.chance.choice(("TerminateJob", "RestartJob", "AbortJob"))
-        item = vcjob(name, replicas, action=action, phase="")
+        least = str(self.chance.randint(1, replicas))
+        item = vcjob(name, replicas, least=least, action=action, phase="")
         uid = f"u-{name}-{self.version}"
         item["metadata"] |= {"uid": uid, "creationTimestamp": text_of(self.now_ms)}
         item["status"] = {"state": {"phase": ""}, "conditions": []}
@@ -128,6 +133,14 @@ class Bench:
             original = kept.original.replicas if kept is not None and is_ours else replicas
             self._size(self.jobs[name], replicas)
             self.originals[name] = original
+        for name, job in self.jobs.items():
+            is_ended = job["status"]["state"]["phase"] in _ENDED
+            if self._is_reset and is_ended and chance.random() < 0.3:
+                self._size(job, self.originals[name])
+        if chance.random() < 0.01 and self.jobs:
+            job = self.jobs[chance.choice(sorted(self.jobs))]
+            job["metadata"]["annotations"]["minReplicas"] = str(chance.randint(1, 3))
+            self._changed(job)
         if chance.random() < 0.02 * self._often and self.pods:
             pod = chance.choice(list(self.pods.values()))
             pod["phase"] = "Failed" if pod["phase"] == "Running" else pod["phase"]
@@ -158,6 +171,7 @@ class Bench:
             reason = {"RescheduleReason": "CardUnhealthy", "NodeName": node, "PodName": "p"}
             record = {"RescheduleTimeStamp": self.now_ms // 1000, "ReasonOfTask": [reason]}
             self.records.setdefault(f"default/{name}-{uid}", []).append(record)
+            self.evicted.add(uid)
             for pod in self.mine(name):
                 self._delete(pod)
 
@@ -265,13 +279,16 @@ class Bench:
         assert phase in _ENDED or before == 0, f"seed {self.seed}: {name} is {phase}"
         if status is not None:
             job["status"]["state"] |= status["state"]
+            self.evicted.discard(uid_of(job))
             self.starts += 1
         else:
             for one in patch:
                 _apply(job, one)
             size = job["spec"]["tasks"][0]["replicas"]
-            most = self.originals[name]
-            assert size == 0 or 1 <= size <= most, f"seed {self.seed}: {name} gets {size} of {most}"
+            least, most = least_of(job), self.originals[name]
+            assert size == 0 or least <= size <= most, (
+                f"seed {self.seed}: {name} gets {size}, which is not from {least} to {most}"
+            )
             kept = read_kept(job["metadata"]["annotations"])
             assert kept is not None
             assert kept.original.replicas == most, f"seed {self.seed}: the original of {name}"
@@ -300,7 +317,7 @@ class Bench:
             raise StoreNotFound(f"{name} is not there")
         if pod["uid"] != uid:
             raise StoreConflict(f"{name} has another uid")
-        assert pod["deleted_at_ms"], f"seed {self.seed}: nobody has deleted {name}"
+        assert pod["deleted_at_ms"], f"seed {self.seed}: {name} was not deleted before"
         self.writes += 1
         self.forced += 1
         del self.pods[name]
@@ -308,6 +325,11 @@ class Bench:
     def raw_pods(self) -> dict[str, bytes]:
         """Return all pods as the API has them, by uid."""
         return {pod["uid"]: raw_pod(pod) for pod in self.pods.values()}
+
+
+def least_of(job: dict[str, Any]) -> int:
+    """Return ``minReplicas`` of a job."""
+    return int(job["metadata"]["annotations"]["minReplicas"])
 
 
 def uid_of(job: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from contract.documents.elastic_job import KEPT, STARTED, PersistedJob, Size
-from elastic.job import ElasticJob, JobPod, read_job, read_pod
+from elastic.job import ElasticJob, JobPod, JobQueue, read_job, read_pod
 
 UID = "31f5cfb3-ad8b-406b-a7ba-17b72baeca9e"
 CHIPS = "huawei.com/Ascend910"
@@ -16,6 +16,8 @@ BEGAN = "2026-11-23T10:00:00Z"
 ENDED = "2026-11-23T11:00:00Z"
 BEGAN_MS, ENDED_MS = 1_795_428_000_000, 1_795_431_600_000
 NOW_MS = ENDED_MS + 30_000
+OPEN = {"q": JobQueue("default", "Open")}
+"""The Queues of a cluster, by uid."""
 
 
 def vcjob(

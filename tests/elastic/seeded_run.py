@@ -19,19 +19,21 @@ from contract.errors import StoreNotFound, StoreUnavailable
 from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
 from elastic.job import read_group, read_job, read_pod
-from elastic.job_cache import KINDS, SCHEDULER, evictions_of
+from elastic.job_cache import KINDS, QUEUES, SCHEDULER, evictions_of
 from service.clock import Instant
 from stores.cluster import Snapshot
 from tests.elastic.bench import (
     STEP_MS,
     Bench,
     command_name,
+    least_of,
     raw_group,
     raw_of,
     raw_pod,
     text_of,
     uid_of,
 )
+from tests.elastic.jobs import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,6 +99,8 @@ class Process:
                 items = {uid: read_pod(raw) for uid, raw in bench.raw_pods().items()}
             elif kind == "groups":
                 items = {uid: read_group(raw_group(uid)) for uid in bench.groups}
+            elif kind == QUEUES:
+                items = OPEN
             elif kind == SCHEDULER:
                 items = {"s": _GRACE_OVER_TIME}
             else:
@@ -171,7 +175,7 @@ class Process:
         self._write(partial(bench.delete_pod, name, uid))
 
     def _write(self, write: Callable[[], object]) -> object:
-        """A write is lost, late or not answered; or the process ends before or after it."""
+        """Lose a write, delay it or its answer; or end the process before or after it."""
         self._end()
         self._ask(0.05)
         bench = self.bench
@@ -185,7 +189,7 @@ class Process:
         return new
 
     def _ask(self, share: float) -> None:
-        """An answer is lost, or comes some seconds late."""
+        """Lose an answer, or have it come some seconds late."""
         bench = self.bench
         if bench.is_calm:
             return
@@ -217,10 +221,11 @@ class Process:
         waiting = sum(1 for pod in bench.pods.values() if not pod["node"])
         room = max(0, len(bench.free()) - waiting)
         for job in (*sized, *judged):
+            item = bench.jobs.get(job.name)
             most = bench.originals.get(job.name, 0)
-            count = min(most, room)
+            count = self._fitting(item, min(most, room))
             room -= count
-            why = f"there is room for {count} × 8 cards"
+            why = f"there is room for {room} × 8 cards"
             advice = ElasticAdvice("default", job.name, replicas=count or None, cards=8, why=why)
             version = int(job.version)
             found.append(EndedJob("default", job.name, version, advice if job in sized else None))
@@ -235,6 +240,11 @@ class Process:
         alarm = ("silence alarm",) if seen.is_alarm else ()
         return AggregatorReply(ended, alarm, frozenset(seen.silent))
 
+    @staticmethod
+    def _fitting(job: dict[str, Any] | None, most: int) -> int:
+        """Return how many pods are advised where there is room for ``most``."""
+        return most if job is not None and most >= least_of(job) else 0
+
     def _over(self, room: int) -> tuple[list[EndedJob], dict[str, int]]:
         """Return the jobs of several pods that run over a network fault, and since when."""
         bench, found, links = self.bench, [], {}
@@ -245,7 +255,8 @@ class Process:
                 continue
             if not used.isdisjoint((*bench.nodes.bad, *bench.nodes.silent)):
                 continue  # It is the scheduler's.
-            count = min(bench.originals[name], room + len(used) - len(cut))
+            most = min(bench.originals[name], room + len(used) - len(cut))
+            count = self._fitting(item, most)
             version = int(item["metadata"]["resourceVersion"])
             faults = tuple(FaultUnder(NETWORK, node, at_ms) for node, at_ms in sorted(cut.items()))
             advice = ElasticAdvice("default", name, replicas=count or None, cards=8)
@@ -294,8 +305,10 @@ def _check_end(bench: Bench, process: Process) -> None:
         if phase == "Running" and job["spec"]["tasks"][0]["replicas"]:
             continue
         shown = states[name]
-        waits = ("no-cause", "waiting-for-room", "too-many-starts", "starting")
+        waits = ("no-cause", "waiting-for-room", "too-many-starts", "starting", "conditions")
         assert shown.state in waits, f"seed {bench.seed}: {name} is {phase}: {shown}"
+        is_forgotten = uid_of(job) in bench.evicted and shown.state == "no-cause"
+        assert not is_forgotten, f"seed {bench.seed}: {name} was evicted, and is not started again"
         is_left = uid_of(job) in bench.ending and shown.state == "no-cause"
         assert not is_left, f"seed {bench.seed}: {name} was ended by us and stays so"
         assert shown.why, f"seed {bench.seed}: {name} waits without a reason"

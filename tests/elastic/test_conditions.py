@@ -1,4 +1,4 @@
-"""Each condition, with a job that meets it and ones that do not; all of them say what to write."""
+"""Each condition, with a job that meets it and ones that do not; each text has what to write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.documents.elastic_job import KEPT, PersistedJob
+from contract.documents.elastic_job import ENDING, KEPT, PersistedJob
 from elastic.conditions import CONDITIONS, original_of, unmet
 from tests.elastic.jobs import CHIPS, read, size, vcjob, with_kept
 
@@ -53,12 +53,18 @@ def _policy(item: dict[str, Any], *policies: dict[str, Any]) -> None:
     item["spec"]["policies"] = list(policies)
 
 
+def _above(item: dict[str, Any]) -> str:
+    """Return one pod more than the size of a job."""
+    return str(item["spec"]["tasks"][0]["replicas"] + 1)
+
+
 def _replicas(item: dict[str, Any], count: int) -> None:
     item["spec"]["tasks"][0]["replicas"] = item["spec"]["minAvailable"] = count
 
 
 BROKEN: tuple[tuple[str, Callable[[dict[str, Any]], object], str], ...] = (
     ("state", lambda one: _annotations(one).update({KEPT: "{"}), "remove the annotation"),
+    ("state", lambda one: _annotations(one).update({ENDING: "x"}), f"annotation {ENDING}"),
     ("fault-scheduling", lambda one: _labels(one).pop("fault-scheduling"), '"grace"'),
     ("fault-scheduling", lambda one: _labels(one).update({"fault-scheduling": "force"}), "grace"),
     ("elastic-scheduling", lambda one: _labels(one).update({"elastic-scheduling": "off"}), '"on"'),
@@ -66,9 +72,9 @@ BROKEN: tuple[tuple[str, Callable[[dict[str, Any]], object], str], ...] = (
     ("one-task", _second_task, "one task"),
     ("min-replicas", lambda one: _annotations(one).clear(), "is missing"),
     ("min-replicas", lambda one: _annotations(one).update(minReplicas=" 2"), "' 2'"),
-    ("min-replicas", lambda one: _annotations(one).update(minReplicas="two"), "1 to 4"),
-    ("min-replicas", lambda one: _annotations(one).update(minReplicas="0"), "1 to 4"),
-    ("min-replicas", lambda one: _annotations(one).update(minReplicas="5"), "1 to 4"),
+    ("min-replicas", lambda one: _annotations(one).update(minReplicas="two"), "1 to {size}"),
+    ("min-replicas", lambda one: _annotations(one).update(minReplicas="0"), "1 to {size}"),
+    ("min-replicas", lambda one: _annotations(one).update(minReplicas=_above(one)), "1 to {size}"),
     ("whole-chips", lambda one: _resources(one).clear(), "no chips"),
     ("whole-chips", lambda one: _chips(one, "huawei.com/Ascend910-8c", "1"), "whole chips"),
     ("policy", _policy, "TerminateJob"),
@@ -86,7 +92,7 @@ BROKEN: tuple[tuple[str, Callable[[dict[str, Any]], object], str], ...] = (
         lambda one: _annotations(one).update(ProcessRecoverStrategy="retry"),
         "remove the annotation",
     ),
-    ("min-success", lambda one: one["spec"].update(minSuccess=5), "minSuccess: 4"),
+    ("min-success", lambda one: one["spec"].update(minSuccess=int(_above(one))), "ss: {size} or"),
     (
         "partition-policy",
         lambda one: one["spec"]["tasks"][0].update(partitionPolicy={"totalPartitions": 2}),
@@ -100,15 +106,16 @@ def test_a_job_that_meets_all_of_them() -> None:
     assert unmet(read(vcjob())) == ()
 
 
+@pytest.mark.parametrize("size_", [4, 6])
 @pytest.mark.parametrize(("name", "spoil", "text"), BROKEN)
 def test_a_condition_that_is_not_met(
-    name: str, spoil: Callable[[dict[str, Any]], object], text: str
+    name: str, spoil: Callable[[dict[str, Any]], object], text: str, size_: int
 ) -> None:
-    item = vcjob()
+    item = vcjob(replicas=size_)
     spoil(item)
     (one,) = unmet(read(item))
     assert one.name == name
-    assert text in one.text
+    assert text.format(size=size_) in one.text
 
 
 def test_each_condition_is_tested() -> None:

@@ -13,10 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from contract.documents.elastic_job import ENDING, KEPT, LEASE, RESTORE, SWITCH
+from contract.errors import ConfigurationError
 from tests.elastic.bed import Bed
 from tests.parts.controlplane import ControlPlane
 from tests.parts.exposition import ELASTIC, listed, scraped
-from tests.parts.volcano import GROUPS, JOBS, Volcano, install
+from tests.parts.volcano import COMMANDS, GROUPS, JOBS, Volcano, install, set_queue
 from vigil.main import app
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 @pytest.fixture
 def elastic(bed: Bed, request: pytest.FixtureRequest) -> Iterator[Elastic]:
-    """A daemon that acts, unless ``dry`` is in the name of the test; with the part named there."""
+    """Run a daemon that acts, unless ``dry`` is in the test's name; with the part named there."""
     name: str = request.node.name
     parts = [flag for word, flag in _PARTS.items() if word in name]
     daemon = bed.elastic(name, *(() if "dry" in name else ("--act",)), *parts)
@@ -180,11 +181,31 @@ def test_it_waits_until_there_is_room(bed: Bed, elastic: Elastic) -> None:
         bed.fault(name, (1,))
     bed.volcano.evict("waits", node="n1")
     bed.sees(lambda: elastic.state("waits")[0] == "waiting-for-room", "it waits")
-    bed.sees(lambda: "there is room for" in elastic.state("waits")[1], "it says for what")
+    bed.sees(lambda: "there is room for" in elastic.state("waits")[1], "the reason has it")
+    bed.sees(lambda: "ElasticWaitingForRoom" in dict(bed.events("waits")), "an Event")
+    for one in (_vigil(bed, "show", "default/waits"), _vigil(bed, "list")):
+        assert elastic.state("waits")[1] in one, "people read the same"
     assert bed.size("waits") == (2, 2)
     bed.report("n2")
     bed.volcano.until("waits", "Running")
     assert bed.size("waits") == (2, 2)
+
+
+def test_it_waits_until_its_queue_is_open(bed: Bed, elastic: Elastic) -> None:
+    bed.train("queued", 2)
+    set_queue(bed.plane, "Closed")
+    try:
+        before = bed.volcano.job("queued")["spec"]
+        bed.volcano.evict("queued")
+        bed.sees(lambda: "queue default is Closed" in elastic.state("queued")[1], "it is named")
+        bed.sees(lambda: "ElasticWaitingForRoom" in dict(bed.events("queued")), "an Event has it")
+        time.sleep(_SOON_SECONDS)
+        assert bed.volcano.job("queued")["spec"] == before
+        assert KEPT not in _annotations(bed, "queued")
+    finally:
+        set_queue(bed.plane, "Open")
+    bed.volcano.until("queued", "Running")
+    assert KEPT in _annotations(bed, "queued")
 
 
 def test_what_ended_without_a_fault_stays_ended(bed: Bed, elastic: Elastic) -> None:
@@ -204,7 +225,7 @@ def test_a_kill_between_the_two_writes_is_gone_over(bed: Bed, elastic: Elastic) 
         bed.sees(lambda: KEPT in _annotations(bed, "killed"), "the first write")
         bed.sees(lambda: elastic.state("killed")[0] == "refused", "the second is refused")
         assert "jobs/status" in elastic.state("killed")[1]
-        bed.sees(lambda: "ElasticRefused" in dict(bed.events("killed")), "an Event says it")
+        bed.sees(lambda: "ElasticRefused" in dict(bed.events("killed")), "an Event has it")
         elastic.kill()
         assert bed.volcano.phase("killed") == "Terminated"
     elastic.start()
@@ -222,7 +243,7 @@ def test_a_webhook_that_refuses_other_chips_leaves_the_job(bed: Bed, elastic: El
         bed.volcano.evict("chips")
         bed.sees(lambda: elastic.state("chips")[0] == "refused", "the write is refused")
         assert "the chips of a job stay" in elastic.state("chips")[1]
-        bed.sees(lambda: "ElasticRefused" in dict(bed.events("chips")), "an Event says it")
+        bed.sees(lambda: "ElasticRefused" in dict(bed.events("chips")), "an Event has it")
         assert bed.volcano.job("chips")["spec"] == before
         assert bed.volcano.phase("chips") == "Terminated"
         assert KEPT not in _annotations(bed, "chips")
@@ -272,6 +293,29 @@ def test_pods_that_failed_by_themselves_go_first(bed: Bed, elastic: Elastic) -> 
     assert elastic.state("self")[0] in ("running", "starting")
 
 
+def test_a_fault_under_another_pod_than_the_one_that_failed_is_the_cause(
+    bed: Bed, elastic: Elastic
+) -> None:
+    """A link is down under one pod; the other one fails, and ends the job with both."""
+    bed.volcano.fails, bed.volcano.holds = {"peer"}, {"peer-w-1"}
+    bed.plane.request("POST", JOBS, bed.fresh("peer", 2))
+    bed.sees(lambda: len([p for p in bed.volcano.pods("peer") if _is_bound(p)]) == 2, "it is bound")
+    node = bed.volcano.pods("peer")[1]["spec"]["nodeName"]
+    bed.uses("peer-w-1", "Ascend910-3")
+    bed.report(node, network=(3,))
+    bed.volcano.until("peer", "Failed")
+    bed.sees(lambda: _left(elastic, "peer") == ["peer-w-1"], "the cause is found")
+    bed.volcano.fails = bed.volcano.holds = set()
+    bed.sees(lambda: KEPT in _annotations(bed, "peer"), "it is started again")
+    assert f"NETWORK on {node}" in _annotations(bed, "peer")[KEPT]
+    bed.volcano.until("peer", "Running")
+    assert elastic.state("peer")[0] in ("running", "starting")
+
+
+def _is_bound(pod: dict[str, Any]) -> bool:
+    return "nodeName" in pod["spec"]
+
+
 def test_a_job_over_a_network_fault_is_ended_and_starts_again(bed: Bed, elastic: Elastic) -> None:
     """Volcano leaves it alone. The link is down for 20 s, and its pods end with their grace."""
     uid = bed.train("cut", 2)
@@ -286,7 +330,7 @@ def test_a_job_over_a_network_fault_is_ended_and_starts_again(bed: Bed, elastic:
     assert (kept["cause"], kept["size"]["replicas"]) == ("NETWORK on n0", 2)
     assert ENDING not in _annotations(bed, "cut")
     assert bed.volcano.job("cut")["metadata"]["uid"] == uid
-    bed.sees(lambda: "ElasticEnd" in dict(bed.events("cut")), "an Event says it")
+    bed.sees(lambda: "ElasticEnd" in dict(bed.events("cut")), "an Event has it")
     assert "npu_vigil_elastic_ends_total 1.0" in elastic.ask("/metrics")
 
 
@@ -304,7 +348,7 @@ def test_pods_on_a_dead_node_are_deleted_by_force(bed: Bed, elastic: Elastic) ->
             bed.sees(lambda: KEPT in _annotations(bed, "hangs"), "its pod is gone, and it starts")
     finally:
         bed.volcano.holds = set()
-    bed.sees(lambda: "ElasticPodsDeleted" in dict(bed.events("hangs")), "an Event says it")
+    bed.sees(lambda: "ElasticPodsDeleted" in dict(bed.events("hangs")), "an Event has it")
     assert pod["metadata"]["name"] in dict(bed.events("hangs"))["ElasticPodsDeleted"]
     assert "npu_vigil_elastic_deleted_pods_total 1.0" in elastic.ask("/metrics")
 
@@ -321,7 +365,7 @@ def _any_failed(bed: Bed, name: str) -> bool:
 def test_off_and_conditions(bed: Bed, elastic: Elastic) -> None:
     bed.train("off", 2, least=" 2")
     bed.sees(lambda: elastic.state("off")[0] == "conditions", "a condition does not hold")
-    bed.sees(lambda: any("' 2'" in text for _, text in bed.events("off")), "an Event says it")
+    bed.sees(lambda: any("' 2'" in text for _, text in bed.events("off")), "an Event has it")
     annotations = {"minReplicas": "1", SWITCH: "off"}
     bed.plane.request("PATCH", f"{JOBS}/off", {"metadata": {"annotations": annotations}})
     bed.volcano.evict("off")
@@ -337,7 +381,7 @@ def test_a_dry_run_writes_its_lease_only(bed: Bed, elastic: Elastic) -> None:
     bed.train("dry", 2)
     bed.volcano.evict("dry")
     bed.sees(lambda: elastic.state("dry")[0] == "ready", "it would write")
-    bed.sees(lambda: "dry run, nothing is written" in elastic.log.read_text(), "it says so")
+    bed.sees(lambda: "dry run, nothing is written" in elastic.log.read_text(), "the log has it")
     assert KEPT not in bed.volcano.job("dry")["metadata"]["annotations"]
     assert bed.volcano.phase("dry") == "Terminated"
     requests = bed.plane.audit()[before:]
@@ -363,6 +407,8 @@ def test_what_people_ask(bed: Bed, elastic: Elastic) -> None:
     assert "not met   switch: annotation npu-vigil/elastic is off" in text
     assert "default/asked  conditions" in _vigil(bed, "list")
     _vigil(bed, "on", "default/asked")
+    _vigil(bed, "restore", "default/asked")
+    assert "at its original size only" in _vigil(bed, "show", "default/asked")
     assert SWITCH not in bed.volcano.job("asked")["metadata"]["annotations"]
     uid = bed.volcano.job("asked")["metadata"]["uid"]
     _vigil(bed, "restore", "default/asked", "--now", "--yes")
@@ -387,8 +433,32 @@ def test_a_job_that_is_none(bed: Bed) -> None:
         assert (done.returncode, text in done.stderr) == (status, True), done.stderr
 
 
+def test_a_job_that_would_not_start_again_is_not_ended_to_restore_it(bed: Bed) -> None:
+    """Its labels are missing, or it is switched off: nothing is written, and each reason given."""
+    other = bed.fresh("other", 1)
+    other["metadata"]["labels"] = {}
+    bed.plane.request("POST", JOBS, other)
+    bed.train("left", 2)
+    bed.leave("left", alone=True)
+    bed.volcano.until("other", "Running")
+    before = {name: bed.volcano.job(name) for name in ("other", "left")}
+    for name, texts in (
+        ("other", ("fault-scheduling", "elastic-scheduling")),
+        ("left", ("vigil elastic on default/left",)),
+    ):
+        for options in (("--now", "--yes"), ()):
+            with pytest.raises(ConfigurationError) as error:
+                _vigil(bed, "restore", f"default/{name}", *options)
+            assert all(text in str(error.value) for text in texts)
+    assert bed.plane.request("GET", COMMANDS)["items"] == []
+    assert {name: bed.volcano.job(name) for name in before} == before
+    _clean(bed)
+
+
 def _vigil(bed: Bed, *arguments: str) -> str:
     where = ("--kubeconfig", str(bed.plane.kubeconfig))
     done = CliRunner().invoke(app, ["elastic", *arguments, *where])
+    if isinstance(done.exception, ConfigurationError):
+        raise done.exception
     assert done.exit_code == 0, (done.output, done.exception)
     return done.stdout

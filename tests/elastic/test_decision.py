@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -9,7 +10,14 @@ import pytest
 
 from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.report import ElasticAdvice
-from contract.documents.elastic_job import KEPT, RESTORE, PersistedJob, Size
+from contract.documents.elastic_job import (
+    KEPT,
+    RESTORE,
+    RESTORE_NEXT,
+    RESTORE_NOW,
+    PersistedJob,
+    Size,
+)
 from elastic.decision import HOUR_MS, DueWrite, JobContext, VcjobState, decide
 from elastic.end_cause import Evicted, cause_of, read_evictions
 from elastic.patches import size_patch, start_patch
@@ -120,12 +128,22 @@ def test_nothing_is_written_while_a_pod_has_not_ended(left: Any) -> None:
 
 
 def test_pods_that_have_not_ended_are_named_with_their_time() -> None:
-    """The grace of 600 s is over at 11:00; a pod that nobody deletes waits since the end."""
+    """The grace of 600 s is over at 11:00; a pod that is not deleted waits since the end."""
     found = decide(read(vcjob()), facts(pods=(pod(deleted=True), pod("j-w-1"))))
     assert found.why == (
         "pods that have not ended: j-w-0 on n0, grace 600 s, since 2026-11-23T10:50:00Z; "
         "j-w-1 on n0, not deleted, since 2026-11-23T11:00:00Z"
     )
+
+
+def test_a_pod_that_is_not_deleted_waits_since_the_job_began_to_end() -> None:
+    """The controller adds a condition for each pod that is gone."""
+    item = vcjob(phase="Terminating")
+    item["status"]["conditions"] += [
+        {"status": "Terminating", "lastTransitionTime": f"2026-11-23T10:{minute}:00Z"}
+        for minute in (55, 59)
+    ]
+    assert "not deleted, since 2026-11-23T10:55:00Z" in decide(read(item), facts(pods=(pod(),))).why
 
 
 @pytest.mark.parametrize(
@@ -214,6 +232,29 @@ def test_an_end_after_our_start_needs_a_cause_of_its_own() -> None:
     assert (found.write, found.start, found.original) == (DueWrite.SIZE, 2, size(4))
 
 
+@pytest.mark.parametrize(
+    ("evicted_at", "state"),
+    [("2026-11-23T10:10:00Z", VcjobState.NO_CAUSE), ("2026-11-23T10:40:00Z", VcjobState.READY)],
+)
+def test_an_end_after_its_owner_resumed_it_needs_a_cause_of_its_own(
+    evicted_at: str, state: VcjobState
+) -> None:
+    """``vcctl job resume`` starts a job that was evicted before, at 10:30.
+
+    A job may be evicted while it is Pending: its pods are bound and pull their images.
+    """
+    item = vcjob(phase="Aborted")
+    times = (("Pending", "10:00"), ("Running", "10:00"), ("Aborted", "10:11"))
+    resumed = (("Restarting", "10:29"), ("Pending", "10:30"), ("Pending", "10:50"))
+    item["status"]["conditions"] = [
+        {"status": phase, "lastTransitionTime": f"2026-11-23T{at}:00Z"}
+        for phase, at in (*times, *resumed, ("Running", "10:51"), ("Aborted", "11:00"))
+    ]
+    at_seconds = int(datetime.fromisoformat(evicted_at).timestamp())
+    found = decide(read(item), facts(evictions=(Evicted(at_seconds, "CardUnhealthy on n0"),)))
+    assert found.state is state
+
+
 def test_a_quota_that_is_used_up_is_named_and_no_start_follows() -> None:
     """The controller ends a job of which no pod can be made after 15 tries."""
     item = with_kept(vcjob(), kept(size(2)), started=1)
@@ -231,6 +272,21 @@ def test_another_size_than_was_written_is_written_again() -> None:
     assert (found.write, found.size, found.start) == (DueWrite.SIZE, size(2), 1)
 
 
+@pytest.mark.parametrize("replicas", [4, 6, 3])
+def test_a_size_of_the_owner_between_the_two_writes_keeps_cause_and_start(replicas: int) -> None:
+    """Argo CD writes its manifest again at once; the eviction is older than our first write."""
+    item = with_kept(vcjob(), kept(size(2)))
+    item["spec"]["tasks"][0]["replicas"] = item["spec"]["minAvailable"] = replicas
+    item["spec"]["tasks"][0]["minAvailable"] = replicas
+    job = read(item)
+    found = decide(job, facts())
+    assert (found.write, found.size, found.cause) == (DueWrite.SIZE, size(2), "DEVICE on n0")
+    assert (found.original, found.start) == (size(replicas), 1)
+    patch = {one["path"]: one["value"] for one in size_patch(job, found, NOW_MS)}
+    state = msgspec.json.decode(patch["/metadata/annotations/npu-vigil~1elastic-state"])
+    assert state["starts_ms"] == [ENDED_MS + 1000], "the start counts once"
+
+
 @pytest.mark.parametrize(
     ("advised", "text"),
     [
@@ -244,6 +300,18 @@ def test_without_a_size_it_waits(advised: ElasticAdvice | None, text: str) -> No
     found = decide(read(vcjob()), facts(advice=advised))
     assert (found.state, found.write, found.asks) == (VcjobState.WAITING_FOR_ROOM, None, True)
     assert text in found.why
+
+
+def test_a_closed_queue_keeps_the_job_as_it_is() -> None:
+    """Also between the two writes; but a job of size 0 gets its size back."""
+    closed = facts(closed_queue="queue q is Closed; open it")
+    for item in (vcjob(), with_kept(vcjob(), kept(size(2)))):
+        found = decide(read(item), closed)
+        assert (found.state, found.write) == (VcjobState.WAITING_FOR_ROOM, None)
+        assert (found.why, found.asks) == ("queue q is Closed; open it", False)
+    cleared = with_kept(vcjob(phase="Running"), kept(size(0)), started=1)
+    assert decide(read(cleared), closed).write is DueWrite.SIZE
+    assert "queue q is Closed" in decide(read(vcjob(phase="Pending")), closed).why
 
 
 def test_never_below_the_minimum() -> None:
@@ -288,16 +356,25 @@ def test_an_eleventh_start_in_the_cluster_waits(count: int, state: VcjobState) -
     assert decide(read(vcjob()), facts(cluster_starts_ms=starts)).state is state
 
 
-def test_restoring_waits_for_the_original_size() -> None:
+@pytest.mark.parametrize(("value", "evictions"), [(RESTORE_NOW, ()), (RESTORE_NEXT, EVICTED)])
+def test_restoring_waits_for_the_original_size(value: str, evictions: tuple[Evicted, ...]) -> None:
     item = vcjob()
-    item["metadata"]["annotations"][RESTORE] = "true"
+    item["metadata"]["annotations"][RESTORE] = value
     job = read(item)
-    found = decide(job, facts(evictions=()))
+    found = decide(job, facts(evictions=evictions))
     assert (found.state, found.write) == (VcjobState.WAITING_FOR_ROOM, None)
-    whole = decide(job, facts(evictions=(), advice=advice(4)))
+    whole = decide(job, facts(evictions=evictions, advice=advice(4)))
     assert whole.write is DueWrite.SIZE
     paths = [(one["op"], one["path"]) for one in size_patch(job, whole, NOW_MS)]
     assert ("remove", "/metadata/annotations/npu-vigil~1elastic-restore") in paths
+
+
+def test_a_job_that_fails_by_itself_is_not_started_because_it_is_to_be_restored() -> None:
+    """``restore`` without ``--now`` is about the next start after a fault."""
+    item = vcjob()
+    item["metadata"]["annotations"][RESTORE] = RESTORE_NEXT
+    found = decide(read(item), facts(evictions=(), advice=advice(4)))
+    assert (found.state, found.write) == (VcjobState.NO_CAUSE, None)
 
 
 def test_a_broken_annotation_is_left_alone() -> None:

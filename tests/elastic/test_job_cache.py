@@ -1,4 +1,4 @@
-"""What is followed beside jobs and pods: the scheduler's own configuration."""
+"""What is followed beside jobs and pods: Queues, and the scheduler's own configuration."""
 
 from __future__ import annotations
 
@@ -7,8 +7,40 @@ import json
 import msgspec
 import pytest
 
-from elastic.job_cache import KINDS, SCHEDULER, JobCache
+from elastic.job_cache import KINDS, QUEUES, SCHEDULER, JobCache
 from stores.cluster import Snapshot
+from tests.elastic.jobs import OPEN, read, vcjob
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "text"),
+    [
+        ("q1", "Open", ""),
+        ("q1", "", ""),
+        ("q1", "Closing", "queue q1 is Closing; open it: vcctl queue operate --name q1 "),
+        ("q1", "Closed", "queue q1 is Closed; open it"),
+        ("q2", "Open", "queue q1 does not exist"),
+    ],
+)
+def test_a_queue_from_which_the_scheduler_takes_no_job(name: str, state: str, text: str) -> None:
+    item = vcjob()
+    item["spec"]["queue"] = "q1"
+    queue = {"metadata": {"name": name}, "status": {"state": state}}
+    known = JobCache()
+    raw = msgspec.Raw(json.dumps(queue).encode())
+    known.observe(QUEUES, Snapshot({"u": KINDS[QUEUES].read(raw)}))
+    found = known.closed_queue(read(item))
+    assert found.startswith(text)
+    assert bool(found) is bool(text)
+
+
+def test_a_job_that_names_no_queue_is_in_the_default_one() -> None:
+    item = vcjob()
+    del item["spec"]["queue"]
+    known = JobCache()
+    assert known.closed_queue(read(item)).startswith("queue default does not exist")
+    known.observe(QUEUES, Snapshot(OPEN))
+    assert known.closed_queue(read(item)) == ""
 
 
 def _configmap(text: str) -> msgspec.Raw:

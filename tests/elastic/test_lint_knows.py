@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _NOT_IN_MANIFESTS = ("state", "elastic-scheduling")
-"""What a daemon wrote, and the label without which nobody asks for elastic training."""
+"""What a daemon wrote, and the label by which a job asks for elastic training."""
 
 
 def found(item: dict[str, Any]) -> list[str]:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import json
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from advisor.checks.ended_vcjobs import EndedJob, EndedJobs
+from advisor.checks.ended_vcjobs import EndedJob, EndedJobs, FaultUnder
 from advisor.report import ElasticAdvice
+from contract.errors import StoreRefused
 from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
 from elastic.end_cause import Evicted
 from elastic.job_cache import KINDS
 from service.clock import Instant
 from stores.cluster import Snapshot
-from tests.elastic.jobs import ENDED_MS, NOW_MS, UID, read, vcjob
+from tests.elastic.jobs import ENDED_MS, NOW_MS, OPEN, UID, read, vcjob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import msgspec
 
     from elastic.decision import RestartDecision
     from elastic.job import ElasticJob
@@ -28,37 +31,56 @@ class _Around:
     """The aggregator, the leadership and what is shown to people; keeps what would be written."""
 
     leads = True
+    steady_ms = NOW_MS
 
     def __init__(self, version: int, reason: str = "") -> None:
         self.would_write: list[str] = []
+        self.shown: list[str] = []
+        self.sized: list[int] = []
+        self.judged: list[int] = []
         advice = ElasticAdvice("default", "j", replicas=None if reason else 2, cards=8)
         found = EndedJob("default", "j", version, advice)
         if reason:
             found = EndedJob("default", "j", version, ElasticAdvice("default", "j", reason=reason))
-        self._answer = AggregatorReply(EndedJobs(version, (), (found,)))
+        self.answer = AggregatorReply(EndedJobs(version, (), (found,)))
 
     async def ask(
-        self, _sized: Sequence[ElasticJob], _judged: Sequence[ElasticJob], *, running: bool
+        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool
     ) -> AggregatorReply:
         """See ``Aggregators``."""
-        return self._answer
+        self.sized.append(len(sized))
+        self.judged.append(len(judged))
+        return self.answer
+
+    async def read(self, _namespace: str, _name: str) -> bytes:
+        """See ``VcJobs``."""
+        return json.dumps(vcjob()).encode()
+
+    async def pods(self, _namespace: str, _name: str) -> list[msgspec.Raw]:
+        """See ``VcJobs``."""
+        return []
+
+    async def patch(self, _namespace: str, _name: str, _patch: object) -> str:
+        """See ``VcJobs``."""
+        raise StoreRefused("the chips of a job stay")
 
     def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
-        """See ``Telling``."""
+        """See ``JobEvents``."""
+        self.shown.append(state)
 
     def would(self, _job: ElasticJob, decision: RestartDecision) -> None:
-        """See ``Telling``."""
+        """See ``JobEvents``."""
         self.would_write.append(str(decision.write))
 
 
-def _acting(around: _Around) -> Acting:
-    """Return a dry run over one evicted job of version 7 without pods."""
+def _acting(around: _Around, *, acts: bool = False) -> Acting:
+    """Return a process over one evicted job of version 7 without pods."""
     part = cast("Any", around)
-    clock = lambda: Instant(NOW_MS, NOW_MS)  # noqa: E731
-    acting = Acting(cast("Any", SimpleNamespace()), part, part, part, clock, acts=False)
+    clock = lambda: Instant(NOW_MS, around.steady_ms)  # noqa: E731
+    acting = Acting(part, part, part, part, clock, acts=acts)
     job = read(vcjob())
     evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy on n0"),)}}
-    given: dict[str, dict[str, Any]] = {"jobs": {UID: job}, "records": evicted}
+    given: dict[str, dict[str, Any]] = {"jobs": {UID: job}, "records": evicted, "queues": OPEN}
     for name in KINDS:
         acting.known.observe(name, Snapshot(given.get(name, {})))
     return acting
@@ -81,3 +103,55 @@ async def test_an_aggregator_that_stays_behind_is_asked_once_a_second() -> None:
     acting = _acting(_Around(6))
     pauses = [await acting.round() for _ in range(22)]
     assert pauses == [0.1] * 20 + [1.0] * 2
+
+
+async def test_a_job_that_was_refused_takes_no_room_from_others_until_it_is_tried_again() -> None:
+    """The aggregator serves jobs in their order, so one that cannot start would keep its nodes."""
+    around = _Around(7)
+    acting = _acting(around, acts=True)
+    await acting.round()
+    assert around.sized == [1]
+    for _ in range(3):
+        await acting.round()
+    assert around.sized == [1], "it is not asked for"
+    assert (acting.jobs[0].state, acting.jobs[0].why) == ("refused", "the chips of a job stay")
+    around.steady_ms += 30_000
+    await acting.round()
+    assert around.sized == [1, 1]
+    assert acting.refusals["refused"] == 2
+
+
+async def test_a_fault_under_a_pod_that_ends_with_its_job_is_kept_until_the_job_has_ended() -> None:
+    """One pod fails, the controller ends the others, and the fault is under one of these."""
+    around = _Around(7)
+    acting = _acting(around)
+    acting.known.observe("records", Snapshot({}))
+    fault = FaultUnder("NETWORK", "n1", ENDED_MS - 5000)
+    ending = vcjob(phase="Terminating")
+    acting.known.observe("jobs", Snapshot({UID: read(ending)}))
+    around.answer = AggregatorReply(
+        EndedJobs(7, (), (EndedJob("default", "j", 7, None, (fault,)),))
+    )
+    await acting.round()
+    assert around.judged == [1]
+    assert acting.jobs[0].state == "ending"
+    acting.known.observe("jobs", Snapshot({UID: read(vcjob())}))
+    advice = ElasticAdvice("default", "j", replicas=2, cards=8)
+    around.answer = AggregatorReply(EndedJobs(7, (), (EndedJob("default", "j", 7, advice),)))
+    await acting.round()
+    assert acting.jobs[0].why == "start with 2 × 8 chips of 4 × 8: NETWORK on n1"
+    assert around.would_write == ["size"]
+
+
+async def test_a_fault_under_an_earlier_end_is_none_of_the_next_one() -> None:
+    around = _Around(7)
+    acting = _acting(around)
+    acting.known.observe("records", Snapshot({}))
+    fault = FaultUnder("NETWORK", "n1", ENDED_MS - 5000)
+    found = EndedJob("default", "j", 7, None, (fault,))
+    around.answer = AggregatorReply(EndedJobs(7, (), (found,)))
+    for phase in ("Terminating", "Running", "Terminated"):
+        acting.known.observe("jobs", Snapshot({UID: read(vcjob(phase=phase))}))
+        await acting.round()
+        around.answer = AggregatorReply(EndedJobs(7, (), (EndedJob("default", "j", 7),)))
+    assert acting.jobs[0].state == "no-cause"

@@ -15,7 +15,7 @@ from elastic.job_cache import KINDS
 from service.clock import Instant
 from stores.cluster import KindUnavailable, Snapshot
 from stores.interruption import Interrupted
-from tests.elastic.jobs import ENDED_MS, read, size, vcjob, with_kept
+from tests.elastic.jobs import ENDED_MS, OPEN, read, size, vcjob, with_kept
 
 _WRITTEN_MS = ENDED_MS + 1000
 
@@ -33,16 +33,17 @@ async def _standing_still(now_ms: int, **metadata: object) -> tuple[str, ...]:
     nothing = cast("Any", None)
     follower = cast("Any", SimpleNamespace(leads=False))
     acting = Acting(nothing, nothing, follower, nothing, lambda: Instant(now_ms, now_ms), acts=True)
+    given: dict[str, dict[str, Any]] = {"jobs": {"u": read(item)}, "queues": OPEN}
     for name in KINDS:
-        acting.known.observe(name, Snapshot({"u": read(item)} if name == "jobs" else {}))
+        acting.known.observe(name, Snapshot(given.get(name, {})))
     await acting.round()
     return acting.standing_still
 
 
 @pytest.mark.parametrize(("seconds", "stands_still"), [(30, False), (31, True)])
-async def test_a_closed_queue_is_named(seconds: int, stands_still: bool) -> None:
+async def test_a_controller_that_is_away_is_named(seconds: int, stands_still: bool) -> None:
     found = await _standing_still(_WRITTEN_MS + seconds * 1000)
-    assert any("default/j" in one and "queue" in one for one in found) is stands_still
+    assert any("default/j" in one and "controller" in one for one in found) is stands_still
 
 
 async def test_a_job_of_a_namespace_that_ends_stops_no_other_one() -> None:
@@ -56,6 +57,7 @@ async def test_a_job_of_a_namespace_that_ends_stops_no_other_one() -> None:
     [
         ("pods", _pod("resilience-controller-5d7c9"), "a Resilience-Controller runs"),
         ("groups", KindUnavailable("the CRD is missing"), "PodGroups: the CRD is missing"),
+        ("queues", KindUnavailable("queues is forbidden"), "Queues: queues is forbidden"),
         ("records", Interrupted("forbidden"), "job-reschedule-reason: forbidden"),
         ("pods", KindUnavailable("pods is forbidden"), "pods: pods is forbidden"),
     ],
@@ -69,7 +71,7 @@ async def test_a_rival_and_what_cannot_be_read_are_named(name: str, event: Any, 
     acting = Acting(nothing, nothing, leader, events, lambda: now, acts=True)
     job = read(vcjob())
     evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy on n0"),)}}
-    given: dict[str, dict[str, Any]] = {"jobs": {"u": job}, "records": evicted}
+    given: dict[str, dict[str, Any]] = {"jobs": {"u": job}, "records": evicted, "queues": OPEN}
     for kind in KINDS:
         acting.known.observe(kind, Snapshot(given.get(kind, {})))
     acting.known.observe(name, event)

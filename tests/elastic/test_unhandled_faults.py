@@ -17,11 +17,11 @@ from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
 from elastic.decision import DueWrite, JobContext, decide
 from elastic.job import read_pod
-from elastic.job_cache import KINDS, SCHEDULER
+from elastic.job_cache import KINDS, QUEUES, SCHEDULER
 from elastic.patches import ending_patch, size_patch
 from service.clock import Instant
 from stores.cluster import Snapshot
-from tests.elastic.jobs import NOW_MS, UID, read, size, vcjob, with_kept
+from tests.elastic.jobs import NOW_MS, OPEN, UID, read, size, vcjob, with_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,7 +77,7 @@ class Bench:
         self.late_ms = 0
         """How long an answer of the aggregator takes."""
         self.meanwhile: Callable[[], object] | None = None
-        """What somebody else does when the job is annotated."""
+        """What another program does when the job is annotated."""
         self.asked = 0
         part = cast("Any", self)
         self.acting = Acting(
@@ -99,6 +99,7 @@ class Bench:
             "jobs": jobs,
             "pods": {str(i): read_pod(raw) for i, raw in enumerate(self.raw_pods)},
             SCHEDULER: {"s": _GRACE_SECONDS},
+            QUEUES: OPEN,
         }
         for name in KINDS:
             self.acting.known.observe(name, Snapshot(given.get(name, {})))
@@ -174,10 +175,10 @@ class Bench:
         self.done.append(("delete", name, uid))
 
     def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
-        """See ``Telling``."""
+        """See ``JobEvents``."""
 
     def wrote(self, _job: ElasticJob, decision: RestartDecision) -> None:
-        """See ``Telling``."""
+        """See ``JobEvents``."""
         self.done.append(("wrote", str(decision.write)))
 
 

@@ -29,13 +29,13 @@ class Hangs:
     def __init__(self, _: Section, __: AgentOptions) -> None:
         pass
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
+    async def run(self, context: CollectorContext) -> NoReturn:
         """Watch the file."""
         file = Path(os.environ["HANGS_WHILE_THERE_IS"])
         while True:
             await asyncio.sleep(_STEP_SECONDS)
             if not file.exists():
-                surroundings.progress()
+                context.progress()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ _TOPICS = {
 
 
 def topic_of(name: str) -> str:
-    """Where the document of this name is, as ``docs/rooms/stores.md`` says."""
+    """Return the topic of the document of this name, as in ``docs/rooms/stores.md``."""
     for prefix, kind in _TOPICS.items():
         if name.startswith(prefix):
             return f"vigil/v1/nodes/{name.removeprefix(prefix)}/{kind}"

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 HOST_CHECKS = ("FILE_SYSTEMS", "MEMORY", "KERNEL_LOG", "CLOCK")
 _UP_SECONDS = 30.0
 _PATIENCE_SECONDS = 30.0
-"""For what is to happen, however busy the machine is; a test that judges how soon says so."""
+"""For what is to happen, however busy the machine is; a test that judges how soon has a
+limit of its own.
+"""
 _FOLLOWS_SECONDS = 5.0
 """For what follows at once what is seen already, in no order that anybody can rely on."""
 WITHIN_A_SECOND = 1.3
@@ -190,7 +192,7 @@ class Node:
         self.emulator.close()
 
     def logged(self) -> str:
-        """Everything the agents of this node said."""
+        """Return the whole log of the agents of this node."""
         return self.log.read_text()
 
     def waits_for_text(self, what: str) -> None:
@@ -202,14 +204,16 @@ class Node:
         self.wait(lambda: self.ask("/readyz")[0] == 200, "it is ready", _FOLLOWS_SECONDS)
 
     def shown(self) -> Shown | None:
-        """What the store says about this node; ``None`` for nothing, also where a test left it."""
+        """Return what the store shows of this node; ``None`` for nothing, also where a test left
+        it.
+        """
         data = self.place.read(self.document)
         return None if data is None or data["DeviceInfoCfg"] == "{}" else shown(data)
 
     def until(
         self, happened: Callable[[Shown], bool], what: str, seconds: float = _PATIENCE_SECONDS
     ) -> float:
-        """Wait until the document says so; the seconds it took."""
+        """Wait until the document is as wanted; return the seconds it took."""
 
         def waits_for_text() -> bool:
             document = self.shown()

@@ -28,7 +28,7 @@ class Place(Protocol):
 
     @property
     def options(self) -> list[str]:
-        """What ``vigil agent`` needs to be told."""
+        """Return the options that ``vigil agent`` needs."""
 
     def read(self, name: str) -> dict[str, str] | None:
         """The data keys of a document."""
@@ -83,7 +83,7 @@ class Cluster:
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
         self.any_labels = False
-        """Whether somebody labels documents besides us."""
+        """Whether another program labels documents."""
 
     @property
     def options(self) -> list[str]:

@@ -31,7 +31,9 @@ esac
 
 @pytest.fixture
 def a5(folder_node: Node, tmp_path: Path) -> Node:
-    """A node with the chips 4 and 5; ``events/event`` makes the driver tell of a UB port of 5."""
+    """Return a node with the chips 4 and 5; ``events/event`` makes the driver report a UB port of
+    5.
+    """
     root = tmp_path / "a5"
     library, tool = root / "lib64/driver/libdcmi.so", root / "tools/hccn_tool"
     for place in (library, tool):

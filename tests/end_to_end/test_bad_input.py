@@ -1,4 +1,4 @@
-"""What is wrong around the agent: it says so clearly, and changes nothing that was good."""
+"""Bad input around the agent: a clear error, and nothing that was good changes."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_malformed_document_is_replaced(node: Node, data: dict[str, str]) -> N
     document = node.shown()
     assert document is not None
     assert abs(document.update_time - time.time()) < 10
-    node.waits_for_text("makes no sense and is replaced")
+    node.waits_for_text("cannot be decoded and is replaced")
 
 
 def test_what_others_isolated_stays_isolated(node: Node) -> None:

@@ -129,5 +129,5 @@ def test_a_node_that_is_not_to_ask_its_bmc(with_device: Node) -> None:
     node.environment["VIGIL_BMC_ENABLED"] = "false"
     node.start()
     node.up()
-    assert blindness(node) == ["it is not to be asked; what it said last stays"]
+    assert blindness(node) == ["the collector is switched off; its last known faults stay"]
     assert node.parts() == FAULTY

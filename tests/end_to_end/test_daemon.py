@@ -43,8 +43,8 @@ class Broken:
     def __init__(self, _: Section, __: AgentOptions) -> None:
         pass
 
-    async def run(self, surroundings: CollectorContext) -> NoReturn:
-        await surroundings.driver.inventory()
+    async def run(self, context: CollectorContext) -> NoReturn:
+        await context.driver.inventory()
         raise ZeroDivisionError("a mistake")
 
 

@@ -1,4 +1,4 @@
-"""Agent and aggregator whose connections die without a sign: nobody is lost, faults are shown."""
+"""Agent and aggregator whose connections die without a sign: no node is lost, faults are shown."""
 
 from __future__ import annotations
 

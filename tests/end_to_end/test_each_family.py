@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.node.labels import wanted
+from agent.node.labels import desired_labels
 from contract.codes.chip_codes import LINK_DOWN, UBOE_PORT_DOWN, UBOE_SUB_HEALTH
 from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
@@ -193,7 +193,7 @@ def test_documents_names_and_how_faults_are_found(node: Node, profile: str) -> N
     if family.network:
         node.emulator.link(2, up=False, quietly=True)
         node.wait(lambda: faults(2) == family.link_codes, "the tool finds it down", 10)
-    # Somebody resets the chip: its faults are gone, and no event says so.
+    # An operator resets the chip: its faults are gone, and no event reports it.
     node.emulator.lose_next_event()
     node.emulator.recover(1, FAULT)
     node.emulator.once(1, RESET_FINISHED)
@@ -219,7 +219,7 @@ async def test_labels_and_annotations(
             await running
         emulator.close()
     assert problems == ()
-    got = wanted(inventory, facts, {})
+    got = desired_labels(inventory, facts, {})
     version = {"huawei.com/driver.version": inventory.driver_version}
     assert got.labels == PROFILES[profile].labels | version
     assert got.server_type == SERVER_TYPES[profile]

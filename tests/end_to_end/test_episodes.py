@@ -45,7 +45,7 @@ CODES = ("80E01801", "80C98009", "80818201", "80E18402")
 
 
 def settings_of(mqtt: Mqtt) -> dict[str, str]:
-    """The environment that says how a broker is spoken to."""
+    """Return the environment with the settings of a broker."""
     given = mqtt.model_dump(mode="json", exclude_defaults=True)
     return {f"VIGIL_MQTT_{name.upper()}": str(value) for name, value in given.items()}
 
@@ -191,7 +191,7 @@ def test_an_aggregator_that_is_killed_goes_on_where_it_was(site: Site) -> None:
     site.aggregator.kill()
     site.broker.kill()
     site.node.kill()
-    site.broker.start()  # it has forgotten what was heard
+    site.broker.start()  # it has forgotten what was acknowledged
     site.node.start()
     site.aggregator.spawn()
     site.node.up()

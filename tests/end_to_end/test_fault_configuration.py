@@ -98,7 +98,7 @@ def test_malformed_at_the_very_first_start(node: Node) -> None:
 
 @pytest.mark.timeout(60)
 def test_no_difference_with_the_shipped_tables(node: Node) -> None:
-    """Neither the first start nor a later one shows a level that nobody wants."""
+    """Neither the first start nor a later one shows a level that is not configured."""
     node.place.write(NAME, table("SeparateNPU"))
     node.emulator.occur(CHIP, CODE)
     node.start()

@@ -1,4 +1,4 @@
-"""Strangers and other agents write our documents: nobody is silenced, on any kind of store."""
+"""Other programs and agents write our documents: no agent falls silent, on any kind of store."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def aggregator(tmp_path: Path, any_place: Place) -> Iterator[Daemon]:
 
 @contextlib.asynccontextmanager
 async def opened(place: Place) -> AsyncIterator[Store]:
-    """The store, for somebody who may write everything."""
+    """Open the store with the right to write everything."""
     match place:
         case Folder():
             store = open_store(f"directory:{place.root}")
@@ -101,7 +101,7 @@ def cluster_info(number: int) -> Document:
 
 
 def conflicts(node: Node) -> list[str]:
-    """What the agent says of conflicts about its documents."""
+    """Return the conflicts that the agent reports about its documents."""
     return [one["conflict"] for one in node.status()["publications"] if one["conflict"]]
 
 
@@ -151,9 +151,9 @@ def test_a_stranger_who_writes_for_three_seconds_blocks_no_other_for_long(
 
     asyncio.run(attack())
     (conflict,) = conflicts(node)
-    assert conflict == "conflict: somebody else writes mindx-dl-deviceinfo-node-1"
+    assert conflict == "conflict: another program writes mindx-dl-deviceinfo-node-1"
     assert conflict in json.dumps(node.ask("/readyz")[1])
-    assert "conflict: somebody else writes cluster-info-device-0" in json.dumps(
+    assert "conflict: another program writes cluster-info-device-0" in json.dumps(
         aggregator.ask("/readyz")[1]
     )
     node.emulator.occur(2, FAULT)
@@ -227,12 +227,12 @@ async def test_an_immutable_document_is_replaced_and_its_node_never_healthy(
         assert not {DEVICES, "cluster-info-node-cm"} & set(gone)
         lost = [one for one in shown if "UnHealthy" in one.data.get("cluster-info-node-cm", "")]
         assert lost == []
-    node.waits_for_text("somebody made it immutable; it is deleted and created again")
+    node.waits_for_text("it was made immutable; it is deleted and created again")
     node.ready()
 
 
 def cluster_data(place: Place) -> dict[str, str] | None:
-    """What cluster-info says now."""
+    """Return the data of cluster-info now."""
 
     async def read() -> Document | None:
         async with opened(place) as store:

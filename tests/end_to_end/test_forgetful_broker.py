@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FAULT = "80E18402"
 FAN = BmcAlarm("06000025", "Fan", 3)
 _ENDS_SECONDS = 4.0
-"""A deletion counts when it has stood for 2 s and the agent's heartbeat says that it is its own."""
+"""A deletion counts when it has stood for 2 s and the agent's heartbeat names it as its own."""
 _BACK_SECONDS = 6.0
 _RESTARTS = 10
 _APART_SECONDS = 1.5

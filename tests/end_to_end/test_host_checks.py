@@ -1,4 +1,4 @@
-"""A real agent and its host: what the kernel says is in node-info, on the configured level."""
+"""A real agent and its host: what the kernel logs is in node-info, on the configured level."""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster, Folder
 from tests.end_to_end.test_status import SEPARATES, vigil
+from tests.parts.processes import Running
 from tests.parts.terminal import CTRL_C, CTRL_D, typed
 from tests.stores.kubernetes_api.test_rights import allow, forbid
 
@@ -247,6 +250,21 @@ def test_a_silent_node_takes_the_change_when_it_runs_again(folder_site: Site) ->
     node.ready()
     node.wait(lambda: level(node) == MANUAL, "the request counts")
     assert json.loads(site.document().annotations[ISOLATION_ANNOTATION])[CHIP]["reason"] == "why"
+
+
+@pytest.mark.timeout(120)
+def test_a_wait_that_is_ended_leaves_what_is_written(folder_site: Site, tmp_path: Path) -> None:
+    site, options = folder_site, folder_site.node.place.options
+    site.aggregator.stop()
+    verb = ("isolate", "node-1", "3", "--reason", "why", "--yes", *options)
+    log = tmp_path / "isolate.log"
+    running = Running([sys.executable, "-m", "vigil", *verb], log, site.node.environment)
+    running.wait_until(lambda: _isolation(site)[0] == CHIP, 30)
+    os.kill(running.pid, signal.SIGINT)
+    site.node.wait(lambda: running.status is not None, "it ends")
+    assert running.status == 130
+    assert f"written: see vigil explain node-1/{CHIP}" in log.read_text()
+    assert _isolation(site)[0] == CHIP
 
 
 @pytest.mark.timeout(150)

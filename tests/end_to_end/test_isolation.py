@@ -52,7 +52,7 @@ def test_isolation_outlives_all_but_an_operator(node: Node) -> None:
     node.start()
     node.until(lambda now: now.unhealthy == {DEVICE}, "the document is there again")
     assert keys(node) == isolated
-    time.sleep(0.5)  # a watch that saw neither the write nor the deletion has nothing to tell
+    time.sleep(0.5)  # a watch that saw neither the write nor the deletion has nothing to report
     node.place.delete(node.document)
     node.wait(lambda: keys(node) == isolated, "and again")
 

@@ -82,14 +82,14 @@ class Troubled:
         self._stranger.start()
         self.node.wait(lambda: "npu_vigil_foreign_writer{" in self.agent(), "a conflict", 30)
         self.node.wait(lambda: "npu_vigil_foreign_writer{" in self.cluster(), "a conflict", 30)
-        # The aggregator stalls: it cannot write while somebody else has the lock.
+        # The aggregator stalls: it cannot write while another process has the lock.
         lock = (self._root / CLUSTER_NAMESPACE / ".lock").open()
         self._lock.enter_context(lock)
         fcntl.flock(lock, fcntl.LOCK_EX)
         self.node.emulator.occur(4, CODES[0])
 
     def _others(self) -> None:
-        """Another node's switches and server are faulty, and somebody tells of a public fault."""
+        """Make another node's switches and server faulty, and send a public fault."""
 
         async def put() -> None:
             store = open_store(f"directory:{self._root}")
@@ -109,7 +109,7 @@ class Troubled:
         self.node.wait(lambda: "npu_vigil_node_lost{" in self.cluster(), "it is lost", 20)
 
     def _overwrite(self) -> None:
-        """Somebody else writes a document of each of the two, again and again."""
+        """Overwrite a document of each of the two, again and again."""
         while not self._ended.wait(0.5):
             self.node.place.write(self.node.document, {"DeviceInfoCfg": "{}"})
             self.node.place.write("cluster-info-node-cm", {"cluster-info-node-cm": "{}"})

@@ -155,7 +155,7 @@ def test_a_key_that_another_program_goes_on_writing_is_a_conflict(
         watched.edit(labels={"accelerator": f"turn-{turn}"})
         if turn < 3:
             node.wait(is_ours, f"repaired {turn}", 5)
-    conflict = "conflict: somebody else writes label accelerator of the node"
+    conflict = "conflict: another program writes label accelerator of the node"
     node.wait(lambda: conflict in node.logged(), "the conflict")
     assert 'npu_vigil_node_object_conflict{key="accelerator"} 1.0' in node.ask("/metrics")[1]
     node.waits_for_text(conflict)

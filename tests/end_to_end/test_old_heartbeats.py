@@ -141,7 +141,7 @@ def test_generation_c_from_the_bmc_to_the_cluster(
 def test_a_node_of_an_old_release_that_falls_silent_is_lost(
     cluster: Cluster, aggregator: Daemon
 ) -> None:
-    """Nobody beats here but a hand that writes what an old agent wrote."""
+    """The test writes by hand what an old agent wrote."""
     cluster.plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "mindx-dl"}})
     for name, heart in (("node-1", "on"), ("node-2", "off")):
         metadata = {"name": name, "labels": {"nodeDEnable": heart}}

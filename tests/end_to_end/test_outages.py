@@ -1,4 +1,6 @@
-"""Outages of the API server, the driver and the disk: nothing known is lost, nobody waits."""
+"""Outages of the API server, the driver and the disk: nothing known is lost, no part
+waits for another.
+"""
 
 from __future__ import annotations
 
@@ -198,7 +200,7 @@ def test_a_full_disk_costs_nothing_that_is_known(folder_node: Node) -> None:
     node.kill()
     assert node.assertions(FAULT) == ["occur"] * 4 + ["recover"]
     assert len(node.journal("gap")) == 1
-    assert node.logged().count("publishing goes on without it") == 1
+    assert node.logged().count("publishing continues without it") == 1
     node.start()
     node.until(lambda now: set(now.faults) == {f"Ascend910-{chip}" for chip in (1, 2, 3)}, "kept")
 

@@ -200,7 +200,7 @@ def test_with_state_and_driver_lost_the_document_stays_as_it_is(
         hardware.list_chips(one for one in CARDS if one.physical != 2)
         node.start()
         node.up()
-        node.wait(lambda: "is not there" in str(node.ask("/readyz")[1]), "it says why")
+        node.wait(lambda: "does not exist" in str(node.ask("/readyz")[1]), "it reports why")
         assert len(document.versions) == first
         away.rename(hardware.library)
         node.wait(lambda: is_blind(node, 2), "it is blind")
@@ -404,7 +404,7 @@ def test_a_driver_that_gives_no_list_proves_nothing(make_node: Callable[[str], N
 def test_the_journal_of_the_release_before_is_read(
     node: Node, hardware: Hardware, left: int
 ) -> None:
-    """It has the ids of chips alone; where no card is left, the document tells the family."""
+    """It has the ids of chips alone; where no card is left, the document shows the family."""
     with following(node) as document:
         first = begin(node, document, hardware)
         with closing(sqlite3.connect(node.state_dir / "journal.sqlite")) as connection:

@@ -1,4 +1,4 @@
-"""What the driver's events did not tell, its lists do; a chip in trouble holds up nobody else."""
+"""Polls find what the driver's events missed; a chip in trouble does not delay the others."""
 
 from __future__ import annotations
 

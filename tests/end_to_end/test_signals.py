@@ -27,7 +27,7 @@ ABSENCE_SECONDS = 300
 
 
 def announced_seconds(beats: Path, node: str) -> float:
-    """How long the heartbeat in a directory says that its node may be silent."""
+    """Return how long the heartbeat in a directory allows its node to be silent."""
     seconds: float = 3 * json.loads((beats / f"{node}.json").read_text())["interval_seconds"]
     return seconds
 

@@ -117,6 +117,6 @@ def test_dead_watches_are_asked_anew_when_other_requests_find_dead_connections(
     assert asked
     assert asked[0].at - frozen <= 11
     assert read_by_name(proxy, frozen) == 0
-    # Nothing was missed: it went on from where it was, and nobody leads anew.
+    # Nothing was missed: it went on from where it was, and no other replica leads.
     assert "leads no more" not in aggregator.log.read_text()
     assert aggregator.ask("/readyz")[0] == 200

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from contract.names import AGGREGATOR_NAMESPACE, AGGREGATOR_SERVICE
 from stores.address import open_store
@@ -16,6 +18,7 @@ from tests.aggregator.nodes import report
 from tests.contract.documents.test_cluster_device import config, fault
 from tests.end_to_end.test_status import vigil
 from tests.parts import pods
+from tests.parts.connect_proxy import ConnectProxy
 from tests.parts.processes import Running
 from tests.parts.service_proxy import endpoint, host_address, make_service, remove_service
 
@@ -141,7 +144,7 @@ def test_documents_answer_where_no_aggregator_does(cluster: Cluster) -> None:
     assert cluster.ask("status", "nobody")[0] == 2
     status, lines, errors = cluster.ask("timeline")
     assert (status, lines) == (3, [])
-    assert "documents have no history" in errors
+    assert "have no history; an aggregator has one" in errors
 
     make_service(cluster.plane, host_address(), 9)
     status, lines, errors = cluster.ask("faults", "--node", "n1")
@@ -161,6 +164,20 @@ def test_what_the_api_server_refuses_is_named(cluster: Cluster) -> None:
         assert why in first
         assert first.endswith("; asking the next source")
         assert why in second
+
+
+@pytest.mark.apiserver
+@pytest.mark.daemon
+async def test_the_proxy_of_a_kubeconfig_leads_to_the_aggregator(cluster: Cluster) -> None:
+    content = yaml.safe_load(cluster.plane.kubeconfig.read_text())
+    password = base64.b64encode(b"me:secret").decode()
+    async with ConnectProxy(f"Basic {password}") as proxy:
+        content["clusters"][0]["cluster"]["proxy-url"] = f"http://me:secret@127.0.0.1:{proxy.port}"
+        kubeconfig = cluster.plane.directory / "proxied.kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(content))
+        _, _, errors = await asyncio.to_thread(cluster.ask, "status", kubeconfig=kubeconfig)
+    assert f'services "{AGGREGATOR_SERVICE}" not found' in errors
+    assert proxy.tunnels[0] == cluster.plane.url.removeprefix("https://")
 
 
 @pytest.mark.server
@@ -212,7 +229,7 @@ def test_an_agent_shows_what_happened_and_its_journal_does_when_it_ended(folder_
     status, lines, errors = vigil("timeline", "node-1/3", *where, COLUMNS="300")
     assert (status, errors) == (0, "")
     assert lines[0].startswith("answered by: agent of node-1, version ")
-    assert "chip 3  80E18402  reported  begins at SeparateNPU" in lines[-1]
+    assert "Ascend910-3  80E18402  reported  begins at SeparateNPU" in lines[-1]
     folder_node.kill()
     status, lines, errors = vigil("timeline", *where, COLUMNS="300")
     assert (status, errors) == (0, "")

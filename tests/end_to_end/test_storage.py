@@ -35,7 +35,9 @@ class Clients:
         node.environment["VIGIL_STORAGE_PERIOD_SECONDS"] = "0.1"
 
     def write_status(self, *, process: int = 0, link: int | None = None) -> None:
-        """The newest status; files are replaced, as nobody reads a half of one in ``/proc``."""
+        """Write the newest status; files are replaced, as no reader sees half of one in
+        ``/proc``.
+        """
         _replace(self.dpc, f"[instidx=0]\nDPC_INTERNAL_ERROR: 0\nDPC_PROCESS_ERROR: {process}\n")
         if link is not None:
             _replace(self.dtfs, f"[instidx=0]\nDTFS_PROCESS_ERROR: 0\nDTFS_LINK_ERROR: {link}\n")
@@ -96,7 +98,7 @@ def assertions(node: Node, client: str) -> dict[str, str]:
 
 
 def shown(node: Node) -> set[tuple[str, str, str]]:
-    """What the node view says of storage."""
+    """Return what the node view shows of storage."""
     return {
         (fault["subject"], fault["code"], fault["level"])
         for fault in node.ask("/api/v1/faults")[1]["faults"]

@@ -193,7 +193,7 @@ def test_the_list_is_asked_while_nothing_is_known_to_be_faulty(a3: Node) -> None
 
 
 def test_an_error_empties_nothing_without_a_subscription(a3: Node) -> None:
-    """K23: upstream's list is what the last query said, also when it said nothing."""
+    """K23: upstream's list is the answer of the last query, also when that was empty."""
     a3.emulator.fail("lq_dcmi_subscribe_fault_event", -8014)
     a3.emulator.switch_occur(PORT)
     up(a3)

@@ -1,4 +1,4 @@
-"""Two agents with one node name: one publishes, the other waits and says so."""
+"""Two agents with one node name: one publishes, the other waits and reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody reads standard error: faults, heartbeats and the leader's Lease go on all the same."""
+"""Standard error is not read: faults, heartbeats and the leader's Lease go on all the same."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def both(node: Node, pipes: list[UnreadPipe], tmp_path: Path) -> Iterator[tuple[
 
 
 def in_the_cluster(node: Node) -> set[str]:
-    """The unhealthy chips that the cluster is told of."""
+    """Return the unhealthy chips in cluster-info."""
     data = node.place.read("cluster-info-device-0")
     entries = {} if data is None else published(data["cluster-info-device-0"])
     return set(unhealthy(entries[node.name]).split(",")) if entries else set()

@@ -1,4 +1,4 @@
-"""A node with virtual devices is unsupported: it is said so, and nothing wrong is published."""
+"""A node with virtual devices is unsupported: that is reported, and nothing wrong is published."""
 
 from __future__ import annotations
 

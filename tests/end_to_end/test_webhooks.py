@@ -126,7 +126,7 @@ def test_what_a_webhook_adds_is_no_foreign_change(
         listed = "/api/v1/namespaces/mindx-dl/configmaps?labelSelector=npu-vigil/state"
         for one in cluster.plane.request("GET", listed)["items"]:
             assert one["data"]["note"] == "x"
-    # Nobody adds them any more: our writes keep what stands.
+    # No webhook adds them any more: our writes keep what is there.
     node.emulator.occur(3, FAULT)
     node.until(lambda now: now.codes(3) == {FAULT}, "it is shown")
     node.wait(lambda: in_cluster_info(cluster, "Ascend910-3"), "it is shown there")
@@ -236,7 +236,7 @@ SPOILT = (
 def test_a_webhook_that_changes_what_the_cluster_needs_is_a_conflict_that_is_reported(
     node: Node, aggregator: Daemon, cluster: Cluster
 ) -> None:
-    """Whoever reads the documents, and also where nobody but the next leader does."""
+    """In documents with readers, and also in those that only the next leader reads."""
     plane = cluster.plane
 
     def change(found: Object) -> None:

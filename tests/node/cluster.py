@@ -110,7 +110,7 @@ class Cluster:
             "cgroupsPerQOS": False,
             "enforceNodeAllocatable": [],
             "podLogsDir": str(self.directory / "pods"),
-            # The disk of the machine says nothing about this node.
+            # The disk of the machine is no matter of this node.
             "evictionHard": {"memory.available": "1Mi"},
             "imageMinimumGCAge": "24h",
         }

@@ -1,4 +1,4 @@
-"""Never more in any time than the rate allows, and whoever waits as it says gets one."""
+"""Never more in any period than the rate allows, and a token exactly after the returned wait."""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ NAME = "mindx-dl-deviceinfo-worker-1"
 
 
 def write(plane: ControlPlane, kubeconfig: Path, name: str = NAME) -> int:
-    """Write a ConfigMap; the status of the answer, with the reason where it is refused."""
+    """Write a ConfigMap; return the status of the answer, which has the reason where it
+    is refused.
+    """
     status, answer = vendors_plugin.write(plane, kubeconfig, name, {"DeviceInfoCfg": "{}"})
     if status == FORBIDDEN:
         assert "device-info is written by NPU Vigil" in answer or "cannot" in answer

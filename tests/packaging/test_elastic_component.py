@@ -272,7 +272,7 @@ def test_what_both_parts_may_do(account: Account, tmp_path: Path) -> None:
         "a Command that is deleted": Row("DELETE", f"{COMMANDS}/one", None, 403),
         "a pod in deletion": deletion("leaving", uids["leaving"], 200),
         "a pod whose uid is not named": deletion("leaving", None, 422),
-        "a pod without a deletion": deletion("stays", uids["stays"], 422),
+        "a pod that is not in deletion": deletion("stays", uids["stays"], 422),
         "a pod of a Deployment": deletion("other", uids["other"], 422),
         "a Node": Row("GET", "/api/v1/nodes/any", None, 404),
         "all Nodes": Row("GET", "/api/v1/nodes", None, 403),

@@ -109,7 +109,7 @@ def is_of_packages(line: str) -> bool:
 
 
 WELL = re.compile(r": (all well|1 warning: clock)$", re.MULTILINE)
-"""Check the end of a scan. The clock of this machine may be set by no program."""
+"""The end of a scan. The machine that runs the tests may have no synchronized clock."""
 
 
 @pytest.mark.timeout(120)

@@ -66,7 +66,7 @@ def test_public_faults_count_from_the_namespaces_of_the_system_only(folder: str)
 @pytest.mark.server
 @pytest.mark.parametrize("folder", ["base", *OVERLAYS])
 def test_namespaces_are_applied_before_what_is_in_them(folder: str) -> None:
-    """And have a label that the rest has not, so that they stay when NPU Vigil goes."""
+    """A label distinguishes them from the rest, so that they stay when NPU Vigil goes."""
     there = {"kube-system"}
     for item in build(folder):
         metadata = item["metadata"]

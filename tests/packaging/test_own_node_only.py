@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from agent.node.labels import SERVER_TYPE, left_behind, wanted
+from agent.node.labels import SERVER_TYPE, desired_labels, left_behind
 from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.codes.families import FAMILIES
 from contract.documents.write_numbers import encode_writes
@@ -341,9 +341,9 @@ def _otherwise(agent: Agent, *, with_policy: bool) -> list[tuple[str, Row, int, 
     for what, rows in ROWS.items():
         for row in rows:
             status, answer = agent.ask(row.method, row.path, row.body)
-            wanted = row.with_policy if with_policy else row.without
+            desired_labels = row.with_policy if with_policy else row.without
             is_named = status != REFUSED or (POLICY in answer and NODE in answer)
-            if status != wanted or not is_named:
+            if status != desired_labels or not is_named:
                 found.append((what, row, status, answer))
     return found
 
@@ -417,7 +417,7 @@ def _kept() -> tuple[set[str], set[str]]:
             for main_board in (0, 0x68):
                 chips = replace(inventory(family, family, board), super_pod=POD)
                 facts = NodeFacts(1, 1024, main_board, ("Atlas 300I Duo",))
-                found = wanted(chips, facts, {})
+                found = desired_labels(chips, facts, {})
                 labels |= found.labels.keys()
                 annotations |= found.annotations.keys()
                 ends = ("", "-Unhealthy", "-NetworkUnhealthy", "-Fault", "-Recovering")
@@ -525,7 +525,7 @@ def test_who_may_write_nothing_does_not_know(plane: ControlPlane, agent: Agent) 
 
 @pytest.mark.apiserver
 def test_what_others_put_on_a_document_is_no_obstacle(plane: ControlPlane, agent: Agent) -> None:
-    """A label of another program may stay or go; the agent just cannot set one."""
+    """A foreign label may stay or go; the agent just cannot set one."""
     path, body = config_map("mindx-dl", "mindx-dl-nodeinfo-worker-1", labels=PUBLIC_FAULT)
     one = f"{path}/mindx-dl-nodeinfo-worker-1"
     before = plane.request("GET", one)

@@ -1,7 +1,7 @@
 """Agent and aggregator with the tokens of their service accounts: what is granted is what is used.
 
-Everything they do in a cluster is done once, on a real API server with RBAC that writes down who
-asked for what. Nothing may be refused, and nothing may be granted that no program asked for.
+Everything they do in a cluster is done once, on a real API server with RBAC with an audit log.
+Nothing may be refused, and nothing may be granted that was not requested.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _separate(plane: ControlPlane) -> None:
 
 
 def _public_faults(plane: ControlPlane, node: Node, cluster: Callable[[str], str]) -> None:
-    """One comes, is shown, is repaired where another program wrote, and goes."""
+    """Send a public fault, overwrite what is shown of it, and end it."""
     view = f"/api/v1/namespaces/{SYSTEM}/configmaps/statistic-fault-info"
 
     def shown() -> bool:

@@ -59,7 +59,7 @@ class _Admission:
                 self.wfile.write(answered)
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         class Server(http.server.ThreadingHTTPServer):
             def finish_request(self, *arguments: object) -> None:

@@ -65,7 +65,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
-    """Which requests; empty says any. ``connections`` are the numbers of those that are meant."""
+    """Which requests a rule is about; empty means any. ``connections`` are the numbers of its
+    connections.
+    """
 
     verb: str = ""
     resource: str = ""
@@ -196,7 +198,9 @@ class ApiProxy:
         self._silenced.append(Rule("watch", rule.resource, rule.name, rule.connections))
 
     def relent(self) -> None:
-        """End all delays, refusals and silences. What a silenced watch would have said is lost."""
+        """End all delays, refusals and silences. Events that a silenced watch has withheld are
+        lost.
+        """
         self._delays.clear()
         self._refusals.clear()
         self._silenced.clear()

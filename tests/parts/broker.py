@@ -40,7 +40,7 @@ class Broker:
     """Runs between ``start`` and ``stop``; ``settings`` are more lines of its configuration.
 
     What is retained survives ``stop``, and of ``kill`` what was saved before: nothing, unless
-    ``settings`` say more than mosquitto's defaults.
+    ``settings`` configure more than mosquitto's defaults.
     """
 
     def __init__(self, directory: Path, settings: Sequence[str] = ()) -> None:
@@ -89,7 +89,7 @@ class Broker:
 
     @property
     def log(self) -> Path:
-        """What it says."""
+        """The file of its log."""
         return self.directory / "mosquitto.log"
 
     def certified(self, user: str, protocol: str = "5") -> Mqtt:

@@ -57,7 +57,7 @@ class FaultServer:
 
     @property
     def assertions(self) -> list[tuple[str, str]]:
-        """What was told and taken, in order: code and assertion."""
+        """Return what was received and accepted, in order: code and assertion."""
         return [
             (fault.faultCode, fault.assertion)
             for message in self.messages
@@ -75,7 +75,7 @@ class FaultServer:
 
 
 class Cache:
-    """Which faults a real ClusterD believes in: deletions are a queue, served one by one."""
+    """The faults in a real ClusterD's cache: deletions are a queue, served one by one."""
 
     def __init__(self) -> None:
         self._added: dict[str, float] = {}
@@ -96,7 +96,7 @@ class Cache:
             self._deletions.append((added + _DELETED_AFTER_SECONDS, fault))
 
     def until(self, at: float) -> set[str]:
-        """What is believed at ``at``."""
+        """Return the cached faults at ``at``."""
         while self._deletions:
             due, fault = self._deletions[0]
             served = max(due, self._idle_until)

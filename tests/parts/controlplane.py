@@ -53,8 +53,8 @@ class ControlPlane:
     """An API server and its etcd in ``directory``, on ports of 127.0.0.1 that stay the same.
 
     Users: ``kubeconfig`` is the administrator's; ``kubeconfig_of`` makes one for a user without
-    any rights, for one with all (``CHIEF_TOKEN``), or with a token that nobody issued. With
-    ``audited`` every request of a service account is told by ``audit``.
+    any rights, for one with all (``CHIEF_TOKEN``), or with a token that was never issued.
+    With ``audited`` every request of a service account is in ``audit``.
     """
 
     def __init__(self, directory: Path, *, audited: bool = False, port: int | None = None) -> None:
@@ -168,7 +168,7 @@ class ControlPlane:
         """Options for the place of the API server: on this machine, without controllers."""
         return (
             "--bind-address=127.0.0.1",
-            # Nobody makes the service accounts that it would demand of every pod.
+            # No controller makes the service accounts that it would demand of every pod.
             "--disable-admission-plugins=ServiceAccount",
         )
 

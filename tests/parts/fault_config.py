@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def link_rule(directory: Path, fault_seconds: int, recover_seconds: int) -> dict[str, str]:
-    """Write a rule for links that are down; the environment that tells an agent of it."""
+    """Write a rule for links that are down; return the environment that passes it to an agent."""
     directory.mkdir(parents=True, exist_ok=True)
     rule = {
         "EventId": ["81078603"],

@@ -99,7 +99,7 @@ class Following:
         return self.versions[-1]
 
     def until(self, happened: Callable[[Version], bool], what: str, seconds: float = 30) -> None:
-        """Wait until the newest version says so."""
+        """Wait until the newest version is as wanted."""
         give_up = time.monotonic() + seconds
         while not (self.versions and happened(self.last)):
             assert time.monotonic() < give_up, (

@@ -1,7 +1,7 @@
 """A FUSE file system: another directory as bindfs shows it, without events for what changes there.
 
 with Mirror(directory) as mirror:
-    (mirror.behind / "file").write_text("seen at mirror.place, and no event tells of it")
+    (mirror.behind / "file").write_text("seen at mirror.place, and no event reports it")
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class PartFailed(Exception):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody uses now, and nobody is given while the test runs.
+    """Return ports of 127.0.0.1 that are free now, and stay so while the test runs.
 
     Not the kernel's choice: it would give the port to the next connection of any other test.
     """

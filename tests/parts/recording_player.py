@@ -19,7 +19,7 @@ _SEED = 5
 class RecordingPlayer:
     """The time of a recording, and the life of the daemon in it.
 
-    A player of one kind of recordings says what a step does (``do``) and starts lives.
+    A player of one kind of recordings defines what a step does (``do``) and starts lives.
     """
 
     def __init__(self) -> None:

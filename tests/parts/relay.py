@@ -47,7 +47,7 @@ class Relay:
         self._flowing.clear()
 
     def hold_requests(self) -> None:
-        """Pass nothing on to the server, until ``restore``; what it says still arrives.
+        """Pass nothing on to the server, until ``restore``; its answers still arrive.
 
         What a client sent before it went is passed on all the same.
         """

@@ -1,4 +1,4 @@
-"""A program on a terminal of its own, at whose prompt somebody types."""
+"""A program on a terminal of its own, with input typed at its prompt."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def typed(
 
 
 def _read(terminal: int) -> bytes | None:
-    """Return what came; ``None`` once nobody has the terminal open any more."""
+    """Return what came; ``None`` once no process has the terminal open any more."""
     try:
         return os.read(terminal, 4096)
     except BlockingIOError:

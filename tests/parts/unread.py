@@ -1,4 +1,4 @@
-"""A standard error that nobody reads: a pipe which is full from the beginning."""
+"""A standard error without a reader: a pipe which is full from the beginning."""
 
 from __future__ import annotations
 

@@ -21,9 +21,11 @@ PODS = "/api/v1/namespaces/default/pods"
 REASONS = "/api/v1/namespaces/mindx-dl/configmaps"
 CHIPS = "huawei.com/Ascend910"
 CHIPS_OF_A_NODE = 8
+QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 _KINDS = (
     ("jobs", "Job", "batch.volcano.sh", "v1alpha1"),
     ("podgroups", "PodGroup", "scheduling.volcano.sh", "v1beta1"),
+    ("queues", "Queue", "scheduling.volcano.sh", "v1beta1"),
     ("commands", "Command", "bus.volcano.sh", "v1alpha1"),
 )
 _STEP_SECONDS = 0.05
@@ -32,7 +34,7 @@ _ENDING = {"TerminateJob": ("Terminating", "Terminated"), "AbortJob": ("Aborting
 
 
 def install(plane: ControlPlane) -> None:
-    """Make the API server take Volcano's kinds, with the status of its own right."""
+    """Make the API server take Volcano's kinds, and open the default queue."""
     for plural, kind, group, version in _KINDS:
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         one = {
@@ -50,7 +52,7 @@ def install(plane: ControlPlane) -> None:
                 "metadata": {"name": f"{plural}.{group}"},
                 "spec": {
                     "group": group,
-                    "scope": "Namespaced",
+                    "scope": "Cluster" if kind == "Queue" else "Namespaced",
                     "names": names | {"singular": kind.lower()},
                     "versions": [one],
                 },
@@ -61,6 +63,14 @@ def install(plane: ControlPlane) -> None:
         while plane.ask("GET", f"/apis/{group}/{version}/{plural}")[0] != 200:
             assert time.monotonic() < until, f"{plural} are not served"
             time.sleep(0.1)
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+    plane.request("POST", QUEUES, queue | {"metadata": {"name": "default"}})
+    set_queue(plane, "Open")
+
+
+def set_queue(plane: ControlPlane, state: str) -> None:
+    """Set the state of the default queue, as Volcano's queue controller does."""
+    plane.request("PATCH", f"{QUEUES}/default/status", {"status": {"state": state}})
 
 
 class Volcano:

@@ -48,7 +48,7 @@ def _parsed(text: str) -> Any:
 
 @dataclass(frozen=True)
 class EventText:
-    """One thing that was told: of a code on a chip, or of a reason that was removed from it."""
+    """One Event: about a code on a chip, or about a reason that was removed from it."""
 
     kind: str
     reason: str

@@ -1,7 +1,7 @@
-"""A BMC in memory that does what the steps of a recording say, and the device that leads to it.
+"""A BMC in memory that follows the steps of a recording, and the device for it.
 
-It has its own way of building replies; asking for pages and judging them is what ships. A reading
-happens in the loop's time, without the thread of the real device.
+It builds replies in a way of its own; the code that asks for pages and judges them is the
+product's. A reading happens in the loop's time, without the thread of the real device.
 """
 
 from __future__ import annotations

@@ -168,8 +168,8 @@ class RecordedCluster:
         await self._request()
         return tuple(beat for beat in self._beats.values() if node in (None, beat.node))
 
-    async def rehearse_beat(self, node: str) -> None:
-        raise AssertionError("an agent rehearses nothing")
+    async def dry_run_beat(self, node: str) -> None:
+        raise AssertionError("an agent makes no dry run of beats")
 
     async def forget_beat(self, node: str) -> None:
         await self._request()
@@ -182,7 +182,7 @@ class RecordedCluster:
         raise StoreRefused("the recording has no heartbeat on the Node")
 
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
-        """The agent or a program; nobody's are the operator's documents of recordings."""
+        """The agent or a program; the operator's documents of recordings have no owner."""
         other = await self.other_writer(namespace, name)
         return LastWriter("npu-vigil", 0) if (namespace, name) in self._by_agent else other
 

@@ -27,8 +27,10 @@ EARLIER_SECONDS = 7
 ONCE_SECONDS = 5.6
 """How long ours shows a one-off event; upstream does until its next 5 s cycle."""
 HEALTH_SECONDS = 5.0
-"""How often both ask for the health words, which tell of a dropped card, while there is no event.
-After an event both ask at once."""
+"""How often both ask for the health words, which show a dropped card, while there is no event.
+
+After an event both ask at once.
+"""
 _EVENTS = ("occur", "recover", "once")
 CYCLE_MS = 1_000
 """Upstream writes what changes within one cycle together; ours may write it piece by piece."""
@@ -49,11 +51,11 @@ class StateAt:
 
 
 def parsed(shown: Shown) -> Any:
-    """The document as one tree, without what varies from run to run.
+    """Return the document as one tree, without what varies from run to run.
 
     The check code is no part of it: ``decode`` has proved it right. ``UpdateTime`` must be a stamp.
-    Our own data key, which upstream does not have, is read by its codec and left out.
-    What an operator did is done to what was there, so it is only said that it was done.
+    Our own data key, which upstream does not have, is read by its codec and left out. An operator's
+    edit changes what is stored, so it is only marked as done.
     """
     if shown.by == OPERATOR:
         return {"by": OPERATOR, "deleted": shown.data is None}
@@ -236,7 +238,7 @@ def differences(
 
 
 def _is_brief(ours: Sequence[StateAt], j: int) -> bool:
-    """Whether a state goes on within a cycle and says nothing that is not said before or after."""
+    """Return whether a state lasts within a cycle and differs from the states before and after."""
     if j + 1 == len(ours) or ours[j + 1].at_ms - ours[j].at_ms >= CYCLE_MS:
         return False
     if j == 0:

@@ -1,4 +1,4 @@
-"""A driver in memory that does what the steps of a recording say."""
+"""A driver in memory that follows the steps of a recording."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class RecordedDriver:
                 del self._left_out[call]
 
     def subscribe(self) -> None:
-        """Another process subscribes: it is told of what happens from now on."""
+        """Subscribe another process: it receives what happens from now on."""
         self._events = asyncio.Queue()
         self._left_out = {}
 
@@ -128,7 +128,7 @@ class RecordedDriver:
     def wait_for_library(self) -> None:
         """It is there."""
 
-    def look_for_more(self, more: bool) -> None:
+    def list_again(self, is_missing: bool) -> None:
         """A recording has all chips."""
 
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
@@ -180,7 +180,7 @@ class RecordedDriver:
         return tuple(self._left_out.values())
 
     async def _call(self, function: str, chip: Chip) -> None:
-        """Let a call end as the recording says, one at a time."""
+        """Let one call after the other end as in the recording."""
         call = chip.logic_id, function
         if call in self._left_out:
             raise DriverCallStuck(function, str(chip), self._left_out[call].since_ms)

@@ -1,4 +1,4 @@
-"""A link tool that does what the steps of a recording say, run without a process."""
+"""A link tool that follows the steps of a recording, run without a process."""
 
 from __future__ import annotations
 

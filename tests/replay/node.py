@@ -79,7 +79,7 @@ class NodePlayer(Player):
 
     @property
     def public_faults(self) -> list[str]:
-        """The codes of storage faults that the documents about them say to stand."""
+        """Return the codes of storage faults that hold by the documents about them."""
         return standing(
             json.loads(document.data["PublicFault"])
             for (_, name), document in sorted(self.cluster.documents.items())
@@ -137,12 +137,12 @@ class NodePlayer(Player):
         return self._picture().bmc_failed_readings or 0
 
     def blind(self) -> dict[str, str]:
-        """What the agent says of its blind sources."""
+        """Return the blind sources as the agent reports them."""
         return {one.source: one.reason for one in self._picture().blind}
 
     def _picture(self) -> AgentStatus:
         assert self.agent is not None
-        return self.agent.picture()
+        return self.agent.status()
 
     def _configuration(self) -> AgentConfiguration:
         usual = super()._configuration()
@@ -163,7 +163,7 @@ class NodePlayer(Player):
         self.cluster.objects.change_node({}, meta.get("annotations") or {})
 
     def _edit(self, step: dict[str, Any]) -> None:
-        """What somebody does to a ConfigMap by hand."""
+        """Edit a ConfigMap as an operator does."""
         namespace, name = step["namespace"], step["name"]
         there = self.cluster.documents.get((namespace, name))
         match step["action"]:

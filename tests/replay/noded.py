@@ -128,7 +128,7 @@ def serial_upstream(recording: dict[str, Any]) -> str | None:
 
 
 def public_faults_upstream(recording: dict[str, Any], at_ms: int) -> list[str]:
-    """The codes of storage faults that stand at ``at_ms`` for whoever heard all messages."""
+    """Return the codes of storage faults that hold at ``at_ms`` for a reader of all messages."""
     rows = recording.get("public_faults", ())
     return standing(row["message"] for row in rows if row["at_ms"] <= at_ms)
 
@@ -140,5 +140,5 @@ def standing(messages: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def snapshots_upstream(recording: dict[str, Any]) -> dict[str, str]:
-    """What pods that asked for a snapshot were told in the end."""
+    """Return the last snapshot for pods that asked for one."""
     return {row["name"]: row["value"] for row in recording.get("pods", ())}

@@ -58,7 +58,7 @@ class NodedMachine(Protocol):
         """Start the agent and wait until it asks the BMC."""
 
     def stop(self) -> None:
-        """Tell the agent to end, and wait for it. One that does not run is no error."""
+        """End the agent, and wait for it. One that does not run is no error."""
 
     def kill(self) -> None:
         """End the agent without a word. One that does not run is no error."""
@@ -152,7 +152,7 @@ class NodedPlay:
         return _Shown(tree_of(document))
 
     async def _edit(self, step: dict[str, Any]) -> None:
-        """What somebody does to a ConfigMap by hand."""
+        """Edit a ConfigMap as an operator does."""
         namespace, name = step["namespace"], step["name"]
         match step["action"]:
             case "create" | "update":

@@ -33,7 +33,7 @@ class RecordedObjects:
     def change_node(
         self, labels: dict[str, str | None], annotations: dict[str, str | None]
     ) -> None:
-        """Somebody sets labels and annotations of the Node; ``None`` removes one."""
+        """Set labels and annotations of the Node as an operator does; ``None`` removes one."""
         self.node = NodeObject(
             merged(self.node.labels, labels),
             merged(self.node.annotations, annotations),

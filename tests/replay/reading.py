@@ -24,7 +24,7 @@ class Seen:
 
 
 def seen(shown: Shown) -> Seen:
-    """What a document says; it is ours."""
+    """Return the content of a document of ours."""
     assert shown.data is not None
     devices = json.loads(shown.data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
     levels: dict[int, dict[str, str]] = {}

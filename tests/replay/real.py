@@ -53,7 +53,7 @@ class Machine(Protocol):
         """Start the agent; waits for nothing."""
 
     def stop(self) -> None:
-        """Tell the agent to end, and wait for it. One that does not run is no error."""
+        """End the agent, and wait for it. One that does not run is no error."""
 
     def kill(self) -> None:
         """End the agent without a word."""

@@ -1,4 +1,4 @@
-"""A switch library that does what the steps of a recording say, without a process."""
+"""A switch library that follows the steps of a recording, without a process."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Beside(Player):
     def status(self) -> AgentStatus:
         """What the agent shows."""
         assert self.agent is not None
-        return self.agent.picture()
+        return self.agent.status()
 
     def written(self) -> list[str]:
         """Who wrote the document since this was asked last."""
@@ -239,7 +239,7 @@ async def test_own_key_is_never_lost_when_the_document_changes_hands(tmp_path: P
 
 
 @pytest.mark.looptime(resolution=2**-20)
-async def test_own_key_is_in_device_info_alone_where_no_other_program_was(tmp_path: Path) -> None:
+async def test_own_key_is_in_device_info_alone_without_another_program(tmp_path: Path) -> None:
     async with with_node_info(tmp_path) as node:
         await node._start()
         await asyncio.sleep(10)

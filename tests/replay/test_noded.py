@@ -75,6 +75,6 @@ async def test_recording(name: str, tmp_path: Path) -> None:
 
 
 def health(player: NodePlayer) -> str:
-    """What ours says of its health, in the words of upstream's endpoint where it is well."""
+    """Return the health that ours reports, in the words of upstream's endpoint where it is well."""
     blind = player.blind()
     return f"blind: {', '.join(blind)}" if blind else "ok"

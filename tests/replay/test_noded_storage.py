@@ -1,4 +1,4 @@
-"""Recordings of the real NodeD's storage monitors: what each tells ClusterD, over gRPC."""
+"""Recordings of the real NodeD's storage monitors: what each sends to ClusterD, over gRPC."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contract.documents.public_fault import PublicFault
 
 LATE_MS = 7_000
-"""Upstream asks every 5 s, at first after 5 s, and a second later tells."""
+"""Upstream asks every 5 s, at first after 5 s, and sends a second later."""
 
 
 def _about_storage(name: str) -> bool:
@@ -85,7 +85,7 @@ class StoragePlayer(NodePlayer):
 
 
 def tree(posted: Iterable[tuple[int, str, str]]) -> tuple[dict[str, Any], dict[str, list[int]]]:
-    """What was told of each code, and when; a recovery that nothing came before stands apart."""
+    """Return what was sent of each code, and when; a recovery without an occurrence is separate."""
     codes = [code for of_client in CODES.values() for code in of_client]
     assertions: dict[str, dict[str, Any]] = {code: {} for code in codes}
     times: defaultdict[str, list[int]] = defaultdict(list)

@@ -1,5 +1,8 @@
-"""Recordings of our own: what the real program was not recorded with, and what the specification
-says of it, less its defects. ``tests.acceptance.play`` plays them for real."""
+"""Recordings of our own: cases that the real program was not recorded with.
+
+Expected is what the specification has of them, less its defects. ``tests.acceptance.play`` plays
+them for real.
+"""
 
 from __future__ import annotations
 

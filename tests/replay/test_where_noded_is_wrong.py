@@ -26,7 +26,7 @@ pytestmark = pytest.mark.looptime(resolution=2**-20)
 FAN: list[Any] = ["06000025", 4, 1, 2]
 SYSTEM: list[Any] = ["2C000031", 44, 0, 2]
 POLL_MS = 10_100
-"""What a BMC that answers says is a document by then."""
+"""The alarms of a BMC that answers are a document by then."""
 AGENT = "agent"
 
 
@@ -111,7 +111,7 @@ async def test_a_rolling_update_with_a_blind_bmc_keeps_the_document(tmp_path: Pa
         ("api-pause-thirty-seconds-recovery", set()),
     ],
 )
-async def test_what_changed_during_an_outage_is_written_after_it(
+async def test_change_during_an_outage_is_written_after_it(
     name: str, expected: set[str], tmp_path: Path
 ) -> None:
     """D-05, D-06: without another change, and a deletion that was cut off is repeated."""
@@ -189,7 +189,7 @@ async def test_there_is_no_limit_of_alarms(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["bmc-absent-at-start", "bmc-hangs-at-start"])
 async def test_a_bmc_that_comes_back_is_asked_again(name: str, tmp_path: Path) -> None:
-    """D-09: until then the document of before stays, and it is said that the BMC is blind."""
+    """D-09: until then the old document stays, and the BMC is reported blind."""
     recording = recorded_node(name)
     (back,) = [s for s in recording["steps"] if s.get("present") or s.get("on") is False]
     async with playing(recording, tmp_path) as player:
@@ -240,7 +240,7 @@ async def test_what_is_done_by_hand_is_repaired_at_once(name: str, tmp_path: Pat
 
 
 async def test_sigterm_ends_at_once(tmp_path: Path) -> None:
-    """D-01: ours neither goes on nor leaves what the BMC has said unwritten."""
+    """D-01: ours neither continues nor leaves the BMC's alarms unwritten."""
     recording = recorded_node("terminate-signal")
     (posted, _) = steps(recording, "stop-agent")
     async with playing(recording, tmp_path) as player:
@@ -252,7 +252,7 @@ async def test_sigterm_ends_at_once(tmp_path: Path) -> None:
         assert codes(player.document) == {FAN[0]}
 
 
-async def test_what_is_known_at_sigterm_is_written_before_the_end(tmp_path: Path) -> None:
+async def test_state_at_sigterm_is_published_before_the_end(tmp_path: Path) -> None:
     async with running(tmp_path, FAN) as player:
         player.bmc.do({"do": "bmc", "alarms": [FAN, SYSTEM]})
         await player.until((POLL_MS - 200) / 1000)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.looptime(resolution=2**-20)
 SOON_MS = 100
 """A driver's event is a published document by then."""
 AUDIT_MS = 16_000
-"""What no event told of is found by then."""
+"""What no event reported is found by then."""
 
 
 def steps(recording: dict[str, Any], do: str) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ async def test_without_an_api_server_the_agent_runs_and_publishes_when_it_is_bac
     assert played.lives == 1, "it never ended"
 
 
-async def test_what_happened_during_an_outage_is_right_when_it_is_over() -> None:
+async def test_document_is_right_after_an_outage() -> None:
     recording = recorded("api-server-stopped-for-30-s")
     played = await play(recording)
     away_ms, back_ms = (step["at_ms"] for step in steps(recording, "api-server"))

@@ -21,9 +21,10 @@ _log = logging.getLogger("tests.foreign_writes")
 
 
 def fight(until: float, *, every: float = 0.0, answers_in: float = 0.0, seconds: float) -> Fought:
-    """Somebody writes every ``every`` seconds up to ``until``, or after each write of ours.
+    """Return our writes while another program writes every ``every`` seconds up to ``until``, or
+    after each write of ours.
 
-    We always want to write what is undone, and look at it ``seconds`` long.
+    We always want to write what is undone, and check for ``seconds``.
     """
     fought, foreign = Fought(), ForeignWrites()
     ours_at, theirs_at, undone = 0.0, 0.0, True
@@ -151,7 +152,7 @@ def test_a_conflict_has_a_line_when_it_begins_and_one_when_it_is_over(
 
 
 def test_who_writes_is_named() -> None:
-    assert ForeignWriter().changes("doc") == "somebody else writes doc"
+    assert ForeignWriter().changes("doc") == "another program writes doc"
     assert ForeignWriter("kubectl-edit").changes("doc") == "'kubectl-edit' writes doc"
     differing = ForeignWriter(differing=("label a", "key b")).changes("doc")
     assert differing.startswith("the answer to our own write of doc differs from what was written:")

@@ -103,7 +103,7 @@ for number in range(10_000):
 
 @pytest.fixture
 def pipe() -> Iterator[UnreadPipe]:
-    """Full; nobody reads."""
+    """Yield a full pipe without a reader."""
     pipe = UnreadPipe()
     yield pipe
     pipe.close()

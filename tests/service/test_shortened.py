@@ -1,4 +1,4 @@
-"""A long list is cut, and says so."""
+"""A long list is cut, and ends with how many are left out."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
 
 
 class Daemon:
-    """Something to be told about."""
+    """A state to report to the service manager."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.stalled: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Heartbeats, touches and writers: what every store promises about them, on real ones."""
+"""Heartbeats, touches and writers: the contract of every store about them, on real ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def a_beat(node: str = "node-1", holder: str = "host-a", at_ms: int = NOW_MS) ->
 
 
 def as_made(beats: tuple[Beat, ...]) -> tuple[Beat, ...]:
-    """Without what only some stores know: how and how long ago they heard of it."""
+    """Remove what only some stores know: how and how long ago they received a beat."""
     return tuple(msgspec.structs.replace(beat, age_ms=None, is_retained=False) for beat in beats)
 
 

@@ -1,4 +1,4 @@
-"""What every store promises (``stores/base.py``), on real ones."""
+"""The contract of every store (``stores/base.py``), on real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ConfigMap that somebody made immutable: deleted and created, or the command is named."""
+"""A ConfigMap that was made immutable: deleted and created, or the command is named."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_it_is_deleted_and_created_and_logged(
     found = await kubernetes.get(*PLACE)
     assert found is not None
     assert (found.data, found.immutable, found.version) == ({"text": "new"}, False, written)
-    assert "mindx-dl/one: somebody made it immutable; it is deleted and created" in caplog.text
+    assert "mindx-dl/one: it was made immutable; it is deleted and created" in caplog.text
 
 
 async def test_without_a_version_it_is_replaced_too(

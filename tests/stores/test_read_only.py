@@ -21,7 +21,7 @@ WRITES: dict[str, Callable[[ReadOnly], Awaitable[object]]] = {
     "put_shown": lambda store: store.put_shown(DOCUMENT),
     "delete": lambda store: store.delete("space", "name"),
     "beat": lambda store: store.beat(Beat("n", "host", 5, 1)),
-    "rehearse_beat": lambda store: store.rehearse_beat("n"),
+    "dry_run_beat": lambda store: store.dry_run_beat("n"),
     "forget_beat": lambda store: store.forget_beat("n"),
     "touch": lambda store: store.touch("space", "name"),
 }

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from tests.parts.verbs import run_verb
 
 if TYPE_CHECKING:
     import queue
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 AT_MS = 1_795_469_669_290
@@ -60,8 +61,9 @@ class Stand:
     """A server that gives one answer to everything, or with ``answers`` one for each path.
 
     It listens on the socket ``path``, else on a free port. An answer waits until ``pause`` is set;
-    ``raw`` replaces it by bytes that may be no HTTP. ``asked`` are the paths so far. With
-    ``events`` there is a stream, which sends what is put into it; ``None`` ends the stream.
+    ``raw`` replaces it by bytes that may be no HTTP. ``asked`` are the paths so far, ``sent`` the
+    headers of the last request. With ``events`` there is a stream, which sends what is put into it;
+    ``None`` ends the stream. ``refused_tokens`` get 401, after ``on_refusal`` was called.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -72,13 +74,21 @@ class Stand:
         self.pause.set()
         self.raw: bytes | None = None
         self.asked: list[str] = []
+        self.sent: Message = Message()
+        self.refused_tokens: set[str] = set()
+        self.on_refusal: Callable[[], object] = bool
         self.events: queue.SimpleQueue[bytes | None] | None = None
         stand = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 stand.asked.append(self.path)
+                stand.sent = self.headers
                 stand.pause.wait(60)
+                if self.headers.get("Authorization") in stand.refused_tokens:
+                    stand.on_refusal()
+                    self.send_error(401)
+                    return
                 if stand.raw is not None:
                     self.wfile.write(stand.raw)
                     self.close_connection = True

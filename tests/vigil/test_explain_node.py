@@ -17,7 +17,7 @@ FAULT = {
     "published": "SeparateNPU",
     "since_ms": AT_MS - 200_000,
     "until_ms": None,
-    "because": "the node says so",
+    "because": "the node reports it",
 }
 NODE: dict[str, Any] = {
     "node": {"node": "node-1", "state": "reported", "heartbeat": "alive", "blind": []},
@@ -67,7 +67,7 @@ def test_an_aggregator_shows_what_is_reported_what_is_published_why_and_what_to_
 ) -> None:
     status, lines, _ = explained(aggregator, "node-1")
     assert status == 1
-    assert lines[0] == "node-1 is not well: 1 part at SeparateNPU: node-1 Ascend910-3"
+    assert lines[0] == "node-1 is not well: 1 part at SeparateNPU: Ascend910-3"
     assert lines[2] == f"answered by: aggregator, which leads ({aggregator.url})"
     text = [line.strip() for line in lines]
     for line in (
@@ -78,7 +78,7 @@ def test_an_aggregator_shows_what_is_reported_what_is_published_why_and_what_to_
         "since:     3 min ago (21:31:09 UTC)",
         "reported:  SeparateNPU",
         "published: SeparateNPU",
-        "because:   the node says so",
+        "because:   the node reports it",
         "job team/train: UnHealthy",
         "because:   1 fault of this node hits train",
     ):
@@ -90,7 +90,7 @@ def test_an_aggregator_shows_what_is_reported_what_is_published_why_and_what_to_
 def test_one_chip_is_explained_by_its_name_or_number(aggregator: Stand, chip: str) -> None:
     status, lines, _ = explained(aggregator, f"node-1/{chip}")
     assert status == 1
-    assert lines[0] == "node-1 Ascend910-3 is not well: 1 part at SeparateNPU: node-1 Ascend910-3"
+    assert lines[0] == "node-1 Ascend910-3 is not well: 1 part at SeparateNPU: Ascend910-3"
     assert "job team/train: UnHealthy" in lines
 
 
@@ -123,8 +123,8 @@ def test_a_node_that_gives_no_answer_or_fell_silent_is_not_well(aggregator: Stan
     status, lines, _ = explained(aggregator, "node-1")
     assert status == 1
     assert lines[:2] == [
-        "node-1 is not well: the heartbeat is lost: node-1",
-        "  no answer from heartbeat of node-1",
+        "node-1 is not well: the heartbeat is lost",
+        "  no answer from heartbeat of the node",
     ]
     assert "no answer:   heartbeat of node-1: unsaid" in lines
 
@@ -132,12 +132,42 @@ def test_a_node_that_gives_no_answer_or_fell_silent_is_not_well(aggregator: Stan
 def test_an_agent_gives_reason_rule_and_source(agent: Stand) -> None:
     fault = AGENT["faults"][0] | {"reason": "table", "reported_by": ["events"], "code": "80E18402"}
     agent.answers["/api/v1/status"] = AGENT | {"faults": [fault]}
+    rule = {"file": "faultCode.json", "key": "SeparateNPUCodes", "line": 7, "text": "Out."}
+    row: dict[str, Any] = {
+        "node": "node-1",
+        "subject": "Ascend910-3",
+        "kind": "chip",
+        "code": "80E18402",
+    }
+    ruled = row | {"level": "SeparateNPU", "rules": [rule]}
+    agent.answers["/api/v1/faults"] = {"at_ms": AT_MS, "faults": [ruled]}
     status, lines, _ = explained(agent, "node-1/3")
     assert status == 1
     text = [line.strip() for line in lines]
-    assert "because:   reported by events" in text
+    assert "because:   table" in text
+    assert "observed:  by events" in text
+    assert "rule:      Out. (faultCode.json, SeparateNPUCodes, line 7)" in text
     assert "reported:  SeparateNPU" in text
     assert any(line.startswith("not known:   what the cluster publishes") for line in text)
+
+
+def test_an_agent_of_an_earlier_release_has_no_rules(agent: Stand) -> None:
+    status, lines, errors = explained(agent, "node-1/3")
+    assert (status, errors) == (1, "")
+    assert not any(line.strip().startswith("rule:") for line in lines)
+
+
+def test_parts_of_a_node_have_the_names_that_an_aggregator_gives_them(agent: Stand) -> None:
+    common = {"code": "x", "level": "SeparateFault", "since_ms": AT_MS}
+    faults = [
+        common | {"subject": "host 1", "part": "Fan"},
+        common | {"subject": "switch 2", "part": "7/1/0"},
+        common | {"subject": "storage 0", "part": "DPC"},
+        common | {"subject": "later", "part": "thing"},
+    ]
+    agent.answers["/api/v1/status"] = AGENT | {"faults": faults}
+    _, lines, _ = explained(agent, "node-1")
+    assert {"Fan 1", "switch 2 port 7", "storage DPC", "later thing"} <= {*lines}
 
 
 @pytest.mark.parametrize(

@@ -36,3 +36,19 @@ def test_the_daemons_load_nothing_of_the_verbs_for_people() -> None:
         "print(*(one for one in sys.modules if one.startswith(rooms)))"
     )
     assert run("-c", code).stdout.split() == ["vigil.sources.options"]
+
+
+def test_an_agent_loads_nothing_that_only_verbs_for_people_need() -> None:
+    code = "import vigil.main, agent.daemon, agent.pages.routes, sys; print(*sys.modules)"
+    loaded = run("-c", code).stdout.split()
+    unwanted = (
+        *("advisor", "aggregator", "elastic", "rich", "yaml"),
+        *("vigil.reports", "vigil.sources.sources", "vigil.isolation.run", "vigil.scan.run"),
+        *("contract.codes.reference", "contract.pages.rule_places"),
+    )
+    assert "agent.daemon" in loaded
+    assert [
+        name
+        for name in loaded
+        if any(name == one or name.startswith(f"{one}.") for one in unwanted)
+    ] == []

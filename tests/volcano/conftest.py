@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def volcano_built() -> Path:
-    """The folder with Volcano's program; an error where it cannot be built."""
+    """Return the folder with Volcano's program; an error where it cannot be built."""
     return build()
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, volcano_built: Path) -> Iterator[Real]:
-    """An API server with the real job controller, and no program of ours."""
+    """Run an API server with the real job controller, and no program of ours."""
     with ControlPlane(tmp_path_factory.mktemp("real")) as plane:
         plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": "mindx-dl"}})
         install(plane, volcano_built)

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.parts.processes import Running, free_ports
-from tests.parts.volcano import GROUPS, JOBS
+from tests.parts.volcano import GROUPS, JOBS, QUEUES, set_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.parts.controlplane import ControlPlane
 
-_QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 _UP_SECONDS = 30.0
@@ -40,14 +39,14 @@ def install(plane: ControlPlane, built: Path) -> None:
             if one is not None:
                 plane.request("POST", _DEFINITIONS, one)
     until = time.monotonic() + _UP_SECONDS
-    for path in (JOBS, GROUPS, _QUEUES):
+    for path in (JOBS, GROUPS, QUEUES):
         while plane.ask("GET", path)[0] != 200:
             assert time.monotonic() < until, f"{path} is not served"
             time.sleep(0.1)
     api = "scheduling.volcano.sh/v1beta1"
     queue = {"apiVersion": api, "kind": "Queue", "metadata": {"name": "default"}}
-    plane.request("POST", _QUEUES, queue | {"spec": {"weight": 1, "reclaimable": True}})
-    plane.request("PATCH", f"{_QUEUES}/default/status", {"status": {"state": "Open"}})
+    plane.request("POST", QUEUES, queue | {"spec": {"weight": 1, "reclaimable": True}})
+    set_queue(plane, "Open")
 
 
 @contextlib.contextmanager

@@ -52,7 +52,7 @@ def site(
 
 @pytest.fixture
 def elastic(site: Site, request: pytest.FixtureRequest) -> Iterator[Elastic]:
-    """A daemon that acts, with the parts that Volcano has not."""
+    """Run a daemon that acts, with the parts that Volcano has not."""
     name = request.node.name.partition("[")[0]
     daemon = site.elastic(name, "--act", "--network-faults")
     daemon.start()

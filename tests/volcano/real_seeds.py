@@ -215,7 +215,7 @@ def _is_done(cluster: Cluster, name: str) -> bool:
 
 
 def _check_commands(changes: Changes, since: dict[str, float], uids: dict[str, str]) -> None:
-    """A link was down for 20 s, and of two jobs the first one ran again before the other's."""
+    """Check that a link was down for 20 s, and that of two jobs one ran again before the next."""
     commands = changes.all("command", "ADDED", lambda _: True)
     assert commands, "no job was ended"
     before = None

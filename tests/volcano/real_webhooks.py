@@ -28,7 +28,7 @@ def in_force(cluster: Real, volcano_built: Path) -> Iterator[Real]:
 
 @pytest.fixture
 def judged(in_force: Real) -> Iterator[Real]:
-    """The cluster, with the webhooks in force."""
+    """Return the cluster, with the webhooks in force."""
     yield in_force
     in_force.clean()
 

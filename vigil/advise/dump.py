@@ -179,7 +179,7 @@ class _Reader:
 
 
 def _items(part: JsonValue) -> list[msgspec.Raw]:
-    """The objects of a value: its items, or itself."""
+    """Return the objects of a value: its items, or itself."""
     if part.outer.items is not None:
         return part.outer.items
     return [msgspec.Raw(part.text)]
@@ -190,7 +190,7 @@ def _line(part: JsonValue, index: int) -> str:
 
 
 def _written(one: StoredConfigMap) -> int:
-    """The order of writes: the numbers of one API server grow with each (``resourceVersion``)."""
+    """Return the order of writes: ``resourceVersion`` grows with each."""
     return go_integer(one.resource_version) or 0
 
 

@@ -6,7 +6,7 @@ A dump of a large cluster has hundreds of megabytes: objects stay bytes until ea
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -21,6 +21,10 @@ _SOLID = re.compile(rb"\S")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: dates go no further."""
+
+
 class Outer(msgspec.Struct):
     """A List as ``kubectl`` prints it, a session of JSON Lines, or one object.
 
@@ -28,7 +32,7 @@ class Outer(msgspec.Struct):
     """
 
     kind: str = ""
-    now_ms: int | None = None
+    now_ms: Annotated[int, msgspec.Meta(ge=0, le=_LAST_MS)] | None = None
     first_session: bool = False
     items: list[msgspec.Raw] | None = None
 

@@ -81,7 +81,7 @@ def advise(
         bool, typer.Option("--json", help="Print one object per session and profile.")
     ] = False,
 ) -> None:
-    """Say which pods go, with which grace, who makes them anew and where they fit.
+    """Show which pods go, with which grace, who makes them anew and where they fit.
 
     Exit status: 0 nothing is deleted, 1 something is, 2 wrong input, 3 no answer of the aggregator.
     """

@@ -34,7 +34,7 @@ PUBLIC_FAULT_NAME = "demo-public-fault"
 
 
 def customization(speed: float, policy: IsolateAction | None = None) -> str:
-    """The shipped rules and ``policy``, with the times of those that wait divided by ``speed``."""
+    """Return the shipped rules and ``policy``, with times of waiting divided by ``speed``."""
     shipped = read_table("policies.json", PolicyTables)
     durations = [
         replace(
@@ -66,7 +66,7 @@ class Operator:
         self._speed = speed
 
     def write_rules(self, directory: Path) -> None:
-        """The rules that hold from the start, as a file: the ConfigMap comes later."""
+        """Write the rules that hold from the start, as a file: the ConfigMap comes later."""
         (directory / CUSTOMIZATION_KEY).write_text(customization(self._speed))
 
     async def configure(self, policy: IsolateAction) -> None:

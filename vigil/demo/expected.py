@@ -1,4 +1,4 @@
-"""What the documents must say of one node, as far as the story has got."""
+"""What the documents must show of one node, as far as the story has got."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Expected:
         _set(self._public, (chip, code), level)
 
     def differences(self, seen: DemoNodeView | None, *, in_cluster: bool) -> list[str]:
-        """What is wrong with ``seen``, in words; nothing when it is one of the right states."""
+        """Return what is wrong with ``seen``, in words; nothing for one of the right states."""
         if seen is None:
             return ["was never seen"]
         wanted = list(self._views(in_cluster=in_cluster))
@@ -96,7 +96,7 @@ def _words(seen: DemoNodeView, wanted: DemoNodeView, chips: range) -> Iterator[s
     for chip in sorted(seen.chips.free | seen.chips.unhealthy | set(chips)):
         if _of_chip(seen.chips, chip) != _of_chip(wanted.chips, chip):
             expected = _of_chip(wanted.chips, chip)
-            yield f"says chip {chip} is {_of_chip(seen.chips, chip)}, expected {expected}"
+            yield f"shows chip {chip} as {_of_chip(seen.chips, chip)}, expected {expected}"
     for what, one, other in (
         ("node status", seen.status, wanted.status),
         ("parts of the server", seen.parts, wanted.parts),
@@ -105,7 +105,7 @@ def _words(seen: DemoNodeView, wanted: DemoNodeView, chips: range) -> Iterator[s
         ("public faults", sorted(seen.public), sorted(wanted.public)),
     ):
         if one != other:
-            yield f"says {what}: {one}, expected {other}"
+            yield f"shows {what}: {one}, expected {other}"
 
 
 def _of_chip(view: ChipsView, chip: int) -> str:

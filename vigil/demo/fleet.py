@@ -175,7 +175,7 @@ class Fleet:
         return path
 
     def node(self, role: int) -> DemoNode:
-        """The node that plays ``role``."""
+        """Return the node that plays ``role``."""
         return self.nodes[role % len(self.nodes)]
 
     async def start(self) -> None:
@@ -283,7 +283,7 @@ class Fleet:
         )
 
     async def policy(self, node: DemoNode) -> str | None:
-        """What the agent of ``node`` says of the operator's policy: in force, refused, nothing."""
+        """Return what the agent reports of the operator's policy: in force, refused, nothing."""
         samples = [
             sample
             for sample in await _samples(node)
@@ -295,7 +295,7 @@ class Fleet:
         return "in force" if "configmap" in sources else None
 
     def dead(self) -> list[str]:
-        """Processes that ended by themselves, with their last words."""
+        """Return processes that ended by themselves, with their last words."""
         named = [(f"agent of {node.name}", node.agent, node.log) for node in self.nodes]
         named.append(("aggregator", self._aggregator, self.directory / "aggregator.log"))
         return [
@@ -325,7 +325,7 @@ class Fleet:
 
 
 async def _samples(node: DemoNode) -> list[Sample]:
-    """All samples of the metrics of a node's agent."""
+    """Return all samples of the metrics of a node's agent."""
     url = (node.directory / "state" / "listen").read_text().strip()
     async with (
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,

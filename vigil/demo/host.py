@@ -28,7 +28,7 @@ class Host:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Tells an agent to look here, not at the machine that it runs on. There is no DTFS."""
+        """Lets an agent look here, not at the machine that it runs on. There is no DTFS."""
         return {
             "VIGIL_KERNEL_LOG_DEVICE": str(self._log),
             "VIGIL_STORAGE_DPC_FILE": str(self._dpc),
@@ -36,13 +36,13 @@ class Host:
         }
 
     def lock_up(self) -> None:
-        """The kernel says that a processor is stuck."""
+        """Let the kernel report that a processor is stuck."""
         self._records += 1
         at_us = time.monotonic_ns() // 1000
         os.write(self._pipe, f"{_EMERGENCY},{self._records},{at_us},-;{_LOCKUP}\n".encode())
 
     def dpc(self, *, works: bool) -> None:
-        """The process of the storage client works or does not; a whole file replaces the last."""
+        """Let the storage client work or not; a whole file replaces the last one."""
         draft = self._dpc.with_suffix(".new")
         process = 0 if works else -1
         draft.write_text(

@@ -32,7 +32,7 @@ _HEALTHY = "Healthy"
 
 @dataclass(frozen=True)
 class ChipsView:
-    """What one document says about the chips of one node.
+    """What one document has about the chips of one node.
 
     ``faults``: physical id to code to level, chips without a fault left out. ``free``,
     ``unhealthy``, ``unlinked`` (their network is unhealthy) and ``isolated`` are physical ids.
@@ -46,7 +46,7 @@ class ChipsView:
 
     @classmethod
     def expected(cls, chips: range, faults: dict[int, dict[str, str]]) -> ChipsView:
-        """The only view that is right for ``faults``: harmless levels leave a chip free."""
+        """Return the only view that is right for ``faults``: harmless levels leave a chip free."""
         serious = {
             chip: {code for code, level in codes.items() if level not in _HARMLESS}
             for chip, codes in faults.items()
@@ -63,7 +63,7 @@ class ChipsView:
         )
 
     def merged(self) -> ChipsView:
-        """The same in cluster-info, which leaves out the codes that isolate a chip."""
+        """Return the same in cluster-info, which leaves out the codes that isolate a chip."""
         faults = {
             chip: {code: level for code, level in codes.items() if level != _ISOLATED}
             for chip, codes in self.faults.items()
@@ -73,11 +73,11 @@ class ChipsView:
 
 @dataclass(frozen=True)
 class DemoNodeView:
-    """Everything that is said about one node.
+    """Everything that documents have about one node.
 
     ``parts``: part of the server (``Fan 3``) to its level. ``ports``: switch fault (code, switch
     chip and port, joined by ``_``) to its level. ``public``: codes of public faults that stand
-    by the messages about them; the aggregator tells of them among the faults of chips.
+    by the messages about them; the aggregator has them among the faults of chips.
     """
 
     chips: ChipsView
@@ -114,7 +114,7 @@ def _chips_view(device_list: dict[str, str]) -> ChipsView:
 
 
 def _checked(text: str) -> dict[str, Any]:
-    """The members of a signed text; raises ``ValueError`` when its check code is wrong."""
+    """Return the members of a signed text; raises ``ValueError`` when its check code is wrong."""
     outer: dict[str, Any] = json.loads(text)
     start = text.index(":") + 1
     _, end = json.JSONDecoder().raw_decode(text, start)
@@ -156,7 +156,7 @@ def read_public_faults(text: str) -> dict[str, frozenset[str]]:
 
 @dataclass(frozen=True)
 class _Health:
-    """What a node document or a switch document says: a status, and faults with their levels."""
+    """What a node document or a switch document has: a status, and faults with their levels."""
 
     status: str = _HEALTHY
     faults: dict[str, str] = field(default_factory=dict)
@@ -182,7 +182,7 @@ def _switch_health(entry: dict[str, Any]) -> _Health:
 
 
 class _Reported:
-    """What the documents of one side (the nodes' own, the aggregator's) say now, by node."""
+    """What the documents of one side (the nodes' own, the aggregator's) have now, by node."""
 
     def __init__(self) -> None:
         self.chips: dict[str, ChipsView] = {}
@@ -219,12 +219,12 @@ class DemoReader:
 
     @property
     def device(self) -> dict[str, DemoNodeView]:
-        """What the nodes say of themselves."""
+        """Return what the nodes report of themselves."""
         return self._nodes.views()
 
     @property
     def cluster(self) -> dict[str, DemoNodeView]:
-        """What the aggregator says, over all its documents."""
+        """Return what the aggregator publishes, over all its documents."""
         whole = _Reported()
         for by_node in self._cluster.values():
             whole.chips |= by_node.chips

@@ -1,4 +1,4 @@
-"""Plays a story on a fleet and compares what the documents say with what they must say."""
+"""Plays a story on a fleet and compares what the documents show with what they must show."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Player:
                 await self._fleet.act(action)
 
     async def _hold(self, seconds: float) -> list[str]:
-        """What changed within ``seconds`` although it should have stayed."""
+        """Return what changed within ``seconds`` although it should have stayed."""
 
         def problems() -> list[str]:
             return [
@@ -211,7 +211,7 @@ class Player:
             if not others:
                 return []
             if time.monotonic() > deadline:
-                return [f"{name} says that the policy is {policies[name]}" for name in others]
+                return [f"{name} reports that the policy is {policies[name]}" for name in others]
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _policy(self, node: DemoNode) -> str | None:

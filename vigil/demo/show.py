@@ -22,7 +22,7 @@ def _milliseconds(value: float | None) -> str:
 
 
 def arrival_line(result: StepResult) -> str:
-    """How long it took to arrive, and whether it was right."""
+    """Return how long it took to arrive, and whether it was right."""
     verdict = "as expected" if not result.problems else "NOT as expected"
     if result.step.unchanged:
         return f"documents keep their state: {verdict}"
@@ -34,7 +34,7 @@ def arrival_line(result: StepResult) -> str:
 
 
 def plain(result: StepResult) -> str:
-    """One step as lines for a log or a pipe."""
+    """Return one step as lines for a log or a pipe."""
     lines = [
         f"[{result.at_seconds:5.1f} s] {result.step.title}",
         f"          {result.step.meaning}",
@@ -45,7 +45,7 @@ def plain(result: StepResult) -> str:
 
 
 def summary_lines(summary: Summary) -> str:
-    """The last words of the demo."""
+    """Return the last words of the demo."""
     right = sum(not result.problems for result in summary.results)
     lines = [f"problem: {problem}" for problem in summary.problems]
     lines.append(
@@ -56,7 +56,7 @@ def summary_lines(summary: Summary) -> str:
 
 
 def as_json(summary: Summary) -> dict[str, Any]:
-    """The summary for machines; times in milliseconds and seconds as named."""
+    """Return the summary for machines; times in milliseconds and seconds as named."""
     return {
         "well": summary.well,
         "seconds": round(summary.seconds, 3),
@@ -86,7 +86,7 @@ def live(
     blind: dict[str, frozenset[int]],
     results: Sequence[StepResult],
 ) -> RenderableType:
-    """The cluster as the aggregator sees it, above what happened so far."""
+    """Return the cluster as the aggregator sees it, above what happened so far."""
     chips = Table(title="cluster-info", expand=False)
     numbers = range(max((max(_all(view), default=0) for view in cluster.values()), default=0) + 1)
     for column in ("node", "server", "switch"):

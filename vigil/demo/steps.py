@@ -103,7 +103,7 @@ class AlarmAction:
 
 @dataclass(frozen=True)
 class LockUpAction:
-    """The kernel of a node says that a processor is stuck; it never says that one is free again."""
+    """The kernel of a node reports that a processor is stuck; it never reports that one is free."""
 
     role: int
 
@@ -129,7 +129,7 @@ class PortAction:
 
 @dataclass(frozen=True)
 class OnceAction:
-    """Something happens at a moment: the driver tells of it once, and lists nothing."""
+    """Something happens at a moment: the driver reports it once, and lists nothing."""
 
     role: int
     chip: int
@@ -166,7 +166,7 @@ class ReleaseAction:
 
 @dataclass(frozen=True)
 class ReportAction:
-    """The operator tells of a public fault of a chip, or that it is over."""
+    """The operator reports a public fault of a chip, or its end."""
 
     role: int
     chip: int
@@ -202,18 +202,18 @@ Levels: TypeAlias = dict[str, str]
 
 @dataclass(frozen=True)
 class DemoStep:
-    """One thing that happens. ``expect`` tells what changes in the documents because of it.
+    """One thing that happens. ``expect`` is what changes in the documents because of it.
 
     ``soon`` is what time alone makes of a chip: from here on either is right, until a later step
     expects it. ``parts`` and ``ports`` are levels of the server's parts and of switch ports, by
     role and name; ``None`` where one is well again. ``public`` are levels of public faults by role,
-    chip (``None``: every one of the node) and code: told in messages, and in cluster-info only with
-    a level; ``None`` where one is over. ``lost``
-    is the node that must be published as lost, ``back`` the one that must no longer be. ``blind``
-    is the chip that must be reported blind from here on, ``sighted`` the one that must no longer
-    be. ``policy`` is what every agent must say of the operator's. ``holds_seconds`` is for how long
-    of real time, since the step before began, what was expected then must stay; ``takes_seconds``
-    how long what is expected now may take by itself.
+    chip (``None``: every one of the node) and code: in messages, and in cluster-info only with
+    a level; ``None`` where one is over. ``lost`` is the node that must be published as lost,
+    ``back`` the one that must no longer be. ``blind`` is the chip that must be reported blind from
+    here on, ``sighted`` the one that must no longer be. ``policy`` is what every agent must report
+    of the operator's. ``holds_seconds`` is for how long of real time, since the step before began,
+    what was expected then must stay; ``takes_seconds`` how long what is expected now may take by
+    itself.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The story of the demo: what is done to the hardware, and what the documents must say then."""
+"""The story of the demo: what is done to the hardware, and what the documents must show then."""
 
 from __future__ import annotations
 
@@ -94,26 +94,26 @@ STORY: tuple[DemoStep, ...] = (
         parts={(0, "System 0"): "SeparateFault"},
     ),
     DemoStep(
-        "the operator says that this error is harmless",
+        "the operator declares this error harmless",
         "levels in a ConfigMap: the alarm still stands, and the node takes jobs again at once",
         actions=(JudgeAction(_SERVER, "NotHandleFault"),),
         parts={(0, "System 0"): "NotHandleFault"},
     ),
     DemoStep(
         "the storage client of node 3 dies",
-        "a public fault of the node, told in a message: every chip of it is less than healthy",
+        "a public fault of the node, in a message: every chip of it is less than healthy",
         actions=(DpcAction(2, works=False),),
         public={(2, None, _DPC): "SubHealthFault"},
     ),
     DemoStep(
-        "the kernel of node 2 tells of a soft lockup",
+        "the kernel of node 2 reports a soft lockup",
         "noted in node-info, where the operator may give it another level",
         actions=(LockUpAction(1),),
         parts={(1, "Kernel 0"): "NotHandleFault"},
     ),
     DemoStep(
         "it is not repeated",
-        "the kernel never says that one is over: silence for long enough does",
+        "the kernel never reports the end of one: it ends after a long enough silence",
         pause_seconds=0.0,
         parts={(1, "Kernel 0"): None},
         takes_seconds=LOCK_UP_SECONDS,
@@ -125,8 +125,8 @@ STORY: tuple[DemoStep, ...] = (
         public={(2, None, _DPC): None},
     ),
     DemoStep(
-        "the operator tells of a fault of chip 4 of node 1 that no driver sees",
-        "a public fault in a ConfigMap: the node says nothing of it, the cluster leaves it out",
+        "the operator reports a fault of chip 4 of node 1 that no driver sees",
+        "a public fault in a ConfigMap: no node reports it, the cluster leaves the chip out",
         actions=(ReportAction(0, 4, _PUBLIC, stands=True),),
         public={(0, 4, _PUBLIC): "SeparateNPU"},
     ),
@@ -212,7 +212,7 @@ STORY: tuple[DemoStep, ...] = (
     ),
     DemoStep(
         "the bus error is back",
-        "the second time: the chip is isolated until somebody has looked at it",
+        "the second time: the chip is isolated until an operator has looked at it",
         actions=(OccurAction(1, 1, _BUS),),
         expect={(1, 1): {_BUS: "ManuallySeparateNPU"}},
     ),
@@ -237,7 +237,7 @@ STORY: tuple[DemoStep, ...] = (
     ),
     DemoStep(
         "the operator's policy is overwritten with half a text",
-        "agents say so and keep the last good one: nothing changes",
+        "agents report that and keep the last good one: nothing changes",
         actions=(IsolateAction(_BUS, times=9, cut_off=True),),
         policy="refused",
         unchanged=True,
@@ -250,7 +250,7 @@ STORY: tuple[DemoStep, ...] = (
     ),
     DemoStep(
         "something happens once on chip 6 of node 3",
-        "the driver tells of it and forgets it: a job has to restart all the same",
+        "the driver reports it and forgets it: a job has to restart all the same",
         actions=(OnceAction(2, 6, _ONCE),),
         expect={(2, 6): {_ONCE: "RestartBusiness"}},
     ),
@@ -264,13 +264,13 @@ STORY: tuple[DemoStep, ...] = (
     ),
     DemoStep(
         "the agent of node 3 is killed, then chip 4 breaks",
-        "nobody watches node 3 now: its documents keep the last state",
+        "no agent watches node 3 now: its documents keep the last state",
         actions=(KillAgentAction(2), OccurAction(2, 4, "8C204E00")),
         unchanged=True,
     ),
     DemoStep(
         "node 3 is silent for three heartbeats",
-        "nobody knows what happens there: the cluster takes it for lost",
+        "what happens there is not known: the cluster takes it for lost",
         pause_seconds=0.0,
         lost=2,
         takes_seconds=26.0,
@@ -321,7 +321,7 @@ _WITH_LINKS = ("a2", "a3", "910a")
 
 
 def story_of(profile: str) -> tuple[DemoStep, ...]:
-    """A short story for servers of one profile: what each family can show."""
+    """Return a short story for servers of one profile: what each family can show."""
     steps = [
         DemoStep(
             "the nodes start",
@@ -336,7 +336,7 @@ def story_of(profile: str) -> tuple[DemoStep, ...]:
         ),
         DemoStep(
             "a minor error that no table has on chip 2 of node 1",
-            "as serious as the driver says, by its event or by the chip's health word",
+            "as serious as the driver reports, by its event or by the chip's health word",
             actions=(OccurAction(0, 2, _UNLISTED),),
             expect={(0, 2): {_UNLISTED: "NotHandleFault"}},
         ),

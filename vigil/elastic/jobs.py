@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
 from advisor.options import DEFAULT_GRACE_OVER_TIME
 from contract.counted import counted
-from contract.documents.elastic_job import OFF, RESTORE, SWITCH
+from contract.documents.elastic_job import OFF, RESTORE, RESTORE_NEXT, RESTORE_NOW, SWITCH
 from contract.errors import ConfigurationError, Problem, StoreError, StoreNotFound
 from contract.scheduling import (
     ELASTIC_SCHEDULING,
@@ -20,10 +22,13 @@ from contract.scheduling import (
     SCHEDULER_CONFIGMAP,
     SCHEDULER_NAMESPACE,
 )
-from elastic.conditions import kept_of, original_of
-from elastic.decision import JobContext, VcjobState, decide
+from contract.validation_texts import decode_text
+from elastic.conditions import kept_of, original_of, unmet
+from elastic.decision import REFUSED, JobContext, VcjobState, decide
+from elastic.end_cause import Evicted
 from elastic.job import read_job, read_pod
 from elastic.job_cache import evictions_of, grace_over_time_of
+from elastic.job_events import COMPONENT, REASONS
 from stores.address import kubeconfig_files
 from stores.kubernetes_api.vcjobs import PATH, VcJobs
 
@@ -32,13 +37,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contract.documents.elastic_job import Size
-    from elastic.decision import RestartDecision
-    from elastic.end_cause import Evicted
     from elastic.job import ElasticJob, JobPod
 
 T = TypeVar("T")
 
-_NEXT = {
+_NEXT: dict[str, str] = {
     VcjobState.RUNNING: "after a fault it is started again",
     VcjobState.STARTING: "the scheduler binds its pods",
     VcjobState.FINISHED: "nothing",
@@ -46,9 +49,12 @@ _NEXT = {
     VcjobState.CONDITIONS: "nothing until the conditions hold",
     VcjobState.NO_CAUSE: "nothing, unless a fault is found that ended it",
     VcjobState.WAITING_FOR_PODS: "it is started again once all its pods have ended",
-    VcjobState.WAITING_FOR_ROOM: "it is started again at the largest size that there is room for",
+    VcjobState.WAITING_FOR_ROOM: "it is started again once there is room",
     VcjobState.TOO_MANY_STARTS: "it is started again when the last hour has fewer starts",
+    VcjobState.STANDING_STILL: "it is started again once the reason is gone",
+    REFUSED: "the write is tried again every 30 s",
 }
+_NOT_REPORTED = "no Event about its end: vigil elastic does not act, or has not seen it yet"
 
 
 class ShownJob(msgspec.Struct, frozen=True):
@@ -71,7 +77,41 @@ class _Items(msgspec.Struct):
     items: list[msgspec.Raw]
 
 
+class _Source(msgspec.Struct, frozen=True):
+    component: str = ""
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    reason: str = ""
+    message: str = ""
+    source: _Source = _Source()
+    last_timestamp: datetime | None = None
+
+
+class _Events(msgspec.Struct):
+    items: list[_Event]
+
+
 _items = msgspec.json.Decoder(_Items)
+_events = msgspec.json.Decoder(_Events)
+_STATES = {
+    REASONS[state]: state
+    for state in (
+        VcjobState.WAITING_FOR_ROOM,
+        VcjobState.STANDING_STILL,
+        VcjobState.TOO_MANY_STARTS,
+        VcjobState.NO_CAUSE,
+        REFUSED,
+    )
+}
+"""What only the process that acts knows, by the reason of its Event."""
+
+
+class _Scheduler(msgspec.Struct, frozen=True):
+    """What is read of the scheduler: its records by job, and ``grace-over-time``."""
+
+    evictions: dict[str, tuple[Evicted, ...]]
+    grace_over_time_seconds: int
 
 
 def show_all(kubeconfig: Path | None, *, as_json: bool) -> None:
@@ -96,7 +136,7 @@ def show_one(kubeconfig: Path | None, name: str, *, as_json: bool) -> None:
     namespace, job = _split(name)
 
     async def ask(api: VcJobs) -> ShownJob:
-        return await _shown(api, await _read(api, namespace, job))
+        return await _shown(api, await _read(api, namespace, job), await _scheduler(api))
 
     one = _asked(kubeconfig, ask)
     if as_json:
@@ -121,17 +161,32 @@ def switch(kubeconfig: Path | None, name: str, *, is_on: bool) -> None:
 
 
 def restore_job(kubeconfig: Path | None, name: str, *, is_now: bool) -> None:
-    """Have a job started with its original size the next time."""
+    """Have a job started with its original size the next time; ``is_now`` ends it for that.
+
+    Raises ``ConfigurationError`` for a job that would not start again.
+    """
     namespace, job = _split(name)
 
     async def do(api: VcJobs) -> None:
         one = await _read(api, namespace, job)
-        await api.annotate(namespace, job, {RESTORE: "true"})
+        if problems := _why_not_restored(one):
+            raise ConfigurationError("vigil elastic", [Problem(name, why) for why in problems])
+        value = RESTORE_NOW if is_now else RESTORE_NEXT
+        await api.annotate(namespace, job, {RESTORE: value})
         if is_now and not one.is_ended:
             await api.terminate(namespace, job, one.uid)
 
     _asked(kubeconfig, do)
     print(f"{name}: the next start waits for room for its original size")
+
+
+def _why_not_restored(job: ElasticJob) -> list[str]:
+    """Return why a job would not start again; empty where it would."""
+    if job.is_deleted:
+        return ["the job is being deleted"]
+    if job.phase == "Completed":
+        return ["the job is completed; create it again"]
+    return [one.text for one in unmet(job)]
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -162,36 +217,69 @@ async def _all(api: VcJobs) -> list[ShownJob]:
         jobs += [read_job(raw) for raw in _items.decode(page).items]
     asked = (job for job in jobs if ELASTIC_SCHEDULING in job.labels)
     ordered = sorted(asked, key=lambda job: (job.namespace, job.name))
-    return [await _shown(api, job) for job in ordered]
+    scheduler = await _scheduler(api)
+    return [await _shown(api, job, scheduler) for job in ordered]
 
 
-async def _shown(api: VcJobs, job: ElasticJob) -> ShownJob:
-    pods = await _pods(api, job)
+async def _scheduler(api: VcJobs) -> _Scheduler:
+    return _Scheduler(await _evictions(api), await _grace_over_time(api))
+
+
+async def _shown(api: VcJobs, job: ElasticJob, scheduler: _Scheduler) -> ShownJob:
     facts = JobContext(
         time.time_ns() // 1_000_000,
-        pods,
-        await _evictions(api, job),
-        grace_over_time_ms=await _grace_over_time(api) * 1000,
+        await _pods(api, job),
+        scheduler.evictions.get(job.group, ()),
+        grace_over_time_ms=scheduler.grace_over_time_seconds * 1000,
     )
     found = decide(job, facts)
+    state, why = found.state.value, found.why
+    if job.is_ended and found.asks:
+        # What the aggregator knows is known here by the Events of the process that asked it.
+        state, why = await _reported(api, job) or (state, _NOT_REPORTED)
     kept = kept_of(job)
     return ShownJob(
         job.namespace,
         job.name,
-        found.state.value,
-        found.why,
+        state,
+        why,
         job.phase,
         _size(job.size),
         _size(original_of(job)),
         found.cause or ("" if kept is None else kept.cause),
         0 if kept is None else kept.start,
         {one.name: one.text for one in found.unmet},
-        _next(found),
+        _next(job, state),
     )
 
 
-def _next(found: RestartDecision) -> str:
-    return _NEXT.get(found.state, found.why)
+def _next(job: ElasticJob, state: str) -> str:
+    if RESTORE in job.annotations and state in (VcjobState.RUNNING, VcjobState.WAITING_FOR_ROOM):
+        return f"{_NEXT[state]}; annotation {RESTORE}: at its original size only"
+    return _NEXT[state]
+
+
+async def _reported(api: VcJobs, job: ElasticJob) -> tuple[str, str] | None:
+    """Return state and reason by the newest Event since the job ended; ``None`` without one."""
+    uid = quote(f"involvedObject.uid={job.uid}", safe="")
+    path = f"/api/v1/namespaces/{quote(job.namespace, safe='')}/events?fieldSelector={uid}"
+    try:
+        events = _events.decode(await api.get(path)).items
+    except (StoreError, msgspec.DecodeError) as error:
+        print(f"Events of {job.key} are not known: {decode_text(error)}", file=sys.stderr)
+        return None
+    since = datetime.fromtimestamp(job.ended_at_ms // 1000, UTC)
+    found = [
+        (event.last_timestamp, _STATES[event.reason], event.message)
+        for event in events
+        if event.source.component == COMPONENT
+        and event.reason in _STATES
+        and event.last_timestamp is not None
+        and event.last_timestamp >= since
+    ]
+    # Times have whole seconds; names, by which Events are listed, have milliseconds.
+    newest = max(enumerate(found), key=lambda one: (one[1][0], one[0]), default=None)
+    return None if newest is None else newest[1][1:]
 
 
 async def _pods(api: VcJobs, job: ElasticJob) -> tuple[JobPod, ...]:
@@ -201,14 +289,16 @@ async def _pods(api: VcJobs, job: ElasticJob) -> tuple[JobPod, ...]:
     return tuple(pod for pod in found if pod.job == job.uid)
 
 
-async def _evictions(api: VcJobs, job: ElasticJob) -> tuple[Evicted, ...]:
-    """Return what the scheduler records about the job, as far as the caller may read that."""
+async def _evictions(api: VcJobs) -> dict[str, tuple[Evicted, ...]]:
+    """Return by job what the scheduler records, as far as the caller may read that."""
     path = f"/api/v1/namespaces/{RESCHEDULE_NAMESPACE}/configmaps/{RESCHEDULE_CONFIGMAP}"
     try:
-        return evictions_of(msgspec.Raw(await api.get(path))).get(job.group, ())
+        return evictions_of(msgspec.Raw(await api.get(path)))
+    except StoreNotFound:
+        return {}  # It has evicted nothing yet.
     except (StoreError, ValueError) as error:
         print(f"the scheduler's records are not known: {error}", file=sys.stderr)
-        return ()
+        return {}
 
 
 async def _grace_over_time(api: VcJobs) -> int:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agent.chip_removal import BECAUSE, request
+from agent.chip_removal import BECAUSE, request_removal
 from agent.fault_state import configured_by, restore
-from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, body_of, read_remembered
+from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, body_of, read_restored
 from agent.pages.routes import SOCKET_NAME
 from agent.policy.chips import compared
 from agent.policy.state import ChipsListed, Forgotten
@@ -57,7 +57,7 @@ class AgentPaths:
 
 
 def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> int:
-    """Forget the chip ``name``, or only say what that would be; the exit status."""
+    """Forget the chip ``name``, or only show what that would be; return the exit status."""
     logging.disable(logging.CRITICAL)
     if not (node.state_dir / FILE_NAME).exists():
         return _print_result(_OUTSIDE, f"{node.state_dir} has no journal of an agent")
@@ -81,7 +81,7 @@ def _through_agent(node: AgentPaths, name: str, status: dict[str, Any], *, is_me
     if not is_meant:
         return _would(name, held)
     try:
-        asked = request(node.state_dir, name)
+        asked = request_removal(node.state_dir, name)
     except OSError as error:
         return _print_result(_OUTSIDE, f"{node.state_dir} cannot be written: {error.strerror}")
     give_up = time.monotonic() + _PATIENCE_SECONDS
@@ -99,7 +99,7 @@ def _through_agent(node: AgentPaths, name: str, status: dict[str, Any], *, is_me
 
 def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> int:
     with claimed(node.state_dir):
-        remembered = read_remembered(node.state_dir / FILE_NAME)
+        remembered = read_restored(node.state_dir / FILE_NAME)
         last = remembered.snapshot or next(iter(remembered.inputs), None)
         if last is None or remembered.snapshot is None:
             return _print_result(_OUTSIDE, f"the journal in {node.state_dir} has no snapshot")
@@ -146,7 +146,7 @@ def _names(state: PolicyState) -> list[str]:
 
 
 async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
-    """Whether the driver lists the chip, and it answers. Raises ``DriverError`` without a list."""
+    """Return whether the driver lists the chip, and it answers. Raises ``DriverError``."""
     library = find_library(node.driver_root, trust_driver=node.trust_driver, environment=os.environ)
     driver = Driver(library, lambda: time.time_ns() // 1_000_000)
     work = asyncio.create_task(driver.run(), name="driver")
@@ -202,7 +202,7 @@ def _would(name: str, codes: list[str]) -> int:
 
 
 def _status(state_dir: Path) -> dict[str, Any] | None:
-    """The status page of the agent that runs; ``None`` where none answers."""
+    """Return the status page of the agent that runs; ``None`` where none answers."""
     try:
         with closing(SocketConnection(str(state_dir / SOCKET_NAME), _ANSWER_SECONDS)) as connection:
             connection.request("GET", "/api/v1/status")

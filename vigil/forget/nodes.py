@@ -110,7 +110,7 @@ class FoundNode:
         return bool(self.documents or self.beats or self.is_published or self.is_recorded)
 
     def shown(self) -> str:
-        """What is there, for people."""
+        """Return what is there, for people."""
         parts = [document.name for _, document in self.documents]
         parts += ["its heartbeat"] if self.beats else []
         parts += ["its entry in cluster-info"] if self.is_published else []
@@ -257,7 +257,7 @@ def _entry(key: str, text: str, document: str) -> tuple[str, int]:
 
 
 async def _known(stores: Stores) -> set[str]:
-    """Nodes with a heartbeat, which all that have an agent have."""
+    """Return nodes with a heartbeat, which all that have an agent have."""
     return {beat.node for store in stores.read for beat in await store.beats()}
 
 

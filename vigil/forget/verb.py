@@ -39,7 +39,7 @@ def forget(
         Path, typer.Option(metavar="DIR", envvar="VIGIL_STATE_DIR", help="Of the agent.")
     ] = Path("/var/lib/npu-vigil"),
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do it. Without it, only say what would be done.")
+        bool, typer.Option("--yes", help="Do it. Without it, only show what would be done.")
     ] = False,
     driver_root: options.DriverRoot = None,
     trust_driver: options.TrustDriver = None,

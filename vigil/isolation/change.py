@@ -44,7 +44,7 @@ class Consent(Enum):
 class Isolation:
     """To isolate ``chip`` of ``node`` (with ``by`` and ``reason``), or to release it (without).
 
-    Raises ``ConfigurationError`` for a reason that nobody could read.
+    Raises ``ConfigurationError`` for a reason that is not readable text.
     """
 
     node: str

@@ -28,7 +28,7 @@ class FoundChip:
     """What the stores have of a chip, named ``chip`` once its node is known.
 
     ``reports`` are the device-info documents of its node, ``separating`` the stores whose
-    ``clusterd-manual-info-cm`` has it. ``problems`` say what could not be read.
+    ``clusterd-manual-info-cm`` has it. ``problems`` are what could not be read.
     """
 
     chip: str

@@ -123,9 +123,18 @@ class _Run:
                 return self._end(found, _WRONG, text, shown)
             if not await _consents(plan):
                 return self._end(found, _NOT_YET, _UNCHANGED, shown)
-        await self._write(found)
-        self._changed = True
-        return await self._wait(found)
+        return await self._carry_out(found)
+
+    async def _carry_out(self, found: FoundChip) -> int:
+        try:
+            await self._write(found)
+            self._changed = True
+            return await self._wait(found)
+        except asyncio.CancelledError:
+            done = "is written" if self._changed else "may be written"
+            see = f"see vigil explain {self._change.node}/{found.chip}"
+            print(f"\nvigil: not waited for; the change {done}: {quoted(see)}", file=sys.stderr)
+            raise
 
     def _unknown(self, found: FoundChip) -> str | None:
         node, chip = self._change.node, found.chip

@@ -27,7 +27,9 @@ _Config: TypeAlias = Annotated[
     ),
 ]
 _Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
-_DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+_DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Only show what would be done.")
+]
 
 
 def isolate(
@@ -41,7 +43,7 @@ def isolate(
     dry_run: _DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Isolate a chip until somebody releases it; with your own rights on the store.
+    """Isolate a chip until an operator releases it; with your own rights on the store.
 
     It waits until cluster-info shows it. Exit status: 0 isolated, 1 refused or not shown within
     30 s, 2 wrong use, unknown node or chip, 3 a store cannot be used.
@@ -71,7 +73,7 @@ def release(
 ) -> None:
     """Release a chip, whoever isolated it: a rule, a person or the policy of the cluster.
 
-    It waits until cluster-info shows it, and says which level stays because of other faults. Exit
+    It waits until cluster-info shows it, and shows which level stays because of other faults. Exit
     status: 0 released, 1 not shown within 30 s, 2 wrong use, unknown node or chip, 3 a store cannot
     be used.
     """

@@ -84,7 +84,7 @@ class _Scanner:
         return ManifestDocument(self._value(), line, tuple(self._repeated))
 
     def _token(self) -> tuple[str, str]:
-        """What kind of token is next, and its text without quotes."""
+        """Return what kind of token is next, and its text without quotes."""
         found = _TOKEN.match(self._text, self._at)
         if found is None:
             self.has_more()
@@ -112,7 +112,7 @@ class _Scanner:
         return "is no JSON here"
 
     def _value(self) -> Node:
-        """The next value with everything in it."""
+        """Return the next value with everything in it."""
         stack: list[_Open] = []
         for _ in range(MOST_VALUES):
             kind, text = self._token()

@@ -87,7 +87,7 @@ def judge_live(files: Iterable[File], kubeconfig: Path | None) -> LintReport:
 
 
 async def _read(kubeconfig: str | None, not_known: list[str]) -> list[tuple[str, bytes]]:
-    """The pages of all kinds, and the ConfigMaps that are read by name."""
+    """Return the pages of all kinds, and the ConfigMaps that are read by name."""
     objects = ObjectPages(kubeconfig)
     found: list[tuple[str, bytes]] = []
     rules: set[tuple[str, str]] = set()
@@ -115,7 +115,7 @@ async def _read(kubeconfig: str | None, not_known: list[str]) -> list[tuple[str,
 async def _config_maps(
     objects: ObjectPages, rules: set[tuple[str, str]], not_known: list[str]
 ) -> AsyncIterator[tuple[str, bytes]]:
-    """The scheduler's configuration, and the scaling rules that jobs name."""
+    """Return the scheduler's configuration, and the scaling rules that jobs name."""
     scheduler = (_SCHEDULER, SCHEDULER_NAMESPACE, SCHEDULER_CONFIGMAP)
     for kind, namespace, name in (scheduler, *((_RULE, *rule) for rule in sorted(rules))):
         path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
@@ -128,7 +128,7 @@ async def _config_maps(
 
 
 async def _roles(objects: ObjectPages, not_known: list[str]) -> AsyncIterator[tuple[str, bytes]]:
-    """The rights of ``vigil elastic`` and of its parts."""
+    """Return the rights of ``vigil elastic`` and of its parts."""
     for name in (ELASTIC_DAEMON, *(f"{ELASTIC_DAEMON}-{part}" for part in ELASTIC_PARTS)):
         try:
             yield "ClusterRole", await objects.get(f"{_CLUSTER_ROLES}/{name}")

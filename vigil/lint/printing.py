@@ -80,7 +80,7 @@ _COMMANDS = {
 
 
 def _annotation(one: LintFinding) -> str:
-    """A workflow command of GitHub."""
+    """Return a workflow command of GitHub."""
     place, command = one.place, _COMMANDS[one.rule.severity]
     title = f"{one.rule.code} {place.object}".strip()
     values = (("file", place.file), ("line", str(place.line)), ("title", title))

@@ -22,7 +22,7 @@ STANDARD_INPUT = "(standard input)"
 class File(NamedTuple):
     """A file as it is named to people, with its text, or why there is none.
 
-    ``is_live``: it is an answer of an API server, whose lines nobody has.
+    ``is_live``: it is an answer of an API server, whose lines are not known.
     """
 
     name: str

@@ -99,7 +99,7 @@ def _key(one: LintFinding, order: dict[str, int]) -> tuple[object, ...]:
 
 
 def _ignored(text: str) -> dict[int, set[str]]:
-    """The codes that a comment with a reason silences, by line."""
+    """Return the codes that a comment with a reason silences, by line."""
     ignored: dict[int, set[str]] = {}
     for found in _IGNORE.finditer(text):
         ignored.setdefault(1 + text.count("\n", 0, found.start()), set()).add(found[1])
@@ -141,7 +141,7 @@ def _read_one(file: File, collected: Collected) -> Iterator[LintFinding]:
 
 
 def _documents(file: File, into: UnparsedText) -> Iterator[ManifestDocument]:
-    """The documents of a JSON file, or of a YAML file, which may begin like one."""
+    """Return the documents of a JSON file, or of a YAML file, which may begin like one."""
     begin = file.text.lstrip()[:1]
     if begin in ("{", "["):
         as_json = UnparsedText()
@@ -168,7 +168,7 @@ def _repeated(document: ManifestDocument, place: FindingPlace) -> Iterator[LintF
 
 
 def _rule(text: Scalar, place: FindingPlace) -> tuple[Mapping | None, list[LintFinding]]:
-    """The scaling rule in a ConfigMap. Comments are left out, so that more is found behind them."""
+    """Return the scaling rule in a ConfigMap without its comments."""
     offset = text.line if text.is_block else text.line - 1
     found = []
     content = text.text
@@ -192,7 +192,7 @@ def _without(found: re.Match[str]) -> str:
 
 
 def _configuration(text: Scalar, place: FindingPlace) -> tuple[Mapping | None, list[LintFinding]]:
-    """The configuration of the scheduler in its ConfigMap."""
+    """Return the configuration of the scheduler in its ConfigMap."""
     into = UnparsedText()
     documents = [*read_yaml(text.text, into, text.line if text.is_block else text.line - 1)]
     found = []

@@ -115,7 +115,7 @@ class _Walk:
             self.unreadable.append(Unreadable(self._line(node), why))
 
     def _look_at_keys(self, node: Any) -> None:
-        """A mapping with a key that is no text, or that it has twice."""
+        """Return a mapping with a key that is no text, or that it has twice."""
         first: dict[str, tuple[int, Any]] = {}
         for key, value in node.value:
             if type(key) is not ScalarNode:
@@ -132,7 +132,7 @@ class _Walk:
 
 
 class _Reader:
-    """Makes values of nodes when somebody looks at them."""
+    """Makes values of nodes when they are looked at."""
 
     __slots__ = ("_left", "_offset")
 
@@ -159,7 +159,7 @@ class _Reader:
         return int(key.start_mark.line) + self._offset
 
     def _members(self, raw: Any, merges: int) -> dict[str, tuple[object, object]]:
-        """The members of a mapping, with those of the mappings that it merges behind its own."""
+        """Return the members of a mapping, and behind its own those of mappings that it merges."""
         members = {key.value: (key, value) for key, value in raw.value}
         if _MERGE not in members or members[_MERGE][0].style:
             return members

@@ -94,7 +94,7 @@ def read_yaml(text: str, into: UnparsedText, offset: int = 0) -> Iterator[Manife
 
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
-    """The texts of the documents with the index of their first line."""
+    """Return the texts of the documents with the index of their first line."""
     starts = [0, *(found.start() for found in _SEPARATOR.finditer(text)), len(text)]
     line = 0
     for start, end in pairwise(starts):
@@ -143,7 +143,7 @@ def _composed(text: str) -> Iterator[Any]:
 
 
 def _explained(error: YAMLError, lines: list[str]) -> tuple[int, str]:
-    """The index of the line of ``error``, and what is wrong there."""
+    """Return the index of the line of ``error``, and what is wrong there."""
     if not isinstance(error, MarkedYAMLError):
         return 0, " ".join(str(error).split())
     context = error.context or ""
@@ -158,7 +158,7 @@ def _explained(error: YAMLError, lines: list[str]) -> tuple[int, str]:
 
 
 def _opened(lines: list[str], index: int) -> int | None:
-    """The index of the line whose quote was closed by mistake where another one begins."""
+    """Return the index of the line whose quote was closed by mistake where another one begins."""
     for end in (index, index - 1):
         if end > 0 and '"' in lines[end]:
             for before in range(end - 1, max(end - _QUOTE_LINES, -1), -1):
@@ -168,7 +168,7 @@ def _opened(lines: list[str], index: int) -> int | None:
 
 
 def _mended(line: str, index: int) -> str:
-    """A line that keeps the structure around ``line`` and has no error of its own."""
+    """Return a line that keeps the structure around ``line`` and has no error of its own."""
     member = _MEMBER.match(line)
     begin = member[1].replace("\t", "  ") if member else ""
     return f"{begin}unreadable-{index}:" if member else ""

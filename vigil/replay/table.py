@@ -20,7 +20,7 @@ _WIDTH_OF_A_FILE = 160
 
 
 def print_findings(findings: Findings, *, compared: bool) -> None:
-    """All of it, on standard output; ``compared``: two runs, not one."""
+    """Print all of it on standard output; ``compared``: two runs, not one."""
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = _WIDTH_OF_A_FILE

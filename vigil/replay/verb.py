@@ -36,16 +36,16 @@ def replay(
         ),
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option(formats=_TIMES, help="Tell of nothing before; UTC.")
+        datetime | None, typer.Option(formats=_TIMES, help="Leave out what was before; UTC.")
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option(formats=_TIMES, help="Tell of nothing from then on; UTC.")
+        datetime | None, typer.Option(formats=_TIMES, help="Leave out what was from then on; UTC.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", envvar="VIGIL_JSON", help="Print one JSON document.")
     ] = False,
 ) -> None:
-    """Play a journal again and say what other rules would have done, per chip and day.
+    """Play a journal again and show what other rules would have done, per chip and day.
 
     Exit status: 0 done, 1 the recorded verdicts are not reproduced, 2 wrong use or configuration,
     3 the journal cannot be read.

@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from contract.codes.reference import CodeKind, describe_code, text_of_level
+from contract.codes.reference import CodeKind, text_of_level
 from contract.errors import ConfigurationError, Problem
+from contract.pages.faults import FaultRule, FaultsPage
 from vigil.daemon_client import OtherNode, UnknownNode
 from vigil.reports.answers import AgentAnswer, LeaderAnswer
 from vigil.reports.node_answers import NodeAnswer
@@ -28,7 +29,7 @@ from vigil.reports.status_report import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from vigil.daemon_client import DaemonClient
 
@@ -40,8 +41,10 @@ class FaultExplanation(msgspec.Struct, frozen=True):
     """A fault, and why it has its level.
 
     ``reported`` is the level that the node reports, ``published`` that in cluster-info; ``None``
-    where it has none or nobody here knows it. ``until_ms`` (epoch milliseconds) is when what
-    ``because`` says ends by time alone. ``effect`` is what happens to jobs, ``remedy`` what to do.
+    where it has none or that is not known here. ``until_ms`` (epoch milliseconds) is when what
+    ``because`` names ends by time alone. ``effect`` is what happens to jobs, ``remedy`` what to do.
+    ``observed_by`` are the sources that report the fault now, ``rules`` what the node's fault
+    configuration has about the code; an agent alone knows both.
     """
 
     fault: FaultRow
@@ -51,6 +54,8 @@ class FaultExplanation(msgspec.Struct, frozen=True):
     because: tuple[str, ...]
     effect: str
     remedy: str
+    observed_by: tuple[str, ...] = ()
+    rules: tuple[FaultRule, ...] = ()
 
 
 class PartExplanation(msgspec.Struct, frozen=True):
@@ -75,8 +80,8 @@ class JobExplanation(msgspec.Struct, frozen=True):
 class NodeExplanation(msgspec.Struct, frozen=True):
     """Why a node, or one ``part`` of it, is well or not.
 
-    ``reasons`` say why it is not well; none: it is well. ``because`` is about the node as a whole.
-    ``parts``: those with something to explain. ``documents`` say of each document of the node how
+    ``reasons`` are why it is not well; none: it is well. ``because`` is about the node as a whole.
+    ``parts``: those with something to explain. ``documents`` are of each document of the node how
     far it is written. ``not_known`` is as in ``Report``.
     """
 
@@ -109,7 +114,7 @@ def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
                 f"it is the agent of {answer.node}. Name an aggregator with --server"
             )
             raise OtherNode(node, what)
-        return _of_agent(client.server, answer, part)
+        return _of_agent(client, answer, part)
     found = client.find(f"/api/v1/nodes/{quote(node, safe='')}", NodeAnswer)
     if found is None:
         what = f"is no fault code, and the aggregator at {client.server} knows no node of this name"
@@ -117,14 +122,18 @@ def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
     return _of_aggregator(client, found, part)
 
 
-def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
+def _of_agent(client: DaemonClient, answer: AgentAnswer, part: str) -> NodeExplanation:
+    server = client.server
     report = of_agent(server, answer, None)
+    rules = _rules(client)
     faults: dict[str, list[FaultExplanation]] = {}
     for row, fault in zip(report.faults, faults_of(answer), strict=True):
-        known = describe_code(row.code)
-        sources = f"reported by {', '.join(fault.reported_by)}" if fault.reported_by else ""
-        because = (fault.reason, sources, *(known.rules if known else ()))
-        explained = explained_fault(row, row.level, None, None, tuple(filter(None, because)))
+        because = (fault.reason,) if fault.reason else ()
+        explained = msgspec.structs.replace(
+            explained_fault(row, row.level, None, None, because),
+            observed_by=fault.reported_by,
+            rules=rules.get((row.part, row.code), ()),
+        )
         faults.setdefault(row.part, []).append(explained)
     chips = {chip.device: chip for chip in answer.chips}
     names = [*chips, *(name for name in faults if name not in chips)]
@@ -149,9 +158,9 @@ def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
     if part:
         down = [name for name in names if name in chips and chips[name].link_up is False]
         reasons = (
-            *reasons_of_faults(rows),
+            *reasons_of_faults(rows, answer.node),
             *(f"the link of {name} is down" for name in down),
-            *reasons_of_blind(blind),
+            *reasons_of_blind(blind, answer.node),
         )
     return NodeExplanation(
         source=report.source,
@@ -170,6 +179,13 @@ def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
     )
 
 
+def _rules(client: DaemonClient) -> Mapping[tuple[str, str], tuple[FaultRule, ...]]:
+    """Return the rules about each fault of an agent, by part and code."""
+    found = client.find("/api/v1/faults", FaultsPage)
+    faults = () if found is None else found.faults
+    return {(one.subject, one.code): one.rules for one in faults}
+
+
 def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeExplanation:
     about = client.get("/api/v1/leader", LeaderAnswer)
     node = answer.node
@@ -180,11 +196,15 @@ def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeE
         blind = tuple(row for row in blind if is_meant(part, row.part))
     rows = [one.fault for found in parts for one in found.faults]
     reasons = (
-        *(() if part else reasons_of_nodes([node])),
-        *reasons_of_faults(rows),
-        *reasons_of_blind(blind),
+        *(() if part else reasons_of_nodes([node], node.node)),
+        *reasons_of_faults(rows, node.node),
+        *reasons_of_blind(blind, node.node),
     )
     not_known = ["which sources are blind"] if node.blind is None else []
+    if any(one.reported not in (None, one.fault.code) for found in parts for one in found.faults):
+        not_known.append(
+            f"which rules of {node.node} decide; vigil explain on that node shows them"
+        )
     if part and not parts:
         what = f"the aggregator at {client.server} knows no part of this name that is not well"
         if _CHIP.fullmatch(part) is not None:
@@ -249,17 +269,15 @@ def parts_of(answer: NodeAnswer, part: str = "") -> Iterator[PartExplanation]:
     for server in answer.server_faults:
         name = server.subject
         row = fault_row(node, name, CodeKind.NODE, server.code, server.level, None, server.since_ms)
-        yield PartExplanation(
-            name, (), (), (explained_fault(row, server.level, server.level, None, ()),)
-        )
+        yield PartExplanation(name, (), (), (explained_fault(row, server.level, server.level),))
 
 
 def explained_fault(
     row: FaultRow,
     reported: str | None,
     published: str | None,
-    until_ms: int | None,
-    because: tuple[str, ...],
+    until_ms: int | None = None,
+    because: tuple[str, ...] = (),
 ) -> FaultExplanation:
     """Return ``row`` with what is known of its level; see ``FaultExplanation``."""
     if published is None and until_ms is not None:

@@ -51,6 +51,11 @@ def _fault_lines(
         yield from _field("since", since(fault.since_ms, now_ms, utc=utc), columns)
     if fault.severity:
         yield from _field("severity", fault.severity, columns)
+    if one.observed_by:
+        yield from _field("observed", f"by {', '.join(one.observed_by)}", columns)
+    for rule in one.rules:
+        place = f"{rule.file}, {rule.key}, line {rule.line}"
+        yield from _field("rule", f"{rule.text} ({place})", columns)
     if one.reported is not None:
         yield from _field("reported", one.reported, columns)
     if one.published is not None:

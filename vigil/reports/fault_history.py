@@ -10,6 +10,7 @@ import msgspec
 
 from contract.errors import ConfigurationError, Problem, StoreUnavailable
 from contract.pages.history import HistoryPage
+from contract.pages.subjects import subject_name
 from vigil.daemon_client import UnknownNode
 from vigil.reports.answers import AgentAnswer
 from vigil.reports.explanation import is_meant
@@ -70,6 +71,7 @@ class DaemonHistory:
     ) -> None:
         self._client = client
         self._part = part
+        self._chip_type = ""
         self._asked: dict[str, str | int] = {} if node is None else {"node": node}
         if since_ms is not None:
             self._asked["since_ms"] = since_ms
@@ -93,7 +95,7 @@ class DaemonHistory:
             self._asked["after"] = page.next
             more = page.more
             for entry in page.events:
-                row = past_row_of(entry)
+                row = past_row_of(entry, self._chip_type)
                 if not self._part or is_meant(self._part, row.part):
                     yield row
 
@@ -112,6 +114,8 @@ class DaemonHistory:
             raise other_node(self._client.server, answer, node)
         if self._client.find(f"{_PATH}?limit=1", msgspec.Raw) is None:
             raise StoreUnavailable(f"the agent at {self._client.server} shows no history")
+        if answer.chips:
+            self._chip_type = answer.chips[0].device.rpartition("-")[0]
         not_known = ("what the cluster published about this node",)
         return Past(agent_source(answer), self._client.server, not_known, ())
 
@@ -160,8 +164,11 @@ def _what(row: PastRow) -> str:
     return f"changes from {row.was or 'no level'} to {row.level or 'no level'}"
 
 
-def past_row_of(entry: HistoryRow) -> PastRow:
-    """Return an entry of a history, with the names of its code."""
+def past_row_of(entry: HistoryRow, chip_type: str = "") -> PastRow:
+    """Return an entry of a history, with the names of its code.
+
+    A chip has its name where the ``chip_type`` of its node is known (``Ascend910``), else a number.
+    """
     number, node, change, event = entry.number, entry.node, entry.published, entry.event
     if change is not None:
         about = (change.subject, change.code, *names_of(change.code))
@@ -170,7 +177,9 @@ def past_row_of(entry: HistoryRow) -> PastRow:
         )
     if event is not None:
         subject = event.subject
-        part = f"{subject.kind} {subject.id} {subject.part}".rstrip()
+        part = f"chip {subject.id}"
+        if subject.kind != "chip" or chip_type:
+            part = subject_name(subject, chip_type)
         about = (part, event.code, *names_of(event.code))
         levels = (event.old_level, event.new_level)
         return PastRow(number, event.at_ms, "reported", node, *about, *levels, event.because)

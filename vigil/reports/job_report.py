@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import ConfigurationError, Problem
+from contract.pages.faults import FaultsPage
 from vigil.reports.answers import LeaderAnswer
 from vigil.reports.cluster_answers import ClusterStateAnswer, JobsAnswer
 from vigil.reports.show import source_lines
@@ -15,12 +16,13 @@ from vigil.reports.times import since
 from vigil.reports.wrapping import wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from vigil.daemon_client import DaemonClient
     from vigil.reports.cluster_answers import DeviceAnswer
 
 _WHOLE = "-1"
+_CHIP = "NPU"
 
 
 class JobFault(msgspec.Struct, frozen=True):
@@ -71,10 +73,11 @@ def job_report(client: DaemonClient) -> JobReport:
         what = f"{client.server} is no aggregator; only an aggregator knows this"
         raise ConfigurationError("command line", [Problem("--server", what)])
     found = client.get("/api/v1/jobs", JobsAnswer)
+    types = _chip_types(client) if any(job.nodes for job in found.jobs) else {}
     objects = client.get("/api/v1/cluster-state", ClusterStateAnswer).cluster_state.objects
     pods = [one for one in objects if one.kind == "pods" and one.followed]
     not_known = [
-        f"pods of {one.store}: {one.interrupted or 'they are not read yet'}"
+        f"pods of {one.store} ({one.interrupted or 'they are not read yet'})"
         for one in pods
         if one.interrupted or not one.known
     ]
@@ -90,7 +93,7 @@ def job_report(client: DaemonClient) -> JobReport:
                 f"{job.namespace}/{job.name}" if job.name else job.job,
                 job.health,
                 job.since_ms,
-                tuple(_fault(node.node, one) for node in job.nodes for one in node.faults),
+                tuple(_fault(node.node, one, types) for node in job.nodes for one in node.faults),
             )
             for job in found.jobs
         ),
@@ -110,13 +113,24 @@ def job_lines(found: JobReport, *, language: str, utc: bool, columns: int) -> It
         yield from wrapped(f"{job.job}: {job.health}{began}", columns)
         for one in job.faults:
             name = in_language(language, one.name_en, one.name_zh)
-            words = (one.node, one.part, one.code, one.level, name)
             began = "" if one.since_ms is None else since(one.since_ms, found.at_ms, utc=utc)
-            yield from wrapped("  ".join(filter(None, (*words, began))), columns, "  ")
+            words = (one.node, one.part, one.code, one.level, began, name)
+            yield from wrapped("  ".join(filter(None, words)), columns, "  ")
 
 
-def _fault(node: str, one: DeviceAnswer) -> JobFault:
+def _chip_types(client: DaemonClient) -> dict[str, str]:
+    """Return what the names of chips begin with, by node: ``Ascend910``.
+
+    Upstream's format of what hits a job has only their numbers.
+    """
+    faults = client.get("/api/v1/faults", FaultsPage).faults
+    return {one.node: one.subject.rpartition("-")[0] for one in faults if one.kind == "chip"}
+
+
+def _fault(node: str, one: DeviceAnswer, types: Mapping[str, str]) -> JobFault:
     part = one.device_type if one.device_id == _WHOLE else f"{one.device_type} {one.device_id}"
+    if one.device_type == _CHIP and node in types:
+        part = f"{types[node]}-{one.device_id}"
     return JobFault(
         node,
         part,

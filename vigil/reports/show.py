@@ -27,7 +27,7 @@ _NARROWEST_NAME = 30
 
 
 class NodeAnswered(Protocol):
-    """What says who answered, and what is then not known."""
+    """An answer with its source, and what is then not known."""
 
     @property
     def source(self) -> str: ...
@@ -55,7 +55,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Let nobody who stops reading change the exit status, which is that of the answer.
+    """Keep the exit status that of the answer where a reader stops reading.
 
     Ends with 3 where the output cannot be written for another reason, such as a full disk.
     """
@@ -133,9 +133,10 @@ def report_lines(
 def fault_lines(
     rows: Sequence[FaultRow], now_ms: int, *, language: str, utc: bool, columns: int
 ) -> Iterator[str]:
-    """Return a table of ``rows`` where ``columns`` suffice, else a paragraph for each.
+    """Return a table of ``rows``, in two lines each where ``columns`` do not suffice for one.
 
-    Names come last, so that characters of double width move no column.
+    Where not even those suffice it is a paragraph for each. Names come last, so that characters of
+    double width move no column.
     """
     cells = [
         (
@@ -151,18 +152,34 @@ def fault_lines(
         for row in rows
     ]
     table = [tuple(heading.upper() for heading in _FAULT_COLUMNS), *cells]
-    widths = [max(map(len, column)) for column in list(zip(*table, strict=True))[:-1]]
-    before = sum(widths) + len(_GAP) * len(widths)
-    if before + _NARROWEST_NAME <= columns:
-        for *others, name in table:
-            padded = (cell.ljust(size) for cell, size in zip(others, widths, strict=True))
-            yield from wrapped(name, columns, _GAP.join([*padded, ""]), " " * before)
+    starts = _aligned([line[:-1] for line in table])
+    if len(starts[0]) + _NARROWEST_NAME <= columns:
+        for start, line in zip(starts, table, strict=True):
+            yield from wrapped(line[-1], columns, start, " " * len(start))
         return
-    for line in cells:
-        yield from wrapped(" ".join(line[:3]), columns)
-        for heading, cell in zip(_FAULT_COLUMNS[3:], line[3:], strict=True):
-            if cell:
-                yield from wrapped(f"{heading}: {cell}", columns, "  ")
+    firsts = _aligned([(node, part, level, at) for node, part, _, _, level, at, _, _ in table])
+    if len(firsts[0].rstrip()) <= columns:
+        yield firsts[0].rstrip()
+    else:
+        firsts = [
+            f"{node} {part}: {', '.join(filter(None, (level, at)))}"
+            for node, part, _, _, level, at, _, _ in table
+        ]
+    for first, (_, _, code, severity, _, _, jobs, name) in zip(firsts[1:], cells, strict=True):
+        yield from wrapped(first.rstrip(), columns)
+        about = f"{code} ({severity})" if severity else code
+        yield from wrapped(" ".join(filter(None, (about, name))), columns, "  ")
+        if jobs:
+            yield from wrapped(f"jobs: {jobs}", columns, "  ")
+
+
+def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """Return each line with its cells in columns of one width."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "".join(f"{cell:{size}}{_GAP}" for cell, size in zip(line, widths, strict=True))
+        for line in table
+    ]
 
 
 def worst_first(rows: Iterable[FaultRow]) -> list[FaultRow]:

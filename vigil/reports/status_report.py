@@ -14,7 +14,9 @@ from contract.codes.policies import AUTOFILL_CODE
 from contract.codes.reference import CodeKind, describe_code, text_of_level
 from contract.counted import counted
 from contract.errors import ConfigurationError, Problem, quoted
+from contract.observation import Subject
 from contract.pages.faults import FaultsPage
+from contract.pages.subjects import subject_name
 from service.shortened import shortened
 from vigil.daemon_client import OtherNode
 from vigil.reports.answers import (
@@ -45,6 +47,7 @@ _HARMLESS = frozenset(
 )
 _SWITCH_CODE = re.compile(r"\[.*,.*,.*,.*\]")
 _RANK = {level: rank for rank, level in enumerate([*ChipLevel, *NodeLevel, *SwitchLevel])}
+SWITCHES, SERVER = "the switches are", "the server is"
 NAMED = 5
 _ALARM = "silence alarm: too many nodes fell silent at once, so none of them is published lost"
 
@@ -52,8 +55,8 @@ _ALARM = "silence alarm: too many nodes fell silent at once, so none of them is 
 class FaultRow(msgspec.Struct, frozen=True):
     """A fault that holds. ``kind`` is that of its code; ``part`` is what it is of.
 
-    ``since_ms`` is when it began (epoch milliseconds), ``None`` where nobody knows. ``jobs`` says
-    in few words what happens to jobs. ``withheld``: the aggregator does not publish it now.
+    ``since_ms`` is when it began (epoch milliseconds), ``None`` where that is not known. ``jobs``
+    is in few words what happens to jobs. ``withheld``: the aggregator does not publish it now.
     """
 
     node: str
@@ -86,9 +89,9 @@ class BlindRow(msgspec.Struct, frozen=True):
 class StatusReport(msgspec.Struct, frozen=True):
     """What a daemon knows. ``about`` is a node or "the cluster".
 
-    ``reasons`` say why it is not well, in sentences without a dot, worst first; none: it is well.
-    ``not_known`` names what this daemon cannot say. ``counts`` are by heading and word, ``facts``
-    are other lines by heading.
+    ``reasons`` are why it is not well, in sentences without a dot, worst first; none: it is well.
+    ``not_known`` names what this daemon does not know. ``counts`` are by heading and word,
+    ``facts`` are other lines by heading.
     """
 
     source: str
@@ -144,7 +147,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
     faults = tuple(
         fault_row(
             answer.node,
-            fault.device or f"{fault.subject} {fault.part}".strip(),
+            fault.device or _part_of(fault),
             _kind_of(fault.subject),
             fault.code,
             fault.level,
@@ -162,7 +165,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
     reasons = [
         *(f"the agent is not ready: {one}" for one in answer.not_ready),
         *(f"a task of the agent stands still: {task}" for task in sorted(answer.stalled)),
-        *reasons_of_faults(faults),
+        *reasons_of_faults(faults, answer.node),
         *([f"the link is down at {shortened(down, NAMED)}"] if down else []),
         *([f"the driver: {answer.driver.trouble}"] if answer.driver.trouble else []),
         *(
@@ -172,7 +175,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
         ),
         *(f"{one.kind}: {one.conflict}" for one in answer.publications if one.conflict),
         *(f"the heartbeat: {why}" for why in (beat.trouble, beat.withheld, beat.conflict) if why),
-        *reasons_of_blind(blind),
+        *reasons_of_blind(blind, answer.node),
     ]
     driver = answer.driver
     named = filter(None, (driver.family, driver.chip_name, driver.version))
@@ -228,10 +231,10 @@ def of_nodes(
     reasons = [
         *([_ALARM] if liveness.alarm else []),
         *(f"the aggregator is not ready: {one}" for one in ready.reasons),
-        *(f"{place}: heartbeats are not read: {why}" for place, why in liveness.problems.items()),
-        *reasons_of_nodes(chosen),
-        *reasons_of_faults(faults),
-        *reasons_of_blind(blind),
+        *(f"heartbeats of {place} are not read: {why}" for place, why in liveness.problems.items()),
+        *reasons_of_nodes(chosen, name),
+        *reasons_of_faults(faults, name),
+        *reasons_of_blind(blind, name),
     ]
     return StatusReport(
         source=source_of(about.leader),
@@ -269,19 +272,27 @@ def source_of(leader: LeaderStateAnswer) -> str:
     return f"aggregator, a follower of {leader.holder or 'nobody'}"
 
 
-def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer]) -> Iterator[str]:
-    """Yield why these nodes are not well, apart from faults and blind sources."""
+def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer], about: str | None = None) -> Iterator[str]:
+    """Yield why these nodes are not well, apart from faults and blind sources.
+
+    The node that all is ``about`` is not named again.
+    """
     by_word: dict[str, list[str]] = {}
     for one in nodes:
         if one.heartbeat != _ALIVE:
             by_word.setdefault(f"the heartbeat is {one.heartbeat}", []).append(one.node)
         if one.state != _REPORTED:
             by_word.setdefault(f"device-info is {one.state}", []).append(one.node)
-        for what, word in (("the switches", one.switch_status), ("the server", one.node_status)):
-            if word not in (None, "", "Healthy"):
-                by_word.setdefault(f"{what}: {word}", []).append(one.node)
+        for status, word in ((one.switch_status, SWITCHES), (one.node_status, SERVER)):
+            if status not in (None, "", "Healthy"):
+                by_word.setdefault(f"{word} {status}", []).append(one.node)
+    yield from reasons_of_names(by_word, about)
+
+
+def reasons_of_names(by_word: Mapping[str, list[str]], about: str | None) -> Iterator[str]:
+    """Yield each word with the nodes that it is true of; ``about`` is not named again."""
     for word, names in by_word.items():
-        yield f"{word}: {shortened(names, NAMED)}"
+        yield word if names == [about] else f"{word}: {shortened(names, NAMED)}"
 
 
 def is_harmless(level: str) -> bool:
@@ -289,22 +300,29 @@ def is_harmless(level: str) -> bool:
     return level in _HARMLESS
 
 
-def reasons_of_faults(faults: Iterable[FaultRow]) -> Iterator[str]:
+def reasons_of_faults(faults: Iterable[FaultRow], about: str | None = None) -> Iterator[str]:
     """Yield which parts are hit at which level, worst level first."""
     parts: dict[str, dict[str, None]] = {}
     for row in faults:
         if not is_harmless(row.level):
-            parts.setdefault(row.level, {})[f"{row.node} {row.part}"] = None
+            parts.setdefault(row.level, {})[_named(row.node, row.part, about)] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])
         yield f"{counted(len(names), 'part')} at {level}: {shortened(names, NAMED)}"
 
 
-def reasons_of_blind(rows: Iterable[BlindRow]) -> Iterator[str]:
+def reasons_of_blind(rows: Iterable[BlindRow], about: str | None = None) -> Iterator[str]:
     """Yield which sources give no answer."""
-    found = [f"{row.source} of {row.node} {row.part}".strip() for row in rows]
+    found = [f"{row.source} of {_named(row.node, row.part, about)}" for row in rows]
     if found:
         yield f"no answer from {shortened(found, NAMED)}"
+
+
+def _named(node: str, part: str, about: str | None) -> str:
+    """Return a part of ``node``, without its name where all is ``about`` this node."""
+    if node == about:
+        return part or "the node"
+    return f"{node} {part}".strip()
 
 
 def _cluster_rows(found: FaultsPage) -> Iterator[FaultRow]:
@@ -347,7 +365,7 @@ def fault_row(
     severity: str | None,
     since_ms: int | None,
 ) -> FaultRow:
-    """Return a row with what the tables of this package say of the code."""
+    """Return a row with what the tables of this package have of the code."""
     name_en, name_zh = names_of(code)
     text = text_of_level(kind, code, level)
     return FaultRow(
@@ -373,6 +391,15 @@ def names_of(code: str) -> tuple[str, str]:
 def in_language(language: str, name_en: str, name_zh: str) -> str:
     """Return the name in ``language`` (``en`` or ``zh``) where that is known."""
     return (name_zh if language == "zh" else "") or name_en
+
+
+def _part_of(fault: AgentFault) -> str:
+    """Return what a fault is of, in the words of an aggregator."""
+    kind, _, number = fault.subject.partition(" ")
+    try:
+        return subject_name(Subject(kind, int(number), fault.part), "chip")
+    except ValueError:
+        return f"{fault.subject} {fault.part}".strip()
 
 
 def _kind_of(subject: str) -> CodeKind:

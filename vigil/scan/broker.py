@@ -1,7 +1,7 @@
 """The MQTT broker: there, trusted, lets us in, and lets this node write and read its own topics.
 
 The last will of a running agent is not touched: this connection has a name of its own and no will.
-What is published goes to the node's echo topic and is kept by nobody.
+What is published goes to the node's echo topic and is not retained.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SOON = timedelta(days=14)
 
 
 async def look_at_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
-    """Each step to the broker by itself: what fails is found where it fails."""
+    """Try each step to the broker by itself: what fails is found where it fails."""
     try:
         address = parse_address(configuration.store)
     except ValueError as error:
@@ -84,7 +84,7 @@ async def look_at_broker(configuration: AgentConfiguration) -> tuple[Check, ...]
 
 
 def _writers() -> Check:
-    return not_applicable(WRITERS, "a broker does not tell who wrote what it retains")
+    return not_applicable(WRITERS, "a broker does not record who wrote what it retains")
 
 
 async def _tcp(address: BrokerAddress) -> Check:

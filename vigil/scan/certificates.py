@@ -1,4 +1,4 @@
-"""How long certificates are good for, which the standard library does not tell of a file."""
+"""How long certificates are good for, which the standard library does not read from a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BEFORE_VALIDITY = 3
 
 
 def end_of_pem(text: str) -> datetime:
-    """When the first certificate in a PEM file ends. Raises ``ValueError`` where there is none."""
+    """Return when the first certificate in a PEM file ends. Raises ``ValueError`` without one."""
     found = _BLOCK.search(text)
     if found is None:
         raise ValueError("has no certificate in it")
@@ -23,7 +23,7 @@ def end_of_pem(text: str) -> datetime:
 
 
 def end_of_der(content: bytes) -> datetime:
-    """When a certificate ends. Raises ``ValueError`` for what is none."""
+    """Return when a certificate ends. Raises ``ValueError`` for what is none."""
     try:
         _, body, _ = _element(_element(content, _SEQUENCE)[1], _SEQUENCE)
         tag, _, rest = _element(body)

@@ -84,7 +84,7 @@ def _library(library: FoundLibrary) -> Check:
     if not library.warnings:
         return ok(LIBRARY, f"{library.path}, belongs to root", facts={"path": str(library.path)})
     found = f"{library.path}, accepted by --trust-driver though {'; '.join(library.warnings)}"
-    advice = "let root own it and nobody else write it, before this is more than development"
+    advice = "let root own it and no other user write it, before this is more than development"
     return ok(
         LIBRARY,
         found,
@@ -97,7 +97,7 @@ def _library(library: FoundLibrary) -> Check:
 async def _running(
     configuration: AgentConfiguration, library: FoundLibrary
 ) -> AsyncIterator[tuple[Driver, asyncio.Task[None]]]:
-    """The driver at work, and the task that ends where it can never work."""
+    """Yield the driver at work, and the task that ends where it can never work."""
     settings = DriverSettings(call_seconds=configuration.driver.call_deadline_seconds)
     driver = Driver(library, lambda: time.time_ns() // 1_000_000, settings)
     work = asyncio.create_task(driver.run(), name="driver")
@@ -126,7 +126,7 @@ def _silent(driver: Driver, ended: asyncio.Task[None]) -> Check:
     error = ended.exception() if ended.done() else None
     trouble = str(error) if error is not None else driver.trouble
     hangs = [call.function for call in driver.stuck_calls()]
-    found = trouble or f"it does not tell its chips within {_ANSWER_SECONDS:g} s"
+    found = trouble or f"it does not list its chips within {_ANSWER_SECONDS:g} s"
     if hangs:
         found = f"it hangs in {', '.join(sorted(set(hangs)))}: {found}"
     elif "takes longer" in found:
@@ -223,7 +223,7 @@ async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
 
 
 async def _health(driver: Driver, chip: Chip) -> int | None:
-    """The health of ``chip``. One that is not ready is a fault; the driver answered well."""
+    """Return the health of ``chip``. One that is not ready is a fault; the driver answered well."""
     try:
         return await driver.health(chip)
     except DriverCallError as error:
@@ -235,7 +235,7 @@ async def _health(driver: Driver, chip: Chip) -> int | None:
 def _events(driver: Driver, inventory: Inventory, period_seconds: float) -> Check:
     reason = driver.polling_reason
     if reason is None:
-        return ok(EVENTS, "subscribed: faults are told at once")
+        return ok(EVENTS, "subscribed: faults are reported at once")
     late = f"up to {round(period_seconds, 1):g} s late"
     found = f"no events, faults are found by polls only, {late}: {reason}"
     facts: dict[str, object] = {"period_seconds": round(period_seconds, 3)}

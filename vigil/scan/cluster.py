@@ -27,7 +27,7 @@ _PROBE = "npu-vigil-scan"
 
 
 async def look_at_cluster(configuration: AgentConfiguration) -> tuple[Check, ...]:
-    """What of the API server the agent could use."""
+    """Check what of the API server the agent could use."""
     # The client costs 0.4 s, which who uses another store does not pay.
     from stores.address import kubeconfig_files
     from stores.kubernetes_api.access import Access
@@ -85,12 +85,12 @@ async def _namespaces(access: Access) -> Check:
         )
     if unknown:
         # Whoever may not create a document there cannot tell, and does not need it.
-        return not_applicable(NAMESPACES, f"not told, for want of rights: {', '.join(unknown)}")
+        return not_applicable(NAMESPACES, f"not known, for want of rights: {', '.join(unknown)}")
     return ok(NAMESPACES, f"{DEVICE_INFO_NAMESPACE} and {NODE_INFO_NAMESPACE} are there")
 
 
 async def _own_node_only(access: Access, configuration: AgentConfiguration) -> Check:
-    """Whether the API server refuses writes of this agent to other nodes; only rehearsed."""
+    """Check whether the API server refuses writes of this agent to other nodes; only rehearsed."""
     if configuration.shadow:
         return not_applicable(OWN_NODE_ONLY, "in shadow nothing is written")
     try:

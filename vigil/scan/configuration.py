@@ -21,7 +21,7 @@ CONFIGURATION, NODE = "configuration", "node-name"
 def look_at_configuration(
     file: Path | None, environment: Mapping[str, str], command_line: Mapping[str, object]
 ) -> tuple[AgentConfiguration | None, tuple[Check, ...]]:
-    """What is configured, ``None`` if it cannot be used, and every problem of it."""
+    """Return what is configured, ``None`` if it cannot be used, and every problem of it."""
     source = "options and environment" if file is None else str(file)
     try:
         configuration = load_agent(file, environment, command_line)

@@ -29,7 +29,7 @@ _OF_A_NETWORK = ("nfs", "cifs", "smb", "9p", "ceph", "glusterfs", "lustre", "fus
 
 
 async def look_at_directory(url: str, node: str, *, others_may_write: bool) -> Check:
-    """Whether the documents of ``node`` can be written in the directory of ``directory:PATH``."""
+    """Check whether the documents of ``node`` can be written in ``directory:PATH``."""
     place = url.removeprefix("directory:")
     try:
         return await in_thread(
@@ -85,14 +85,14 @@ def _directory(place: Path, node: str, others_may_write: bool) -> Check:
     advice = ""
     if kind.startswith(_OF_A_NETWORK):
         advice = (
-            f"{kind} does not tell an aggregator on another machine what changes here: between "
+            f"{kind} does not notify an aggregator on another machine of changes here: between "
             "machines use a broker"
         )
     return ok(DIRECTORY, found, advice, facts)
 
 
 def _file_system(place: Path) -> str:
-    """What kind of file system ``place`` is on; the last mount over a directory is the one seen."""
+    """Return the kind of file system of ``place``; the last mount over a directory counts."""
     mounts = {Path(one.mountpoint): one.fstype for one in psutil.disk_partitions(all=True)}
     real = place.resolve()
     return next((mounts[part] for part in (real, *real.parents) if part in mounts), "unknown")

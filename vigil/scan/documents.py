@@ -34,7 +34,7 @@ Read: TypeAlias = "Callable[[str, str], Awaitable[Document | None]]"
 
 
 async def look_at_writers(configuration: AgentConfiguration, store: Store) -> Check:
-    """Whether a Device Plugin or NodeD writes what this agent is to write."""
+    """Check whether a Device Plugin or NodeD writes what this agent is to write."""
     if configuration.shadow:
         return not_applicable(WRITERS, "in shadow nothing is written, others are expected")
     owned = owned_by(configuration.node_name, configuration.documents)
@@ -46,21 +46,21 @@ async def look_at_writers(configuration: AgentConfiguration, store: Store) -> Ch
                 for one in owned
             ]
     except StoreRefused as error:
-        return not_applicable(WRITERS, f"who writes is not told: {error}")
+        return not_applicable(WRITERS, f"who writes is not known: {error}")
     except (StoreError, TimeoutError) as error:
-        why = str(error) or f"the store does not say within {_SECONDS:g} s who writes"
+        why = str(error) or f"the store does not answer within {_SECONDS:g} s who writes"
         return problem(WRITERS, why, "scan again when the store answers", ExitStatus.OUTSIDE)
     others = [str(other) for other in found if other is not None]
     if others:
         advice = "one of the two must stop, see above: until then this agent is not ready"
         return problem(WRITERS, "; ".join(others), advice)
-    return ok(WRITERS, f"nobody else writes {' or '.join(one.kind for one in owned)}")
+    return ok(WRITERS, f"no other program writes {' or '.join(one.kind for one in owned)}")
 
 
 async def look_at_fault_configuration(
     configuration: AgentConfiguration, read: Read | None
 ) -> Check:
-    """What is wrong in the operator's tables and rules, in the store and in files."""
+    """Return what is wrong in the operator's tables and rules, in the store and in files."""
     given: dict[OperatorConfigMap, Mapping[str, str] | None] = {}
     unread = "the store is not asked" if read is None else ""
     for config_map in CONFIG_MAPS if read is not None else ():
@@ -86,5 +86,7 @@ async def look_at_fault_configuration(
             FAULT_CONFIGURATION, "; ".join(texts), advice, facts={"problems": texts, **sources}
         )
     if unread:
-        return not_applicable(FAULT_CONFIGURATION, f"{found}; of the store nobody knows: {unread}")
+        return not_applicable(
+            FAULT_CONFIGURATION, f"{found}; what the store has is not known: {unread}"
+        )
     return ok(FAULT_CONFIGURATION, found, facts={**sources})

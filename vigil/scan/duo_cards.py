@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.node.duo_cards import ADVICE, is_duo, plugins_that_do
+from agent.node.duo_cards import ADVICE, is_duo, plugins_resetting_cards
 from contract.errors import VigilError
 from stores.address import open_store
 from vigil.scan.findings import ok, problem
@@ -20,7 +20,7 @@ DUO = "duo-cards"
 async def look_at_duo_cards(
     configuration: AgentConfiguration, inventory: Inventory | None
 ) -> tuple[Check, ...]:
-    """Whether device-info and such a plugin agree; nothing where there are no such cards."""
+    """Check whether device-info and such a plugin agree; nothing where there are no such cards."""
     if inventory is None or not is_duo(inventory):
         return ()
     if configuration.compatibility.duo_cards == "together":
@@ -37,12 +37,12 @@ async def look_at_duo_cards(
 async def _plugins(configuration: AgentConfiguration) -> list[str]:
     node = configuration.node_name
     if not configuration.store.startswith("kubernetes:"):
-        return await plugins_that_do(None, node)
+        return await plugins_resetting_cards(None, node)
     try:
         store = open_store(configuration.store, configuration.kubeconfig)
     except VigilError:  # which another check says
-        return await plugins_that_do(None, node)
+        return await plugins_resetting_cards(None, node)
     try:
-        return await plugins_that_do(store.objects, node)
+        return await plugins_resetting_cards(store.objects, node)
     finally:
         await store.close()

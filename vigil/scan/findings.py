@@ -51,7 +51,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class ScanReport(msgspec.Struct, frozen=True):
-    """Everything that was found. ``node`` is ``None`` where the configuration does not say it."""
+    """Everything that was found. ``node`` is ``None`` where the configuration does not name it."""
 
     node: str | None
     exit_status: ExitStatus
@@ -59,12 +59,12 @@ class ScanReport(msgspec.Struct, frozen=True):
 
 
 def ok(name: str, found: str, advice: str = "", facts: Facts | None = None) -> Check:
-    """All is well; ``advice`` may still say what would be better."""
+    """Return that all is well; ``advice`` may still name what would be better."""
     return Check(name, CheckState.OK, found, advice, facts or {})
 
 
 def warning(name: str, found: str, advice: str, facts: Facts | None = None) -> Check:
-    """The agent does its work; ``advice`` is what would be better. No exit status of its own."""
+    """Return that the agent does its work; ``advice`` is what would be better."""
     return Check(name, CheckState.WARNING, found, advice, facts or {})
 
 
@@ -80,12 +80,12 @@ def problem(
 
 
 def not_applicable(name: str, why: str) -> Check:
-    """It was not looked at, or there is nothing to look at."""
+    """Return that it was not looked at, or that there is nothing to look at."""
     return Check(name, CheckState.NOT_APPLICABLE, why)
 
 
 def report(node: str | None, checks: tuple[Check, ...]) -> ScanReport:
-    """All checks and what they mean together.
+    """Return all checks and what they mean together.
 
     A wrong configuration beats an outside part, since what was asked may have been the wrong one.
     """

@@ -25,21 +25,21 @@ _LOADED = Path("/sys/module")
 
 
 def look_at_user(configuration: AgentConfiguration) -> Check:
-    """Whether the driver will talk to us."""
+    """Check whether the driver will talk to us."""
     user = os.geteuid()
     if user == 0:
         return ok(USER, "root", facts={"uid": 0})
     found = f"user {user}, not root"
     if configuration.trust_driver:
         return ok(
-            USER, f"{found}; --trust-driver says that this is development", facts={"uid": user}
+            USER, f"{found}; --trust-driver declares this to be development", facts={"uid": user}
         )
-    advice = "run it as root, as the unit and the DaemonSet do: the driver answers nobody else"
+    advice = "run it as root, as the unit and the DaemonSet do: the driver answers no other user"
     return problem(USER, found, advice, facts={"uid": user})
 
 
 async def look_at_kernel_log(configuration: AgentConfiguration) -> Check:
-    """Whether the kernel's log can be read; a record of it is."""
+    """Check whether the kernel's log can be read; a record of it is."""
     if not configuration.settings_of(KernelLogSection).enabled:
         return not_applicable(KERNEL_LOG, "kernel_log.enabled is false")
     path = Path(configuration.settings_of(KernelLogSection).device)
@@ -72,7 +72,7 @@ async def look_at_kernel_log(configuration: AgentConfiguration) -> Check:
 
 
 def look_at_modules(configuration: AgentConfiguration) -> Check:
-    """A hint for a BMC that cannot be reached; a driver built into the kernel is no module."""
+    """Return a hint for an unreachable BMC; a driver built into the kernel is no module."""
     bmc = configuration.settings_of(BmcSection)
     if not bmc.enabled:
         return not_applicable(MODULES, "bmc.enabled is false, no other is asked for")
@@ -90,13 +90,13 @@ def look_at_modules(configuration: AgentConfiguration) -> Check:
 
 
 def look_at_clock(configuration: AgentConfiguration) -> Check:
-    """Whether the kernel says that something keeps the clock right.
+    """Check whether the kernel shows that the clock is synchronised.
 
     Nothing of ours compares the clocks of two hosts; readers of the old heartbeats do.
     """
     synchronised = is_synchronised()
     if synchronised is None:
-        return not_applicable(CLOCK, "the kernel does not say how its clock is")
+        return not_applicable(CLOCK, "the kernel does not show the state of its clock")
     if not synchronised:
         found = "no program synchronises the clock: the kernel reports it as unsynchronised"
         advice = "start chronyd or systemd-timesyncd (see timedatectl): times of faults are its own"

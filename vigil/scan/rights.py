@@ -29,7 +29,7 @@ _LEASES = "coordination.k8s.io"
 def rights_of(
     configuration: AgentConfiguration, *, deletes_device_info: bool = True
 ) -> dict[Right, str]:
-    """Every right that an agent with this configuration asks for, and what for.
+    """Return every right that an agent with this configuration asks for, and what for.
 
     It may delete device-info only where own-node-only is in force.
     """
@@ -69,7 +69,7 @@ def _rights(
     generation = configuration.heartbeat.generation
     if keeps or generation != "lease":
         for verb in ("list", "watch"):
-            yield Right(_EVERYWHERE, _CORE, "nodes", verb, node), "what its Node says"
+            yield Right(_EVERYWHERE, _CORE, "nodes", verb, node), "what its Node has"
     if keeps or generation == "annotation":
         purpose = "labels and annotations of the Node"
         yield Right(_EVERYWHERE, _CORE, "nodes/status", "patch", node), purpose

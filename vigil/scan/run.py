@@ -1,4 +1,4 @@
-"""All checks: side by side where they do not need each other, told in one order."""
+"""All checks: side by side where they do not need each other, shown in one order."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def scan(
 
 
 async def _bounded(name: str, looking: Awaitable[tuple[Check, ...]]) -> tuple[Check, ...]:
-    advice = "please tell the authors of NPU Vigil; the other checks are not concerned"
+    advice = "please report it to the authors of NPU Vigil; the other checks are not concerned"
     try:
         async with asyncio.timeout(_AREA_SECONDS):
             return await looking

@@ -24,7 +24,7 @@ _INDENT = " " * 32
 
 
 def lines(report: ScanReport) -> Iterator[str]:
-    """A list with a paragraph for each check, problems and warnings counted at its end."""
+    """Yield a list with a paragraph for each check, problems and warnings counted at its end."""
     for check in report.checks:
         yield from _paragraph(check)
     totals = "; ".join(

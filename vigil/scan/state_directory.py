@@ -32,7 +32,7 @@ async def look_at_place(configuration: AgentConfiguration) -> tuple[Check, ...]:
     except TimeoutError:
         advice = "give --state-dir a local disk; see dmesg for this one"
         hangs = problem(STATE_DIR, f"{directory} hangs: no answer in {_SECONDS:g} s", advice)
-        return (hangs, not_applicable(AGENT, "nobody knows"), _listen(configuration, None))
+        return (hangs, not_applicable(AGENT, "not known"), _listen(configuration, None))
     address = _noted(directory) if runs else None
     return (*checks, _listen(configuration, address))
 
@@ -68,7 +68,7 @@ def _directory(directory: Path) -> Check:
 
 
 def _noted(directory: Path) -> str | None:
-    """Where the agent that runs says that it listens."""
+    """Return where the agent that runs listens, as its file has it."""
     try:
         return (directory / LISTEN_NAME).read_text().strip().removeprefix("http://")
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Shared storage: status files of its clients, and the ClusterD that is told of their faults."""
+"""Shared storage: status files of its clients, and the ClusterD that gets their faults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CONNECT_SECONDS = 5.0
 
 
 async def look_at_storage(configuration: AgentConfiguration) -> tuple[Check, ...]:
-    """Whether what DPC and DTFS say can be read, and whether somebody is there to be told."""
+    """Check whether the files of DPC and DTFS can be read, and whether ClusterD answers."""
     storage, any_owner = configuration.settings_of(StorageSection), configuration.trust_driver
     return (
         await _file(DPC, Path(storage.dpc_file), any_owner=any_owner),
@@ -34,7 +34,7 @@ async def look_at_storage(configuration: AgentConfiguration) -> tuple[Check, ...
 
 
 async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
-    """As the collector reads it. A fault that it tells of is no problem of the set-up."""
+    """Read the files as the collector does. A fault in it is no problem of the set-up."""
     name = f"storage-{client.name.lower()}"
 
     def read() -> Instances | None:
@@ -78,7 +78,7 @@ async def _clusterd(configuration: AgentConfiguration) -> Check:
     if address is None:
         return not_applicable(CLUSTERD, "storage.clusterd is not given: faults go to the store")
     if configuration.shadow or "node-info" not in configuration.documents:
-        return not_applicable(CLUSTERD, "node-info is not ours, so others tell of storage")
+        return not_applicable(CLUSTERD, "node-info is not ours, so other programs report storage")
     host, _, port = address.rpartition(":")
 
     def connect() -> None:

@@ -45,9 +45,9 @@ _A5 = "Ascend910A5"
 
 
 async def look_at_switches(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
-    """Whether the switch library of a server that has switches lists their faults."""
+    """Check whether the switch library of a server that has switches lists their faults."""
     if inventory is None:
-        return not_applicable(SWITCHES, "the driver does not say whether there are switches")
+        return not_applicable(SWITCHES, "the driver does not show whether there are switches")
     if inventory.family != WITH_SWITCHES:
         return not_applicable(SWITCHES, f"an {inventory.family} server has no switches on board")
     driver = SwitchDriver(
@@ -82,7 +82,7 @@ async def look_at_switches(configuration: AgentConfiguration, inventory: Invento
 
 
 async def look_at_links(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
-    """Whether ``hccn_tool`` answers, asked about the first chip of each card."""
+    """Check whether ``hccn_tool`` answers, asked about the first chip of each card."""
     if inventory is None:
         return not_applicable(LINKS, "without the driver no chip is known to ask about")
     family = FAMILIES.get(inventory.family)
@@ -119,7 +119,7 @@ async def look_at_links(configuration: AgentConfiguration, inventory: Inventory 
             failed.append(str(error))
     facts: dict[str, object] = {"cards": len(cards), "down": down, "failed": failed}
     if failed:
-        advice = f"run {tool.path} by hand as root; nobody else may run it at the same time"
+        advice = f"run {tool.path} by hand as root; no other user may run it at the same time"
         return problem(LINKS, "; ".join(failed), advice, facts=facts)
     found = f"{tool.path} answers about {counted(len(cards), 'card')}; links "
     if down:
@@ -135,7 +135,7 @@ async def _is_up(tool: HccnTool, family: str, chip: Chip, seconds: float) -> boo
 
 
 async def look_at_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
-    """Whether the BMC tells its alarms by the way that the agent would take."""
+    """Check whether the BMC lists its alarms by the way that the agent would take."""
     settings = configuration.settings_of(BmcSection)
     if not settings.enabled:
         return tuple(not_applicable(name, "bmc.enabled is false") for name in (BMC, BMC_TOOL))

@@ -33,7 +33,7 @@ def scan(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Look once at everything that the agent would use, change nothing, and say what to do.
+    """Look once at everything that the agent would use, change nothing, and show what to do.
 
     Give it the options of ``vigil agent``. Exit status: 0 all is well, 1 something is not, 2 the
     configuration is wrong, 3 the driver or the store cannot be used.

@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 
 
 async def in_thread(work: Callable[[], Answer], seconds: float) -> Answer:
-    """What ``work`` returns or raises. Raises ``TimeoutError`` after ``seconds``.
+    """Return what ``work`` returns or raises. Raises ``TimeoutError`` after ``seconds``.
 
     The thread is left behind then: a file system or device that hangs in the kernel cannot be
     interrupted, and a thread of a pool would be waited for at the end of the process.

@@ -118,7 +118,7 @@ def label(
     manufacturer: Annotated[str | None, typer.Option(help="Its manufacturer.")] = None,
     emulator_dir: EmulatorDir = None,
 ) -> None:
-    """Change what the BMC says the server is."""
+    """Change what the BMC reports about the server."""
     with closing(open_emulator(emulator_dir)) as emulator:
         emulator.bmc.label(serial, manufacturer)
 

@@ -31,7 +31,7 @@ ScenarioFile = Annotated[
 SeverityWord = Annotated[
     str | None,
     typer.Option(
-        "--severity", help="suggestion, minor, major or critical; default: what the driver says."
+        "--severity", help="suggestion, minor, major or critical; default: that of the driver."
     ),
 ]
 
@@ -229,7 +229,7 @@ def clear(function: Function, chip: OnChip = None, emulator_dir: EmulatorDir = N
 def link(
     chip: Chip,
     state: Annotated[LinkState, typer.Argument(metavar="up|down")],
-    quietly: Annotated[bool, typer.Option("--quietly", help="No event tells of it.")] = False,
+    quietly: Annotated[bool, typer.Option("--quietly", help="No event reports it.")] = False,
     ports: Annotated[
         int, typer.Option(help="How many Ethernet ports are down; 2 on an a5 only.")
     ] = 1,
@@ -277,7 +277,7 @@ def load(
     ] = None,
     emulator_dir: EmulatorDir = None,
 ) -> None:
-    """Say what a chip does; what is left out stays as it is."""
+    """Set what a chip does; what is left out stays as it is."""
     from contract.errors import ConfigurationError, Problem
 
     try:
@@ -325,6 +325,6 @@ def play(file: ScenarioFile, emulator_dir: EmulatorDir = None) -> None:
 
 @app.command()
 def reset(emulator_dir: EmulatorDir = None) -> None:
-    """Everything healthy and normal again."""
+    """Make everything healthy and normal again."""
     with closing(open_emulator(emulator_dir)) as emulator:
         emulator.reset()

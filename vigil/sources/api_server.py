@@ -6,30 +6,37 @@ https://kubernetes.io/docs/tasks/access-application-cluster/access-cluster-servi
 
 from __future__ import annotations
 
-import asyncio
-import queue
+import http.client
+import os
+import time
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
-from contract.errors import StoreError, StoreUnavailable
+from contract.errors import StoreUnavailable
 from contract.names import AGGREGATOR_NAMESPACE, AGGREGATOR_PORT, AGGREGATOR_SERVICE
 from stores.kubernetes_api import wire
-from stores.kubernetes_api.client.connection import ApiConnection
+from stores.kubernetes_api.client.configuration import ConfigurationReader
+from stores.kubernetes_api.client.credential_files import CredentialFiles
+from stores.kubernetes_api.client.credential_plugin import Plugins
 from vigil.daemon_client import OK, DaemonClient
-from vigil.sources.event_loop import EventLoop
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator
+
+    from stores.kubernetes_api.client.configuration import ClientConfiguration
 
 _PROXY = (
     f"/api/v1/namespaces/{AGGREGATOR_NAMESPACE}/services/"
     f"http:{AGGREGATOR_SERVICE}:{AGGREGATOR_PORT}/proxy"
 )
 _SERVER = f"Service {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}, through the API server"
+_CONNECT_SECONDS = 4.0
 _ANSWER_SECONDS = 30.0
-_CLOSE_SECONDS = 2.0
+_CREDENTIAL_SECONDS = 10.0
+_UNAUTHORIZED = 401
 _SERVER_ERROR = 500
 
 
@@ -43,46 +50,98 @@ class _Status(msgspec.Struct):
 class ApiServerClient(DaemonClient):
     """Asks the aggregator behind the API server of ``kubeconfig``; see ``DaemonClient``.
 
-    Raises ``StoreError`` also where the API server refuses the request, or knows no aggregator.
+    Raises ``StoreError`` also where the API server refuses the request, or knows no aggregator. The
+    stores' own client is for many requests: to import it takes as long as a verb may.
     """
 
     def __init__(self, kubeconfig: str) -> None:
         super().__init__(_SERVER, _ANSWER_SECONDS)
-        self._loop = EventLoop()
-        self._connection = ApiConnection(kubeconfig)
+        self._kubeconfig = kubeconfig
+        self._plugins = Plugins()
+        self._used: ClientConfiguration | None = None
 
     def ask(self, path: str) -> tuple[int, bytes]:
         """Return status and body of the answer of the aggregator."""
-        asked = self._connection.request("GET", _PROXY + path)
-        status, body = self._loop.run(asked, _ANSWER_SECONDS, self.server)
+        status, body = super().ask(self._proxied(path))
+        if status == _UNAUTHORIZED:
+            # A token may have ended since it was read.
+            self._used = None
+            status, body = super().ask(self._proxied(path))
         if status != OK and _is_of_api_server(status, body):
             raise wire.refusal(status, body, f"reach {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}")
         return status, body
 
     def follow(self, path: str) -> Iterator[bytes]:
-        """Yield each line of an answer that has no end, until somebody on the way ends it."""
-        lines: queue.SimpleQueue[bytes | StoreError | None] = queue.SimpleQueue()
+        """Yield each line of an answer that has no end, until a server on the way ends it."""
+        return super().follow(self._proxied(path))
 
-        async def read() -> None:
-            try:
-                async with self._connection.stream(_PROXY + path) as answer:
-                    while answer.status == OK and (line := await answer.content.readline()):
-                        lines.put(line)
-                lines.put(None)
-            except StoreError as error:
-                lines.put(error)
-            except (aiohttp.ClientError, OSError, ValueError, asyncio.CancelledError) as error:
-                lines.put(StoreUnavailable(f"{self.server} gives no answer: {error}"))
+    def headers(self) -> dict[str, str]:
+        """Return who asks."""
+        used = self._configuration()
+        sent = {"User-Agent": "npu-vigil"}
+        if used.authorization is not None:
+            sent["Authorization"] = used.authorization
+        return sent
 
-        self._loop.begin(read())
-        while (line := lines.get()) is not None:
-            if isinstance(line, StoreError):
-                raise line
-            yield line
+    def connect(self, seconds: float) -> http.client.HTTPConnection:
+        """Return a connection to the API server, through the proxy that leads there."""
+        used = self._configuration()
+        endpoint, tls = used.endpoint, used.tls
+        parts = urlsplit(endpoint.server)
+        host = parts.hostname or ""
+        port = parts.port or (http.client.HTTP_PORT if tls is None else http.client.HTTPS_PORT)
+        name = endpoint.server_name or host
+        if endpoint.proxy is None:
+            return _ApiServerConnection(host, port, seconds, tls, name)
+        if tls is None or endpoint.proxy.startswith("https:"):
+            raise StoreUnavailable(
+                f"{_SERVER}: only an http:// proxy to an https:// API server can be used; "
+                "name the aggregator by --server"
+            )
+        proxy = urlsplit(endpoint.proxy)
+        connection = _ApiServerConnection(
+            proxy.hostname or "", proxy.port or 80, seconds, tls, name
+        )
+        granted = endpoint.proxy_authorization
+        headers = {} if granted is None else {"Proxy-Authorization": granted}
+        connection.set_tunnel(host, port, headers)
+        return connection
 
     def close(self) -> None:
-        """Give the connection back."""
-        self._loop.close(self._connection.close(), _CLOSE_SECONDS)
+        """End what reads credentials."""
+        self._plugins.end()
+
+    def _proxied(self, path: str) -> str:
+        """Return the path at the API server, which may itself be behind a path."""
+        return urlsplit(self._configuration().endpoint.server).path + _PROXY + path
+
+    def _configuration(self) -> ClientConfiguration:
+        if self._used is None:
+            deadline = time.monotonic() + _CREDENTIAL_SECONDS
+            reader = ConfigurationReader(
+                CredentialFiles(), self._plugins, dict(os.environ), deadline
+            )
+            self._used = reader.read(self._kubeconfig)
+        return self._used
+
+
+class _ApiServerConnection(http.client.HTTPConnection):
+    """A connection to ``host``, with ``tls`` to the server of this ``name``."""
+
+    def __init__(
+        self, host: str, port: int, seconds: float, tls: ssl.SSLContext | None, name: str
+    ) -> None:
+        super().__init__(host, port, timeout=_CONNECT_SECONDS)
+        self._seconds = seconds
+        self._tls = tls
+        self._name = name
+
+    def connect(self) -> None:
+        """Connect. Raises ``OSError``."""
+        super().connect()
+        if self._tls is not None:
+            self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+        self.sock.settimeout(self._seconds)
 
 
 def _is_of_api_server(status: int, body: bytes) -> bool:

@@ -56,14 +56,16 @@ async def jobs_of_documents(store: Store, address: str) -> JobReport:
 
 async def _pods(store: Store, address: str) -> list[PodState]:
     if store.cluster is None:
-        raise StoreUnavailable(f"{address}: only an API server has pods; an aggregator has jobs")
+        raise StoreUnavailable(
+            f"only an API server has pods, which {address} is not; an aggregator has jobs"
+        )
     async with aclosing(store.cluster.pods()) as events:  # type: ignore[type-var]
         async for event in events:
             if isinstance(event, Interrupted):
-                raise StoreUnavailable(f"{address}: pods cannot be read: {event.reason}")
+                raise StoreUnavailable(f"pods of {address} cannot be read: {event.reason}")
             if isinstance(event, Snapshot):
                 return list(event.items.values())
-    raise StoreUnavailable(f"{address}: pods cannot be read")
+    raise StoreUnavailable(f"pods of {address} cannot be read")
 
 
 def _hits(contents: StoreContents, node: str) -> list[FaultRow]:

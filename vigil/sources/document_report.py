@@ -6,19 +6,22 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from contract.codes.levels import ChipLevel
-from contract.codes.reference import CodeKind, describe_code
+from contract.codes.reference import CodeKind
 from contract.errors import ConfigurationError, Problem
 from service.shortened import shortened
 from vigil.daemon_client import UnknownNode
 from vigil.reports.explanation import NodeExplanation, PartExplanation, explained_fault, is_meant
 from vigil.reports.status_report import (
     NAMED,
+    SERVER,
+    SWITCHES,
     BlindRow,
     StatusReport,
     levels_of_chips,
     rank,
     reasons_of_blind,
     reasons_of_faults,
+    reasons_of_names,
 )
 from vigil.sources.document_rows import ComparedFault, compared_faults
 
@@ -53,7 +56,11 @@ def report_of_documents(contents: StoreContents, address: str, node: str | None)
         at_ms=contents.at_ms,
         # What nobody has looked at is not well.
         well=False,
-        reasons=(*contents.problems, *_reasons(nodes, rows_of=seen), *reasons_of_blind(blind)),
+        reasons=(
+            *contents.problems,
+            *_reasons(nodes, node, rows_of=seen),
+            *reasons_of_blind(blind, node),
+        ),
         not_known=tuple(_not_known(contents, nodes)),
         counts={
             "nodes": dict(sorted(states.items())),
@@ -103,7 +110,7 @@ def explanation_of_documents(
         part=", ".join(names) if part else "",
         at_ms=contents.at_ms,
         well=False,
-        reasons=(*_reasons(of_node, rows_of=shown), *reasons_of_blind(blind)),
+        reasons=(*_reasons(of_node, node, rows_of=shown), *reasons_of_blind(blind, node)),
         not_known=tuple(_not_known(contents, nodes)),
         because=(),
         documents=() if part else tuple(_places(found, shown)),
@@ -136,33 +143,32 @@ def _chips(found: NodeContents) -> frozenset[str]:
 
 
 def _reasons(
-    nodes: Mapping[str, NodeContents], *, rows_of: Iterable[ComparedFault]
+    nodes: Mapping[str, NodeContents], about: str | None, *, rows_of: Iterable[ComparedFault]
 ) -> Iterator[str]:
     for name, found in nodes.items():
         for text in found.problems:
-            yield f"{name}: {text}"
+            yield text if name == about else f"{name}: {text}"
     by_word: dict[str, list[str]] = {}
     for name, found in nodes.items():
         for what, word in _statuses(found):
             if word not in _WELL:
-                by_word.setdefault(f"{what}: {word}", []).append(name)
+                by_word.setdefault(f"{what} {word}", []).append(name)
         if found.beat is not None and found.beat.is_broken:
             by_word.setdefault("the connection of the agent broke", []).append(name)
         if found.reported.device is None and not found.problems:
             by_word.setdefault("there is no device-info", []).append(name)
-    for word, names in by_word.items():
-        yield f"{word}: {shortened(names, NAMED)}"
-    yield from reasons_of_faults(one.row for one in rows_of)
+    yield from reasons_of_names(by_word, about)
+    yield from reasons_of_faults((one.row for one in rows_of), about)
 
 
 def _statuses(found: NodeContents) -> Iterator[tuple[str, str]]:
-    """Yield what is said of switches and server; what is published goes before."""
+    """Yield the states of switches and server; what is published goes before."""
     switch = found.published.switch or found.reported.switch
     server = found.published.server or found.reported.server
     if switch is not None:
-        yield "the switches", switch.status
+        yield SWITCHES, switch.status
     if server is not None:
-        yield "the server", server.status
+        yield SERVER, server.status
 
 
 def _blind(node: str, found: NodeContents) -> Iterator[BlindRow]:
@@ -221,7 +227,4 @@ _KINDS_OF_DOCUMENT = {
 
 
 def _explained(one: ComparedFault) -> FaultExplanation:
-    known = describe_code(one.row.code)
-    return explained_fault(
-        one.row, one.reported, one.published, None, known.rules if known is not None else ()
-    )
+    return explained_fault(one.row, one.reported, one.published)

@@ -36,7 +36,7 @@ class ComparedFault(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """A fault on one side. ``part`` and ``code`` say which one it is."""
+    """A fault on one side. ``part`` and ``code`` identify it."""
 
     part: str
     kind: CodeKind

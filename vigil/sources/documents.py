@@ -68,7 +68,9 @@ class StoreSource:
 
     def history(self, *_: object) -> NoReturn:
         """See ``AnswerSource``. Documents have no history."""
-        raise StoreUnavailable(f"{self._address}: documents have no history; an aggregator has one")
+        raise StoreUnavailable(
+            f"documents at {self._address} have no history; an aggregator has one"
+        )
 
     def signal(self, node: str | None) -> Signal:
         """See ``AnswerSource``. Documents are followed as an aggregator follows them."""

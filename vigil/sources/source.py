@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Signal(Protocol):
-    """Says when a source is worth asking again."""
+    """Wakes when a source is worth asking again."""
 
     def wait(self) -> None:
         """Wait until something may have changed."""
@@ -53,7 +53,7 @@ class AnswerSource(Protocol):
         """Return what happened from ``since_ms`` on (epoch milliseconds)."""
 
     def signal(self, node: str | None) -> Signal:
-        """Return what says when to ask again, about ``node`` only with one."""
+        """Return the signal to ask again, about ``node`` only with one."""
 
     def close(self) -> None:
         """Give back what the source keeps open."""

@@ -135,7 +135,7 @@ class AnswerSources:
 
 
 def _kubeconfig(asked: SourceOptions) -> str | None:
-    """Return the files that say how to reach the API server: given, of the environment, usual."""
+    """Return the files with the way to the API server: given, of the environment, usual."""
     from stores.address import kubeconfig_files
 
     if asked.kubeconfig is not None or os.environ.get("KUBECONFIG"):

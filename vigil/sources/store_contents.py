@@ -55,8 +55,9 @@ class DocumentView(msgspec.Struct):
 class NodeContents(msgspec.Struct):
     """What documents have about one node.
 
-    ``problems`` say which document of it cannot be read, and why. ``own`` is what our agent reports
-    beside the data of upstream; ``places`` names the documents of cluster-info that have the node.
+    ``problems`` name which document of it cannot be read, and why. ``own`` is what our agent
+    reports beside the data of upstream; ``places`` names the documents of cluster-info that have
+    the node.
     """
 
     reported: DocumentView = msgspec.field(default_factory=DocumentView)

@@ -33,7 +33,8 @@ def timeline(
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on, and show what comes until Ctrl-C.")
+        bool,
+        typer.Option("--follow", "--watch", help="Go on, and show what comes until Ctrl-C."),
     ] = False,
     server: Server = None,
     state_dir: StateDir = None,

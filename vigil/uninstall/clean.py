@@ -89,7 +89,7 @@ class Plan:
 
 
 async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: bool) -> int:
-    """Clean all stores of an aggregator, or only say how; the exit status.
+    """Clean all stores of an aggregator, or only show how; return the exit status.
 
     Raises ``StoreError``.
     """
@@ -146,7 +146,7 @@ async def _running(stores: Stores, configuration: AggregatorConfiguration) -> st
 
 
 async def _renewing(lease: LeaderLease) -> str:
-    """Return who holds the Lease and renews it; empty for nobody. Waits until it would run out."""
+    """Return who holds the Lease and renews it, empty for none. Wait until it would run out."""
     before = await lease.read()
     if not before.holder:
         return ""
@@ -218,7 +218,7 @@ def _healed(
 ) -> list[Document]:
     """Return the document of the cluster without faults, where that changes it.
 
-    Entries of nodes with a Device Plugin stay: what it says of them is still true.
+    Entries of nodes with a Device Plugin stay: what it has of them is still true.
     """
     value = document.data.get(document.name, "")
     members = []

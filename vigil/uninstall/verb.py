@@ -20,7 +20,7 @@ def uninstall(
         typer.Option(metavar="FILE", envvar="VIGIL_CONFIG", help="TOML of the aggregator."),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do it. Without it, only say what would be done.")
+        bool, typer.Option("--yes", help="Do it. Without it, only show what would be done.")
     ] = False,
 ) -> None:
     """Clean what NPU Vigil wrote, after its agents and aggregators are stopped.

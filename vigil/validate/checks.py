@@ -55,7 +55,7 @@ _RULES = frozenset({"gracetolerance", "faultfrequency", "faultduration"})
 
 
 def read_text(file: Path, source: str) -> str:
-    """The text of ``file``, or of standard input where that is ``-``.
+    """Return the text of ``file``, or of standard input where that is ``-``.
 
     In JSON what is no UTF-8 is replaced, as the agent does. Raises ``ConfigurationError``.
     """
@@ -71,13 +71,13 @@ def read_text(file: Path, source: str) -> str:
 
 
 def kind_of(text: str, name: str, source: str) -> str:
-    """The word of ``FileKind`` for ``text`` in a file of ``name``.
+    """Return the word of ``FileKind`` for ``text`` in a file of ``name``.
 
-    Raises ``ConfigurationError`` where neither tells, or nothing is there: a pipe whose first
+    Raises ``ConfigurationError`` where neither shows it, or nothing is there: a pipe whose first
     command failed.
     """
     if not text.strip():
-        problem = Problem("(file)", "is empty; if it is meant to be, say what it is with --kind")
+        problem = Problem("(file)", "is empty; if it is meant to be, name what it is with --kind")
         raise ConfigurationError(source, [problem])
     if _YAML_OBJECT.search(text):
         return "fault-config"
@@ -109,7 +109,7 @@ def _kind_of_json(members: dict[str, Any], source: str) -> str:
         return "switch-fault-code"
     if any(member.endswith("codes") for member in members):
         return "fault-code"
-    what = "cannot be told from its name or content: say what it is with --kind"
+    what = "cannot be known from its name or content: name what it is with --kind"
     raise ConfigurationError(source, [Problem("(file)", what)])
 
 
@@ -147,7 +147,7 @@ def check_config_map(text: str, source: str) -> None:
 
 
 def read_config_map(text: str, source: str) -> dict[str, str]:
-    """The data of a ConfigMap, as JSON or as YAML.
+    """Return the data of a ConfigMap, as JSON or as YAML.
 
     Raises ``ConfigurationError`` for what is neither, or what the agent would not find.
     """
@@ -160,7 +160,7 @@ def read_config_map(text: str, source: str) -> dict[str, str]:
 def _read_config_map(
     text: str, source: str
 ) -> tuple[OperatorConfigMap, dict[str, str], list[Problem]]:
-    """Which one it is, its data, and what keeps the agent from finding it."""
+    """Return which one it is, its data, and what keeps the agent from finding it."""
     content = _object(text, source)
     config_map = _which(content)
     problems = list(_misplaced(content, config_map))
@@ -176,7 +176,7 @@ def _read_config_map(
 
 
 def _which(content: dict[str, Any]) -> OperatorConfigMap:
-    """The ConfigMap that is meant: by its name, else by what is in it."""
+    """Return the ConfigMap that is meant: by its name, else by what is in it."""
     metadata, data = content.get("metadata"), content.get("data")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     for one in CONFIG_MAPS:
@@ -197,7 +197,7 @@ def _object(text: str, source: str) -> dict[str, Any]:
         problem = Problem("(file)", f"is neither JSON nor YAML: {reason}")
         raise ConfigurationError(source, [problem]) from None
     except Exception as error:  # what the library makes of a tag that does not fit its value
-        problem = Problem("(file)", f"a value is not what its tag says: {error!r}")
+        problem = Problem("(file)", f"a value is not what its tag names: {error!r}")
         raise ConfigurationError(source, [problem]) from None
     if not isinstance(content, dict):
         problem = Problem("(file)", "is no ConfigMap: it is no object")
@@ -206,7 +206,7 @@ def _object(text: str, source: str) -> dict[str, Any]:
 
 
 def _misplaced(content: dict[str, Any], config_map: OperatorConfigMap) -> list[Problem]:
-    """What keeps the agent from finding any of it."""
+    """Return what keeps the agent from finding any of it."""
     problems = []
     if content.get("kind", "ConfigMap") != "ConfigMap":
         problems.append(Problem("kind", f"{_shown(content['kind'])} is not ConfigMap"))

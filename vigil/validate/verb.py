@@ -28,7 +28,7 @@ def validate(
         typer.Argument(metavar="FILE|-", help="What to check; - is standard input."),
     ],
     kind: Annotated[
-        FileKind | None, typer.Option(help="What it is; default: told by its name and content.")
+        FileKind | None, typer.Option(help="What it is; default: by its name and content.")
     ] = None,
 ) -> None:
     """Check a configuration, a scenario or a fault configuration (a document or a ConfigMap).

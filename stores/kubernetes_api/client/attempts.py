@@ -149,7 +149,7 @@ class Attempts:
             if is_probe and _now() - second_began < _QUICK_SECONDS:
                 self._find_dead(second_began)
             elif is_probe:
-                # Slow or dead: its answer tells.
+                # Slow or dead: its answer shows which.
                 first.add_done_callback(partial(self._check, second_began))
                 self._leave(first)
             return second.result()

@@ -1,6 +1,6 @@
 """Users of a kubeconfig with an ``auth-provider`` (``oidc``, ``gcp``), read by the official client.
 
-Whoever has one pays for the client: some 10 MiB.
+Only such a kubeconfig costs the memory of that client: some 10 MiB.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How one API server is reached, and as whom: read from a kubeconfig, or as in a pod.
+"""Address and user of one API server: read from a kubeconfig, or as in a pod.
 
 The official client reads both too, but keeps keys in temporary files, waits for a plugin without
 end, and takes tokens that no header can hold. All of this blocks and belongs to a thread.

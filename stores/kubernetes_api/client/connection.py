@@ -153,7 +153,7 @@ class ApiConnection:
         what = f"({asked.method} {asked.path})"
         host = used.endpoint.server
         try:
-            # A watch has no deadline, but what it follows is told at once.
+            # A watch has no deadline, but its events come at once.
             async with asyncio.timeout(_ANSWER_SECONDS if asked.is_watch else None) as deadline:
                 asked = asked._replace(end=partial(deadline.reschedule, 0.0))
                 line, response = await self._answer(used, asked, is_new=is_new)

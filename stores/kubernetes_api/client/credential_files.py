@@ -29,7 +29,7 @@ class CredentialFiles:
         """Read a regular file. Raises ``FileUnusable``, also for an empty one."""
         self._stamps[path] = None
         try:
-            # Opening a named pipe would wait for somebody who writes it.
+            # Opening a named pipe would wait for a writer.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 status = os.fstat(descriptor)

@@ -71,7 +71,7 @@ class Plugins:
         finally:
             with self._lock:
                 self._running = None
-            # Not earlier: as long as nobody has waited for it the group is this one.
+            # Not earlier: until the process was waited for, the group is this one.
             if process.returncode is None:
                 _kill(process.pid)
                 process.wait()
@@ -145,7 +145,7 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 
 def request_to(version: str) -> str:
-    """Return what ``KUBERNETES_EXEC_INFO`` is for a plugin that cannot ask anybody anything."""
+    """Return the ``KUBERNETES_EXEC_INFO`` of a plugin that cannot ask a user anything."""
     request: dict[str, Any] = {
         "apiVersion": version,
         "kind": "ExecCredential",

@@ -68,7 +68,7 @@ class Credentials:
     async def renewed(self, refused: ClientConfiguration) -> ClientConfiguration:
         """Return a newer configuration than ``refused``, or the same if there is none.
 
-        For those who got an answer 401 or an error of TLS.
+        For requests that got an answer 401 or an error of TLS.
         """
         if self._task is not None:
             await self._finished(self._task)

@@ -62,7 +62,7 @@ class Plugin(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class KubeconfigUser(msgspec.Struct, frozen=True, rename="kebab"):
-    """Whom we are for the API server. ``*_data`` is base64 and goes before the file."""
+    """The user for the API server. ``*_data`` is base64 and goes before the file."""
 
     client_certificate: str | None = None
     client_certificate_data: str | None = None

@@ -54,7 +54,7 @@ def identify(context: ssl.SSLContext, certificate: bytes, key: bytes | None) -> 
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(_in_memory(certificate))
             key_file = None if key is None else stack.enter_context(_in_memory(key))
-            # An encrypted key would be asked for on a terminal; nobody sits at it.
+            # An encrypted key would need a password from a terminal, which a daemon has not.
             context.load_cert_chain(file, key_file, password=b"")
     except (ssl.SSLError, ValueError) as error:
         raise TlsUnusable(

@@ -138,6 +138,7 @@ def test_what_was_started_and_is_not_bound_counts_as_taken(bound: int, expected:
     assert answer.version == 9
 
 
+@pytest.mark.parametrize("phase", ["Failed", "Running"])
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
@@ -147,15 +148,16 @@ def test_what_was_started_and_is_not_bound_counts_as_taken(bound: int, expected:
         (entry(), ()),
     ],
 )
-def test_the_fault_under_a_pod_that_has_ended(
-    changed: dict[str, object], expected: tuple[FaultUnder, ...]
+def test_the_fault_under_a_pod_of_a_job_that_ends(
+    changed: dict[str, object], expected: tuple[FaultUnder, ...], phase: str
 ) -> None:
+    """Its pod has failed by itself, or ends because another one failed."""
     pod = SchedulerPod(
         "ns",
         "a-0",
         "p",
         "n0",
-        "Failed",
+        phase,
         annotations={"huawei.com/AscendReal": CARDS[0]},
         owner=ControllingOwner("Job", "a", "u-a"),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from advisor.snapshot import Requirement, SelectorTerm, Taint, Toleration
@@ -120,22 +121,69 @@ def test_affinity_by_name_and_number() -> None:
     assert set(_refusals(Scene(count=2), node_affinity=(SelectorTerm(),))) == {"n1", "n2"}
 
 
+A3, SUPER_POD = "module-a3-16", "module-a3-16-super-pod"
+
+
 @pytest.mark.parametrize(
-    ("selector", "npus", "is_legal"),
+    ("selected", "annotations", "legal"),
     [
-        ({}, 4, True),
-        ({}, 3, False),
-        ({}, 5, False),
-        ({"accelerator-type": "module-910b-8"}, 5, True),
-    ]
-    + [({"accelerator-type": "module-a3-16"}, npus, npus in (1, 2, 6, 8)) for npus in (1, 2, 3, 6)],
+        ("", {}, {1, 2, 4, 8}),
+        ("module", {}, {1, 2, 4, 8}),
+        ("module-910b-8", {}, {1, 2, 3, 4, 5, 6, 7, 8}),
+        ("", {"huawei.com/schedule_policy": "chip8-node8"}, {1, 2, 3, 4, 5, 6, 7, 8}),
+        (A3, {}, {1, 2, 4, 6, 8}),
+        ("", {"huawei.com/schedule_policy": "chip2-node16"}, {1, 2, 4, 6, 8}),
+        ("", {"sp-block": "8"}, {1, 2, 4, 6, 8}),
+    ],
 )
-def test_card_counts(selector: dict[str, str], npus: int, is_legal: bool) -> None:
-    scene = Scene(count=1)
-    scene.node_changes["n1"] = {"labels": A2 | selector}
-    found = _refusals(scene, npus=npus, node_selector=selector)
-    assert (found == {}) == is_legal
-    assert is_legal or found["n1"].startswith("CardCount: ")
+def test_card_counts(selected: str, annotations: dict[str, str], legal: set[int]) -> None:
+    selector = {"accelerator-type": selected} if selected else {}
+    found = set()
+    for npus in range(1, 9):
+        scene = Scene(count=1)
+        scene.node_changes["n1"] = {"labels": A2 | selector}
+        why = _refusals(scene, npus=npus, node_selector=selector, annotations=annotations)
+        assert why == {} or why["n1"].startswith(f"CardCount: {npus} cards; ")
+        if why == {}:
+            found.add(npus)
+    assert found == legal
+
+
+@pytest.mark.parametrize(
+    ("selected", "npus", "is_legal"),
+    [
+        (A3, 1, False),
+        (A3, 2, True),
+        (SUPER_POD, 8, False),
+        (SUPER_POD, 16, True),
+        ("module-a3-8-super-pod", 8, True),
+        ("module-910b-16", 15, False),
+        ("module-910b-16", 14, True),
+    ],
+)
+def test_card_counts_of_distributed_jobs(selected: str, npus: int, is_legal: bool) -> None:
+    scene = Scene(count=1, size=16)
+    scene.node_changes["n1"] = {"labels": A2 | {"accelerator-type": selected}}
+    scene.chips["n1"] = Chips(free=range(16))
+    selector = {"accelerator-type": selected}
+    scene.add("j", ["", ""], FORCE, npus=npus, node_selector=selector)
+    (placed,) = scene.session().placement
+    assert (placed.refuses == {}) == is_legal
+    assert is_legal or placed.refuses["n1"].startswith("CardCount: ")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "accepts"),
+    [({}, ("n2",)), ({"huawei.com/schedule_policy": "chip1-node8"}, ("n1", "n2"))],
+)
+def test_inference_cards_have_no_network(
+    annotations: dict[str, str], accepts: tuple[str, ...]
+) -> None:
+    scene = Scene(count=2)
+    scene.chips["n1"] = Chips(omit=[f"{RESOURCE}-NetworkUnhealthy"])
+    scene.add("j", ["", ""], FORCE, npus=1, annotations=annotations)
+    (placed,) = scene.session().placement
+    assert placed.accepts == accepts
 
 
 def test_pods_without_chips_stay_off_nodes_at_fault() -> None:
@@ -183,9 +231,7 @@ def test_a_gang_of_unlike_pods() -> None:
     assert not scene.session().gangs[0].short
     scene.pod("j", "more", "", FORCE, npus=1)
     group = scene.groups["j"]
-    scene.groups["j"] = type(group)(
-        namespace="default", name="j", min_member=4, phase="Inqueue", owner=group.owner
-    )
+    scene.groups["j"] = msgspec.structs.replace(group, min_member=4, phase="Inqueue")
     (gang,) = scene.session().gangs
     assert gang.short.startswith("2 of 4 pods fit; needs ")
 
@@ -197,3 +243,27 @@ def test_an_incomplete_gang_and_an_invalid_one() -> None:
     assert scene.session().gangs[0].short == "1 of 2 pods exist"
     scene.add("k", [""], FORCE, annotations={"huawei.com/schedule_minAvailable": "two"})
     assert "is no integer" in scene.session().gangs[1].short
+
+
+def test_a_job_with_a_pod_that_ends_waits_for_it() -> None:
+    scene = Scene(count=2)
+    scene.add("j", ["n1", ""], FORCE, annotations={"huawei.com/schedule_minAvailable": "1"})
+    scene.groups["j"] = msgspec.structs.replace(scene.groups["j"], min_member=1)
+    scene.change("j-0", is_terminating=True)
+    report = scene.session()
+    assert report.placement[0].accepts == ("n2",)
+    assert report.gangs[0].short == "j-0 has not ended: no pod of the job is placed before that"
+    del scene.pods["j-0"]
+    assert scene.session().gangs[0].fits
+
+
+def test_a_podgroup_that_names_no_chips_is_placed_by_kubernetes_count_alone() -> None:
+    scene = Scene(count=2)
+    scene.chips["n1"] = Chips(unhealthy=[3])
+    scene.add("j", [""], FORCE)
+    named = scene.groups["j"]
+    scene.groups["j"] = msgspec.structs.replace(named, min_resources={})
+    assert scene.session().placement[0].accepts == ("n1", "n2")
+    chosen = {"volcano.sh/schedule.plugin": "Ascend910"}
+    scene.groups["j"] = msgspec.structs.replace(named, min_resources={}, annotations=chosen)
+    assert scene.session().placement[0].accepts == ("n2",)

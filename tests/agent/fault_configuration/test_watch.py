@@ -1,4 +1,4 @@
-"""The fault configuration from a real store and real files, and what is told of it."""
+"""The fault configuration from a real store and real files, and the reports about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.fault_configuration.files import KEPT_NAME, Files, keep, read_files, read_kept
+from agent.fault_configuration.files import (
+    KEPT_NAME,
+    Files,
+    read_files,
+    read_stored,
+    store_in_force,
+)
 from agent.fault_configuration.watch import FaultConfiguration, FaultConfigurationCallbacks
 from contract.codes.catalogue import shipped
 from contract.errors import StoreRefused
@@ -105,7 +111,7 @@ class Follower:
     async def until_kept(self) -> None:
         """Wait until the next start finds what is in force: both ConfigMaps are known by then."""
         async with asyncio.timeout(5):
-            await _until(lambda: read_kept(self.state_dir) == self.followed.judged.in_force)
+            await _until(lambda: read_stored(self.state_dir) == self.followed.judged.in_force)
 
     async def until_problems(self, *documents: str) -> None:
         async with asyncio.timeout(5):
@@ -133,7 +139,7 @@ class Silent:
 
 
 class OneLate(DirectoryStore):
-    """A store that tells of one ConfigMap, ``late``, a moment after the other."""
+    """A store that lists one ConfigMap, ``late``, a moment after the other."""
 
     def __init__(self, root: Path, late: OperatorConfigMap = CHIP_CONFIG_MAP) -> None:
         super().__init__("directory:x", root)
@@ -147,7 +153,7 @@ class OneLate(DirectoryStore):
 
 
 class OneSilent(DirectoryStore):
-    """A store that does not tell of one ConfigMap, and then refuses it."""
+    """A store that does not answer about one ConfigMap, and then refuses it."""
 
     def __init__(self, root: Path) -> None:
         super().__init__("directory:x", root)
@@ -218,7 +224,7 @@ async def test_the_first_start_waits_for_both_config_maps(tmp_path: Path) -> Non
     async with follower.running():
         await asyncio.sleep(0.1)
         assert follower.levels[-1] == "SeparateNPU"
-        assert read_kept(follower.state_dir) is None, "the other one is not known yet"
+        assert read_stored(follower.state_dir) is None, "the other one is not known yet"
         waiting = asyncio.create_task(follower.followed.known())
         await asyncio.sleep(0.1)
         assert not waiting.done()
@@ -228,7 +234,7 @@ async def test_the_first_start_waits_for_both_config_maps(tmp_path: Path) -> Non
         assert follower.followed.trouble == "forbidden"
         await follower.put(codes=table("RestartNPU"))
         await follower.until("RestartNPU")
-        assert read_kept(follower.state_dir) is not None
+        assert read_stored(follower.state_dir) is not None
 
 
 either_late = pytest.mark.parametrize("late", [CHIP_CONFIG_MAP, NODE_CONFIG_MAP])
@@ -236,7 +242,7 @@ either_late = pytest.mark.parametrize("late", [CHIP_CONFIG_MAP, NODE_CONFIG_MAP]
 
 @pytest.mark.slow
 @either_late
-async def test_what_was_in_force_is_kept_for_a_start_without_a_store(
+async def test_configuration_in_force_is_stored_for_a_start_without_a_store(
     tmp_path: Path, late: OperatorConfigMap
 ) -> None:
     first = Follower(tmp_path, OneLate(tmp_path / "store", late))
@@ -304,7 +310,7 @@ async def test_the_first_start_waits_for_the_store_but_not_long(tmp_path: Path) 
 
 
 @pytest.mark.slow
-async def test_what_is_known_at_a_start_is_in_force(
+async def test_collectors_wait_until_both_config_maps_are_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two ConfigMaps that come at once are judged one after the other, each in its time."""
@@ -409,15 +415,15 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert read_files(tmp_path / SWITCHES).unreadable[CODES] == "Not a directory"
 
 
-def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
-    assert read_kept(tmp_path) is None
+def test_stored_configuration_is_read_back(tmp_path: Path) -> None:
+    assert read_stored(tmp_path) is None
     in_force = InForce(FaultTexts(fault_code="{}"), {CODES: ConfigurationPlace.CONFIG_MAP})
-    keep(tmp_path, in_force)
-    assert read_kept(tmp_path) == in_force
+    store_in_force(tmp_path, in_force)
+    assert read_stored(tmp_path) == in_force
     assert [path.name for path in tmp_path.iterdir()] == [KEPT_NAME]
     for broken in (b"", b"{", b"[]", b"\xff", b'{"texts":{"fault_code":"{"}}'):
         (tmp_path / KEPT_NAME).write_bytes(broken)
-        assert read_kept(tmp_path) is None
+        assert read_stored(tmp_path) is None
 
 
 async def test_a_disk_that_takes_nothing_does_not_keep_a_change_away(

@@ -1,4 +1,4 @@
-"""The heartbeat on a directory store that fails when told to."""
+"""The heartbeat on a directory store that a test can make fail."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_it_does_not_beat_while_a_task_stalls(
         bench.stalled = {}
         await bench.beats(beats + 1)
         await bench.until(lambda: bench.heartbeat.withheld is None, "it says so")
-    assert caplog.text.count("it does not beat: no progress: links") == 1
+    assert caplog.text.count("no heartbeat: no progress: links") == 1
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ async def test_a_rival_that_has_to_give_way_is_logged_once(
             beats = bench.heartbeat.beats
             await rival.beat(Beat("node-1", "host-x_9", 5.0, number))
             await bench.beats(beats + 2)
-        assert bench.heartbeat.standing is ClaimState.OURS
+        assert bench.heartbeat.claim_state is ClaimState.OURS
         assert caplog.text.count("has to give way") == 1
         await rival.beat(Beat("node-1", "host-x_1", 5.0, 1))
         await bench.until(lambda: not bench.heartbeat.may_publish, "it gives way")
@@ -193,7 +193,7 @@ async def test_a_rival_that_has_to_give_way_is_logged_once(
         )
 
 
-async def test_who_may_not_beat_gives_way_to_who_does(tmp_path: Path) -> None:
+async def test_agent_that_may_not_beat_gives_way_to_one_that_does(tmp_path: Path) -> None:
     bench = Bench(tmp_path, 0.1)
     rival = DirectoryStore("", tmp_path)
     async with running(bench):
@@ -204,7 +204,7 @@ async def test_who_may_not_beat_gives_way_to_who_does(tmp_path: Path) -> None:
         await bench.until(lambda: bench.heartbeat.conflict is not None, "it gives way")
 
 
-async def test_trouble_ends_for_who_waits_too(tmp_path: Path) -> None:
+async def test_waiting_agent_ends_its_trouble_when_the_store_answers(tmp_path: Path) -> None:
     bench = Bench(tmp_path, 0.1)
     await DirectoryStore("", tmp_path).beat(Beat("node-1", "host-x_9", 60.0, 2**45))
     bench.store.error = StoreUnavailable("away")
@@ -212,7 +212,7 @@ async def test_trouble_ends_for_who_waits_too(tmp_path: Path) -> None:
         await bench.until(lambda: bench.heartbeat.trouble.reason is not None, "it is away")
         bench.store.error = None
         await bench.until(lambda: bench.heartbeat.trouble.reason is None, "it is back")
-        assert bench.heartbeat.standing is ClaimState.WAITING
+        assert bench.heartbeat.claim_state is ClaimState.WAITING
 
 
 def test_a_holder_is_a_host_and_its_directory(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_holder_is_a_host_and_its_directory(tmp_path: Path) -> None:
     assert one.endswith(f"_{identity(one)}")
 
 
-async def test_who_is_stopped_may_be_away_for_a_while(tmp_path: Path) -> None:
+async def test_stopped_agent_announces_its_absence(tmp_path: Path) -> None:
     bench = Bench(tmp_path, 0.2)
     async with running(bench):
         await bench.beats(1)

@@ -162,8 +162,8 @@ async def test_beats_of_one_second_differ_on_the_node() -> None:
     """noded#H6."""
     async with running(1.0) as bench:
         await asyncio.sleep(100)
-        await bench.heartbeat.look_around()
-        await bench.heartbeat.look_around()
+        await bench.heartbeat.check_now()
+        await bench.heartbeat.check_now()
     assert all(one != next_one for one, next_one in pairwise(bench.shown))
     assert bench.noting.annotated[0][1] == {
         "noded/heartbeat": str(BEGIN_SECONDS),
@@ -202,7 +202,7 @@ async def test_a_beat_that_was_not_taken_is_tried_again_within_the_interval(
     assert caplog.text.count("the heartbeat is on the Node again") == 1
 
 
-async def test_what_is_refused_is_not_hammered() -> None:
+async def test_refused_write_is_retried_slowly() -> None:
     async with running() as bench:
         bench.noting.node_error = StoreForbidden("no right to patch nodes/status")
         await asyncio.sleep(100)
@@ -247,7 +247,7 @@ async def test_the_label_is_asked_for_and_never_set(caplog: pytest.LogCaptureFix
     assert missing is not None
     assert "kubectl label node node-1 --overwrite nodeDEnable=on" in missing
     assert await see(NodeObject({"other": "label"}, {})) == missing
-    assert "it says 'off'" in str(await see(NodeObject({"nodeDEnable": "off"}, {})))
+    assert "its value is 'off'" in str(await see(NodeObject({"nodeDEnable": "off"}, {})))
     assert await see(NodeObject({"nodeDEnable": "on"}, {})) is None
     assert await see(Interrupted("away")) == "node node-1 cannot be read: away"
     assert await see(NodeObject({"nodeDEnable": "on"}, {})) is None

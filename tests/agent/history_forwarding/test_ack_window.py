@@ -1,4 +1,4 @@
-"""How a node tells its journal: through every loss each aggregator has everything, once."""
+"""How a node forwards its journal: through every loss each aggregator has everything, once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Listener:
 
 @dataclass
 class Way:
-    """Carries tellings and answers, late, in order, and not all of them."""
+    """Carries batches and acknowledgements, late, in order, and not all of them."""
 
     chance: random.Random
     loss: float
@@ -49,9 +49,10 @@ class Way:
 
 
 def send_all(course: AckWindow, way: Way, listeners: list[Listener], slice_rows: int) -> None:
-    """Tell ``ROWS`` rows, and then one now and then, until everybody had those.
+    """Send ``ROWS`` rows, and then single ones until every aggregator has the first ones.
 
-    Who misses the last one of a journal and shares it with others hears so from the next one.
+    An aggregator that misses the last batch of a journal and shares it with others is corrected by
+    the next batch.
     """
     now, rows = 0.0, ROWS
     while any(one.sequence < ROWS for one in listeners) or course.sent:

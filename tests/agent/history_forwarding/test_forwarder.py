@@ -1,4 +1,4 @@
-"""Who tells of a journal, with the real journal and the real file of an aggregator."""
+"""The forwarder of a journal, with the real journal and the real file of an aggregator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Way:
-    """Carries everything at once; what was heard last is there for whoever comes later."""
+    """Carries everything at once; the last acknowledgement is there for every later reader."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -35,7 +35,7 @@ class Way:
         self._spoken = asyncio.Event()
 
     async def send(self, batch: HistoryBatch) -> None:
-        (self._last,) = self._file.take([batch], _now_ms()).acks
+        (self._last,) = self._file.store_batches([batch], _now_ms()).acks
         self._spoken.set()
 
     async def acks(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:

@@ -24,7 +24,7 @@ from agent.journal.file import (
     JournalRow,
     RestoredJournal,
     RowKind,
-    read_remembered,
+    read_restored,
 )
 from agent.journal.journal import Journal
 
@@ -42,7 +42,7 @@ def open_journal(
 ) -> Journal:
     return Journal(
         directory,
-        first_sequence=read_remembered(directory / FILE_NAME).last_sequence + 1,
+        first_sequence=read_restored(directory / FILE_NAME).last_sequence + 1,
         wall_clock=lambda: NOW_MS,
         on_recovered=on_recovered,
         held_bytes=held_bytes,
@@ -77,7 +77,7 @@ async def test_a_start_remembers_the_last_snapshot_and_the_inputs_since(tmp_path
     assert await journal.committed(last, 1)
     assert await journal.close()
 
-    remembered = read_remembered(tmp_path / FILE_NAME)
+    remembered = read_restored(tmp_path / FILE_NAME)
     assert remembered == RestoredJournal(
         snapshot=JournalRow(4, NOW_MS, RowKind.SNAPSHOT, '"second"'),
         inputs=(
@@ -93,7 +93,7 @@ async def test_a_start_remembers_the_last_snapshot_and_the_inputs_since(tmp_path
 
 
 def test_a_directory_without_journal_remembers_nothing(tmp_path: Path) -> None:
-    assert read_remembered(tmp_path / FILE_NAME) == RestoredJournal()
+    assert read_restored(tmp_path / FILE_NAME) == RestoredJournal()
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ async def test_everything_is_carried_to_the_disk_within_about_a_second(tmp_path:
         left = tmp_path / "left.sqlite"
         left.write_bytes(file.read_bytes())
         try:
-            return [row.body for row in read_remembered(left).inputs] == ["[7]"]
+            return [row.body for row in read_restored(left).inputs] == ["[7]"]
         except sqlite3.DatabaseError:  # copied while it was written
             return False
 
@@ -145,7 +145,7 @@ def test_kill_9_loses_nothing_that_was_committed(tmp_path: Path, after_lines: in
         process.send_signal(signal.SIGKILL)
         printed = process.stdout.read().split()
     committed = max((int(line) for line in printed), default=after_lines * 3)
-    found = read_remembered(tmp_path / FILE_NAME)
+    found = read_restored(tmp_path / FILE_NAME)
     sequences = [row.sequence for row in found.inputs]
     assert sequences == list(range(1, found.last_sequence + 1))
     assert found.last_sequence >= committed
@@ -194,12 +194,12 @@ async def test_a_full_disk_delays_no_other_and_loses_nothing(
     assert gap["since_ms"] == NOW_MS
     assert gap["rows_lost"] == 0
     messages = [record.message for record in caplog.records if record.name == "agent.journal"]
-    assert sum("publishing goes on" in message for message in messages) == 1
-    assert sum("works again" in message for message in messages) == 1
+    assert sum("publishing continues" in message for message in messages) == 1
+    assert sum("committed again" in message for message in messages) == 1
 
 
 @pytest.mark.slow
-async def test_what_is_held_in_memory_is_bounded_and_the_loss_is_marked(tmp_path: Path) -> None:
+async def test_rows_held_in_memory_are_bounded_and_a_loss_is_marked(tmp_path: Path) -> None:
     journal = open_journal(tmp_path, held_bytes=10_000)
     assert await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 1)
     with full_disk():
@@ -236,7 +236,7 @@ async def test_a_locked_journal_is_late_not_in_the_way(tmp_path: Path) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Nobody else can commit."""
+    """Hold the lock, so that no other connection can commit."""
     with closing(sqlite3.connect(directory / FILE_NAME, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
@@ -283,7 +283,7 @@ async def test_a_commit_that_hangs_is_an_error(
     await until(lambda: journal.status().trouble is None, "it is committed")
     assert await journal.close()
     assert [one.levelname for one in caplog.records][-2:] == ["ERROR", "WARNING"]
-    assert "works again (0 rows lost)" in caplog.records[-1].message
+    assert "committed again (0 rows lost)" in caplog.records[-1].message
 
 
 @pytest.mark.slow
@@ -297,7 +297,7 @@ async def test_a_slow_commit_that_fails_is_an_error(
             last = journal.append([(RowKind.REPORTS, json.dumps("x" * 5000))], NOW_MS)
             assert not await journal.committed(last, 0.02)
             assert caplog.records == []
-        await until(lambda: "publishing goes on without it" in caplog.text, "it fails")
+        await until(lambda: "publishing continues without it" in caplog.text, "it fails")
         assert journal.status().gaps == 1
         assert "longer than" not in str(journal.status().trouble)
     await until(lambda: journal.status().trouble is None, "it is committed")
@@ -380,7 +380,7 @@ def test_old_rows_are_pruned_but_never_what_a_start_needs(tmp_path: Path) -> Non
     assert kept == [1, *range(1902, 2004)]
 
 
-def test_what_was_true_at_the_oldest_snapshot_stays_for_replays(tmp_path: Path) -> None:
+def test_rows_in_force_at_the_oldest_snapshot_stay_for_replays(tmp_path: Path) -> None:
     texts, usage = RowKind.FAULT_CONFIGURATION, RowKind.USAGE
     kinds = [
         texts,
@@ -421,17 +421,17 @@ def test_what_was_sent_is_kept_and_what_came_behind_it_is_unacknowledged(tmp_pat
                 JournalRow(8, 1, RowKind.PUBLICATION, "{}"),
             ]
         )
-        remembered = read_remembered(tmp_path / FILE_NAME)
+        remembered = read_restored(tmp_path / FILE_NAME)
         assert remembered.events == JournalRow(3, 1, RowKind.EVENTS, "[2]")
         assert [row.sequence for row in remembered.unacknowledged_changes] == [4, 5, 7]
         file.prune(older_than_ms=2, max_bytes=1 << 30)
-        assert read_remembered(tmp_path / FILE_NAME).events == remembered.events
+        assert read_restored(tmp_path / FILE_NAME).events == remembered.events
 
 
 def test_a_journal_without_sent_events_has_nothing_to_restore(tmp_path: Path) -> None:
     with closing(JournalFile(tmp_path / FILE_NAME)) as file:
         file.write([JournalRow(1, 1, RowKind.REPORTS, "[]")])
-        assert read_remembered(tmp_path / FILE_NAME).unacknowledged_changes == ()
+        assert read_restored(tmp_path / FILE_NAME).unacknowledged_changes == ()
 
 
 def test_a_journal_that_is_too_large_is_pruned(tmp_path: Path) -> None:
@@ -450,5 +450,5 @@ def test_a_journal_can_be_read_where_nothing_can_be_written(tmp_path: Path) -> N
     with closing(filled(tmp_path / FILE_NAME, 3)):
         (tmp_path / f"{FILE_NAME}-shm").unlink()
         (tmp_path / f"{FILE_NAME}-shm").mkdir()
-        assert read_remembered(tmp_path / FILE_NAME).last_sequence == 6
+        assert read_restored(tmp_path / FILE_NAME).last_sequence == 6
         (tmp_path / f"{FILE_NAME}-shm").rmdir()

@@ -1,4 +1,4 @@
-"""What retention keeps of a journal that an aggregator has not heard, and what is read of it."""
+"""Retention of changes that an aggregator has not acknowledged, and how they are read."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_row_that_cannot_be_understood_is_reported_as_lost(
     assert batch is not None
     assert [(one.sequence, one.place) for one in batch.events] == [(1, 0), (1, 1), (3, 0)]
     assert batch.lost == 1
-    assert "row 2 (changes) cannot be understood" in caplog.text
+    assert "row 2 (changes) cannot be decoded" in caplog.text
 
 
 def test_another_boot_goes_on_behind_rows_that_went_with_the_power() -> None:

@@ -40,7 +40,7 @@ def drain(backlog: EventCorrelator, now: int) -> list[Item]:
     items: list[Item] = []
     while (seconds := backlog.seconds_until_next(now)) is not None:
         now += round(seconds * 1000)
-        item = backlog.next(now)
+        item = backlog.pop_next(now)
         assert item is not None, "whoever waited as long as it says gets one"
         items.append(item)
     return items
@@ -58,7 +58,7 @@ def test_the_sum_of_counts_is_what_went_in(given_: list[Given], takes_each: int)
     for place, (fault_change, pause) in enumerate(given_):
         now += pause
         backlog.add(fault_change, str(place), now)
-        if takes_each and place % takes_each == 0 and (item := backlog.next(now)) is not None:
+        if takes_each and place % takes_each == 0 and (item := backlog.pop_next(now)) is not None:
             sent.append(item)
         assert len(backlog) <= BURST + 10 + 6
     sent += drain(backlog, now)
@@ -78,11 +78,13 @@ def test_the_sum_of_counts_is_what_went_in(given_: list[Given], takes_each: int)
 
 
 @given(st.lists(CHANGES, max_size=60), st.integers(0, 60))
-def test_what_waits_survives_the_journal(fault_changes: list[ChipFaultChange], taken: int) -> None:
+def test_waiting_events_survive_the_journal(
+    fault_changes: list[ChipFaultChange], taken: int
+) -> None:
     before = EventCorrelator()
     for place, fault_change in enumerate(fault_changes):
         before.add(fault_change, str(place), 0)
-    sent = [item for _ in range(taken) if (item := before.next(0)) is not None]
+    sent = [item for _ in range(taken) if (item := before.pop_next(0)) is not None]
     text = msgspec.json.encode(before.items())
     after = EventCorrelator(msgspec.json.decode(text, type=tuple[Item, ...]))
     assert count(sent + drain(after, 0)) == len(fault_changes)
@@ -92,9 +94,9 @@ def test_a_burst_goes_out_singly_and_at_once() -> None:
     backlog = EventCorrelator()
     for chip in range(BURST):
         backlog.add(ChipFaultChange(chip, "80E3A201", "Occur", "SeparateNPU", 0), str(chip), 0)
-    items = [backlog.next(0) for _ in range(BURST)]
+    items = [backlog.pop_next(0) for _ in range(BURST)]
     assert all(isinstance(item, CorrelatedEvent) and item.count == 1 for item in items)
-    assert backlog.next(0) is None
+    assert backlog.pop_next(0) is None
 
 
 def test_thirty_two_reports_of_two_codes_are_fourteen_events() -> None:
@@ -105,7 +107,7 @@ def test_thirty_two_reports_of_two_codes_are_fourteen_events() -> None:
             for code, action in (("80E21007", "NotHandleFault"), ("80818C06", "SubHealthFault")):
                 fault_change = ChipFaultChange(chip, code, reason, action, 0)
                 backlog.add(fault_change, f"{reason}-{chip}-{code}", now)
-        while (item := backlog.next(now)) is not None:
+        while (item := backlog.pop_next(now)) is not None:
             items.append(item)
     items += drain(backlog, 8000)
     assert count(items) == 32
@@ -140,14 +142,14 @@ def test_the_bucket_gives_twenty_a_minute() -> None:
         backlog.add(ChipFaultChange(0, code, "Occur", "SeparateNPU", 0), code, 0)
     now = 0
     for _ in range(BURST):
-        assert backlog.next(now) is not None
+        assert backlog.pop_next(now) is not None
     for _ in codes:
-        assert backlog.next(now) is None
+        assert backlog.pop_next(now) is None
         seconds = backlog.seconds_until_next(now)
         assert seconds is not None
         assert 0 < seconds <= PERIOD_MS / 1000
         now += round(seconds * 1000)
-        assert backlog.next(now) is not None
+        assert backlog.pop_next(now) is not None
     assert backlog.seconds_until_next(now) is None
     assert 27_000 < now <= 30_000
 

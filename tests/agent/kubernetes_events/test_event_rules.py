@@ -1,4 +1,4 @@
-"""What is told of what was reported: everything, and nothing twice."""
+"""Which reports become Events: all of them, and none twice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEVERE, ONE_OFF, LINK = "80E3A201", "8C204E00", "81078603"
 
 
 class Chips:
-    """A policy and who tells of it."""
+    """A policy and the rules for its Events."""
 
     def __init__(self) -> None:
         self.state = PolicyState("n1", "boot")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from agent.journal.file import RestoredJournal
-from agent.kubernetes_events.sender import Events
+from agent.kubernetes_events.sender import EventSender
 from agent.kubernetes_events.text import Reporter
 from agent.policy.state import PolicyState
 from contract.codes.catalogue import shipped
@@ -38,7 +38,7 @@ async def test_the_document_goes_before_them(tmp_path: Path) -> None:
     journal = RecordedJournal(
         tmp_path, first_sequence=1, wall_clock=lambda: NOW_MS, on_recovered=lambda: None
     )
-    events = Events(
+    events = EventSender(
         cast("ClusterObjects", objects),
         Reporter("node-1"),
         cast("Journal", journal),
@@ -49,7 +49,7 @@ async def test_the_document_goes_before_them(tmp_path: Path) -> None:
     events.begin(RestoredJournal(), PolicyState("node-1", "boot"), shipped())
     sending = asyncio.create_task(events.run())
     await asyncio.sleep(60)
-    events.take([FAULT], (), shipped(), 1)
+    events.record_changes([FAULT], (), shipped(), 1)
     await asyncio.sleep(0.03)
     assert not objects.events, "its document is being written"
     await asyncio.sleep(0.1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.node.duo_cards import is_duo, processes_that_do, resets_together
+from agent.node.duo_cards import is_duo, processes_resetting_cards, resets_together
 from dcmi_shim.values import Chip, Inventory
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_processes_that_can_be_seen(tmp_path: Path) -> None:
         place.mkdir()
         (place / "cmdline").write_bytes("\0".join(words).encode())
     (tmp_path / "14").mkdir()
-    assert list(processes_that_do(tmp_path)) == ["process 10"]
+    assert list(processes_resetting_cards(tmp_path)) == ["process 10"]
 
 
 @pytest.mark.parametrize(

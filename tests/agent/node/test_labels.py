@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from agent.node.labels import addresses_in, wanted
+from agent.node.labels import addresses_in, desired_labels
 from dcmi_shim.values import Chip, Inventory, NodeFacts, SuperPod
 from stores.base import NodeObject
 
@@ -41,7 +41,7 @@ def inventory(family: str, name: str, board: int | None = None) -> Inventory:
 )
 def test_families(family: str, name: str, labels: dict[str, str], server_type: str) -> None:
     memory = 32768 if family.startswith("Ascend910") else None
-    got = wanted(inventory(family, name), NodeFacts(aicores=20, memory_mb=memory), {})
+    got = desired_labels(inventory(family, name), NodeFacts(aicores=20, memory_mb=memory), {})
     assert got.labels == labels | {
         "node.kubernetes.io/npu.chip.name": name,
         "huawei.com/driver.version": "24.1.rc3",
@@ -53,7 +53,7 @@ def test_families(family: str, name: str, labels: dict[str, str], server_type: s
 def test_an_a5_has_its_own_words() -> None:
     a5 = replace(inventory("Ascend910A5", "Ascend950PR", 0x1C), super_pod=POD)
     facts = NodeFacts(aicores=30, memory_mb=131072, main_board=0x6C, super_devices={0: 7, 1: None})
-    got = wanted(a5, facts, {1: "10.0.0.1"})
+    got = desired_labels(a5, facts, {1: "10.0.0.1"})
     assert got.server_type is None
     assert got.labels == {
         "node.kubernetes.io/npu.chip.name": "Ascend950PR",
@@ -95,20 +95,24 @@ def test_what_a_card_of_an_a5_is_called(
     board: int | None, main_board: int | None, card: str | None
 ) -> None:
     a5 = replace(inventory("Ascend910A5", "Ascend950PR"), board_id=board)
-    assert wanted(a5, NodeFacts(main_board=main_board), {}).annotations.get("cardType") == card
+    assert (
+        desired_labels(a5, NodeFacts(main_board=main_board), {}).annotations.get("cardType") == card
+    )
 
 
 def test_ids_that_the_driver_calls_invalid_make_no_label() -> None:
     """K45: upstream's check for a negative rack never holds."""
     pod = SuperPod(None, None, None, None, None, 1)
-    got = wanted(replace(inventory("Ascend910A5", "Ascend950"), super_pod=pod), NodeFacts(), {})
+    got = desired_labels(
+        replace(inventory("Ascend910A5", "Ascend950"), super_pod=pod), NodeFacts(), {}
+    )
     assert not [label for label in got.labels if "topotree" in label]
     assert got.annotations["superPodID"] == "-1"
 
 
 def test_what_is_not_known_is_left_out() -> None:
     nothing = replace(inventory("Ascend910B", "910B3"), driver_version=None)
-    got = wanted(nothing, NodeFacts(), {})
+    got = desired_labels(nothing, NodeFacts(), {})
     assert set(got.labels) == {"accelerator", "node.kubernetes.io/npu.chip.name"}
     assert got.server_type is None
 
@@ -125,20 +129,22 @@ def test_what_is_not_known_is_left_out() -> None:
 def test_inference_cards_of_one_kind_have_a_label(
     products: tuple[str, ...], label: str | None
 ) -> None:
-    got = wanted(inventory("Ascend310P", "310P3"), NodeFacts(products=products), {})
+    got = desired_labels(inventory("Ascend310P", "310P3"), NodeFacts(products=products), {})
     assert got.labels.get("infer-card-type") == label
 
 
 @pytest.mark.parametrize(("board", "label"), [(0x28, "card-910b-infer"), (0x32, None)])
 def test_inference_boards_have_a_label(board: int, label: str | None) -> None:
-    got = wanted(inventory("Ascend910B", "910B4", board), NodeFacts(), {})
+    got = desired_labels(inventory("Ascend910B", "910B4", board), NodeFacts(), {})
     assert got.labels.get("accelerator-type") == label
 
 
 @pytest.mark.parametrize("value", ["24.1 rc3", "-24", "24.1_", "x" * 64, "24/1", "ä"])
 def test_a_label_that_kubernetes_would_refuse_is_left_out(value: str) -> None:
     """K29: upstream lets it pass, and then no label at all is written."""
-    got = wanted(replace(inventory("Ascend910B", "910B3"), driver_version=value), NodeFacts(), {})
+    got = desired_labels(
+        replace(inventory("Ascend910B", "910B3"), driver_version=value), NodeFacts(), {}
+    )
     assert got.refused == {"huawei.com/driver.version": value}
     assert "huawei.com/driver.version" not in got.labels
     assert got.labels["accelerator"] == "huawei-Ascend910"
@@ -146,12 +152,12 @@ def test_a_label_that_kubernetes_would_refuse_is_left_out(value: str) -> None:
 
 def test_a_node_with_virtual_devices_has_no_list_of_chips() -> None:
     cut = replace(inventory("Ascend910B", "910B3"), virtual=(1,))
-    assert "baseDeviceInfos" not in wanted(cut, NodeFacts(), {}).annotations
+    assert "baseDeviceInfos" not in desired_labels(cut, NodeFacts(), {}).annotations
 
 
 def test_addresses_are_read_back() -> None:
     a2 = inventory("Ascend910B", "910B3")
-    devices = wanted(a2, NodeFacts(), {1: "10.0.0.1"}).annotations
+    devices = desired_labels(a2, NodeFacts(), {1: "10.0.0.1"}).annotations
     assert addresses_in(NodeObject({}, devices), a2) == {1: "10.0.0.1"}
     for text in ("", "[]", "{", '{"Ascend910-1":{"IP":7}}', '{"Ascend910-9":{"IP":"1"}}'):
         assert addresses_in(NodeObject({}, {"baseDeviceInfos": text}), a2) == {}

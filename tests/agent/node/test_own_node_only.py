@@ -1,4 +1,4 @@
-"""An agent says when the API server would let it write what belongs to other nodes."""
+"""An agent reports when the API server would let it write what belongs to other nodes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RECORDING = {
         ([True, False, True], True, ["is not", "is in force"], [0, 6 * HOUR, 6 * HOUR + 60]),
     ],
 )
-async def test_it_is_logged_when_it_begins_and_when_it_ends(
+async def test_missing_policy_is_logged_when_it_begins_and_ends(
     caplog: pytest.LogCaptureFixture,
     answers: Sequence[bool | Exception | None],
     last: bool | None,
@@ -92,7 +92,7 @@ async def test_at_rest_it_asks_almost_nothing(answer: bool | None) -> None:
 
 
 @pytest.mark.looptime
-async def test_it_looks_again_when_the_store_was_away() -> None:
+async def test_policy_is_checked_again_after_an_interruption() -> None:
     """Once, for all watches that come back; and soon again while it is not in force."""
     loop = asyncio.get_running_loop()
     began = loop.time()

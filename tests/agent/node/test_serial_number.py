@@ -1,4 +1,4 @@
-"""When the BMC is asked for the serial number, and what is said meanwhile."""
+"""When the BMC is asked for the serial number, and what is reported meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Bmc:
-    """Says one thing after the other, the last one again and again."""
+    """Returns one answer after the other, the last one again and again."""
 
     def __init__(self, *answers: str | Exception | None) -> None:
         self._answers = list(answers)
@@ -60,7 +60,9 @@ async def test_it_is_asked_for_until_it_is_known(caplog: pytest.LogCaptureFixtur
         (("node-info",), False, False),
     ],
 )
-async def test_who_asks(documents: tuple[str, ...], enabled: bool, asks: bool) -> None:
+async def test_agent_that_owns_node_info_asks_for_the_serial_number(
+    documents: tuple[str, ...], enabled: bool, asks: bool
+) -> None:
     configuration = AgentConfiguration.model_validate(
         {"node_name": "n", "documents": documents, "bmc": BmcSection(enabled=enabled)}
     )

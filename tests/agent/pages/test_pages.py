@@ -54,7 +54,7 @@ STATE = PolicyState(
     7,
     {
         3: ChipState(faults={FAULT.code: FAULT}, answered=("chip-faults",)),
-        4: ChipState(blind={"chip-faults": Blindness(NOW_MS - 500, 'it says "no"\nand more')}),
+        4: ChipState(blind={"chip-faults": Blindness(NOW_MS - 500, 'it answers "no"\nand more')}),
     },
     {
         str(host_subject("Fan", 1)): SubjectState(faults={ALARM.code: ALARM}),
@@ -119,8 +119,8 @@ def picture(
 
 def published() -> Publication:
     record = Publication(ForeignWrites())
-    record.acknowledged("change", Lag(NOW_MS - 30, NOW_MS - 20), NOW_MS - 10, NOW_MS)
-    record.agrees(NOW_MS, NOW_MS // 1000, 7)
+    record.record_write("change", Lag(NOW_MS - 30, NOW_MS - 20), NOW_MS - 10, NOW_MS)
+    record.record_agreement(NOW_MS, NOW_MS // 1000, 7)
     record.waiting = Lag(NOW_MS - 2500, NOW_MS)
     return record
 
@@ -137,6 +137,7 @@ class Pages:
             {"device-info": self.record, "node-info": Publication(ForeignWrites())},
             JournalHistory(Path("/nowhere"), "node-1"),
             Stream("run"),
+            lambda: judge_texts({}, {}, InForce()),
         )
 
 
@@ -218,7 +219,7 @@ async def test_readiness_names_the_reason(tmp_path: Path) -> None:
         assert code == 503
         assert msgspec.json.decode(text)["reasons"] == [
             CONFLICT,
-            "conflict: somebody else writes doc",
+            "conflict: another program writes doc",
             "doc cannot be published: no route to host",
         ]
         assert "npu_vigil_heartbeat_conflict 1.0" in (await fetch(tmp_path, "/metrics"))[1]
@@ -253,11 +254,11 @@ async def test_a_watch_that_fails_for_30_s_is_not_ready(tmp_path: Path) -> None:
     pages = Pages()
     async with serving(pages.application, "127.0.0.1:0", tmp_path):
         assert (await fetch(tmp_path, "/readyz"))[0] == 200
-        pages.record.watch_fails("refused", NOW_MS - 29_999)
-        pages.record.watch_fails("refused again", NOW_MS - 1)
+        pages.record.begin_watch_trouble("refused", NOW_MS - 29_999)
+        pages.record.begin_watch_trouble("refused again", NOW_MS - 1)
         assert (await fetch(tmp_path, "/readyz"))[0] == 200
-        pages.record.watch_works()
-        pages.record.watch_fails("forbidden", NOW_MS - 30_000)
+        pages.record.end_watch_trouble()
+        pages.record.begin_watch_trouble("forbidden", NOW_MS - 30_000)
         code, text = await fetch(tmp_path, "/readyz")
         assert code == 503
         why = "the watch of doc has failed for 30 s: forbidden"
@@ -287,7 +288,12 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
             reason="the level table",
             source="chip-faults",
             reported_by=("chip-faults",),
+            rules=chip.rules,
         )
+        assert [(one.file, one.key) for one in chip.rules] == [
+            ("contract/data/levels.json", "RestartBusiness"),
+            ("contract/data/policies.json", "frequency"),
+        ]
         assert chip.name is not None
         assert chip.name_zh is not None
         assert (fan.subject, fan.kind, fan.code, fan.since_ms) == (
@@ -308,6 +314,15 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
             "dcmi_get_device_health on chip 3 (card 3 device 0)"
         ]
         assert (await fetch(tmp_path, "/nonsense"))[0] == 404
+        code, text = await fetch(tmp_path, "/")
+        assert code == 200
+        assert text.startswith("NPU Vigil agent ")
+        paths = [line.split()[0] for line in text.splitlines() if line.startswith("/")]
+        assert {"/metrics", "/api/v1/openapi.json", "/api/v1/faults", "/api/v1/stream"} < {*paths}
+        assert {(await fetch(tmp_path, path))[0] for path in paths if "stream" not in path} == {
+            200,
+            503,
+        }, "the journal of this test is nowhere"
 
 
 def test_a_chip_that_only_its_tool_reported_was_not_read() -> None:

@@ -51,7 +51,7 @@ def test_less_than_five_seconds_on_either_side(
     assert (core in codes(state)) is not explained
 
 
-def test_what_nothing_explains_begins_late_with_its_own_time() -> None:
+def test_unexplained_occurrence_begins_late_with_its_own_time() -> None:
     state = take(healthy(), [seen(OCCUR, AIC_BUS, serial=3)], T, TABLES)
     assert next_deadline_ms(state, TABLES) == T + 5_001
     state = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
@@ -71,7 +71,7 @@ def test_ex_60_recovery_is_never_swallowed() -> None:
 
 
 @pytest.mark.parametrize("over", [RECOVER, ABSENT])
-def test_what_came_and_went_while_it_waited_is_reported(over: Assertion) -> None:
+def test_held_back_occurrence_that_recovered_is_reported(over: Assertion) -> None:
     inputs = [seen(OCCUR, AIC_BUS), seen(over, AIC_BUS, at=T + 900)]
     state, found = step(healthy(), inputs, T + 60_000, TABLES)
     assert [change.kind for change in found] == [ChangeKind.BEGAN, ChangeKind.ENDED]

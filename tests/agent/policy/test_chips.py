@@ -178,7 +178,7 @@ def test_a_forgotten_chip_is_gone_with_everything() -> None:
     assert shown(left, 1).manually_separated == ""
 
 
-def test_what_a_document_has_is_remembered_and_silent() -> None:
+def test_chip_of_a_document_is_known_and_silent() -> None:
     inputs: list[Input] = [ChipsRemembered(chip_subject(1), T), report(Assertion.PRESENT, FAULT, 1)]
     state = after(known("A"), inputs)
     assert (state.chips[1].was_read, state.chips[1].silent) == (True, True)

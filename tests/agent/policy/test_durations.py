@@ -1,4 +1,4 @@
-"""The duration rule: when a code is upgraded and released, and what the document says of it."""
+"""The duration rule: when a code is upgraded and released, and what the document contains of it."""
 
 from __future__ import annotations
 
@@ -146,7 +146,9 @@ class TestRestart:
         assert reasons(after(state, [], T + 3_660_101)) == []
 
     def test_lets_sources_speak_before_a_rule_fires_or_releases(self) -> None:
-        """What was believed before may be over since long; the time of the upgrade is the same."""
+        """A fault from before the start may have ended long ago; the time of the upgrade is the
+        same.
+        """
         state = msgspec.structs.replace(after(healthy(), [DOWN]), settled_at_ms=T + 65_000)
         assert next_deadline_ms(state, shipped()) == T + 65_000
         assert after(state, [], T + 64_999) is state
@@ -234,7 +236,7 @@ class TestUpgrade:
         assert (change.kind, change.at_ms) == (ChangeKind.UPGRADED, T + 300_000)
         assert [reason["upgrade_time"] for reason in reasons(state)] == [UPGRADE_TIME]
 
-    def test_of_a_rule_that_is_gone_goes_with_it(self) -> None:
+    def test_of_a_removed_rule_ends_with_the_rule(self) -> None:
         """device-plugin#3.7; the code is at its own level again."""
         state = after(healthy(), [DOWN], T + 30_000)
         state, (change,) = step(state, [Configured("none", T + 40_000)], T + 40_000, rules())
@@ -298,7 +300,7 @@ class TestDocument:
 
 
 class TestAdopted:
-    """Started without a journal: the document alone tells of an upgrade."""
+    """Started without a journal: the document alone contains the upgrade."""
 
     FOUND = Adopted(LINK, LINK_DOWN, FAULT_DURATION, T - 500_000, T)
 
@@ -321,8 +323,8 @@ class TestAdopted:
         made = DeviceInfoDocument("node-1", healthy)
         found = Document(made.namespace, made.name, data, {})
         now = T + 300_000
-        isolation = made.take_over_isolation(found, now, has_journal=False)
-        state = after(PolicyState("node-1", "boot"), [*isolation, *made.take_over(found)], now)
+        isolation = made.restore_isolation(found, now, has_journal=False)
+        state = after(PolicyState("node-1", "boot"), [*isolation, *made.restore_from(found)], now)
         assert document(state).faults == written.faults
         assert document(state).upgrade_reasons == written.upgrade_reasons
         gone = seen(ABSENT, LINK_DOWN, at=T + 300_000)

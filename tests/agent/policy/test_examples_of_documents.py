@@ -36,7 +36,7 @@ def test_ex_11_the_same_occurrence_twice_counts_once() -> None:
 
 
 def test_ex_12_a_recovery_that_the_driver_contradicts_changes_nothing_in_the_end() -> None:
-    """Upstream asks the driver first; ours believes the event, and the audit 2 s later (K10)."""
+    """Upstream asks the driver first; ours applies the event, and the audit 2 s later (K10)."""
     state = after(healthy(), [seen(OCCUR, CODE)])
     before = render(state, inventory(), STAMP)
     state = after(state, [seen(RECOVER, CODE, at=T + 2_000)], T + 2_000)

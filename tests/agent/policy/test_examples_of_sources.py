@@ -1,4 +1,4 @@
-"""Worked examples of the specification about what sources tell: polls, hangs, dropped cards."""
+"""Worked examples of the specification about reports of sources: polls, hangs, dropped cards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PRESENT, ABSENT = Assertion.PRESENT, Assertion.ABSENT
 def device_faults(
     state: PolicyState, *chips: int, family: str = "Ascend910B"
 ) -> list[dict[str, Any]]:
-    """What the document says of chips: health, and time and level of each code."""
+    """Return the chips of the document: health, and time and level of each code."""
     info = render(state, inventory(len(state.chips), family), 1700000100)
     found = []
     for chip in chips:
@@ -50,7 +50,7 @@ def device_faults(
 
 
 def test_a_card_that_drops_and_returns() -> None:
-    """EX-33; what it says while the card is away is among the machine-readable ones."""
+    """EX-33; the documents while the card is away are among the machine-readable examples."""
     state = after(healthy(), [seen(PRESENT, CARD_DROP)])
     upstream = [{"health": "Unhealthy", "codes": {CARD_DROP: [T, "RestartNPU"]}}]
     assert device_faults(state, 0) == upstream
@@ -88,7 +88,7 @@ def test_an_unknown_code_on_another_chip_changes_nothing_on_the_first() -> None:
 
 
 class A5:
-    """An A5 with some chips, whose codes of UB ports follow what its driver says."""
+    """An A5 with some chips, whose codes of UB ports follow the reports of its driver."""
 
     def __init__(self, chips: int) -> None:
         self.state = healthy(chips)
@@ -143,7 +143,7 @@ def test_bonding_ports_of_an_a5() -> None:
     """EX-35."""
     state = after(healthy(1), [seen(OCCUR, UBOE_PORT_DOWN)])
     tool = LinkTracker("links", chip_subject(0), ())
-    tool.event(0.0)
+    tool.apply_event(0.0)
 
     def codes() -> dict[str, str]:
         (one,) = device_faults(state, 0, family="Ascend910A5")
@@ -156,12 +156,12 @@ def test_bonding_ports_of_an_a5() -> None:
             UBOE_SUB_HEALTH: down == 1,
             UBOE_PRE_SEPARATE: down > 1,
         }
-        state = after(state, tool.answered(faults, at / 1000, T + at), T + at)
+        state = after(state, tool.observe(faults, at / 1000, T + at), T + at)
         return codes()
 
     ours = [bonding(1, 2_000), bonding(2, 62_000)]
     over = [seen(RECOVER, UBOE_PORT_DOWN, at=T + 90_000)]
-    derived = tool.ended((UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE), T + 90_000)
+    derived = tool.end_faults((UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE), T + 90_000)
     state = after(state, [*over, *derived], T + 90_000)
     ours.append(codes())
     first = {UBOE_SUB_HEALTH: "SubHealthFault", UBOE_PORT_DOWN: MILD}

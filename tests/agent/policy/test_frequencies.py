@@ -1,7 +1,7 @@
 """The frequency rule: what is counted, when a code is upgraded and released.
 
-The worked examples are those of ``device-plugin#8.1``; whatever they say of cycles happens
-at its millisecond here.
+The worked examples are those of ``device-plugin#8.1``; what happens there in a cycle happens at its
+millisecond here.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class TestExamples:
         assert upgrades(take(state, [], released_ms + 60_001, tables)) == []
 
     def test_ex_62_release_counts_from_when_the_recovery_was_reported(self) -> None:
-        """Upstream believes an old stamp, and releases in the cycle of the event."""
+        """Upstream trusts an old stamp, and releases in the cycle of the event."""
         tables = rules(c80E18005=rule(2, 60, MANUAL, 60))
         state = take(healthy(), occurs(T, T + 10), T + 10, tables)
         late = seen(RECOVER, CODE, at=T + 100_000, raised=T + 10)
@@ -265,7 +265,7 @@ class TestOccurrence:
         assert upgrades(take(state, [], T + 60_006, tables)) == []
 
     def test_of_one_off_events_is_each_of_them(self) -> None:
-        """Also while the one before it is still shown; the same one told twice is one."""
+        """Also while the one before it is still shown; two reports of the same one count once."""
         first, second = (seen(ONCE, CODE, at=T + n, serial=n, raised=T + n) for n in (1, 2))
         state = take(healthy(), [first, first], T + 3, self.TWICE)
         assert upgrades(state) == []

@@ -84,7 +84,7 @@ def test_it_is_judged_again_with_each_word_down_too() -> None:
     assert step(state, [read(None, UNLISTED, at=T + 9)], T + 9, shipped())[0] is state
 
 
-def test_what_explained_the_word_is_gone_and_the_word_is_not() -> None:
+def test_health_word_counts_for_the_unlisted_code_when_its_explanation_ends() -> None:
     both: list[Report] = [read(2, UNLISTED, MAJOR), present(UNLISTED), present(MAJOR)]
     state = after(healthy(), both)
     assert level(state) == "NotHandleFault"
@@ -98,7 +98,7 @@ def test_listed_codes_and_network_codes_are_those_of_the_tables() -> None:
 
 
 def test_without_a_word_an_unlisted_code_isolates() -> None:
-    """Chips with events: nothing says how serious it is (K08 is not copied)."""
+    """Chips with events: no source reports the severity (K08 is not copied)."""
     assert level(after(healthy(), [present(UNLISTED)])) == "SeparateNPU"
 
 

@@ -149,7 +149,7 @@ class Life:
         self.stored = Document(self.stored.namespace, self.stored.name, data, {})
 
     def notice(self) -> None:
-        """The agent reads what somebody else wrote."""
+        """Let the agent read a write of another program."""
         if self.stored is not None:
             self.operate(list(self.made().released(self.stored, self.now)))
 
@@ -161,7 +161,7 @@ class Life:
             state = step(state, stored, now, tables)[0]
         assert state == self.state
         self.state = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
-        isolation = self.made().take_over_isolation(self.stored, self.now, has_journal=True)
+        isolation = self.made().restore_isolation(self.stored, self.now, has_journal=True)
         self.operate(list(isolation))
 
     def lose_everything(self) -> None:
@@ -169,8 +169,8 @@ class Life:
         self.state = PolicyState(NODE, "boot")
         self.journal, self.reasons, self.snapshot = [], set(), (0, self.state)
         made = self.made()
-        isolation = made.take_over_isolation(self.stored, self.now, has_journal=False)
-        remembered = made.take_over(self.stored)
+        isolation = made.restore_isolation(self.stored, self.now, has_journal=False)
+        remembered = made.restore_from(self.stored)
         self.take([*isolation, *remembered, *answered(*range(CHIPS), at=self.now)])
         named = frozenset() if self.stored is None else read_names(self.stored.data)
         taken = {
@@ -179,7 +179,7 @@ class Life:
             if isinstance(item, Adopted) and item.level == MANUAL
         }
         assert named is None or named == taken
-        again = made.take_over_isolation(self.stored, self.now, has_journal=False)
+        again = made.restore_isolation(self.stored, self.now, has_journal=False)
         assert again == isolation
 
     def operate(self, inputs: list[Input]) -> None:

@@ -1,4 +1,4 @@
-"""What holds for every history, not only for the ones somebody thought of."""
+"""Properties of every history, not only of the written examples."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_every_episode_begins_once_and_ends_at_most_once(inputs: list[Input]) ->
 
 @MANY
 @given(HISTORIES, st.sampled_from(sorted(FAMILIES)), st.frozensets(st.integers(0, CHIPS - 1)))
-def test_what_is_written_is_read_back(
+def test_rendered_document_is_decoded_to_the_same(
     inputs: list[Input], family: str, used: frozenset[int]
 ) -> None:
     names = frozenset(FAMILIES[family].device_name(chip) for chip in used)

@@ -49,7 +49,7 @@ def document(state: PolicyState, chips: int = 2) -> DeviceInfo:
 
 
 def stored(state: PolicyState, **edits: str) -> Document:
-    """What is in the store when ``state`` was published, and ``edits`` made by somebody."""
+    """Return the stored document after ``state`` was published and an operator made ``edits``."""
     data = encode(document(state), FAMILY)
     assert verify_published(data, NAME) == document(state)
     return Document("kube-system", NAME, data | edits, {})
@@ -72,8 +72,8 @@ def started(existing: Document | None, now: int = T, tables: Catalogue = FREQ3) 
     """A fresh agent without a journal that found ``existing``."""
     state = PolicyState(NODE, "boot")
     made = DeviceInfoDocument(NODE, lambda: state)
-    isolation = made.take_over_isolation(existing, now, has_journal=False)
-    state = take(state, [*isolation, *made.take_over(existing)], now, tables)
+    isolation = made.restore_isolation(existing, now, has_journal=False)
+    state = take(state, [*isolation, *made.restore_from(existing)], now, tables)
     return take(state, answered(0, 1, at=now), now, tables)
 
 
@@ -81,7 +81,7 @@ def restarted(state: PolicyState, existing: Document | None, now: int) -> Policy
     """An agent whose journal had ``state`` and that found ``existing``."""
     state = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
     made = DeviceInfoDocument(NODE, lambda: state)
-    return take(state, made.take_over_isolation(existing, now, has_journal=True), now, FREQ3)
+    return take(state, made.restore_isolation(existing, now, has_journal=True), now, FREQ3)
 
 
 def reason(code: str, level: str, kind: str, at: int = T) -> dict[str, Any]:
@@ -469,7 +469,7 @@ class TestRequest:
         assert [one.request for one in state.chips[1].upgrades] == [self.request]
         assert [one.request for one in state.chips[0].upgrades] == [None]
 
-    def test_a_restart_keeps_it(self) -> None:
+    def test_isolation_request_survives_a_restart(self) -> None:
         state = restarted(acknowledged(healthy()), self.edited(), T + 1)
         state = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
         assert [one.request for one in state.chips[1].upgrades] == [self.request]

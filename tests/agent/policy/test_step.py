@@ -50,7 +50,7 @@ def test_episodes_of_one_code_differ() -> None:
 
 
 @pytest.mark.parametrize("assertion", [OCCUR, PRESENT])
-def test_what_holds_already_changes_nothing(assertion: Assertion) -> None:
+def test_code_that_holds_already_is_not_held_back(assertion: Assertion) -> None:
     state = after(healthy(), [seen(OCCUR, KNOWN)])
     again, found = step(state, [seen(assertion, KNOWN, at=T + 9)], T + 9, shipped())
     assert again is state
@@ -186,7 +186,7 @@ class TestOrder:
         assert codes(after(confirmed, [], T + 60_000)) == [KNOWN]
 
     def test_recovery_that_looks_old_counts_when_no_audit_contradicts(self) -> None:
-        """A driver's clock may be set back, and a collector may have believed the recovery."""
+        """A driver's clock may be set back after a collector applied the recovery."""
         state = after(healthy(), [seen(OCCUR, KNOWN, raised=T)])
         state = after(state, [seen(RECOVER, KNOWN, at=T + 100, raised=T - 3_600_000)])
         assert next_deadline_ms(state, shipped()) == T + 6_100

@@ -126,7 +126,7 @@ def test_with_cycles_of_five_seconds_upstream_comes_to_the_same_later(
 @settings(max_examples=200, deadline=None)
 @given(SEEDS, LENGTHS)
 def test_deadlines_are_exact(seed: int, length: int) -> None:
-    """Nothing changes before the deadline, something does at it, and nobody has to poll."""
+    """Nothing changes before the deadline, something does at it, and no poll is needed."""
     ours = Ours(20, 60, healthy())
     for word, at in outages(seed, length, (1, 900, 19_999, 20_000, 20_001, 60_000, 60_001)):
         while (due := ours.due_ms) is not None and due < at:

@@ -1,4 +1,4 @@
-"""A link has two witnesses, the driver and the tool: what each says, and what the fault does."""
+"""A link has two sources, the driver and the tool: what each reports, and what the fault does."""
 
 from __future__ import annotations
 
@@ -77,8 +77,10 @@ def test_without_a_tool_the_driver_decides_alone() -> None:
 
 
 @pytest.mark.parametrize("subject", [LINK, NODE], ids=["for this chip", "not there"])
-def test_a_blind_tool_takes_nothing_away(subject: Subject) -> None:
-    """A driver that tells of links and does not list them is believed until the tool answers."""
+def test_blind_tool_ends_no_code(subject: Subject) -> None:
+    """The word of a driver with link events that does not list them counts until the tool
+    answers.
+    """
     state = after(healthy(), [SourceBlind(TOOL, subject, T, "no answer")])
     state = after(state, [driver(OCCUR, T + 1)])
     state = after(state, [driver(ABSENT, T + 3_000)])
@@ -138,7 +140,7 @@ def test_occurrence_without_confirmation_ends_shortly_later() -> None:
     state, found = step(state, [], T + 2_000 + CONFIRMATION_MS, shipped())
     assert not down(state)
     assert [change.because for change in found] == [
-        "the driver does not list it, and nobody else found it since"
+        "the driver does not list it, and no other source has found it since"
     ]
 
 

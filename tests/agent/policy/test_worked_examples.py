@@ -41,7 +41,7 @@ REPORTS: dict[str, list[Report]] = {
 
 
 def answers(info: DeviceInfo, device: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """What the document says to everything that the example states about ``device``."""
+    """Return what the document contains for each statement of the example about ``device``."""
     found: dict[str, Any] = {
         "health": "Unhealthy" if device in info.unhealthy else "Healthy",
         "network": "Unhealthy" if device in info.network_unhealthy else "Healthy",

@@ -84,7 +84,7 @@ def document(state: PolicyState) -> NodeInfoDocument:
 
 def published(state: PolicyState) -> Document | None:
     """What is wanted, as stored; ``None`` for no document."""
-    wanted = document(state).wanted()
+    wanted = document(state).desired()
     assert wanted is not None, "nothing is wanted"
     if wanted.stamped is None:
         return None
@@ -103,7 +103,7 @@ def of_replies(replies: list[str], tables: Any) -> PolicyState:
         try:
             request = asking.send(pages[1 if index else 0])
         except StopIteration as done:
-            reports = BmcTracker("bmc", {}).listed(done.value, T)
+            reports = BmcTracker("bmc", {}).observe(done.value, T)
             return step(healthy(), reports, T, tables)[0]
 
 
@@ -189,21 +189,21 @@ def test_the_time_is_local_and_has_its_offset(minutes: int, text: str) -> None:
 
 
 def test_nothing_is_wanted_before_the_bmc_has_answered() -> None:
-    assert document(healthy()).wanted() is None
-    assert document(after(healthy(), [alarm()])).wanted() is None
-    assert document(after(healthy(), [alarm(), blind()])).wanted() is None
+    assert document(healthy()).desired() is None
+    assert document(after(healthy(), [alarm()])).desired() is None
+    assert document(after(healthy(), [alarm(), blind()])).desired() is None
 
 
 def test_a_blind_bmc_keeps_what_is_known_and_deletes_nothing() -> None:
     state = after(healthy(), [answered(), alarm()])
-    before, now = document(state).wanted(), document(after(state, [blind(T + 1)])).wanted()
+    before, now = document(state).desired(), document(after(state, [blind(T + 1)])).desired()
     assert before is not None
     assert now is not None
     assert now.content == before.content
     assert (before.refresh_seconds, now.refresh_seconds) == (1800, math.inf)
     recovered = after(state, [alarm(assertion=Assertion.ABSENT)])
     assert published(recovered) is None
-    assert document(after(recovered, [blind(T + 1)])).wanted() is None
+    assert document(after(recovered, [blind(T + 1)])).desired() is None
     assert published(after(recovered, [blind(T + 1), answered(T + 2)])) is None
 
 
@@ -217,11 +217,11 @@ class WithKey:
         self.state = state
         self.key: str | None = KEY_TEXT
         self.made = NodeInfoDocument("n1", lambda: self.state, lambda: self.key)
-        self.made.found(existing)
+        self.made.observe_stored(existing)
 
     def data(self) -> dict[str, str] | None:
         """What is to be there: nothing is an empty document, ``None`` leaves what is there."""
-        wanted = self.made.wanted()
+        wanted = self.made.desired()
         if wanted is None:
             return None
         return {} if wanted.stamped is None else wanted.stamped(T // 1000).data
@@ -273,7 +273,7 @@ def lockup(assertion: Assertion = Assertion.OCCUR) -> Observation:
 
 def codes(state: PolicyState, made: NodeInfoDocument) -> list[str] | None:
     """What is to be published; empty: no document; ``None``: what is there stays."""
-    wanted = made.wanted()
+    wanted = made.desired()
     if wanted is None or wanted.stamped is None:
         return None if wanted is None else []
     record = decode_node_info("mine", wanted.stamped(STAMP).data)
@@ -283,12 +283,12 @@ def codes(state: PolicyState, made: NodeInfoDocument) -> list[str] | None:
 def test_host_checks_come_and_go_though_the_bmc_never_answered() -> None:
     state = healthy()
     made = NodeInfoDocument("node-1", lambda: state)
-    made.found(None)
+    made.observe_stored(None)
     state = after(state, [blind()])
     assert codes(state, made) is None
     state = after(state, [lockup()])
     assert codes(state, made) == [SOFT_LOCKUP]
-    wanted = made.wanted()
+    wanted = made.desired()
     assert wanted is not None
     assert wanted.refresh_seconds == 1800, "nothing in it is the BMC's"
     state = after(state, [lockup(Assertion.RECOVER)])
@@ -296,13 +296,13 @@ def test_host_checks_come_and_go_though_the_bmc_never_answered() -> None:
 
 
 @pytest.mark.parametrize("remembers", [False, True], ids=["late", "in time"])
-def test_what_a_bmc_left_stays_until_it_answers(remembers: bool) -> None:
+def test_stored_parts_of_the_bmc_stay_until_it_answers(remembers: bool) -> None:
     stored = published(after(healthy(), [answered(), alarm(), lockup()]))
     state = healthy()
     made = NodeInfoDocument("node-1", lambda: state)
-    made.found(stored)
+    made.observe_stored(stored)
     if remembers:
-        state = after(state, made.take_over(stored))
+        state = after(state, made.restore_from(stored))
         assert state.of(host_subject(KERNEL, 0)).faults[SOFT_LOCKUP].source == KERNEL_LOG
         assert state.of(FAN).faults["06000025"].source == "bmc"
     else:
@@ -310,7 +310,7 @@ def test_what_a_bmc_left_stays_until_it_answers(remembers: bool) -> None:
     assert codes(state, made) == ["06000025", SOFT_LOCKUP]
     state = after(state, [lockup(Assertion.RECOVER)])
     assert codes(state, made) == ["06000025"]
-    wanted = made.wanted()
+    wanted = made.desired()
     assert wanted is not None
     assert wanted.refresh_seconds == math.inf
     gone = [alarm(assertion=Assertion.ABSENT)] if remembers else []
@@ -337,17 +337,17 @@ def test_a_part_without_codes_is_nobodys() -> None:
     part = FaultDevice("Fan", 3, [], "")
     stored = Document("ns", "name", encode_node_info([part], "Healthy", "2026-01-01T00:00:00Z"))
     made = document(healthy())
-    made.found(stored)
-    assert made.wanted() is None, "the BMC has not answered"
+    made.observe_stored(stored)
+    assert made.desired() is None, "the BMC has not answered"
 
 
-def test_what_was_reported_once_is_not_remembered() -> None:
+def test_one_off_event_is_not_restored() -> None:
     kill = Observation(KERNEL_LOG, host_subject(HOST_MEMORY, 0), OOM_KILL, Assertion.ONCE, T)
     stored = published(after(healthy(), [answered(), kill]))
     assert stored is not None
     made = document(healthy())
-    made.found(stored)
-    assert made.take_over(stored) == ()
+    made.observe_stored(stored)
+    assert made.restore_from(stored) == ()
     assert codes(healthy(), made) == [], "nobody else could have left anything"
 
 
@@ -385,7 +385,7 @@ def test_a_time_at_the_end_of_all_times_is_not_gone_on_from(text: str) -> None:
     made = document(healthy())
     stored = Document("ns", "name", encode_node_info((), "Healthy", text))
     stamps = Stamps()
-    stamps.saw(made.stamp_of(stored))
+    stamps.observe(made.stamp_of(stored))
     stamp, _ = stamps.next(STAMP * 1000, 1.0)
     assert time_text(stamp, UTC) == "2023-11-14T22:13:20Z"
 
@@ -395,8 +395,8 @@ def test_a_document_is_the_memory_of_an_agent_without_a_journal() -> None:
     made = published(state)
     assert made is not None
     forgetful = document(healthy())
-    again = after(healthy(), forgetful.take_over(made))
-    assert document(again).wanted() is None, "it is no answer of the BMC"
+    again = after(healthy(), forgetful.restore_from(made))
+    assert document(again).desired() is None, "it is no answer of the BMC"
     assert published(after(again, [answered()])) == made
     assert forgetful.stamp_of(made) == STAMP
 
@@ -404,11 +404,11 @@ def test_a_document_is_the_memory_of_an_agent_without_a_journal() -> None:
 @pytest.mark.parametrize("text", ["{}", "no JSON", '{"NodeInfo":{"FaultDevList":[]}}'])
 def test_a_document_that_makes_no_sense_is_no_memory(text: str) -> None:
     broken = Document("mindx-dl", "mindx-dl-nodeinfo-node-1", {"NodeInfo": text}, {})
-    assert document(healthy()).take_over(broken) == ()
+    assert document(healthy()).restore_from(broken) == ()
     assert document(healthy()).stamp_of(broken) is None
     with pytest.raises(DocumentError):
         document(healthy()).verify(broken)
-    assert document(healthy()).take_over(None) == ()
+    assert document(healthy()).restore_from(None) == ()
 
 
 @pytest.mark.parametrize("has_parts", [False, True])
@@ -421,7 +421,7 @@ def test_a_heartbeat_that_is_not_sent_any_more_goes_without_the_bmc(has_parts: b
         data = encode_beating_node_info([fan], "PreSeparate", beat)
     state = after(healthy(), [blind()])
     made = document(state)
-    made.found(Document("ns", "name", data))
+    made.observe_stored(Document("ns", "name", data))
     assert codes(state, made) == (["06000025"] if has_parts else [])
 
 
@@ -431,7 +431,7 @@ def test_a_code_of_a_host_check_on_a_part_of_another_owner_is_not_taken_over() -
     parts += [FaultDevice(KERNEL, 1, [SOFT_LOCKUP], "NotHandleFault")]
     parts += [FaultDevice(FILE_SYSTEM, 2049, [READ_ONLY], "NotHandleFault")]
     data = encode_node_info(parts, "PreSeparate", "2026-01-01T00:00:00Z")
-    taken = document(healthy()).take_over(Document("ns", "name", data))
+    taken = document(healthy()).restore_from(Document("ns", "name", data))
     assert [(str(one.subject), one.code) for one in taken if isinstance(one, Observation)] == [
         (str(FAN), "06000025"),
         (str(host_subject(FILE_SYSTEM, 2049)), READ_ONLY),

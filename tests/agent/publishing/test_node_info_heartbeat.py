@@ -58,7 +58,7 @@ def document(
 
 
 def made(this: NodeInfoHeartbeat, stamp: int) -> NodeRecord:
-    wanted = this.wanted()
+    wanted = this.desired()
     assert wanted is not None
     assert wanted.stamped is not None
     written = wanted.stamped(stamp)
@@ -80,12 +80,12 @@ def test_it_beats_before_the_bmc_answers_and_never_reports_healthy_for_it() -> N
         encode_beating_node_info([FAN], "PreSeparate", NodeBeat(90, 5)),
     ):
         this = document(healthy())
-        this.found(stored(data))
+        this.observe_stored(stored(data))
         assert made(this, 100).faults == (FAN,), "what was there stays until the BMC answers"
     answered = document(after(healthy(), [ALARM, ANSWERED], T))
     assert made(answered, 100).status == "PreSeparate"
     well = document(after(healthy(), [ANSWERED], T))
-    well.found(stored(encode_node_info([FAN], "PreSeparate", "2026-01-01T08:00:00Z")))
+    well.observe_stored(stored(encode_node_info([FAN], "PreSeparate", "2026-01-01T08:00:00Z")))
     assert made(well, 100).faults == ()
 
 
@@ -109,7 +109,7 @@ def test_while_something_stalls_the_beat_stands_still_and_faults_do_not() -> Non
     # A process that begins like that leaves what the last one said.
     stalls["links"] = 61.0
     next_life = document(healthy(), stalls=stalls)
-    next_life.found(stored(encode_beating_node_info([], "Healthy", NodeBeat(115, 5))))
+    next_life.observe_stored(stored(encode_beating_node_info([], "Healthy", NodeBeat(115, 5))))
     assert made(next_life, 120).beat == NodeBeat(115, 5)
 
 
@@ -118,7 +118,7 @@ def test_the_next_beat_is_due_after_the_interval_more_or_less() -> None:
     pauses = set()
     for stamp in range(300):
         made(this, stamp)
-        wanted = this.wanted()
+        wanted = this.desired()
         assert wanted is not None
         pauses.add(wanted.refresh_seconds)
         assert wanted.refresh_seconds in pauses, "drawn once per beat"
@@ -137,13 +137,13 @@ def test_the_next_beat_is_due_after_the_interval_more_or_less() -> None:
         ({}, None),
     ],
 )
-def test_what_readers_of_a_generation_cannot_read_is_in_the_way(
+def test_document_of_another_generation_is_deleted_before_a_write(
     shown: dict[str, str], generation: Generation | None
 ) -> None:
     for mine in (Generation.B, Generation.C):
-        assert document(healthy(), mine).is_in_the_way(stored(shown)) is (mine is not generation)
+        assert document(healthy(), mine).blocks_updates(stored(shown)) is (mine is not generation)
     modern = NodeInfoDocument("node-1", healthy)
-    assert modern.is_in_the_way(stored(shown)) is (generation is not Generation.D)
+    assert modern.blocks_updates(stored(shown)) is (generation is not Generation.D)
 
 
 class NotingStore(DirectoryStore):
@@ -192,9 +192,9 @@ class Life:
             self.stalls,
             self.now_ms,
             may_publish=lambda: True,
-            look_around=lambda: asyncio.sleep(0),
+            check_now=lambda: asyncio.sleep(0),
             has_rival=lambda: False,
-            on_remembered=lambda: None,
+            on_chips_restored=lambda: None,
         )
         beating = None
         if generation is not None:
@@ -209,7 +209,7 @@ class Life:
         self.documents.wake(at_ms)
 
     def report(self, *reports: Observation | SourceAnswered) -> None:
-        self.verdicts.take(list(reports))
+        self.verdicts.apply(list(reports))
 
     @property
     def beats(self) -> list[int]:
@@ -336,7 +336,7 @@ async def test_a_publisher_that_stands_still_stops_every_beat(
     passed = 0.0
     life = Life(tmp_path, generation, 5.0)
     stalls = Stalls(lambda: passed)
-    desk = replace(life.documents._desk, progress=stalls)
+    desk = replace(life.documents._context, progress=stalls)
     NodeDocuments("node-1", ["device-info", "node-info"], desk)
     assert stalls.stalled() == {}
     passed = 31.0

@@ -1,4 +1,4 @@
-"""The publisher on a directory store that fails when told to."""
+"""The publisher on a directory store that a test can make fail."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TroubledStore(DirectoryStore):
     error: StoreError | None = None
     loses_answers = False
     vanishes = False
-    """Somebody deletes what is put before anybody else can look at it."""
+    """Deletes every written document before another program can read it."""
     delay_seconds = 0.0
     get_delay_seconds = 0.0
 
@@ -84,7 +84,7 @@ class TroubledStore(DirectoryStore):
 
 
 class Bench:
-    """One publisher with what it wants to say."""
+    """One publisher with its desired document."""
 
     def __init__(self, root: Path, store: type[TroubledStore] = TroubledStore) -> None:
         self.store = store(f"directory:{root}", root)
@@ -109,7 +109,7 @@ class Bench:
             SPACE,
             NAME,
             PublisherCallbacks(
-                wanted=self.wanted,
+                desired=self.wanted,
                 stamp_of=lambda document: int(document.data["stamp"]),
                 verify=self.verify,
                 before_write=self.before_write,
@@ -209,7 +209,7 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 5) ->
         await asyncio.sleep(0.005)
 
 
-async def test_what_is_wanted_is_written_once_and_acknowledged(tmp_path: Path) -> None:
+async def test_desired_document_is_written_once_and_acknowledged(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bench.acknowledged == [("healthy", 1)], "the first write")
         assert bench.first_read == [None]
@@ -226,7 +226,7 @@ async def test_what_is_wanted_is_written_once_and_acknowledged(tmp_path: Path) -
         }
 
 
-async def test_what_changes_nothing_that_is_written_is_reported_as_shown(tmp_path: Path) -> None:
+async def test_change_without_effect_on_the_document_is_reported_as_shown(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bench.acknowledged == [("healthy", 1)], "the first write")
         before = bench.shown
@@ -416,7 +416,7 @@ async def test_an_earlier_document_of_ours_that_is_put_back_is_repaired(tmp_path
             assert await bench.shows("faulty") < 1
 
 
-async def test_who_writes_is_asked_before_a_repair(tmp_path: Path) -> None:
+async def test_last_writer_is_read_before_a_repair(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
         bench.loses_its_name = True
@@ -487,7 +487,7 @@ async def test_a_conflict_is_named_and_a_fault_is_shown_by_the_next_try(
         assert bench.record.conflict_since_ms is None
         await bench.writes_foreign("theirs")
         await until(lambda: bench.record.conflict_since_ms is not None, "the conflict is said")
-        assert f"conflict: somebody else writes {NAME}" in caplog.text
+        assert f"conflict: another program writes {NAME}" in caplog.text
         bench.render("faulty")
         await asyncio.sleep(0.3)
         assert (await bench.stored())["content"] == "theirs"
@@ -543,7 +543,7 @@ async def test_a_conflict_ends_with_the_next_write_of_another_agent_with_this_na
 
 
 @pytest.mark.slow
-async def test_who_writes_all_the_time_does_not_keep_us_from_writing_at_all(
+async def test_constant_foreign_writes_do_not_prevent_ours(
     tmp_path: Path,
 ) -> None:
     """In a conflict a write demands no version: there would always be another one by then."""
@@ -564,7 +564,7 @@ async def test_who_writes_all_the_time_does_not_keep_us_from_writing_at_all(
 
 
 @pytest.mark.slow
-async def test_what_an_operator_may_do_is_no_conflict(tmp_path: Path) -> None:
+async def test_operators_edits_are_no_conflict(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
         for _ in range(6):
@@ -574,7 +574,7 @@ async def test_what_an_operator_may_do_is_no_conflict(tmp_path: Path) -> None:
         assert bench.record.foreign.total == 0
 
 
-async def test_what_an_operator_does_before_the_first_write_counts_too(tmp_path: Path) -> None:
+async def test_operators_edit_before_the_first_write_counts(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.writes_foreign("of the last life")
     bench.content = None
@@ -613,7 +613,7 @@ async def test_a_change_does_not_wait_for_a_refresh_that_takes_long(tmp_path: Pa
         assert bench.record.foreign.total == 0
 
 
-async def test_what_its_readers_would_refuse_is_not_written(
+async def test_document_that_readers_would_refuse_is_not_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path) as bench:
@@ -641,7 +641,7 @@ async def comes_back(bench: Bench, root: Path, older: bytes | None) -> None:
 
 
 @pytest.mark.slow
-async def test_what_a_store_forgot_is_written_again_and_is_nobodys_deed(tmp_path: Path) -> None:
+async def test_lost_write_is_repeated_and_counts_as_no_foreign_write(tmp_path: Path) -> None:
     root = tmp_path / "store"
     async with running(root) as bench:
         await bench.shows("healthy")

@@ -51,7 +51,9 @@ async def test_absence_is_acknowledged_without_a_request_where_nothing_is(tmp_pa
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_what_is_not_wanted_any_more_is_deleted_and_comes_back(tmp_path: Path) -> None:
+async def test_document_that_is_not_desired_is_deleted_and_written_again_when_desired(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path) as bench:
         await bench.shows("healthy")
         stamp = int((await bench.stored())["stamp"])
@@ -66,7 +68,9 @@ async def test_what_is_not_wanted_any_more_is_deleted_and_comes_back(tmp_path: P
 
 
 @pytest.mark.slow
-async def test_what_is_there_at_start_is_deleted_only_when_that_is_wanted(tmp_path: Path) -> None:
+async def test_document_stored_at_the_start_is_deleted_only_when_absence_is_desired(
+    tmp_path: Path,
+) -> None:
     bench = Bench(tmp_path)
     await bench.writes_foreign("old")
     bench.content = None
@@ -83,7 +87,7 @@ async def test_what_is_there_at_start_is_deleted_only_when_that_is_wanted(tmp_pa
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_what_another_program_puts_there_is_deleted_again(tmp_path: Path) -> None:
+async def test_document_of_another_program_is_deleted_again(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         bench.render("")
         await until(lambda: bool(bench.acknowledged), "the absence")
@@ -95,7 +99,7 @@ async def test_what_another_program_puts_there_is_deleted_again(tmp_path: Path) 
 
 
 @pytest.mark.slow
-async def test_a_program_that_goes_on_putting_it_there_is_a_conflict(
+async def test_program_that_keeps_writing_a_deleted_document_is_a_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.foreign_writes.QUIET_SECONDS", 1.5)
@@ -141,7 +145,7 @@ async def test_a_deletion_that_is_overtaken_by_a_fault_is_not_made(tmp_path: Pat
         assert bench.store.deleted == 0
 
 
-async def test_what_turns_out_while_the_journal_commits_is_respected(tmp_path: Path) -> None:
+async def test_desired_document_that_changes_during_the_commit_is_written(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await bench.shows("healthy")
         bench.while_committing = lambda: setattr(bench, "content", None)
@@ -174,7 +178,7 @@ class Node:
             store,
             *PLACE,
             PublisherCallbacks(
-                wanted=self.wanted,
+                desired=self.wanted,
                 stamp_of=lambda document: int(document.data["stamp"]),
                 verify=lambda document: None,
                 before_write=lambda: asyncio.sleep(0),

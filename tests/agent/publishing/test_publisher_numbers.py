@@ -62,8 +62,8 @@ async def test_the_text_names_what_is_published_here(tmp_path: Path) -> None:
         owned = frozenset({"device-info"})
         assert decode_owned(this.documents.writes()) == owned, "before anything is written"
         assert decode_writes(this.documents.writes()) == {}
-        await this.documents.remembered()
-        this.verdicts.take(answered(0, 1, at=now_ms()))
+        await this.documents.wait_until_read()
+        this.verdicts.apply(answered(0, 1, at=now_ms()))
         record = this.documents.records["device-info"]
         await until(lambda: record.acknowledged_stamp is not None, "the first write")
         stamp = record.acknowledged_stamp

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.policy.state import PolicyState
-from agent.publishing.switch_info import remembered_ports, render_switch_info, switch_info_text
+from agent.publishing.switch_info import render_switch_info, restored_ports, switch_info_text
 from contract.codes.families import FAMILIES
 from contract.codes.levels import Severity
 from contract.documents.device_info import SWITCH_INFO_KEY
@@ -157,7 +157,7 @@ def test_a_document_remembers_its_ports() -> None:
     assert text is not None
     found = decode_switch_info("mine", {SWITCH_INFO_KEY: text})
     assert found is not None
-    again = after(NEVER, remembered_ports(found))
+    again = after(NEVER, restored_ports(found))
     assert render_switch_info(again, AT) == found
 
 
@@ -170,5 +170,5 @@ def test_what_a_foreign_document_contains_of_ports_is_not_restored() -> None:
         replace(found.events[0], event_type=7),
         replace(found.events[0], alarm_raised_time=0),
     ]
-    assert remembered_ports(replace(found, events=tuple(wrong))) == ()
-    assert len(remembered_ports(found)) == 1
+    assert restored_ports(replace(found, events=tuple(wrong))) == ()
+    assert len(restored_ports(found)) == 1

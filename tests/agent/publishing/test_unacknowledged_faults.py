@@ -1,6 +1,6 @@
-"""What is told of storage faults and when: nothing that a real ClusterD would misread.
+"""Which storage faults are sent and when: nothing that a real ClusterD would misread.
 
-In virtual time against what a ClusterD makes of messages (``docs/spec/clusterd.md#4.4``).
+In virtual time against ClusterD's handling of messages (``docs/spec/clusterd.md#4.4``).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Journal:
 
 
 class Bench:
-    """A node whose storage faults come and go, and who tells of them."""
+    """A node whose storage faults come and go, and the sender of them."""
 
     def __init__(self, *, queues: bool = False) -> None:
         self.state: PolicyState = PolicyState(NODE, "boot")
@@ -80,7 +80,7 @@ class Bench:
             wall_ms,
             queues=self.queues,
         )
-        self.faults.remember(self.journal.rows[-1] if self.journal.rows else None)
+        self.faults.restore(self.journal.rows[-1] if self.journal.rows else None)
         self.woken = asyncio.Event()
         self.document = PublicFaultDocument(
             "DPC", self.faults, lambda: self.state, lambda: self.woken.set()
@@ -94,12 +94,12 @@ class Bench:
         assertion = Assertion.PRESENT if stands else Assertion.ABSENT
         subject = DPC if code in (PROCESS, MEMORY) else storage_subject("DTFS")
         self.report(Observation("storage", subject, code, assertion, wall_ms()))
-        self.faults.look(self.state)
+        self.faults.update(self.state)
         self.woken.set()
 
     def shown(self) -> dict[str, bool] | None:
-        """What the document would say now."""
-        wanted = self.document.wanted()
+        """Return the desired content of the document now."""
+        wanted = self.document.desired()
         if wanted is None or wanted.stamped is None:
             return None
         document = wanted.stamped(wall_ms() // 1000)
@@ -110,9 +110,9 @@ class Bench:
 
 async def test_nothing_is_reported_of_a_fault_that_never_was() -> None:
     bench = Bench()
-    bench.faults.look(bench.state)
+    bench.faults.update(bench.state)
     assert not bench.faults.is_known
-    assert bench.document.wanted() is None
+    assert bench.document.desired() is None
     assert bench.journal.rows == []
 
 
@@ -160,20 +160,20 @@ async def test_after_a_start_what_is_there_stays_briefly() -> None:
     bench.turn(PROCESS, stands=True)
     bench.begin()
     bench.turn(PROCESS, stands=False)
-    assert bench.document.wanted() is None
+    assert bench.document.desired() is None
     async with asyncio.timeout(10.1):
         await bench.woken.wait()
     await asyncio.sleep(10)
     assert bench.shown() == {PROCESS: False}
 
 
-async def test_what_is_unchanged_is_written_ever_more_rarely() -> None:
+async def test_unchanged_document_is_refreshed_ever_more_rarely() -> None:
     bench = Bench()
     bench.turn(PROCESS, stands=True)
     pauses = []
     for _ in range(12):
         bench.shown()
-        wanted = bench.document.wanted()
+        wanted = bench.document.desired()
         assert wanted is not None
         pauses.append(wanted.refresh_seconds)
     assert 11 <= pauses[0] <= 19
@@ -182,7 +182,7 @@ async def test_what_is_unchanged_is_written_ever_more_rarely() -> None:
     bench.turn(PROCESS, stands=False)
     for _ in range(13):
         bench.shown()
-    wanted = bench.document.wanted()
+    wanted = bench.document.desired()
     assert wanted is not None
     assert wanted.refresh_seconds == float("inf")
 
@@ -191,10 +191,10 @@ async def test_the_inventory_is_waited_for_and_then_remembered() -> None:
     bench = Bench()
     bench.chips = None
     bench.turn(PROCESS, stands=True)
-    assert bench.document.wanted() is None
+    assert bench.document.desired() is None
     await asyncio.sleep(29)
     bench.chips = (7, 3, 40)
-    bench.faults.look(bench.state)
+    bench.faults.update(bench.state)
     assert bench.faults.ledger.newest[PROCESS].devices == (3, 7)
     bench.begin()
     bench.chips = None
@@ -218,10 +218,10 @@ async def test_a_state_that_was_lost_is_no_recovery() -> None:
     bench.turn(PROCESS, stands=True)
     bench.state = PolicyState(NODE, "boot")
     bench.begin()
-    bench.faults.look(bench.state)
+    bench.faults.update(bench.state)
     assert bench.faults.ledger.newest[PROCESS].occurs
     bench.report(SourceAnswered("storage", DPC, T))
-    bench.faults.look(bench.state)
+    bench.faults.update(bench.state)
     assert not bench.faults.ledger.newest[PROCESS].occurs
 
 
@@ -252,14 +252,14 @@ LATER, ANOTHER = SentFault(PROCESS, False, 4), SentFault(MEMORY, False, 4)
         ((ANOTHER,), FIRST, (ANOTHER, FIRST)),
     ],
 )
-async def test_what_waits(
+async def test_queue_withdraws_a_recovery_with_the_next_occurrence(
     waiting: tuple[SentFault, ...], sent_fault: SentFault, after_it: tuple[SentFault, ...]
 ) -> None:
     assert queued(waiting, sent_fault) == after_it
 
 
 class RecordingClient(FaultServiceClient):
-    """A service whose messages a ``Cache`` takes a moment later, or which nobody answers."""
+    """A service whose messages a ``Cache`` accepts a moment later, or one without answers."""
 
     def __init__(self, bench: Bench, cache: Cache, chance: random.Random) -> None:
         edges = FaultServiceCallbacks(lambda: True, wall_ms, lambda: None)
@@ -304,7 +304,7 @@ async def test_over_grpc_a_real_clusterd_ends_up_with_the_truth(seed: int) -> No
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             bench.begin()
-            bench.faults.look(bench.state)
+            bench.faults.update(bench.state)
             service = RecordingClient(bench, cache, chance)
             running = asyncio.create_task(service.run())
         else:
@@ -331,7 +331,7 @@ async def test_through_the_store_a_real_clusterd_ends_up_with_the_truth(seed: in
         written: object = None
         while True:
             bench.woken.clear()
-            wanted = bench.document.wanted()
+            wanted = bench.document.desired()
             pause = 300.0
             if wanted is not None and wanted.stamped is not None:
                 if wanted.content != written:
@@ -342,7 +342,7 @@ async def test_through_the_store_a_real_clusterd_ends_up_with_the_truth(seed: in
                     arrival = chance.uniform(0, 2)
                     if chance.random() < 0.7 or settled:
                         asyncio.get_running_loop().call_later(arrival, deliver, message, cache)
-                wanted = bench.document.wanted()
+                wanted = bench.document.desired()
                 assert wanted is not None
                 pause = wanted.refresh_seconds
             try:

@@ -93,13 +93,13 @@ def test_reported_levels_are_those_of_the_state(seed: int) -> None:
     comparison, state = ReplayComparison(Span(), two=False), PolicyState(NODE, "boot")
     for at_ms, inputs in batches(seed):
         state, changes = step(state, inputs, at_ms, shipped())
-        comparison.take(changes, (), at_ms)
+        comparison.apply(changes, (), at_ms)
         for chip, known in state.chips.items():
             reported = [
                 standing.level
                 for subject, code in comparison.recorded.codes()
                 if subject == chip_subject(chip)
-                and (standing := comparison.recorded.standing(subject, code)) is not None
+                and (standing := comparison.recorded.reason_of(subject, code)) is not None
             ]
             assert most_serious(reported) == known.level  # type: ignore[arg-type]
 

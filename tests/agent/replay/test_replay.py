@@ -135,7 +135,7 @@ async def test_a_row_that_cannot_be_understood_is_reported(tmp_path: Path) -> No
     await a_history(tmp_path)
     changed(tmp_path, f"UPDATE rows SET body = '[1]' WHERE body LIKE '%{AIC}%recover%'")
     found = played(tmp_path)
-    assert [one.what for one in found.breaks if "cannot be understood" in one.what]
+    assert [one.what for one in found.breaks if "cannot be decoded" in one.what]
     assert found.deviation_count == 0
 
 
@@ -287,7 +287,7 @@ async def test_a_chip_in_use_keeps_its_health_when_pre_separated(tmp_path: Path)
     assert sums.unhealthy_seconds == 5 * 3600
 
 
-async def test_what_was_in_force_is_what_the_journal_contains(tmp_path: Path) -> None:
+async def test_replay_uses_the_configuration_that_the_journal_has_in_force(tmp_path: Path) -> None:
     mild = FaultTexts(fault_code='{"SubHealthFaultCodes":["80E3A201"]}')
     node = NodeHistory(tmp_path)
     await node.begin()

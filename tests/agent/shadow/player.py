@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compared:
-    """What a shadow said in the end, and who wrote when: an operator or the plugin."""
+    """The final reports of a shadow, and the writer of each write: an operator or the plugin."""
 
     status: ShadowStatus
     writers: list[tuple[int, str]]
 
     def of_the_plugin(self) -> list[ReportedDifference]:
-        """What differs by the plugin's own doing, in order of time.
+        """Return the differences of the plugin's own making, in order of time.
 
-        What an operator wrote is told like everything else, and over with the plugin's next write.
+        A write of an operator is reported like every other one, and is over with the plugin's next
+        write.
         """
         found = sorted(self.status.reported, key=lambda reported: reported.since_ms)
         by_operators = [reported for reported in found if self._is_an_operators(reported)]
@@ -57,7 +58,7 @@ async def compare(recording: dict[str, Any]) -> Compared:
         assert not player.cluster.objects.events, "no Events either"
         assert player.cluster.objects.node == NodeObject({}, {}, "1"), "and no labels"
         assert player.agent is not None
-        status = player.agent.picture().shadow
+        status = player.agent.status().shadow
         assert status is not None
         return Compared(status, player.writers)
 

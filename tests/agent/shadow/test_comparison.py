@@ -1,4 +1,4 @@
-"""When a write is right although it comes later, earlier or mixed, and when nobody writes."""
+"""When a write is right although it comes later, earlier or mixed, and when a write is missing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def judge_of(*wishes: tuple[int, dict[int, str]]) -> ShadowComparison:
     """What we wanted from when on, in milliseconds since the begin."""
     judge = ShadowComparison()
     for at_ms, codes in wishes:
-        judge.wants(BEGIN_MS + at_ms, shown(codes))
+        judge.set_desired(BEGIN_MS + at_ms, shown(codes))
     return judge
 
 
@@ -63,21 +63,21 @@ def results(judge: ShadowComparison, at_ms: int) -> list[WriteResult]:
 
 
 def verdicts(judge: ShadowComparison, at_ms: int) -> list[ComparisonResult]:
-    return judge.verdicts(BEGIN_MS + at_ms)
+    return judge.pop_results(BEGIN_MS + at_ms)
 
 
 def test_the_state_of_now_is_right_at_once() -> None:
     judge = judge_of((0, {}), (10_000, {1: A}))
-    judge.wrote(BEGIN_MS + 10_500, shown({1: A}, stamp=9))
+    judge.observe_write(BEGIN_MS + 10_500, shown({1: A}, stamp=9))
     assert results(judge, 10_500) == [WriteResult.SAME]
     assert results(judge, 60_000) == []
 
 
 def test_a_state_from_just_now_is_right_and_an_older_one_is_not() -> None:
     judge = judge_of((0, {1: A}), (10_000, {}))
-    judge.wrote(BEGIN_MS + 10_000 + BEFORE_MS - 1, shown({1: A}))
+    judge.observe_write(BEGIN_MS + 10_000 + BEFORE_MS - 1, shown({1: A}))
     assert results(judge, 10_000 + BEFORE_MS - 1) == [WriteResult.SAME]
-    judge.wrote(BEGIN_MS + 10_000 + BEFORE_MS, shown({1: A}))
+    judge.observe_write(BEGIN_MS + 10_000 + BEFORE_MS, shown({1: A}))
     late = 10_000 + BEFORE_MS + AFTER_MS
     assert results(judge, late - 1) == []
     assert judge.next_deadline_ms() == BEGIN_MS + late
@@ -90,17 +90,17 @@ def test_a_state_from_just_now_is_right_and_an_older_one_is_not() -> None:
 
 def test_a_write_is_right_when_our_own_state_follows() -> None:
     judge = judge_of((0, {1: A}))
-    judge.wrote(BEGIN_MS + 60_000, shown({}))
+    judge.observe_write(BEGIN_MS + 60_000, shown({}))
     assert results(judge, 60_000) == []
-    judge.wants(BEGIN_MS + 60_000 + AFTER_MS, shown({}))
+    judge.set_desired(BEGIN_MS + 60_000 + AFTER_MS, shown({}))
     assert results(judge, 60_000 + AFTER_MS) == [WriteResult.SAME]
 
 
 def test_a_write_may_have_the_old_state_of_one_chip_and_the_new_one_of_another() -> None:
     judge = judge_of((0, {0: A}), (10_000, {}), (10_500, {1: B}))
-    judge.wrote(BEGIN_MS + 11_000, shown({0: A, 1: B}))
+    judge.observe_write(BEGIN_MS + 11_000, shown({0: A, 1: B}))
     assert results(judge, 11_000) == [WriteResult.SAME]
-    judge.wrote(BEGIN_MS + 12_000, shown({0: B, 1: B}))
+    judge.observe_write(BEGIN_MS + 12_000, shown({0: B, 1: B}))
     (verdict,) = verdicts(judge, 30_000)
     assert {one.fact.device for one in verdict.differences} == {"Ascend910-0"}
 
@@ -136,36 +136,36 @@ def test_a_recovery_may_be_held_back_while_another_code_of_the_chip_comes(
     level: str, result: WriteResult
 ) -> None:
     judge = ShadowComparison()
-    judge.wants(BEGIN_MS, with_codes(A, level="NotHandleFault"))
-    judge.wants(BEGIN_MS + 10_000, with_codes(B))
-    judge.wrote(BEGIN_MS + 10_500, with_codes(A, B, level=level))
+    judge.set_desired(BEGIN_MS, with_codes(A, level="NotHandleFault"))
+    judge.set_desired(BEGIN_MS + 10_000, with_codes(B))
+    judge.observe_write(BEGIN_MS + 10_500, with_codes(A, B, level=level))
     assert results(judge, 20_000) == [result]
 
 
 def test_two_changes_may_share_a_write_and_a_change_may_have_none() -> None:
     judge = judge_of((0, {}), (10_000, {0: A}), (10_300, {0: A, 1: B}), (10_600, {}))
-    judge.wrote(BEGIN_MS + 11_000, shown({0: A, 1: B}))
-    judge.wrote(BEGIN_MS + 13_000, shown({}))
+    judge.observe_write(BEGIN_MS + 11_000, shown({0: A, 1: B}))
+    judge.observe_write(BEGIN_MS + 13_000, shown({}))
     assert results(judge, 13_000) == [WriteResult.SAME, WriteResult.SAME]
     assert results(judge, 13_000 + MISSING_MS) == []
 
 
-def test_what_is_seen_before_we_know_anything_waits_until_we_do() -> None:
+def test_write_before_the_first_desired_document_is_judged_later() -> None:
     judge = ShadowComparison()
-    judge.wrote(BEGIN_MS, shown({1: A}))
+    judge.observe_write(BEGIN_MS, shown({1: A}))
     assert results(judge, 60_000) == []
     assert judge.next_deadline_ms() is None
-    judge.wants(BEGIN_MS + 60_000, shown({}))
+    judge.set_desired(BEGIN_MS + 60_000, shown({}))
     assert results(judge, 60_000 + AFTER_MS - 1) == []
-    judge.wants(BEGIN_MS + 60_000 + AFTER_MS - 1, shown({1: A}))
+    judge.set_desired(BEGIN_MS + 60_000 + AFTER_MS - 1, shown({1: A}))
     assert results(judge, 60_000 + AFTER_MS) == [WriteResult.SAME]
 
 
-def test_what_is_not_written_is_reported_once() -> None:
+def test_missing_write_is_reported_once() -> None:
     judge = judge_of((0, {}))
-    judge.wrote(BEGIN_MS + 1_000, shown({}))
+    judge.observe_write(BEGIN_MS + 1_000, shown({}))
     assert results(judge, 1_000) == [WriteResult.SAME]
-    judge.wants(BEGIN_MS + 20_000, shown({1: A}))
+    judge.set_desired(BEGIN_MS + 20_000, shown({1: A}))
     assert judge.next_deadline_ms() == BEGIN_MS + 20_000 + MISSING_MS
     assert results(judge, 20_000 + MISSING_MS - 1) == []
     (verdict,) = verdicts(judge, 20_000 + MISSING_MS)
@@ -175,49 +175,49 @@ def test_what_is_not_written_is_reported_once() -> None:
     assert results(judge, 60_000) == []
     fact = verdict.differences[0].fact
     assert not judge.agrees(fact)
-    judge.wants(BEGIN_MS + 61_000, shown({}))
+    judge.set_desired(BEGIN_MS + 61_000, shown({}))
     assert judge.agrees(fact), "we came back to what is written"
     assert results(judge, 61_000 + MISSING_MS) == []
 
 
-def test_what_came_and_went_need_not_be_written() -> None:
+def test_change_that_was_reversed_need_not_be_written() -> None:
     judge = judge_of((0, {}))
-    judge.wrote(BEGIN_MS, shown({}))
-    judge.wants(BEGIN_MS + 10_000, shown({1: A}))
-    judge.wants(BEGIN_MS + 10_000 + MISSING_MS - 1, shown({}))
+    judge.observe_write(BEGIN_MS, shown({}))
+    judge.set_desired(BEGIN_MS + 10_000, shown({1: A}))
+    judge.set_desired(BEGIN_MS + 10_000 + MISSING_MS - 1, shown({}))
     assert results(judge, 60_000) == [WriteResult.SAME]
 
 
 def test_nothing_is_missing_while_nothing_can_be_seen() -> None:
     judge = judge_of((0, {}))
-    judge.wrote(BEGIN_MS, shown({}))
+    judge.observe_write(BEGIN_MS, shown({}))
     assert results(judge, 0) == [WriteResult.SAME]
-    judge.interrupted(BEGIN_MS + 5_000)
-    judge.wants(BEGIN_MS + 10_000, shown({1: A}))
-    judge.wants(BEGIN_MS + 20_000, shown({1: B}))
+    judge.observe_interruption(BEGIN_MS + 5_000)
+    judge.set_desired(BEGIN_MS + 10_000, shown({1: A}))
+    judge.set_desired(BEGIN_MS + 20_000, shown({1: B}))
     assert results(judge, 40_000) == []
     # Written while nobody could see it: it belongs to the time of darkness.
-    judge.wrote(BEGIN_MS + 41_000, shown({1: A}))
+    judge.observe_write(BEGIN_MS + 41_000, shown({1: A}))
     assert results(judge, 41_000) == [WriteResult.SAME]
-    judge.sees_again(BEGIN_MS + 41_000)
+    judge.end_interruption(BEGIN_MS + 41_000)
     (verdict,) = verdicts(judge, 41_000 + MISSING_MS)
     assert verdict.result is WriteResult.NOT_WRITTEN
 
 
 def test_a_deletion_is_reported_and_over_with_the_next_write() -> None:
     judge = judge_of((0, {}))
-    judge.wrote(BEGIN_MS, shown({}))
-    judge.deleted(BEGIN_MS + 5_000)
+    judge.observe_write(BEGIN_MS, shown({}))
+    judge.observe_deletion(BEGIN_MS + 5_000)
     assert results(judge, 5_000) == [WriteResult.SAME, WriteResult.DELETED]
     assert not judge.agrees(Fact(Field.DOCUMENT))
-    judge.wrote(BEGIN_MS + 90_000, shown({}))
+    judge.observe_write(BEGIN_MS + 90_000, shown({}))
     assert results(judge, 90_000) == [WriteResult.SAME]
     assert judge.agrees(Fact(Field.DOCUMENT))
 
 
 def test_a_document_that_never_comes_is_missed() -> None:
     judge = judge_of((1_000, {}))
-    judge.begins(BEGIN_MS)
+    judge.observe_absence(BEGIN_MS)
     (verdict,) = verdicts(judge, 1_000 + MISSING_MS)
     assert (verdict.result, verdict.at_ms) == (WriteResult.NOT_WRITTEN, BEGIN_MS + 1_000)
     assert str(verdict.differences[0]) == "the document: nothing, ours written"
@@ -226,26 +226,26 @@ def test_a_document_that_never_comes_is_missed() -> None:
 
 def test_a_writer_that_has_gone_is_reported() -> None:
     judge = judge_of((0, {}))
-    judge.wrote(BEGIN_MS, shown({}))
+    judge.observe_write(BEGIN_MS, shown({}))
     assert results(judge, REFRESH_MS - 1) == [WriteResult.SAME]
     (verdict,) = verdicts(judge, REFRESH_MS)
     assert str(verdict.differences[0]) == "UpdateTime: older than 5 min, ours written every 5 min"
     assert results(judge, 3 * REFRESH_MS) == []
 
 
-def test_what_it_does_not_look_for_it_writes_with_its_next_refresh() -> None:
+def test_fields_that_only_a_refresh_writes_have_more_time() -> None:
     judge = judge_of((0, {}))
-    judge.wrote(BEGIN_MS, replace(shown({}), labels={}))
-    judge.wants(BEGIN_MS + 1_000, replace(shown({}), labels={}))
+    judge.observe_write(BEGIN_MS, replace(shown({}), labels={}))
+    judge.set_desired(BEGIN_MS + 1_000, replace(shown({}), labels={}))
     assert results(judge, 1_000) == [WriteResult.SAME]
-    judge.wants(BEGIN_MS + 2_000, shown({}))
+    judge.set_desired(BEGIN_MS + 2_000, shown({}))
     assert results(judge, REFRESH_MS - 1) == []
 
 
 def test_an_unreadable_write_changes_nothing() -> None:
     judge = judge_of((0, {1: A}))
-    judge.wrote(BEGIN_MS, replace(shown({}), data={"DeviceInfoCfg": "{"}))
+    judge.observe_write(BEGIN_MS, replace(shown({}), data={"DeviceInfoCfg": "{"}))
     assert results(judge, 0) == [WriteResult.UNREADABLE]
     assert results(judge, REFRESH_MS * 2) == []
-    judge.wrote(BEGIN_MS + REFRESH_MS * 2, shown({1: A}))
+    judge.observe_write(BEGIN_MS + REFRESH_MS * 2, shown({1: A}))
     assert results(judge, REFRESH_MS * 2) == [WriteResult.SAME]

@@ -39,7 +39,7 @@ def test_every_kind_of_mistake_is_known() -> None:
 
 @pytest.mark.looptime(resolution=2**-20)
 @pytest.mark.parametrize(("name", "played"), CASES, ids=[name for name, _ in CASES])
-async def test_it_is_named(name: str, played: tuple[str, int]) -> None:
+async def test_mutation_is_reported_as_a_difference(name: str, played: tuple[str, int]) -> None:
     recording, until_ms = recorded(played[0]), played[1]
     rows: list[dict[str, Any]] = [
         row for row in recording["observed"] if "data" in row and row["at_ms"] <= until_ms

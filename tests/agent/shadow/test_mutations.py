@@ -26,13 +26,15 @@ NOW_MS = 1_800_000_100_000
 
 
 def reported_for(theirs: Document) -> list[ReportedDifference]:
-    """What is told of a write where we want the rich document since long ago."""
+    """Return the reports about a write while we have desired the rich document for long."""
     judge, ledger = ShadowComparison(), DifferenceLog(lambda difference, theirs: None)
-    judge.wants(NOW_MS - 60_000, written(rich_tree()))
-    judge.wrote(NOW_MS, theirs)
+    judge.set_desired(NOW_MS - 60_000, written(rich_tree()))
+    judge.observe_write(NOW_MS, theirs)
     now_ms = NOW_MS + AFTER_MS
     return [
-        reported for verdict in judge.verdicts(now_ms) for reported in ledger.enter(verdict, now_ms)
+        reported
+        for verdict in judge.pop_results(now_ms)
+        for reported in ledger.record(verdict, now_ms)
     ]
 
 
@@ -52,7 +54,7 @@ def test_a_mistake_is_named(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_varies_from_run_to_run_is_no_difference(seed: int) -> None:
+def test_times_and_orders_that_vary_are_no_difference(seed: int) -> None:
     tree = varied(rich_tree(), Random(seed))
     assert not differences(facts_of(written(tree)), facts_of(written(rich_tree())))
     assert not reported_for(written(tree))

@@ -35,7 +35,7 @@ DRIVER = DriverStatus("/", "l", None, None, None, None, None, 0, (), ())
 
 
 class Bench:
-    """A shadow that wants ``wanted``, and what it told."""
+    """A shadow with the desired document ``wanted``, and its reports."""
 
     def __init__(self) -> None:
         self.cluster = RecordedCluster()
@@ -49,7 +49,7 @@ class Bench:
             RIGHT.namespace,
             RIGHT.name,
             ShadowCallbacks(
-                wanted=self._wanted,
+                desired=self._wanted,
                 lingers=lambda: False,
                 on_first_read=self.first.append,
                 on_written=lambda document, edited: self.written.append(
@@ -138,7 +138,7 @@ async def test_an_operators_edit_is_distinguished_from_a_write_of_the_plugin(ben
     assert bench.written == [(both, False), ("Ascend910-3", True), (both, False), (both, True)]
 
 
-async def test_what_is_no_write_is_not_judged(bench: Bench) -> None:
+async def test_watch_event_without_a_write_is_not_judged(bench: Bench) -> None:
     bench.cluster.change(RIGHT)
     await asyncio.sleep(1)
     bench.cluster.change(replace(RIGHT, annotations={"somebody": "else"}))
@@ -160,7 +160,7 @@ async def test_it_waits_while_too_little_is_known() -> None:
         assert counts(bench) == {"same": 1}, "what is there now"
 
 
-async def test_what_we_do_not_report_any_more_is_not_compared(bench: Bench) -> None:
+async def test_nothing_is_compared_without_a_desired_document(bench: Bench) -> None:
     bench.cluster.change(RIGHT)
     await asyncio.sleep(1)
     bench.wanted = None
@@ -175,7 +175,7 @@ async def test_what_we_do_not_report_any_more_is_not_compared(bench: Bench) -> N
     assert counts(bench) == {"same": 1, "different": 1}
 
 
-def test_the_book_is_bounded_and_forgets_what_is_over_first() -> None:
+def test_difference_log_is_bounded_and_drops_ended_ones_first() -> None:
     ledger = DifferenceLog(lambda difference, theirs: None)
 
     def wrong(chip: int) -> DocumentDifference:
@@ -183,7 +183,7 @@ def test_the_book_is_bounded_and_forgets_what_is_over_first() -> None:
 
     standing = wrong(1_000)
     for chip in range(500):
-        ledger.enter(ComparisonResult(WriteResult.DIFFERENT, chip, (wrong(chip), standing)), chip)
+        ledger.record(ComparisonResult(WriteResult.DIFFERENT, chip, (wrong(chip), standing)), chip)
     reported = ledger.status("document", None).reported
     assert len(reported) == 200
     assert {one.device for one in reported if one.over_at_ms is None} == {
@@ -202,7 +202,7 @@ def test_more_fields_of_a_device_that_differs_already_are_reported_once() -> Non
     named = DocumentDifference(Fact(Field.MANUALLY_SEPARATED, "Ascend910-3"), "listed", None)
 
     def reported(*found: DocumentDifference) -> list[tuple[str, ...]]:
-        new = ledger.enter(ComparisonResult(WriteResult.DIFFERENT, 1, found), 1)
+        new = ledger.record(ComparisonResult(WriteResult.DIFFERENT, 1, found), 1)
         return [(one.place, *one.also) for one in new]
 
     assert reported(level) == [(level.fact.place,)]

@@ -28,8 +28,8 @@ def beats(at_ms: int, nodes: Iterable[str] = NODES) -> list[Beat]:
 
 def test_the_first_mark_is_the_known_one() -> None:
     known = MarkKnowledge(URL, "")
-    assert known.look(FoundMark(), NODES) is None
-    assert known.look(FoundMark(A), NODES) is None
+    assert known.check(FoundMark(), NODES) is None
+    assert known.check(FoundMark(A), NODES) is None
     assert (known.id, known.problem) == (A, None)
 
 
@@ -46,40 +46,40 @@ def test_another_directory_does_not_count_until_the_known_one_is_back(
     found: FoundMark, part: str
 ) -> None:
     known = MarkKnowledge(URL, A)
-    assert known.look(found, NODES) is None
+    assert known.check(found, NODES) is None
     assert known.problem is not None
     assert part in known.problem
     assert f"vigil forget --mark {A} --store {URL} --yes" in known.problem
-    known.note_beats(beats(1))
-    assert known.look(found, NODES) is None, "heartbeats of a backup do not change"
-    assert known.look(FoundMark(A), NODES) == "the known directory is back"
+    known.observe_beats(beats(1))
+    assert known.check(found, NODES) is None, "heartbeats of a backup do not change"
+    assert known.check(FoundMark(A), NODES) == "the known directory is back"
     assert known.id == A
 
 
 def test_more_than_half_of_the_known_nodes_make_it_count() -> None:
     known = MarkKnowledge(URL, A)
-    known.note_beats(beats(0))
-    known.look(FoundMark(B), NODES)
-    known.note_beats(beats(1))
-    known.note_beats(beats(2, ("n1", "n2", "of-another-cluster", "and-one-more")))
-    assert known.look(FoundMark(B), NODES) is None
-    known.note_beats(beats(2, ("n1", "n2", "n3")))
-    assert known.look(FoundMark(B), NODES) == "3 of 4 known nodes beat there"
+    known.observe_beats(beats(0))
+    known.check(FoundMark(B), NODES)
+    known.observe_beats(beats(1))
+    known.observe_beats(beats(2, ("n1", "n2", "of-another-cluster", "and-one-more")))
+    assert known.check(FoundMark(B), NODES) is None
+    known.observe_beats(beats(2, ("n1", "n2", "n3")))
+    assert known.check(FoundMark(B), NODES) == "3 of 4 known nodes beat there"
     assert (known.id, known.problem) == (B, None)
-    known.look(FoundMark(A), NODES)
+    known.check(FoundMark(A), NODES)
     assert known.problem is not None, "what beat in the other one proves nothing about this one"
 
 
 def test_without_known_nodes_there_is_nothing_to_lose() -> None:
     known = MarkKnowledge(URL, A)
-    assert known.look(FoundMark(B), frozenset()) == "0 of 0 known nodes beat there"
+    assert known.check(FoundMark(B), frozenset()) == "0 of 0 known nodes beat there"
     assert known.id == B
 
 
 def test_an_operator_confirms_it() -> None:
     known = MarkKnowledge(URL, A)
-    known.look(FoundMark(B), NODES)
-    assert known.look(FoundMark(B, A), NODES) == "an operator confirmed it"
+    known.check(FoundMark(B), NODES)
+    assert known.check(FoundMark(B, A), NODES) == "an operator confirmed it"
     assert (known.id, known.problem) == (B, None)
 
 
@@ -119,23 +119,23 @@ async def test_the_id_is_known_over_a_restart_and_the_error_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(tmp_path)
-    await bench.run().look()
+    await bench.run().check()
     again = bench.run()
     bench.directory.found = FoundMark()
-    await again.look()
+    await again.check()
     bench.directory.found = None
-    await again.look()
+    await again.check()
     bench.directory.found = FoundMark(B)
-    await again.look()
+    await again.check()
     (line,) = (one for one in caplog.records if one.levelno == logging.ERROR)
     assert A in line.getMessage()
     assert f"has the mark {B}" in again.problems[0]
     assert bench.changes == 2
     after = bench.run()
-    await after.look()
+    await after.check()
     assert after.problems, "it is no longer known that it was"
     bench.directory.found = FoundMark(A)
-    await after.look()
+    await after.check()
     assert after.problems == ()
 
 
@@ -145,9 +145,9 @@ async def test_a_spoilt_file_is_named_and_written_anew(
 ) -> None:
     (tmp_path / FILE_NAME).write_bytes(content)
     bench = Bench(tmp_path)
-    await bench.run().look()
+    await bench.run().check()
     assert caplog.text.count("cannot be read, the directories that are there now count") == 1
     bench.directory.found = FoundMark(B)
     again = bench.run()
-    await again.look()
+    await again.check()
     assert A in again.problems[0]

@@ -91,7 +91,7 @@ def errors(daemon: Daemon) -> list[str]:
 
 
 async def until(daemon: Daemon, text: str, seconds: float = NOTICED_SECONDS) -> None:
-    """Wait until the aggregator is not ready because of what ``text`` says."""
+    """Wait until the aggregator is not ready for the reason ``text``."""
     began = time.monotonic()
     while not await asyncio.to_thread(not_ready_for, daemon, text):
         assert time.monotonic() - began < seconds, daemon.ask("/readyz")

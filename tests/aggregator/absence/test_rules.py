@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.absence.last_known_documents import LastingFeed
+from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.absence.rules import Absence
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
@@ -47,12 +47,12 @@ class Bench:
         has_agent: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.seconds = 0.0
-        feed = partial(LastingFeed, has_agent=has_agent)
-        self.pipeline = Pipeline([DocumentSource(URL, feed)], 45, deleted_after_ms=2000)
+        watch = partial(LastingDocumentWatch, has_agent=has_agent)
+        self.pipeline = Pipeline([DocumentSource(URL, watch)], 45, deleted_after_ms=2000)
         (self.source,) = self.pipeline.sources
         devices, servers = self.source.devices, self.source.nodes
-        assert isinstance(devices, LastingFeed)
-        assert isinstance(servers, LastingFeed)
+        assert isinstance(devices, LastingDocumentWatch)
+        assert isinstance(servers, LastingDocumentWatch)
         self.devices, self.servers = devices, servers
         self.absence = Absence(self.source, {"device-info": devices, "node-info": servers})
         self.beating: dict[str, bool | None] = {}
@@ -62,8 +62,8 @@ class Bench:
         self.beat()
         self.step()
 
-    def apply_event(self, event: WatchEvent, feed: LastingFeed | None = None) -> None:
-        self.pipeline.observe(feed or self.devices, event, instant(self.seconds))
+    def apply_event(self, event: WatchEvent, watch: LastingDocumentWatch | None = None) -> None:
+        self.pipeline.observe(watch or self.devices, event, instant(self.seconds))
 
     def beat(self, **writes: str) -> None:
         """Heartbeats are listed; all that beat, these with a text about their writes."""
@@ -208,9 +208,9 @@ def test_the_agent_reports_what_it_owns_and_what_it_deleted() -> None:
     bench.apply_event(Changed(node_report("n1", _NO_FAULTS, "UnHealthy")), bench.servers)
     bench.apply_event(Changed(node_report("n2", _NO_FAULTS, "UnHealthy")), bench.servers)
     bench.beat(n1="", n2="")
-    for feed in (bench.devices, bench.servers):
-        bench.apply_event(DocumentsListed(()), feed)
-    number = bench.servers.number("n1") // 1000
+    for watch in (bench.devices, bench.servers):
+        bench.apply_event(DocumentsListed(()), watch)
+    number = bench.servers.age_number("n1") // 1000
     own = {"device-info": T0, "node-info": 0}
     for text in (
         "",
@@ -280,13 +280,15 @@ def test_what_only_an_earlier_run_published_stays_unless_all_was_known() -> None
     before = Document(CLUSTER_NAMESPACE, name, {name: text})
     for knows_all, after in ((False, {"n1": ILL, "n2": ILL}), (True, {"n1": ILL, "n2": ""})):
         bench = Bench(())
-        bench.pipeline = Pipeline([DocumentSource(URL, LastingFeed)], 45, deleted_after_ms=2000)
+        bench.pipeline = Pipeline(
+            [DocumentSource(URL, LastingDocumentWatch)], 45, deleted_after_ms=2000
+        )
         bench.pipeline.restore([before])
         bench.pipeline.note_complete(knows_all)
         (bench.source,) = bench.pipeline.sources
         devices, servers = bench.source.devices, bench.source.nodes
-        assert isinstance(devices, LastingFeed)
-        assert isinstance(servers, LastingFeed)
+        assert isinstance(devices, LastingDocumentWatch)
+        assert isinstance(servers, LastingDocumentWatch)
         bench.devices, bench.servers = devices, servers
         bench.apply_event(DocumentsListed((report("n1", faulty()),)))
         bench.apply_event(DocumentsListed(()), servers)

@@ -77,7 +77,7 @@ def empty(broker: Broker) -> None:
 
 
 def silent(daemon: Daemon) -> list[str]:
-    """Who is silent, and nobody is lost."""
+    """Return the silent nodes, and check that none is lost."""
     page = daemon.ask("/api/v1/liveness")[1]["liveness"]
     assert page["lost"] == []
     held: list[str] = page["held"]

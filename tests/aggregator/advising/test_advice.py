@@ -48,7 +48,7 @@ def filled(items: list[cluster.Object]) -> AdvisedObjects:
 
 
 def ill(found: AdvisedObjects, at_ms: int) -> bool:
-    """A card of n2 fails."""
+    """Let a card of n2 fail."""
     entries = {f"mindx-dl-deviceinfo-n{number}": cluster.device_entry([]) for number in (1, 2, 3)}
     entries["mindx-dl-deviceinfo-n2"]["DeviceList"]["huawei.com/Ascend910-Unhealthy"] = (
         "Ascend910-3"
@@ -225,7 +225,7 @@ def test_with_which_grace_pods_began_to_end_is_noted_until_it_is_asked_for() -> 
     assert found.take_watched() == Watched()
     found.observe("pods", Interrupted("away"), NOW_MS)
     found.observe("pods", Listed({}), NOW_MS)
-    assert found.take_watched() == Watched(graces={second.uid: None}), "nobody saw how it went"
+    assert found.take_watched() == Watched(graces={second.uid: None}), "no event showed how it went"
     found.observe("reasons", KindUnavailable("no right"), NOW_MS)
     assert not found.take_watched().records_known
 

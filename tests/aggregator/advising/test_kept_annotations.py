@@ -73,7 +73,7 @@ def _bytes(item: cluster.Object) -> msgspec.Raw:
     return msgspec.Raw(json.dumps(item).encode())
 
 
-def test_nodes_and_pods_are_kept_without_what_nobody_reads() -> None:
+def test_nodes_and_pods_are_kept_without_annotations_that_no_rule_reads() -> None:
     node = cluster.node("n1")
     node["metadata"]["annotations"] |= {"NodeHealthyStatus": "UnHealthy", "of/others": "x"}
     kept: Any = KINDS["nodes"].read(_bytes(node))

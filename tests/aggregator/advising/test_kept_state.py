@@ -44,7 +44,7 @@ class Kept:
     ) -> frozenset[str]:
         """Have this kept, as it is in the store then; returns what was written."""
         self.keeper.keep(self.keeper.rendered(states, apart))
-        changed = self.keeper.take_changed()
+        changed = self.keeper.pop_changed()
         for bucket in changed:
             text = self.keeper.text(bucket)
             assert text is not None
@@ -55,7 +55,7 @@ class Kept:
         """Another aggregator starts; returns what it cannot read."""
         self.keeper = KeptState(self._restored)
         problems = list(self.keeper.restore(self.texts, now))
-        for bucket in self.keeper.take_changed():
+        for bucket in self.keeper.pop_changed():
             assert self.keeper.text(bucket) is None
             del self.texts[bucket]
         return problems

@@ -100,6 +100,6 @@ async def test_a_leader_that_is_killed_leaves_what_the_scheduler_has_done(
     third = new()
     await asyncio.to_thread(third.spawn)
     third.process.wait_until(lambda: set(reports(third)) == {"upstream", "corrected"}, 20)
-    third.waits_for_text("kept state advice cannot be read, and is begun anew")
+    third.waits_for_text("stored state advice cannot be read, and is begun anew")
     assert is_unknown(third)
     pod_groups.uninstall(control_plane)

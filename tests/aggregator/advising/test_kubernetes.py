@@ -65,7 +65,7 @@ def reports(daemon: Daemon) -> dict[str, dict[str, Any]]:
 
 
 def waiting(daemon: Daemon) -> list[str]:
-    """The jobs on which the scheduler has acted."""
+    """Return the jobs on which the scheduler has acted."""
     decisions = reports(daemon)["upstream"]["decisions"]
     return [one["job"] for one in decisions if one["action"] == "WAIT_COMPLETION"]
 

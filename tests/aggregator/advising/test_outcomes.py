@@ -66,12 +66,12 @@ class Observed:
         self.graces = {}
 
     def go(self, *names: str) -> None:
-        """These pods are gone at once."""
+        """Let these pods be gone at once."""
         for name in names:
             del self.pods[name]
 
     def end(self, *names: str, grace: int = 30) -> None:
-        """These pods begin to end."""
+        """Let these pods begin to end."""
         for name in names:
             self.pods[name] = msgspec.structs.replace(
                 self.pods[name], is_terminating=True, deletion_grace_seconds=grace
@@ -84,7 +84,7 @@ class Observed:
         is_preview: bool = False,
         kind: WorkloadKind = WorkloadKind.VCJOB,
     ) -> None:
-        """It is foretold that these pods go, now."""
+        """Foretell that these pods go, now."""
         pods = tuple(Deletion("ns", name, f"u-{name}", grace) for name in names)
         decision = JobDecision("ns", "ns/j", kind, Action.EVICT, "D15", (), "", pods=pods)
         decisions = (decision,) if names else ()
@@ -101,7 +101,7 @@ def test_what_comes_as_foretold() -> None:
     job = Observed()
     job.go("a", "b")
     job.look(200)
-    assert job.counts == {}, "nobody knows yet who it was"
+    assert job.counts == {}, "it is not known yet who it was"
     job.reasons = record(1)
     job.look(100)
     assert job.counts == {"came": 2}

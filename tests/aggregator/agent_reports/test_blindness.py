@@ -45,8 +45,8 @@ class Bench:
 
     def put(self, data: dict[str, str], node: str = "n1", store: int = 0) -> frozenset[str]:
         """A device-info arrives; returns the nodes that are merged anew."""
-        feed = self.pipeline.sources[store].devices
-        return feed.observe(Changed(report(node, data)), NOW.wall_ms + store)
+        watch = self.pipeline.sources[store].devices
+        return watch.observe(Changed(report(node, data)), NOW.wall_ms + store)
 
     def put_node_info(self, *blind: BlindSource, node: str = "n1", changed_at_ms: int = 0) -> None:
         upstream = encode_node_info((), "Healthy", "2026-11-23T08:00:00Z")
@@ -61,7 +61,8 @@ class Bench:
 
     def changed(self) -> list[tuple[str, str | None, str, bool]]:
         return [
-            (one.node, one.chip, one.source, one.is_over) for one in self.changes.take(NOW.wall_ms)
+            (one.node, one.chip, one.source, one.is_over)
+            for one in self.changes.pop_changes(NOW.wall_ms)
         ]
 
 
@@ -99,17 +100,17 @@ def test_without_the_key_nothing_is_known_unless_the_heartbeat_has_it() -> None:
 def test_a_malformed_key_leaves_the_last_good_one_and_changes_nothing_else(bad: str) -> None:
     bench = Bench()
     bench.put(with_key(healthy(), CHIP_3))
-    inbox = bench.pipeline.sources[0].devices.own_key
+    cache = bench.pipeline.sources[0].devices.own_key
     for number in range(3):
         assert bench.put(faulty(update_time=T0 + 1 + number) | {VIGIL_KEY: bad}) == {"n1"}
         assert bench.blind() == (SHOWN,)
-    assert inbox.rejected_total == 1, "named once, while it stays the same"
-    assert VIGIL_KEY in inbox.rejected["n1"].reason
+    assert cache.rejected_total == 1, "named once, while it stays the same"
+    assert VIGIL_KEY in cache.rejected["n1"].reason
     device = bench.pipeline.sources[0].device
     assert device.reports["n1"].record.update_time == T0 + 3, "the document itself counts"
     assert not device.rejected
     bench.put(healthy(T0 + 9))
-    assert not inbox.rejected
+    assert not cache.rejected
     assert bench.blind() is None
 
 
@@ -138,15 +139,15 @@ def test_the_key_alone_merges_nothing_anew() -> None:
 
 def test_a_deleted_document_takes_its_key_along_and_a_missing_store_does_not() -> None:
     bench = Bench()
-    feed = bench.pipeline.sources[0].devices
+    watch = bench.pipeline.sources[0].devices
     bench.put(with_key(healthy(), CHIP_3))
     bench.changed()
-    feed.observe(Interrupted("no route to host"), NOW.wall_ms)
+    watch.observe(Interrupted("no route to host"), NOW.wall_ms)
     assert bench.blind() == (SHOWN,)
-    feed.observe(DocumentsListed((report("n1", with_key(healthy(), CHIP_3)),)), NOW.wall_ms)
+    watch.observe(DocumentsListed((report("n1", with_key(healthy(), CHIP_3)),)), NOW.wall_ms)
     assert bench.changed() == []
     place = report("n1", {})
-    feed.observe(Deleted(place.namespace, place.name), NOW.wall_ms)
+    watch.observe(Deleted(place.namespace, place.name), NOW.wall_ms)
     assert bench.blind() is None
     assert [is_over for *_, is_over in bench.changed()] == [True]
 

@@ -49,7 +49,7 @@ def with_answers(update_time: int = T0, *answers: FaultAnswer) -> dict[str, str]
 
 
 def shown(bench: Bench) -> dict[str, tuple[str | None, bool | None, str | None]]:
-    """Code to what ``/api/v1/faults`` says of it."""
+    """Return code to what ``/api/v1/faults`` shows of it."""
     return {
         one.code: (one.severity, one.device_fault, one.severity_source)
         for one in fault_statuses(bench.pipeline)
@@ -114,16 +114,16 @@ def test_the_explanation_has_the_same() -> None:
 async def test_the_history_has_the_same() -> None:
     bench = Bench(report("n1", healthy()))
     around = Around([True])
-    board = JobView(around, bench.pipeline.published)
+    job_view = JobView(around, bench.pipeline.published)
     book = Book()
     notifier = Notifier(
         bench.pipeline,
         around,
-        board,
+        job_view,
         RankTables(1),
         Stream("1"),
         book,  # type: ignore[arg-type]
-        Labelling((), board.labels, Always("")),
+        Labelling((), job_view.labels, Always("")),
     )
     await notifier.seed(instant(0))
 
@@ -147,8 +147,8 @@ def test_blind_sources_go_before_answers(count: int) -> None:
     many = [BlindSource("links", 1, "x" * 200, chip) for chip in range(16)]
     answers = [FaultAnswer(3, f"{number:08X}", "minor") for number in range(count)]
     bench = Bench(report("n1", healthy() | {VIGIL_KEY: encode_vigil_key(many, 7, answers) or ""}))
-    (inbox,) = (source.devices.own_key for source in bench.pipeline.sources)
-    record = inbox.reports["n1"].record
+    (cache,) = (source.devices.own_key for source in bench.pipeline.sources)
+    record = cache.reports["n1"].record
     assert len(record.blind) == 16
     assert 0 < len(record.faults) <= count
     assert record.faults == tuple(answers[: len(record.faults)])

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 def status_of(bench: Bench, node: str, heartbeat: str, age: float | None) -> NodeStatus:
     stalls = Stalls(lambda: 0.0)
     memory = PersistedHeartbeats((), lambda: instant(0))
-    listener = HeartbeatMonitor({}, lambda _: None, lambda: instant(0), stalls, {}, memory)
-    status = node_status(bench.pipeline, listener, node, instant(0))
+    heartbeat_monitor = HeartbeatMonitor({}, lambda _: None, lambda: instant(0), stalls, {}, memory)
+    status = node_status(bench.pipeline, heartbeat_monitor, node, instant(0))
     assert status is not None
-    assert status in tuple(node_statuses(bench.pipeline, listener, instant(0)))
+    assert status in tuple(node_statuses(bench.pipeline, heartbeat_monitor, instant(0)))
     return msgspec.structs.replace(
         status,
         heartbeat=heartbeat,
@@ -84,7 +84,7 @@ def test_a_faulty_chip_is_the_nodes_own_word() -> None:
     )
     (one,) = chip.faults
     assert (one.code, one.reported, one.published) == ("80E18402", "RestartNPU", "RestartNPU")
-    assert one.because == "the node says so"
+    assert one.because == "the node reports it"
     assert one.name == one.summary
     assert one.name_zh == "设备的HBM总的多bit ECC隔离行数达到64个"
 
@@ -117,7 +117,7 @@ def test_pre_separation_is_not_blamed_for_what_it_does_not_do() -> None:
     assert parameter_plane.because == ("the node reports: its network link is down",)
     assert condemned.because == (
         "the node reports: unhealthy",
-        "PreSeparateNPU: a pod uses it, so it would not be unhealthy but for another fault",
+        "PreSeparateNPU: a pod uses it, so it is unhealthy because of another fault",
     )
 
 
@@ -126,10 +126,12 @@ def test_a_chip_that_is_separated_by_its_node_and_here_shows_both() -> None:
     separation = bench.pipeline.processing.separation
     separation.chips["n1"] = {"Ascend910-3": Separated({"80C98000": T0 * 1000})}
     (by_node,) = unwell(explained(bench, "n1"))[0].faults
-    assert (by_node.because, by_node.until_ms) == ("the node says so", None), "the policy is off"
+    assert (by_node.because, by_node.until_ms) == ("the node reports it", None), "the policy is off"
     separation.set_policy(SeparationPolicy(enabled=True))
     (both,) = unwell(explained(bench, "n1"))[0].faults
-    assert both.because.startswith("the node says so; and here it is in manual separation, because")
+    assert both.because.startswith(
+        "the node reports it; and here it is in manual separation, because"
+    )
     assert both.until_ms == T0 * 1000 + 48 * 3_600_000
 
 
@@ -158,7 +160,7 @@ def test_a_companion_of_a_uce_fault_is_shown_as_one() -> None:
     faults = [one(3, "RestartBusiness", UCE), one(3, "RestartBusiness", COMPANION)]
     (chip,) = unwell(explained(Bench(report("n1", config(faults, unhealthy=(3,)))), "n1"))
     by_code = {found.code: found for found in chip.faults}
-    assert by_code[UCE].because == "the node says so"
+    assert by_code[UCE].because == "the node reports it"
     held = by_code[COMPANION]
     assert (held.reported, held.published, held.until_ms) == ("RestartBusiness", None, None)
     assert held.since_ms == T0 * 1000
@@ -173,11 +175,11 @@ def test_what_may_have_come_along_shows_its_end() -> None:
     assert held.until_ms == T0 * 1000 + 5000
     assert chip.because == (
         "the node reports: unhealthy. The aggregator publishes: recovering",
-        "nobody is given it while its fault is held back, and no pod is harmed for it",
+        "no pod gets it while its fault is held back, and none is ended for it",
     )
 
 
-def test_a_switch_event_that_a_job_rides_out_names_the_job() -> None:
+def test_a_switch_event_that_a_job_filters_names_the_job() -> None:
     code = "[0x00f1ff09,155913,cpu,na]"
     event = SwitchEvent(assembled_fault_code=code, switch_chip_id=2, switch_port_id=7)
     times = ((f"{code}_2_7", T0 * 1000, "Separate"),)
@@ -190,13 +192,13 @@ def test_a_switch_event_that_a_job_rides_out_names_the_job() -> None:
     bench.known.observe_pods(0, Snapshot(pods))
     bench.known.observe_jobs(0, Snapshot({"g": JobState("job", "default", "training", seconds)}))
     bench.put(report("n1", {**healthy(), SWITCH_INFO_KEY: encode_switch_info(record)}))
-    facts = bench.known.facts("n1")
+    facts = bench.known.node_context("n1")
     found = explained(bench, "n1", facts.used, ExplanationContext(facts))
     (held,) = found.switch_events
     assert (held.switch, held.port, held.reported, held.published) == (2, 7, "Separate", None)
     assert (held.name, held.name_zh, held.summary) == (None, None, ""), "it is in no table"
     assert held.because == (
-        "held back from readers until 2025-10-09 08:54:20 UTC: job default/training rides it out"
+        "held back from readers until 2025-10-09 08:54:20 UTC: filtered by job default/training"
     )
     assert found.because[-1] == (
         "the status UnHealthy of its switches is published as Healthy: 1 of their events are held "
@@ -220,8 +222,8 @@ def test_public_faults_and_relations_show_what_ends_them() -> None:
     assert known is not None
     assert {one.summary for one in found.public_faults} == {known.summary}
     assert [one.because for one in found.public_faults] == [
-        "CCAE told of it; it holds until CCAE tells that it is over",
-        "CCAE told of it; it ends at 2025-10-09 08:53:25 UTC",
+        "CCAE reported it; it holds until CCAE reports the end",
+        "CCAE reported it; it ends at 2025-10-09 08:53:25 UTC",
     ]
     (job,) = found.jobs
     assert job.because[0] == "nothing on this node hits job job"

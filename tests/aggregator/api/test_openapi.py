@@ -22,7 +22,7 @@ def pages() -> web.Application:
 
 
 def test_every_page_is_described_and_can_only_be_read() -> None:
-    described = {one.path for one in OPERATIONS} | {PATH, "/healthz", "/readyz", "/metrics"}
+    described = {one.path for one in OPERATIONS} | {PATH, "/", "/healthz", "/readyz", "/metrics"}
     routes = list(pages().router.routes())
     assert {route.resource.canonical for route in routes if route.resource} == described
     assert {route.method for route in routes} == {"GET", "HEAD"}

@@ -146,7 +146,7 @@ async def test_every_page_matches_its_description(daemon: Daemon) -> None:
     for path in ("/api/v1/nodes/nobody", "/api/v1/jobs/nobody", "/api/v1/advice/default/nobody"):
         status, answer = daemon.ask(path)
         assert status == 404
-        assert answer["error"].startswith("nobody knows of this ")
+        assert answer["error"].startswith("there is no ")
     assert_jobs(daemon)
     assert_explained(daemon)
     assert_parts(daemon)
@@ -159,7 +159,7 @@ def assert_jobs(daemon: Daemon) -> None:
     (node,) = hit["nodes"]
     assert {one["code"] for one in node["faults"]} >= {"80E18402", "80E21007", "220001001"}
     ranks = daemon.ask(f"/api/v1/jobs/{JOB}")[1]["ranks"]
-    assert "80E18402" not in {one["code"] for one in ranks}, "the job rides it out"
+    assert "80E18402" not in {one["code"] for one in ranks}, "the job filters it"
 
 
 def assert_explained(daemon: Daemon) -> None:
@@ -170,10 +170,12 @@ def assert_explained(daemon: Daemon) -> None:
     assert hidden["pods"] == ["default/rank-0"]
     (one,) = hidden["faults"]
     assert one["because"].startswith("held back from readers until 20")
-    assert one["because"].endswith(": job default/training rides it out")
+    assert one["because"].endswith(": filtered by job default/training")
     assert one["until_ms"] == one["received_at_ms"] + 3_600_000
     public = chip(found, "Ascend910-5")["faults"][0]["because"]
-    assert public == "a public fault of CCAE (fault-0001); it holds until it is told to be over"
+    assert (
+        public == "a public fault of CCAE (fault-0001); it holds until its program reports the end"
+    )
     manual = chip(found, "Ascend910-7")["faults"][0]
     assert manual["since_ms"] == T0 * 1000
     assert manual["because"] == (

@@ -50,13 +50,24 @@ def received(bench: Bench) -> list[int | None]:
     return [one.received_at_ms for one in fault_statuses(bench.pipeline)]
 
 
+def test_an_upgraded_code_began_when_it_was_first_received() -> None:
+    bench = Bench(report("n1", config([fault(3, "NotHandleFault", "81078603")], update_time=T0)))
+    (began,) = fault_statuses(bench.pipeline)
+    later = {"81078603": (T0 * 1000 + 20_000, "PreSeparateNPU")}
+    upgraded = fault(3, "PreSeparateNPU", "81078603", later)
+    bench.put(report("n1", config([upgraded], update_time=T0 + 20)), 20)
+    (now,) = fault_statuses(bench.pipeline)
+    assert now.level == "PreSeparateNPU"
+    assert now.since_ms == began.since_ms == now.received_at_ms
+
+
 def test_since_when_a_fault_is_there_outlives_a_restart() -> None:
     bench = Bench(report("n1", faulty(3)))
     assert received(bench) == [T0 * 1000]
     bench.put(report("n1", faulty(3, T0 + 9)), 9)
     assert received(bench) == [T0 * 1000]
     processing = bench.pipeline.processing
-    kept = {one: text for one in processing.take_changed() if (text := processing.text(one))}
+    kept = {one: text for one in processing.pop_changed() if (text := processing.text(one))}
     after = Bench(outputs=bench.outputs)
     after.pipeline.processing.restore(kept, instant(20))
     after.put(report("n1", faulty(3, T0 + 9)), 20)

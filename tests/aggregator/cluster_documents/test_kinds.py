@@ -47,13 +47,15 @@ class Bench:
 
     def __init__(self, *documents: Document, outputs: dict[str, Document] | None = None) -> None:
         self.known = Known([True])
-        self.pipeline = Pipeline([DocumentSource("store:")], 45, facts=self.known.facts)
+        self.pipeline = Pipeline(
+            [DocumentSource("store:")], 45, node_context=self.known.node_context
+        )
         self.outputs = dict(outputs or {})
         self.pipeline.restore(self.outputs.values())
-        self.devices, self.nodes = self.pipeline.sources[0].feeds
-        for feed in (self.devices, self.nodes):
-            mine = tuple(d for d in documents if d.namespace == feed.selection.namespace)
-            self.pipeline.observe(feed, DocumentsListed(mine), instant(0))
+        self.devices, self.nodes = self.pipeline.sources[0].watches
+        for watch in (self.devices, self.nodes):
+            mine = tuple(d for d in documents if d.namespace == watch.selection.namespace)
+            self.pipeline.observe(watch, DocumentsListed(mine), instant(0))
         self.step(0)
 
     def put(self, document: Document, at: float = 0) -> frozenset[str]:
@@ -206,8 +208,8 @@ def test_a_lost_node_is_unhealthy_and_keeps_its_faults() -> None:
 def test_a_lost_node_that_beats_again_is_left_out_although_a_store_is_away() -> None:
     pipeline = Pipeline(map(DocumentSource, ("here:", "away:")), touch_period_seconds=45)
     pipeline.restore(())
-    for feed in pipeline.sources[0].feeds:
-        pipeline.observe(feed, DocumentsListed(()), instant(0))
+    for watch in pipeline.sources[0].watches:
+        pipeline.observe(watch, DocumentsListed(()), instant(0))
     for lost, nodes in ((frozenset({"n1"}), 1), (frozenset[str](), 0)):
         pipeline.set_lost(lost)
         pipeline.step(instant(1))
@@ -288,7 +290,7 @@ def test_e16_pre_separated_nodes_and_switches_wait_until_they_are_unused(
 ) -> None:
     nodes = (with_switch("n1", "PreSeparate", "PreSeparate"), node_report("n1", [CPU], "PreSep"))
     bench = Bench(*nodes)
-    assert bench.statuses() == {"n1": "PreSep"}  # nobody knows about pods
+    assert bench.statuses() == {"n1": "PreSep"}  # nothing is known about pods
     assert bench.switches()["n1"]["NodeStatus"] == "PreSeparate"
     pods = {"u1": PodState("u1", "n1", chips=chips)} if chips else {}
     assert bench.known.observe_pods(0, Snapshot(pods)) is None

@@ -1,4 +1,4 @@
-"""Nodes keep their shard, shards keep their size, nobody is ever absent."""
+"""Nodes keep their shard, shards keep their size, no node is ever absent."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_node_that_moves_back_while_it_moves_stays() -> None:
 
 
 def test_shards_of_another_size_keep_their_nodes() -> None:
-    # As upstream fills them, and as somebody may have made them: nobody moves, new ones go on.
+    # As upstream fills them, and as an operator may have made them: no node moves, new ones go on.
     nodes = [f"node-{number:04}" for number in range(2100)]
     shards = ShardedDocument(device_info_name)
     shards.restore(0, dict.fromkeys(nodes[:1850], TEXT))

@@ -1,4 +1,4 @@
-"""Two real aggregators on a real API server: the one that leads is told to end, killed, paused."""
+"""Two real aggregators on a real API server: the one that leads is terminated, killed, paused."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def all_are(number: int) -> Callable[[Watching], bool]:
 
 
 async def until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait for something that a page says, without stopping the storm."""
+    """Wait for a change on a page, without stopping the storm."""
     async with asyncio.timeout(seconds):
         while not await asyncio.to_thread(happened):  # noqa: ASYNC110
             await asyncio.sleep(0.02)

@@ -160,7 +160,7 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
                 await asyncio.sleep(0.01)
         assert other.counts == {"a": 2}
         other.count("a")
-        await follower.succession.keeping.kept("counts")
+        await follower.takeover.persistent_state.wait_until_stored("counts")
         found = await store.get(*kept("a"))
         assert found is not None
         assert found.data == {KEY: "3"}
@@ -176,7 +176,7 @@ class Texts:
         self.changed = set(texts)
         self.problems: tuple[str, ...] = ()
 
-    def take_changed(self) -> frozenset[str]:
+    def pop_changed(self) -> frozenset[str]:
         changed, self.changed = frozenset(self.changed), set()
         return changed
 
@@ -206,14 +206,14 @@ async def test_a_text_that_is_too_large_stops_no_other_and_is_logged(
 ) -> None:
     keeper = Texts(large="x" * (LARGEST_BYTES + 1), small="y")
     async with keeping(store, keeper) as one:
-        await one.kept("texts")
+        await one.wait_until_stored("texts")
         (status,) = one.statuses()
         assert (status.documents, status.writes) == (1, 1)
         assert "at most" in status.problems[0]
-        assert caplog.text.count("is not kept") == 1
+        assert caplog.text.count("cannot be stored") == 1
         keeper.texts["large"] = "x"
         keeper.changed = {"large"}
-        await one.kept("texts")
+        await one.wait_until_stored("texts")
         assert one.statuses()[0].problems == ()
 
 
@@ -227,7 +227,7 @@ async def test_what_cannot_be_read_is_logged_and_begun_anew(
     async with keeping(store, keeper) as one:
         await one.restore(fence=True)
         assert "a: is nothing" in caplog.text
-        await one.kept("texts")
+        await one.wait_until_stored("texts")
     found = await store.get(STATE_NAMESPACE, name)
     assert found is not None
     assert found.data == {KEY: "good"}
@@ -239,13 +239,13 @@ async def test_an_edit_by_hand_is_replaced_and_a_fenced_write_refused(
 ) -> None:
     keeper, name = Texts(a="1"), f"{STATE_PREFIX}texts-a"
     async with keeping(store, keeper) as one:
-        await one.kept("texts")
+        await one.wait_until_stored("texts")
         before = await store.get(STATE_NAMESPACE, name)
         assert before is not None
         await store.put(Document(STATE_NAMESPACE, name, {KEY: "mine"}, {STATE_LABEL: "texts"}))
         keeper.texts["a"] = "2"
         keeper.changed = {"a"}
-        await one.kept("texts")
+        await one.wait_until_stored("texts")
         found = await store.get(STATE_NAMESPACE, name)
         assert found is not None
         assert found.data == {KEY: "2"}
@@ -256,7 +256,7 @@ async def test_an_edit_by_hand_is_replaced_and_a_fenced_write_refused(
         assert fenced.data == found.data
         keeper.texts.clear()
         keeper.changed = {"a"}
-        await one.kept("texts")
+        await one.wait_until_stored("texts")
     assert await store.get(STATE_NAMESPACE, name) is None
 
 
@@ -267,9 +267,9 @@ async def test_many_changes_are_few_writes(store: DirectoryStore) -> None:
         for number in range(100):
             keeper.texts["a"] = str(number)
             keeper.changed = {"a"}
-            one.look()
+            one.poll()
             await asyncio.sleep(0.002)
-        await one.kept("texts")
+        await one.wait_until_stored("texts")
         assert one.statuses()[0].writes <= 4
     found = await store.get(STATE_NAMESPACE, f"{STATE_PREFIX}texts-a")
     assert found is not None

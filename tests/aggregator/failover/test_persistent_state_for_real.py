@@ -65,7 +65,7 @@ async def test_each_change_costs_one_request(store: Store, proxy: ApiProxy) -> N
     async with keeping(store, counter) as one:
         for _ in range(3):
             counter.count("a")
-            await one.kept(Counter.name)
+            await one.wait_until_stored(Counter.name)
     asked = [request.verb for request in proxy.requests(since=begin)]
     assert asked == ["list", "create", "update", "update"]
 
@@ -81,11 +81,11 @@ async def test_what_a_webhook_makes_of_it_is_named_without_a_read(
 
     async with keeping(store, counter) as one:
         counter.count("a")
-        await one.kept(Counter.name)
+        await one.wait_until_stored(Counter.name)
         # Two changes within a minute: each answer is looked at, not one of many.
         with Webhook(control_plane, change):
             counter.count("a")
-            one.look()
+            one.poll()
             async with asyncio.timeout(10):
                 while not one.conflicts:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
@@ -93,7 +93,7 @@ async def test_what_a_webhook_makes_of_it_is_named_without_a_read(
         assert f"our own write of {NAME} differs" in conflict
         assert f"key {KEY}" in conflict
         async with asyncio.timeout(10):
-            await one.kept(Counter.name)
+            await one.wait_until_stored(Counter.name)
         assert one.conflicts == ()
     asked = {request.verb for request in proxy.requests(since=begin)}
     assert asked == {"list", "create", "update"}

@@ -1,4 +1,4 @@
-"""Who takes over while his watch of what nodes say is behind publishes nothing old."""
+"""A new leader whose watch of the nodes' documents is behind publishes nothing old."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ BEHIND = pytest.mark.parametrize("interrupted", [True, False], ids=["interrupted
 
 
 def nodes(place: Place) -> bool:
-    """What nodes say of their chips."""
+    """Return whether it is a document of chips."""
     return place.namespace == "kube-system"
 
 
 def blind(replica: Replica, *, interrupted: bool) -> None:
-    """From now on it hears nothing of them."""
+    """Stop the watch of a replica."""
     assert replica.client is not None
     (replica.client.go_blind if interrupted else replica.client.fall_behind)(nodes)
 
 
 def sees(replica: Replica) -> None:
-    """It hears of everything, and what it has missed."""
+    """Resume the watch of a replica, with what it has missed."""
     assert replica.client is not None
     replica.client.catch_up()
 

@@ -1,4 +1,6 @@
-"""Two whole aggregators in virtual time: what the next leader knows, says and does not repeat."""
+"""Two whole aggregators in virtual time: what the next leader knows, publishes and does
+not repeat.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def lease(site: Replicas) -> dict[str, Any]:
 
 
 def give(site: Replicas, replica: Replica) -> None:
-    """Somebody gives the Lease to it by hand."""
+    """Give the Lease to a replica by hand."""
     holder = replica.made.leadership._identity  # type: ignore[attr-defined]
     spec = lease(site)["spec"] | {"holderIdentity": holder}
     status, _ = site.api.ask("PATCH", f"{LEASES}/{LEADER_LEASE}", {"spec": spec})
@@ -106,7 +108,7 @@ async def test_a_public_fault_that_cannot_be_kept_is_no_success(tmp_path: Path) 
             and "state-public-faults" in (place.name or "state-public-faults")
         )
         began = site.at_ms
-        with pytest.raises(Refused, match="UNAVAILABLE: it could not be kept in time"):
+        with pytest.raises(Refused, match="UNAVAILABLE: it could not be stored in time"):
             await one.services.call(wire.SEND, public("occur"))
         assert 4000 < site.at_ms - began < 5000, "senders wait 5 s"
         site.api.refuses = lambda *_: False
@@ -136,7 +138,7 @@ async def test_a_call_that_waits_while_the_leadership_ends_is_refused(tmp_path: 
         site.api.refuses = lambda method, place: "state-public" in (place.name or "state-public")
         call = asyncio.create_task(one.services.call(wire.SEND, public("occur")))
         await site.pass_time(0.5)
-        # Somebody gave the Lease to the other one by hand.
+        # An operator gave the Lease to the other one by hand.
         give(site, other)
         site.api.refuses = lambda *_: False
         with pytest.raises(Refused, match="another aggregator leads"):
@@ -418,14 +420,14 @@ async def test_what_was_read_to_take_over_is_of_no_use_once_another_replica_has_
 
         publisher.list = slowly  # type: ignore[method-assign]
         known: list[str] = []
-        began = other.made.succession._began
+        began = other.made.takeover._began
 
         def begins() -> None:
             began()
             entry = json.loads(other.made.pipeline.device.entries["n1"].text)
             known.append(entry["DeviceList"][f"{KEY}-Unhealthy"])
 
-        other.made.succession._began = begins
+        other.made.takeover._began = begins
         give(site, other)
         await site.pass_time(2)
         assert other.made.leadership.leads
@@ -479,7 +481,7 @@ async def test_nothing_is_reported_as_new_that_the_leader_before_had_published(
         await site.device("n1", config(faults, unhealthy=(3,)) | switch, 0.5)
         await site.server("n1", server, 0.5)
         await one.services.call(wire.SEND, public("occur"))
-        await site.pass_time(1.5)  # what is told is committed once a second
+        await site.pass_time(1.5)  # changes are committed once a second
         first = published(tmp_path, "one")
         assert ("80C98000", None, "RestartNPU") in first
         assert ("220001001", None, "SeparateNPU") in first

@@ -66,7 +66,7 @@ def place_of(number: int) -> tuple[str, int]:
 
 
 async def send_faults(daemon: Daemon, numbers: range, answered: set[int]) -> None:
-    """Say that these faults are there, one after the other, until nobody answers."""
+    """Send these faults, one after the other, until no replica answers."""
     await until(lambda: LISTENS.search(daemon.log.read_text()) is not None)
     target = LISTENS.findall(daemon.log.read_text())[-1]
     async with Client(target) as client:
@@ -103,7 +103,7 @@ def stamps_grow(seen: Watching) -> bool:
 
 
 async def until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait for something that a page says."""
+    """Wait for a change on a page."""
     async with asyncio.timeout(seconds):
         while not await asyncio.to_thread(happened):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -138,7 +138,7 @@ async def test_what_a_paused_leader_answers_when_it_goes_on_is_durable(
         await send_faults(one, range(2), answered)
         assert answered == {0, 1}
         one.process.freeze()
-        # These lie in its sockets until it goes on, when somebody else leads.
+        # These lie in its sockets until it goes on, when another replica leads.
         sending = [
             asyncio.create_task(send_faults(one, range(n, n + 1), answered)) for n in range(8, 12)
         ]

@@ -158,7 +158,9 @@ async def test_the_cluster_receives_one_message_per_job(bench: Bench, client: Cl
     assert await pushed(stream) == (OTHER, "fault", ["80CD8003"])
     bench.put(Message(JOB))
     assert await pushed(stream) == (JOB, "normal", [])
-    bench.drop(OTHER)  # nothing is said of a job that went, and of MindIE's jobID its jobs say it
+    bench.drop(
+        OTHER
+    )  # no message about a job that went; that of MindIE's jobID is about its other jobs
     bench.instances["inference"] = "mindie-ms-controller"
     bench.put(faulty("inference", "80C98009"))
     bench.put(faulty(JOB, "80C98009"))
@@ -231,14 +233,14 @@ async def test_a_connection_that_breaks_ends_its_subscriptions(bench: Bench) -> 
 async def test_a_follower_sends_its_clients_away(bench: Bench, client: Client) -> None:
     stream = await subscribed(client, bench, ME)
     assert bench.server is not None
-    await bench.server.leads(False)
+    await bench.server.set_leading(False)
     assert (await refused(stream.next())) == (
         grpc.StatusCode.UNAVAILABLE,
         SubscriptionEnd.STOPPING.value,
     )
     assert (await refused(client.ask(REGISTER, ME)))[0] is grpc.StatusCode.UNAVAILABLE
     server = bench.server
-    await server.leads(True)
+    await server.set_leading(True)
     await until(lambda: server.port)
     async with Client(bench.target) as again:
         code, _ = await refused(again.listen(SUBSCRIBE, ME).next())
@@ -324,7 +326,7 @@ async def test_calls_that_wait_while_the_leader_goes() -> None:
 
 
 async def until_answered(client: Client) -> None:
-    """Ask again until somebody answers, as clients do."""
+    """Repeat the request until it is answered, as clients do."""
     async with asyncio.timeout(20):
         while True:
             try:

@@ -260,11 +260,11 @@ async def test_a_host_that_is_none_of_ours() -> None:
 @pytest.mark.parametrize("host", ["192.0.2.1", "a..b", "no-such-host.invalid"])
 async def test_a_host_that_can_never_be_had_is_reported_while_it_is_tried(host: str) -> None:
     server = Bench().make(listen=f"{host}:8899")
-    await server.leads(True)
+    await server.set_leading(True)
     await until(lambda: server.trouble.reason)
     assert f"cannot serve gRPC on {host}:8899" in str(server.status().trouble)
     assert server.not_served == server.trouble.reason
-    await server.leads(False)
+    await server.set_leading(False)
     assert server.not_served is None
 
 
@@ -281,14 +281,14 @@ async def test_who_leads_does_not_wait_for_a_name_to_be_looked_up(
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     server = Bench().make(listen="here.example:8899")
-    await server.leads(True)
+    await server.set_leading(True)
     await until(asked.is_set)
     assert server.trouble.reason is None
     assert server.not_served == "gRPC does not listen on here.example:8899 yet"
     answered.set()
     await until(lambda: server.trouble.reason)
     assert "Temporary failure" in str(server.trouble.reason)
-    await server.leads(False)
+    await server.set_leading(False)
 
 
 async def test_ipv6() -> None:
@@ -319,7 +319,7 @@ async def test_who_leads_listens_as_soon_as_the_port_is_free(
     async with first.serving() as target:
         bench = Bench()
         server = bench.make(listen=target)
-        await server.leads(True)
+        await server.set_leading(True)
         await until(lambda: server.trouble.reason)
         assert "Address already in use" in str(server.status().trouble)
         assert server.port is None
@@ -327,7 +327,7 @@ async def test_who_leads_listens_as_soon_as_the_port_is_free(
     async with asyncio.timeout(10), Client(target) as client:
         await until_answered(client)
         assert server.status().trouble is None
-        await server.leads(False)
+        await server.set_leading(False)
     logged = [one.getMessage() for one in caplog.records if "trying again" in one.getMessage()]
     assert len(logged) == 1
 
@@ -336,9 +336,9 @@ async def test_who_leads_listens_as_soon_as_the_port_is_free(
 async def test_who_ceases_to_lead_tries_no_more() -> None:
     async with Bench().serving() as target:
         server = Bench().make(listen=target)
-        await server.leads(True)
+        await server.set_leading(True)
         await until(lambda: server.trouble.reason)
-        await server.leads(False)
+        await server.set_leading(False)
         assert server.status().trouble is None
     await asyncio.sleep(1.2)
     assert server.port is None

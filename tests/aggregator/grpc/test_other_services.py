@@ -117,7 +117,7 @@ async def test_bytes_that_are_no_request_never_break_it(caplog: pytest.LogCaptur
             path = chance.choice([*UNARY, *STREAMS])
             try:
                 if path in STREAMS:
-                    # Bytes may happen to be a client that is registered: it is told nothing.
+                    # Bytes may happen to be a client that is registered: it gets nothing.
                     await client.listen_raw(path, content, 0.2)
                 else:
                     await client.ask_raw(path, content)

@@ -57,7 +57,7 @@ def a_message(pushed: dict[str, Any]) -> Message:
 
 
 def bare(pushed: Any) -> Any:
-    """Without what is empty, which says nothing on the wire, and without uuids."""
+    """Remove what is empty, which is not on the wire, and uuids."""
     if isinstance(pushed, dict):
         pairs = ((key, bare(value)) for key, value in pushed.items() if key != "uuid")
         return {key: value for key, value in pairs if value not in ([], "", 0)}

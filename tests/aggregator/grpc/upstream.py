@@ -129,7 +129,7 @@ class Client:
 
 
 class Stream:
-    """What a subscription tells."""
+    """The messages of a subscription."""
 
     def __init__(self, call: Any) -> None:
         self.call = call

@@ -1,4 +1,4 @@
-"""Nodes, pods and jobs as stores tell them."""
+"""The cluster state after events of Nodes, pods and jobs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def nodes(*found: NodeState) -> Snapshot[NodeState]:
 
 
 def used(cluster_state: ClusterState, node: str = "n1") -> frozenset[str] | None:
-    return cluster_state.facts(node).used
+    return cluster_state.node_context(node).used
 
 
 def test_before_the_first_list_usage_is_unknown() -> None:
@@ -51,7 +51,7 @@ def test_before_the_first_list_usage_is_unknown() -> None:
     assert cluster_state.answered(0)
     assert cluster_state.observe_pods(0, listed()) is None  # of all nodes more is known now
     assert used(cluster_state) == NOTHING
-    assert cluster_state.facts("n1") == NodeContext(NOTHING)
+    assert cluster_state.node_context("n1") == NodeContext(NOTHING)
 
 
 def test_pods_come_and_go() -> None:
@@ -68,7 +68,7 @@ def test_pods_come_and_go() -> None:
     assert cluster_state.observe_pods(0, Update("a", None)) == frozenset({"n1"})
     assert cluster_state.observe_pods(0, Update("a", None)) == NOTHING
     assert used(cluster_state) == NOTHING
-    assert cluster_state.facts("n2").pods == (pod("b", "n2", "Ascend910-7"),)
+    assert cluster_state.node_context("n2").pods == (pod("b", "n2", "Ascend910-7"),)
     assert len(cluster_state.pods_of(0).items) == 1
 
 
@@ -111,7 +111,7 @@ def test_pods_of_several_stores_are_counted_together() -> None:
     assert cluster_state.observe_pods(0, listed(pod("b", "n1", "y"), pod("a", "n1", "z"))) is None
     assert used(cluster_state) == frozenset(
         {"z", "y"}
-    )  # what two stores know counts as the first one says
+    )  # of an object in two stores the first one counts
     assert cluster_state.observe_pods(0, Update("a", None)) == frozenset({"n1"})
     assert used(cluster_state) == frozenset({"x", "y"})
     assert cluster_state.observe_pods(1, Update("b", pod("b", "n9"))) == NOTHING
@@ -125,11 +125,11 @@ def test_a_job_is_what_its_pod_group_contains() -> None:
     )  # pods differ: the smallest counts
     assert cluster_state.observe_pods(0, Update("b", None)) == frozenset({"n1", "n2"})
     by_pods = JobState("j", "default", "name-j", {}, {"app": "x"})
-    assert cluster_state.facts("n1").jobs == {"j": by_pods}
+    assert cluster_state.node_context("n1").jobs == {"j": by_pods}
     group = JobState("j", "default", "train", {"recover-strategy": "retry"})
     cluster_state.observe_jobs(0, KindUnavailable("no Volcano"))
     assert cluster_state.observe_jobs(0, Update("pg", group)) == frozenset({"n1"})
-    assert cluster_state.facts("n1").jobs == {"j": group}
+    assert cluster_state.node_context("n1").jobs == {"j": group}
     assert cluster_state.jobs() == {"j": group}
     assert cluster_state.observe_jobs(0, KindUnavailable("no Volcano any more")) == frozenset(
         {"n1"}
@@ -171,7 +171,7 @@ def test_two_pods_of_a_job_on_one_node_both_count() -> None:
     cluster_state = ClusterState([True])
     a, b = pod("a", "n1", "x", job="j"), pod("b", "n1", "y", job="j")
     cluster_state.observe_pods(0, listed(b, a))
-    assert cluster_state.facts("n1").pods == (a, b)
+    assert cluster_state.node_context("n1").pods == (a, b)
 
 
 def test_nodes_by_name_and_by_serial_number() -> None:
@@ -245,7 +245,7 @@ GROUPS = st.tuples(
 
 
 class Randomly:
-    """What each store said last, and the world that it was said to."""
+    """What each store has, and the cluster state that observed it."""
 
     def __init__(self) -> None:
         self.cluster_state = ClusterState([True] * SOURCES)
@@ -260,7 +260,7 @@ class Randomly:
         """All that can be asked."""
         cluster_state = self.cluster_state
         return (
-            {node: (cluster_state.facts(node), cluster_state.node(node)) for node in NODES},
+            {node: (cluster_state.node_context(node), cluster_state.node(node)) for node in NODES},
             dict(cluster_state.jobs()),
             {node: cluster_state.pods_on(node) for node in NODES},
             {
@@ -272,7 +272,7 @@ class Randomly:
         )
 
     def observe(self, kind: str, source: int, event: object) -> frozenset[str] | None:
-        """Say it, and remember what is true now."""
+        """Pass an event to the cluster state, and remember what is true now."""
         match event:
             case Snapshot(items, _):
                 self.last[kind, source] = dict(items)
@@ -288,7 +288,7 @@ class Randomly:
 @settings(deadline=None)
 @given(st.data())
 def test_any_order_of_events_and_lists_ends_in_the_same_facts(data: DataObject) -> None:
-    """What is known is what was said last, and everybody whose facts changed is told."""
+    """The last event counts, and every node whose context changed is returned."""
     reported = Randomly()
     for _ in range(data.draw(st.integers(0, 12))):
         kind = data.draw(st.sampled_from(("pods", "nodes", "jobs")))
@@ -309,13 +309,13 @@ def test_any_order_of_events_and_lists_ends_in_the_same_facts(data: DataObject) 
             event = Update(key, data.draw(st.sampled_from((value, None))))
         is_first = (kind, source) not in reported.last
         before = {
-            node: (reported.cluster_state.facts(node), reported.cluster_state.node(node))
+            node: (reported.cluster_state.node_context(node), reported.cluster_state.node(node))
             for node in NODES
         }
         changed = reported.observe(kind, source, event)
         for node in NODES:
             if changed is not None and node not in changed:
-                now = reported.cluster_state.facts(node), reported.cluster_state.node(node)
+                now = reported.cluster_state.node_context(node), reported.cluster_state.node(node)
                 assert now[0] == before[node][0], f"{node} changed and was not told"
                 assert is_first or now == before[node], f"{node} changed and was not told"
     again = Randomly()

@@ -1,4 +1,4 @@
-"""What stores tell, brought into the world; said in the log when it begins and when it ends."""
+"""Watches of cluster objects update the cluster state; a failure is logged once at each end."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ LOGGER = "aggregator.inputs.cluster_watch"
 
 
 class Feed:
-    """Tells what it is given; an error ends it."""
+    """Yields given events; an error ends it."""
 
     def __init__(self) -> None:
         self.asked = 0
         self._given: asyncio.Queue[object] = asyncio.Queue()
 
     async def give(self, *events: object) -> None:
-        """Tell these, and let them be taken in."""
+        """Yield these, and wait until they are applied."""
         for event in events:
             self._given.put_nowait(event)
         await asyncio.sleep(0.01)
@@ -176,4 +176,4 @@ async def test_a_store_that_knows_no_cluster_is_not_followed(tmp_path: Path) -> 
     )
     assert cluster_state.answered(0)
     assert not cluster_state.nodes_known
-    assert cluster_state.facts("n1").used is None
+    assert cluster_state.node_context("n1").used is None

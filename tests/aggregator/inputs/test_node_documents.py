@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 BAD = [config(CheckCode="x"), {}, {"DeviceInfoCfg": ""}, {"DeviceInfoCfg": "{"}]
 
 
-def device(feed: DocumentWatch) -> DocumentCache[DeviceRecord]:
-    found: DocumentCache[DeviceRecord] = feed.inboxes[0]
+def device(watch: DocumentWatch) -> DocumentCache[DeviceRecord]:
+    found: DocumentCache[DeviceRecord] = watch.caches[0]
     return found
 
 
-def record_of(feed: DocumentWatch, node: str = "n1") -> DeviceRecord | None:
-    one = newest([device(feed)], node)
+def record_of(watch: DocumentWatch, node: str = "n1") -> DeviceRecord | None:
+    one = newest([device(watch)], node)
     return None if one is None else one.record
 
 
@@ -38,39 +38,39 @@ def record_of(feed: DocumentWatch, node: str = "n1") -> DeviceRecord | None:
 def test_a_bad_document_leaves_the_good_one_and_is_remembered_with_its_reason(
     bad: dict[str, str],
 ) -> None:
-    feed = DocumentSource("test:").devices
-    assert feed.observe(Changed(report("n1", healthy())), 1) == {"n1"}
-    assert feed.observe(Changed(report("n1", bad)), 2) == {"n1"}
-    assert record_of(feed) == record(healthy())
-    assert device(feed).rejected["n1"].since_ms == 2
-    assert "mindx-dl-deviceinfo-n1" in device(feed).rejected["n1"].reason
-    assert feed.observe(Changed(report("n1", bad)), 3) == frozenset()
-    assert device(feed).rejected_total == 1
-    assert feed.observe(Changed(report("n1", faulty())), 4) == {"n1"}
-    assert record_of(feed) == record(faulty())
-    assert device(feed).rejected == {}
+    watch = DocumentSource("test:").devices
+    assert watch.observe(Changed(report("n1", healthy())), 1) == {"n1"}
+    assert watch.observe(Changed(report("n1", bad)), 2) == {"n1"}
+    assert record_of(watch) == record(healthy())
+    assert device(watch).rejected["n1"].since_ms == 2
+    assert "mindx-dl-deviceinfo-n1" in device(watch).rejected["n1"].reason
+    assert watch.observe(Changed(report("n1", bad)), 3) == frozenset()
+    assert device(watch).rejected_total == 1
+    assert watch.observe(Changed(report("n1", faulty())), 4) == {"n1"}
+    assert record_of(watch) == record(faulty())
+    assert device(watch).rejected == {}
 
 
 def test_texts_of_documents_are_not_kept() -> None:
-    feed = DocumentSource("test:").devices
+    watch = DocumentSource("test:").devices
     tracemalloc.start()
     try:
         for number in range(20):
             data = {DEVICE_INFO_KEY: f"{number}" + "x" * 100_000}
-            assert feed.observe(Changed(report(f"n{number}", data)), 1)
-        assert len(device(feed).rejected) == 20
+            assert watch.observe(Changed(report(f"n{number}", data)), 1)
+        assert len(device(watch).rejected) == 20
         assert tracemalloc.get_traced_memory()[0] < 500_000
     finally:
         tracemalloc.stop()
 
 
 def test_other_bad_documents_count_and_do_not_hide_since_when() -> None:
-    feed = DocumentSource("test:").devices
+    watch = DocumentSource("test:").devices
     for at_ms, bad in enumerate(BAD):
-        feed.observe(Changed(report("n1", bad)), 10 + at_ms)
-    assert device(feed).rejected_total == len(BAD)
-    assert device(feed).rejected["n1"].since_ms == 10
-    assert record_of(feed) is None
+        watch.observe(Changed(report("n1", bad)), 10 + at_ms)
+    assert device(watch).rejected_total == len(BAD)
+    assert device(watch).rejected["n1"].since_ms == 10
+    assert record_of(watch) is None
 
 
 def at(version: str, document: Document) -> Document:
@@ -78,9 +78,9 @@ def at(version: str, document: Document) -> Document:
 
 
 def test_what_was_read_by_name_is_not_replaced_by_what_the_watch_shows_from_before() -> None:
-    feed = DocumentSource("test:").devices
-    feed.observe(Changed(at("10", report("n1", healthy()))), 1)
-    assert feed.read("n1", at("13", report("n1", faulty(3))), 2) == {"n1"}
+    watch = DocumentSource("test:").devices
+    watch.observe(Changed(at("10", report("n1", healthy()))), 1)
+    assert watch.read("n1", at("13", report("n1", faulty(3))), 2) == {"n1"}
     place = report("n1", {})
     for old in (
         Changed(at("9", report("n1", faulty(1)))),
@@ -88,138 +88,138 @@ def test_what_was_read_by_name_is_not_replaced_by_what_the_watch_shows_from_befo
         Deleted(place.namespace, place.name),
         Changed(at("12", report("n1", faulty(2)))),
     ):
-        assert feed.observe(old, 3) == frozenset()
-        assert record_of(feed) == record(faulty(3))
-    assert feed.observe(Changed(at("13", report("n1", faulty(3)))), 4) == frozenset()
-    assert feed.observe(Changed(at("14", report("n1", faulty(4)))), 5) == {"n1"}
-    assert record_of(feed) == record(faulty(4))
-    assert feed.observe(Deleted(place.namespace, place.name), 6) == {"n1"}
-    assert record_of(feed) is None
+        assert watch.observe(old, 3) == frozenset()
+        assert record_of(watch) == record(faulty(3))
+    assert watch.observe(Changed(at("13", report("n1", faulty(3)))), 4) == frozenset()
+    assert watch.observe(Changed(at("14", report("n1", faulty(4)))), 5) == {"n1"}
+    assert record_of(watch) == record(faulty(4))
+    assert watch.observe(Deleted(place.namespace, place.name), 6) == {"n1"}
+    assert record_of(watch) is None
 
 
 def test_what_the_watch_has_shown_already_ends_as_ever() -> None:
-    feed = DocumentSource("test:").devices
-    feed.observe(Changed(at("10", report("n1", healthy()))), 1)
-    feed.read("n1", at("10", report("n1", healthy())), 2)
+    watch = DocumentSource("test:").devices
+    watch.observe(Changed(at("10", report("n1", healthy()))), 1)
+    watch.read("n1", at("10", report("n1", healthy())), 2)
     place = report("n1", {})
-    assert feed.observe(Deleted(place.namespace, place.name), 3) == {"n1"}
-    assert record_of(feed) is None
+    assert watch.observe(Deleted(place.namespace, place.name), 3) == {"n1"}
+    assert record_of(watch) is None
 
 
 def test_a_document_that_is_gone_by_its_name_does_not_come_back_before_the_watch_reports_it() -> (
     None
 ):
-    feed = DocumentSource("test:").devices
+    watch = DocumentSource("test:").devices
     place = report("n1", {})
-    feed.observe(Changed(at("10", report("n1", healthy()))), 1)
-    assert feed.read("n1", None, 2) == {"n1"}
-    assert feed.observe(Changed(at("11", report("n1", faulty()))), 3) == frozenset()
-    assert feed.observe(Deleted(place.namespace, place.name), 4) == frozenset()
-    assert record_of(feed) is None
-    assert feed.observe(Changed(at("15", report("n1", faulty()))), 5) == {"n1"}
-    assert record_of(feed) == record(faulty())
+    watch.observe(Changed(at("10", report("n1", healthy()))), 1)
+    assert watch.read("n1", None, 2) == {"n1"}
+    assert watch.observe(Changed(at("11", report("n1", faulty()))), 3) == frozenset()
+    assert watch.observe(Deleted(place.namespace, place.name), 4) == frozenset()
+    assert record_of(watch) is None
+    assert watch.observe(Changed(at("15", report("n1", faulty()))), 5) == {"n1"}
+    assert record_of(watch) == record(faulty())
 
 
 def test_a_list_ends_what_was_read_by_name() -> None:
-    feed = DocumentSource("test:").devices
-    feed.observe(Changed(at("10", report("n1", healthy()))), 1)
-    feed.read("n1", None, 2)
-    feed.read("n2", at("12", report("n2", healthy())), 2)
-    feed.observe(DocumentsListed((at("14", report("n1", faulty())),)), 3)
-    assert record_of(feed, "n1") == record(faulty())
-    assert record_of(feed, "n2") is None
-    feed.observe(Changed(at("11", report("n2", healthy()))), 4)
-    assert record_of(feed, "n2") == record(healthy())
+    watch = DocumentSource("test:").devices
+    watch.observe(Changed(at("10", report("n1", healthy()))), 1)
+    watch.read("n1", None, 2)
+    watch.read("n2", at("12", report("n2", healthy())), 2)
+    watch.observe(DocumentsListed((at("14", report("n1", faulty())),)), 3)
+    assert record_of(watch, "n1") == record(faulty())
+    assert record_of(watch, "n2") is None
+    watch.observe(Changed(at("11", report("n2", healthy()))), 4)
+    assert record_of(watch, "n2") == record(healthy())
 
 
 def test_where_versions_are_no_numbers_the_order_of_events_decides() -> None:
-    feed = DocumentSource("test:").devices
-    feed.observe(Changed(at("a1", report("n1", healthy()))), 1)
-    feed.read("n1", at("b2", report("n1", faulty(3))), 2)
-    feed.observe(Changed(at("c0", report("n1", faulty(4)))), 3)
-    assert record_of(feed) == record(faulty(4))
-    feed.read("n1", at("d4", report("n1", faulty(5))), 4)
+    watch = DocumentSource("test:").devices
+    watch.observe(Changed(at("a1", report("n1", healthy()))), 1)
+    watch.read("n1", at("b2", report("n1", faulty(3))), 2)
+    watch.observe(Changed(at("c0", report("n1", faulty(4)))), 3)
+    assert record_of(watch) == record(faulty(4))
+    watch.read("n1", at("d4", report("n1", faulty(5))), 4)
     place = report("n1", {})
-    assert feed.observe(Deleted(place.namespace, place.name), 5) == {"n1"}
-    feed.observe(Changed(at("e5", report("n1", healthy()))), 6)
-    feed.read("n1", None, 7)
-    feed.observe(Changed(at("f6", report("n1", faulty(6)))), 8)
-    assert record_of(feed) == record(faulty(6))
+    assert watch.observe(Deleted(place.namespace, place.name), 5) == {"n1"}
+    watch.observe(Changed(at("e5", report("n1", healthy()))), 6)
+    watch.read("n1", None, 7)
+    watch.observe(Changed(at("f6", report("n1", faulty(6)))), 8)
+    assert record_of(watch) == record(faulty(6))
 
 
 def test_the_good_document_comes_back_unchanged() -> None:
-    feed = DocumentSource("test:").devices
-    feed.observe(Changed(report("n1", healthy())), 1)
-    feed.observe(Changed(report("n1", BAD[0])), 2)
-    assert feed.observe(Changed(report("n1", healthy())), 3) == {"n1"}
-    assert device(feed).rejected == {}
-    assert feed.observe(Changed(report("n1", healthy())), 4) == frozenset()
+    watch = DocumentSource("test:").devices
+    watch.observe(Changed(report("n1", healthy())), 1)
+    watch.observe(Changed(report("n1", BAD[0])), 2)
+    assert watch.observe(Changed(report("n1", healthy())), 3) == {"n1"}
+    assert device(watch).rejected == {}
+    assert watch.observe(Changed(report("n1", healthy())), 4) == frozenset()
 
 
 def test_a_good_document_ends_what_a_refused_part_before_it_left_standing() -> None:
     source = DocumentSource("test:")
-    feed = source.devices
-    feed.observe(Changed(with_switch("n1", "Separate", "UnHealthy")), 1)
-    feed.observe(Changed(report("n1", healthy() | {SWITCH_INFO_KEY: "{"})), 2)
+    watch = source.devices
+    watch.observe(Changed(with_switch("n1", "Separate", "UnHealthy")), 1)
+    watch.observe(Changed(report("n1", healthy() | {SWITCH_INFO_KEY: "{"})), 2)
     assert source.switch.reports["n1"].record.status == "UnHealthy", "the last good one counts"
-    feed.observe(Changed(report("n1", {DEVICE_INFO_KEY: "{"})), 3)
+    watch.observe(Changed(report("n1", {DEVICE_INFO_KEY: "{"})), 3)
     assert source.switch.knows("n1"), "who is refused ends nothing"
-    assert feed.observe(Changed(report("n1", healthy())), 4) == {"n1"}
+    assert watch.observe(Changed(report("n1", healthy())), 4) == {"n1"}
     assert not source.switch.knows("n1")
-    assert not feed.has_report(SWITCH, "n1")
+    assert not watch.has_report(SWITCH, "n1")
 
 
 def test_a_list_replaces_what_was_known() -> None:
-    feed = DocumentSource("test:").devices
-    feed.observe(DocumentsListed((report("n1", healthy()), report("n2", healthy()))), 1)
-    feed.observe(Changed(report("n3", BAD[0])), 2)
-    feed.observe(Interrupted("gone"), 3)
-    feed.observe(Interrupted("still gone"), 4)
-    assert (feed.interrupted, feed.interruptions_total) == ("still gone", 1)
-    assert record_of(feed) == record(healthy())
+    watch = DocumentSource("test:").devices
+    watch.observe(DocumentsListed((report("n1", healthy()), report("n2", healthy()))), 1)
+    watch.observe(Changed(report("n3", BAD[0])), 2)
+    watch.observe(Interrupted("gone"), 3)
+    watch.observe(Interrupted("still gone"), 4)
+    assert (watch.interrupted, watch.interruptions_total) == ("still gone", 1)
+    assert record_of(watch) == record(healthy())
     after = DocumentsListed((report("n2", faulty()), report("n4", healthy())))
-    assert feed.observe(after, 5) == {"n1", "n2", "n3", "n4"}
-    assert feed.interrupted is None
-    assert set(device(feed).reports) == {"n2", "n4"}
-    assert device(feed).rejected == {}
+    assert watch.observe(after, 5) == {"n1", "n2", "n3", "n4"}
+    assert watch.interrupted is None
+    assert set(device(watch).reports) == {"n2", "n4"}
+    assert device(watch).rejected == {}
 
 
 def test_deleted() -> None:
-    feed = DocumentSource("test:").devices
-    feed.observe(Changed(report("n1", healthy())), 1)
+    watch = DocumentSource("test:").devices
+    watch.observe(Changed(report("n1", healthy())), 1)
     gone = Deleted("kube-system", "mindx-dl-deviceinfo-n1")
-    assert feed.observe(gone, 2) == {"n1"}
-    assert feed.observe(gone, 3) == frozenset()
-    assert record_of(feed) is None
+    assert watch.observe(gone, 2) == {"n1"}
+    assert watch.observe(gone, 3) == frozenset()
+    assert record_of(watch) is None
 
 
 def test_foreign_documents_are_left_alone() -> None:
-    feed = DocumentSource("test:").devices
+    watch = DocumentSource("test:").devices
     for namespace, name in (("kube-system", "other"), ("mindx-dl", "mindx-dl-deviceinfo-n1")):
-        assert feed.observe(Changed(Document(namespace, name, healthy())), 1) == frozenset()
-        assert feed.observe(Deleted(namespace, name), 1) == frozenset()
-    assert device(feed).reports == {}
-    assert device(feed).rejected == {}
+        assert watch.observe(Changed(Document(namespace, name, healthy())), 1) == frozenset()
+        assert watch.observe(Deleted(namespace, name), 1) == frozenset()
+    assert device(watch).reports == {}
+    assert device(watch).rejected == {}
 
 
 def test_a_name_that_is_no_node_is_refused() -> None:
-    feed = DocumentSource("test:").devices
-    feed.observe(Changed(report("Not_A_Node", healthy())), 1)
-    feed.observe(Changed(report("", healthy())), 1)
-    assert set(device(feed).rejected) == {"Not_A_Node", ""}
-    assert "not a Kubernetes node name" in device(feed).rejected["Not_A_Node"].reason
+    watch = DocumentSource("test:").devices
+    watch.observe(Changed(report("Not_A_Node", healthy())), 1)
+    watch.observe(Changed(report("", healthy())), 1)
+    assert set(device(watch).rejected) == {"Not_A_Node", ""}
+    assert "not a Kubernetes node name" in device(watch).rejected["Not_A_Node"].reason
 
 
 def test_above_the_cap_new_nodes_are_refused_and_known_ones_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(intake, "MAX_NODES", 2)
-    feed = DocumentSource("test:").devices
-    feed.observe(DocumentsListed((report("n1", healthy()), report("n2", healthy()))), 1)
-    feed.observe(Changed(report("n3", healthy())), 2)
-    assert "already 2 nodes" in device(feed).rejected["n3"].reason
-    feed.observe(Changed(report("n2", faulty())), 3)
-    assert record_of(feed, "n2") == record(faulty())
+    watch = DocumentSource("test:").devices
+    watch.observe(DocumentsListed((report("n1", healthy()), report("n2", healthy()))), 1)
+    watch.observe(Changed(report("n3", healthy())), 2)
+    assert "already 2 nodes" in device(watch).rejected["n3"].reason
+    watch.observe(Changed(report("n2", faulty())), 3)
+    assert record_of(watch, "n2") == record(faulty())
 
 
 def test_between_stores_the_greater_time_counts() -> None:
@@ -236,7 +236,7 @@ def test_between_stores_the_greater_time_counts() -> None:
 
 
 def test_e11_an_unreadable_fault_list_is_logged() -> None:
-    feed = DocumentSource("test:").devices
-    feed.observe(Changed(report("n1", config("{oops", unhealthy=(3,)))), 1)
-    assert device(feed).reports["n1"].record.unhealthy == ("Ascend910-3",)
-    assert device(feed).reports["n1"].problem is not None
+    watch = DocumentSource("test:").devices
+    watch.observe(Changed(report("n1", config("{oops", unhealthy=(3,)))), 1)
+    assert device(watch).reports["n1"].record.unhealthy == ("Ascend910-3",)
+    assert device(watch).reports["n1"].problem is not None

@@ -1,4 +1,4 @@
-"""A cluster of plain values around a board: nodes, pods, jobs and what is published."""
+"""A cluster of plain values around a job view: nodes, pods, jobs and what is published."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Lookup:
 
 
 class Scene:
-    """A board and its surroundings; time passes when it is told to."""
+    """A job view and its surroundings; time passes only when a test moves it."""
 
     def __init__(self, nodes: int = 0, tables: RelationTables = SHIPPED) -> None:
         self.lookup = Lookup()
@@ -83,12 +83,12 @@ class Scene:
         self.tables = tables
         self.now_ms = 0
         self.is_read = True
-        self.board = self.fresh()
+        self.job_view = self.fresh()
         for number in range(nodes):
             self.node(f"n{number}")
 
     def fresh(self) -> JobView:
-        """A board that knows nothing yet."""
+        """Make an empty job view."""
         return JobView(self.lookup, self.published.get, self.tables, lambda: self.is_read)
 
     def instant(self) -> Instant:
@@ -130,7 +130,7 @@ class Scene:
         self.look(node)
 
     def chips(self, node: str, *faults: CodeFault, super_pod: int = -2) -> None:
-        """These faults of chips, and no others; each is heard of when it is new."""
+        """Set the faults of chips; each is received when it is new."""
         before = self.published[node]
         received: dict[str, dict[str, int]] = {}
         for one in faults:
@@ -140,20 +140,20 @@ class Scene:
         self.publish(node, device=healthy(*faults, super_pod=super_pod), received_ms=received)
 
     def look(self, *nodes: str) -> None:
-        self.board.changed(nodes, self.instant())
+        self.job_view.changed(nodes, self.instant())
 
     def wait(self, ms: int) -> None:
         """Let time pass, with everything that is due in between."""
         end_ms = self.now_ms + ms
-        while (due_ms := self.board.next_due_ms()) is not None and due_ms <= end_ms:
+        while (due_ms := self.job_view.next_due_ms()) is not None and due_ms <= end_ms:
             self.now_ms = max(self.now_ms, due_ms)
-            self.board.step(self.instant())
-            after = self.board.next_due_ms()
+            self.job_view.step(self.instant())
+            after = self.job_view.next_due_ms()
             assert after is None or after > self.now_ms, "it would be asked again at once"
         self.now_ms = end_ms
 
     def labels(self) -> dict[str, str]:
-        return {label.name: label.value for label in self.board.labels()}
+        return {label.name: label.value for label in self.job_view.labels()}
 
 
 def healthy(*faults: CodeFault, super_pod: int = -2) -> DeviceRecord:

@@ -33,7 +33,7 @@ def rank(one: RankRecord) -> tuple[str | int, ...]:
 
 
 def shown(scene: Scene) -> tuple[str, list[Any], list[Any]]:
-    (status,) = scene.board.status()
+    (status,) = scene.job_view.status()
     assert status.job == "job1"
     (node,) = status.nodes
     assert (node.node, node.ip) == ("node1", "10.0.0.1")
@@ -58,7 +58,7 @@ def test_e31() -> None:
     node = ("Node", "-1", "", "SeparateNPU", 0)
     ranks = [*of_every_rank(codes), *of_every_rank(""), CHIP_RANK]
     assert shown(scene) == ("UnHealthy", ranks, [node, *CPU, CHIP])
-    message = scene.board.message("job1")
+    message = scene.job_view.message("job1")
     assert message is not None
     (info,) = message.nodes
     assert info.node_sn == "SN-node1", "the Node is gone, what it was is remembered"

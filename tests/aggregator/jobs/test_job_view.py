@@ -1,4 +1,4 @@
-"""What is told of jobs and of the cluster (``docs/spec/clusterd.md#5.4`` and 6)."""
+"""Messages about jobs and about the cluster (``docs/spec/clusterd.md#5.4`` and 6)."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def devices(
 def test_a_chip_fault_and_its_recovery() -> None:
     scene = Scene(nodes=2)
     scene.pod("a", "n0", "job", "0 1")
-    assert scene.board.take_changed_jobs() == frozenset()
-    assert scene.board.message("job") == FaultMsgSignal("job", NORMAL)
+    assert scene.job_view.pop_changed_jobs() == frozenset()
+    assert scene.job_view.message("job") == FaultMsgSignal("job", NORMAL)
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"), fault(9, "SeparateNPU", "80E3A201"))
-    assert scene.board.take_changed_jobs() == {"job"}
-    assert scene.board.faulty() == {"job"}
-    message_sent = scene.board.message("job")
+    assert scene.job_view.pop_changed_jobs() == {"job"}
+    assert scene.job_view.faulty() == {"job"}
+    message_sent = scene.job_view.message("job")
     assert message_sent is not None
     assert message_sent.signal_type == FAULT
     assert devices(message_sent).keys() == {("NPU", "1")}, "chip 9 is nobody's"
     scene.chips("n0", fault(9, "SeparateNPU", "80E3A201"))
-    assert scene.board.take_changed_jobs() == {"job"}
-    assert scene.board.message("job") == FaultMsgSignal("job", NORMAL)
-    assert not scene.board.faulty()
+    assert scene.job_view.pop_changed_jobs() == {"job"}
+    assert scene.job_view.message("job") == FaultMsgSignal("job", NORMAL)
+    assert not scene.job_view.faulty()
     scene.look("n0", "n1")
-    assert scene.board.take_changed_jobs() == frozenset()
+    assert scene.job_view.pop_changed_jobs() == frozenset()
 
 
 def test_two_pods_of_one_job_on_one_node_both_count() -> None:
@@ -57,14 +57,14 @@ def test_two_pods_of_one_job_on_one_node_both_count() -> None:
     scene.pod("a", "n0", "job", "0 1", rank=0)
     scene.pod("b", "n0", "job", "2 3", rank=1)
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"), fault(3, "RestartNPU", "80E18402"))
-    assert devices(scene.board.message("job")).keys() == {("NPU", "1"), ("NPU", "3")}
-    ranks = [(one.rank, one.pod_uid, one.pod_rank) for one in scene.board.ranks("job")]
+    assert devices(scene.job_view.message("job")).keys() == {("NPU", "1"), ("NPU", "3")}
+    ranks = [(one.rank, one.pod_uid, one.pod_rank) for one in scene.job_view.ranks("job")]
     assert ranks == [("1", "a", "0"), ("3", "b", "1")]
     scene.end("a", "n0")
-    assert devices(scene.board.message("job")).keys() == {("NPU", "3")}
-    assert [one.rank for one in scene.board.ranks("job")] == ["3"], "the pods are alike"
+    assert devices(scene.job_view.message("job")).keys() == {("NPU", "3")}
+    assert [one.rank for one in scene.job_view.ranks("job")] == ["3"], "the pods are alike"
     scene.pod("c", "n0", "job", "4", rank=2)
-    assert [one.rank for one in scene.board.ranks("job")] == [""], "nobody knows what is missing"
+    assert [one.rank for one in scene.job_view.ranks("job")] == [""], "nobody knows what is missing"
 
 
 def test_two_jobs_on_one_node_receive_their_own_chips() -> None:
@@ -72,10 +72,10 @@ def test_two_jobs_on_one_node_receive_their_own_chips() -> None:
     scene.pod("a", "n0", "one", "0 1")
     scene.pod("b", "n0", "two", "2 3")
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"))
-    assert scene.board.take_changed_jobs() == {"one"}
+    assert scene.job_view.pop_changed_jobs() == {"one"}
     scene.publish("n0", node=parts("UnHealthy", part("CPU", 1, "SeparateFault", "00000001")))
-    assert scene.board.take_changed_jobs() == {"one", "two"}
-    assert devices(scene.board.message("two")).keys() == {("CPU", "1")}
+    assert scene.job_view.pop_changed_jobs() == {"one", "two"}
+    assert devices(scene.job_view.message("two")).keys() == {("CPU", "1")}
 
 
 def test_a_pod_without_chips_receives_its_node_only() -> None:
@@ -85,14 +85,14 @@ def test_a_pod_without_chips_receives_its_node_only() -> None:
     scene.publish(
         "n0", switch=switch("UnHealthy", "Separate", ("[0x00f1ff09,155913,cpu,na]", 1, 2))
     )
-    assert scene.board.take_changed_jobs() == frozenset()
+    assert scene.job_view.pop_changed_jobs() == frozenset()
     scene.publish("n0", node=parts("UnHealthy", part("CPU", 1, "SeparateFault", "00000001")))
     scene.node("n0", ready=False)
-    assert devices(scene.board.message("job")).keys() == {("CPU", "1"), ("Node", "-1")}
-    (status,) = scene.board.status()
+    assert devices(scene.job_view.message("job")).keys() == {("CPU", "1"), ("Node", "-1")}
+    (status,) = scene.job_view.status()
     assert status.health == "UnHealthy"
     scene.pod("a", "n0", "job", "1")
-    assert devices(scene.board.message("job")).keys() == {
+    assert devices(scene.job_view.message("job")).keys() == {
         ("CPU", "1"),
         ("Node", "-1"),
         ("NPU", "1"),
@@ -109,7 +109,7 @@ def test_a_node_that_is_missing_or_not_ready(gone: bool) -> None:
         scene.look("n0")
     else:
         scene.node("n0", ready=False)
-    for message_sent in (scene.board.message("job"), scene.board.cluster()):
+    for message_sent in (scene.job_view.message("job"), scene.job_view.cluster()):
         device = devices(message_sent)["Node", "-1"]
         assert (device.fault_codes, device.fault_level) == ((), "UnHealthy")
         assert message_sent is not None
@@ -118,8 +118,8 @@ def test_a_node_that_is_missing_or_not_ready(gone: bool) -> None:
             "SN-n0",
         )
     scene.node("n0")
-    assert scene.board.message("job") == FaultMsgSignal("job", NORMAL)
-    assert scene.board.cluster() == FaultMsgSignal("-1", NORMAL)
+    assert scene.job_view.message("job") == FaultMsgSignal("job", NORMAL)
+    assert scene.job_view.cluster() == FaultMsgSignal("-1", NORMAL)
 
 
 def test_of_a_node_that_is_gone_altogether_nothing_is_remembered() -> None:
@@ -128,7 +128,7 @@ def test_of_a_node_that_is_gone_altogether_nothing_is_remembered() -> None:
     del scene.lookup.nodes["n0"]
     scene.look("n0")
     scene.publish("n0", device=device)
-    (node,) = scene.board.cluster().nodes
+    (node,) = scene.job_view.cluster().nodes
     assert (node.node_ip, node.node_sn) == ("", "")
 
 
@@ -137,7 +137,7 @@ def test_times_of_public_faults_are_reported_in_milliseconds() -> None:
     scene.pod("a", "n0", "job", "0", rank=0)
     one = fault(0, "SeparateNPU", "220001001", time_ms=1_760_000_100)
     scene.chips("n0", msgspec.structs.replace(one, fault_type="PublicFault"))
-    (status,) = scene.board.status()
+    (status,) = scene.job_view.status()
     assert status.nodes[0].faults[0].time_ms == status.ranks[0].time_ms == 1_760_000_100_000
 
 
@@ -146,21 +146,21 @@ def test_before_nodes_and_pods_were_listed_no_node_is_missing() -> None:
     scene.lookup.nodes_known = scene.lookup.pods_known = False
     scene.publish("n0", device=healthy(fault(0, "RestartNPU", "80E18402")))
     scene.pod("a", "n0", "job", "0")
-    assert devices(scene.board.cluster()).keys() == {("NPU", "0")}
-    assert scene.board.take_changed_jobs() == frozenset()
+    assert devices(scene.job_view.cluster()).keys() == {("NPU", "0")}
+    assert scene.job_view.pop_changed_jobs() == frozenset()
     scene.lookup.pods_known = True
     scene.look()
-    assert devices(scene.board.message("job")).keys() == {("NPU", "0")}
+    assert devices(scene.job_view.message("job")).keys() == {("NPU", "0")}
     scene.lookup.nodes_known = True
     scene.look()
-    assert devices(scene.board.message("job")).keys() == {("NPU", "0"), ("Node", "-1")}
+    assert devices(scene.job_view.message("job")).keys() == {("NPU", "0"), ("Node", "-1")}
 
 
 def test_a_node_that_only_fell_silent_is_reported() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     scene.publish("n0", node=lost_node(None))
-    for message_sent in (scene.board.message("job"), scene.board.cluster()):
+    for message_sent in (scene.job_view.message("job"), scene.job_view.cluster()):
         assert devices(message_sent).keys() == {("Node", "-1")}
 
 
@@ -171,23 +171,23 @@ def test_what_a_filter_hides_is_reported_and_does_not_count() -> None:
     scene.publish("n0", hidden=tuple(Hidden(one) for one in codes))
     event = switch("UnHealthy", "RestartRequest", ("[0x1,na,L2,na]", 1, 2)).events[0]
     scene.publish("n0", hidden_events=(HiddenEvent(event, "RestartRequest"),))
-    assert devices(scene.board.message("job")).keys() == {("NPU", "0"), ("Switch", "-1")}
-    (status,) = scene.board.status()
+    assert devices(scene.job_view.message("job")).keys() == {("NPU", "0"), ("Switch", "-1")}
+    (status,) = scene.job_view.status()
     assert (status.health, status.ranks) == ("Healthy", ())
     scene.publish("n0", hidden=(Hidden(codes[0], "accompanies"),), hidden_events=())
-    assert scene.board.message("job") == FaultMsgSignal("job", NORMAL), "no filter hides it"
-    assert scene.board.cluster().signal_type == NORMAL
+    assert scene.job_view.message("job") == FaultMsgSignal("job", NORMAL), "no filter hides it"
+    assert scene.job_view.cluster().signal_type == NORMAL
 
 
 def test_a_restart_that_waits_for_the_chip_hits_while_the_chip_is_listed() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     scene.chips("n0", fault(0, "FreeRestartNPU", "80C98000"))
-    assert scene.board.message("job") == FaultMsgSignal("job", NORMAL)
+    assert scene.job_view.message("job") == FaultMsgSignal("job", NORMAL)
     record = scene.published["n0"].device
     assert record is not None
     scene.publish("n0", device=msgspec.structs.replace(record, network_unhealthy=("Ascend910-0",)))
-    assert devices(scene.board.message("job"))["NPU", "0"].fault_level == "UnHealthy"
+    assert devices(scene.job_view.message("job"))["NPU", "0"].fault_level == "UnHealthy"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_the_worst_level_counts_in_any_order(levels: tuple[str, ...]) -> None:
     every = tuple(fault(0, level, "80C98000") for level in levels)
     device = msgspec.structs.replace(healthy(), faults=every)
     scene.publish("n0", device=device)
-    for message_sent in (scene.board.message("job"), scene.board.cluster()):
+    for message_sent in (scene.job_view.message("job"), scene.job_view.cluster()):
         info = devices(message_sent)["NPU", "0"]
         assert (info.fault_codes, info.fault_levels) == (("80C98000",), ("RestartNPU",))
         assert info.fault_level == "UnHealthy"
@@ -225,7 +225,7 @@ def test_levels(level: str, health: str) -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     scene.chips("n0", fault(0, level, "80C98000"))
-    for message_sent in (scene.board.message("job"), scene.board.cluster()):
+    for message_sent in (scene.job_view.message("job"), scene.job_view.cluster()):
         assert message_sent is not None
         assert (
             message_sent.nodes[0].fault_level
@@ -238,7 +238,7 @@ def test_a_pre_separation_makes_no_job_ill() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     scene.chips("n0", fault(0, "PreSeparateNPU", "80C98000"))
-    (status,) = scene.board.status()
+    (status,) = scene.job_view.status()
     assert status.health == "Healthy"
 
 
@@ -246,7 +246,7 @@ def test_of_a_manual_separation_without_a_code_the_level_counts() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     scene.chips("n0", fault(0, "ManuallySeparateNPU", ""))
-    for message_sent in (scene.board.message("job"), scene.board.cluster()):
+    for message_sent in (scene.job_view.message("job"), scene.job_view.cluster()):
         info = devices(message_sent)["NPU", "0"]
         assert (info.fault_codes, info.fault_levels, info.fault_level) == ((), (), "UnHealthy")
 
@@ -257,7 +257,7 @@ def test_nodes_are_sorted_by_address_and_devices_by_id_as_texts() -> None:
         scene.pod(f"p{number}", node, "job", "2 10")
         scene.chips(node, fault(2, "RestartNPU", "1"), fault(10, "RestartNPU", "1"))
     scene.publish("n0", switch=switch("SubHealthy", "SubHealthFault", ("[0x1,na,L2,na]", 1, 2)))
-    message_sent = scene.board.message("job")
+    message_sent = scene.job_view.message("job")
     assert message_sent is not None
     assert [node.node_name for node in message_sent.nodes] == ["n0", "n2"]
     assert [one.device_id for one in message_sent.nodes[0].devices] == ["-1", "10", "2"]
@@ -273,7 +273,7 @@ def test_the_cluster_receives_every_node_with_chips() -> None:
     scene.publish("n2", node=parts("Healthy", waiting))
     scene.published["n3"] = Published(node=parts("UnHealthy", waiting))
     scene.look("n3")
-    message_sent = scene.board.cluster()
+    message_sent = scene.job_view.cluster()
     assert (message_sent.job_id, message_sent.signal_type) == ("-1", FAULT)
     assert [(node.node_name, node.fault_level) for node in message_sent.nodes] == [
         ("n0", "UnHealthy"),
@@ -285,7 +285,9 @@ def test_the_cluster_receives_every_node_with_chips() -> None:
     (one,) = info.switch_faults
     assert (one.switch_chip_id, one.switch_port_id, one.fault_level) == ("1", "2", "Separate")
     scene.publish("n2", node=parts("UnHealthy", waiting))
-    assert devices(scene.board.cluster(), "n2")["PSU", "1"].fault_level == "UnHealthy", "it is idle"
+    assert devices(scene.job_view.cluster(), "n2")["PSU", "1"].fault_level == "UnHealthy", (
+        "it is idle"
+    )
 
 
 def test_jobs_of_one_inference_service_are_reported_together() -> None:
@@ -295,41 +297,41 @@ def test_jobs_of_one_inference_service_are_reported_together() -> None:
     scene.lookup.all_jobs["two"] = JobState("two", labels=labels)
     scene.pod("b", "n0", "two", "1")
     scene.chips("n0", fault(0, "RestartNPU", "1"), fault(1, "SubHealthFault", "2"))
-    assert scene.board.take_changed_jobs() >= {"one", "two", "service"}
-    assert scene.board.faulty() == {"one", "two"}
-    assert devices(scene.board.message("service")).keys() == {("NPU", "0"), ("NPU", "1")}
-    assert scene.board.knows("service", "mindie-ms-server")
-    assert not scene.board.knows("service", "vector")
+    assert scene.job_view.pop_changed_jobs() >= {"one", "two", "service"}
+    assert scene.job_view.faulty() == {"one", "two"}
+    assert devices(scene.job_view.message("service")).keys() == {("NPU", "0"), ("NPU", "1")}
+    assert scene.job_view.knows("service", "mindie-ms-server")
+    assert not scene.job_view.knows("service", "vector")
     scene.end("b", "n0")
-    assert "service" in scene.board.take_changed_jobs()
-    assert devices(scene.board.message("service")).keys() == {("NPU", "0")}
+    assert "service" in scene.job_view.pop_changed_jobs()
+    assert devices(scene.job_view.message("service")).keys() == {("NPU", "0")}
     scene.end("a", "n0")
-    assert scene.board.message("service") is None
+    assert scene.job_view.message("service") is None
 
 
 def test_who_is_known() -> None:
     scene = Scene(nodes=1)
-    assert scene.board.knows("-1")
-    assert not scene.board.knows("job")
+    assert scene.job_view.knows("-1")
+    assert not scene.job_view.knows("job")
     scene.lookup.all_jobs["job"] = JobState("job")
-    assert scene.board.knows("job"), "though it has no pod yet"
-    assert scene.board.message("job") == FaultMsgSignal("job", NORMAL)
+    assert scene.job_view.knows("job"), "though it has no pod yet"
+    assert scene.job_view.message("job") == FaultMsgSignal("job", NORMAL)
     scene.lookup.all_jobs["server"] = JobState("server", labels={"jobID": "service", "app": "app"})
-    assert scene.board.knows("service", "app")
-    assert scene.board.message("another") is None
+    assert scene.job_view.knows("service", "app")
+    assert scene.job_view.message("another") is None
 
 
 def test_a_job_that_went_is_reported_once_more() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     scene.chips("n0", fault(0, "RestartNPU", "1"))
-    scene.board.take_changed_jobs()
+    scene.job_view.pop_changed_jobs()
     del scene.lookup.all_jobs["job"]
     scene.end("a", "n0")
-    assert scene.board.take_changed_jobs() == {"job"}
-    assert scene.board.message("job") is None
-    assert not scene.board.knows("job")
-    assert scene.board.status() == ()
+    assert scene.job_view.pop_changed_jobs() == {"job"}
+    assert scene.job_view.message("job") is None
+    assert not scene.job_view.knows("job")
+    assert scene.job_view.status() == ()
 
 
 def test_since_when_a_job_is_hit() -> None:
@@ -340,21 +342,21 @@ def test_since_when_a_job_is_hit() -> None:
     scene.pod("a", "n0", "job", "0")
     scene.wait(5000)
     scene.chips("n0", fault(0, "RestartNPU", "1"), fault(0, "RestartNPU", "2"))
-    (status,) = scene.board.status()
+    (status,) = scene.job_view.status()
     assert (status.namespace, status.name, status.since_ms) == ("default", "job", began_ms)
 
 
 def test_each_job_that_something_else_hits_is_taken_once() -> None:
     scene = Scene(nodes=2)
     scene.pod("a", "n0", "job", "0 1")
-    assert list(scene.board.take_hit_otherwise()) == []
+    assert list(scene.job_view.pop_changed_impact()) == []
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"))
-    (hit,) = scene.board.take_hit_otherwise()
+    (hit,) = scene.job_view.pop_changed_impact()
     assert (hit.job, [one.node for one in hit.nodes]) == ("job", ["n0"])
-    assert list(scene.board.take_hit_otherwise()) == []
+    assert list(scene.job_view.pop_changed_impact()) == []
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"), fault(0, "RestartNPU", "80E18402"))
-    (hit,) = scene.board.take_hit_otherwise()
+    (hit,) = scene.job_view.pop_changed_impact()
     assert len(hit.nodes[0].faults) == 2
     scene.chips("n0")
-    (hit,) = scene.board.take_hit_otherwise()
+    (hit,) = scene.job_view.pop_changed_impact()
     assert hit.nodes == ()

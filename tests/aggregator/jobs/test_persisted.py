@@ -20,7 +20,7 @@ LINK = fault(0, "NotHandleFault", LINK_DOWN)
 
 
 class Kept:
-    """A scene whose board may be replaced by one that knows only what was kept."""
+    """A scene whose job view may be replaced by one with the persistent state alone."""
 
     def __init__(self) -> None:
         self.scene = Scene(nodes=2)
@@ -30,13 +30,13 @@ class Kept:
 
     def restart(self) -> None:
         self.keep()
-        self.scene.board = self.scene.fresh()
-        assert list(self.scene.board.restore(self.texts, self.scene.instant())) == []
+        self.scene.job_view = self.scene.fresh()
+        assert list(self.scene.job_view.restore(self.texts, self.scene.instant())) == []
         self.scene.look("n0", "n1")
 
     def keep(self) -> None:
-        for bucket in self.scene.board.take_changed():
-            text = self.scene.board.text(bucket)
+        for bucket in self.scene.job_view.pop_changed():
+            text = self.scene.job_view.text(bucket)
             if text is None:
                 del self.texts[bucket]
             else:
@@ -93,11 +93,11 @@ def test_a_fault_that_went_between_two_readings() -> None:
     kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
     kept.keep()
     kept.scene.published["n0"] = Published(device=healthy())
-    kept.scene.board = kept.scene.fresh()
-    kept.scene.board.restore(kept.texts, kept.scene.instant())
+    kept.scene.job_view = kept.scene.fresh()
+    kept.scene.job_view.restore(kept.texts, kept.scene.instant())
     kept.scene.look("n0", "n1")
     assert kept.scene.labels() == {}
-    message = kept.scene.board.message("job")
+    message = kept.scene.job_view.message("job")
     assert message is not None
     assert [node.node_name for node in message.nodes] == ["n1"]
 
@@ -114,7 +114,7 @@ def test_before_pods_and_documents_are_known_nothing_is_forgotten(reads: bool) -
     else:
         kept.scene.is_read = False
     kept.restart()
-    assert kept.scene.board.next_due_ms() is None
+    assert kept.scene.job_view.next_due_ms() is None
     kept.keep()
     assert kept.texts
     kept.scene.lookup.pods_known = kept.scene.is_read = True
@@ -129,7 +129,7 @@ def test_of_two_memories_the_one_with_the_stronger_result_counts() -> None:
     kept.keep()
     kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
     kept.scene.chips("n1")
-    assert list(kept.scene.board.restore(kept.texts, kept.scene.instant())) == []
+    assert list(kept.scene.job_view.restore(kept.texts, kept.scene.instant())) == []
     kept.scene.look()
     assert kept.scene.labels() == {"a": "Separate"}
 
@@ -152,9 +152,9 @@ def test_what_cannot_be_read_is_reported_and_the_rest_counts(text: str) -> None:
     kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
     kept.scene.chips("n1")
     kept.keep()
-    board = kept.scene.fresh()
-    (problem,) = board.restore({"zz": text, **kept.texts}, kept.scene.instant())
+    job_view = kept.scene.fresh()
+    (problem,) = job_view.restore({"zz": text, **kept.texts}, kept.scene.instant())
     assert problem.startswith("zz: ")
-    kept.scene.board = board
+    kept.scene.job_view = job_view
     kept.scene.look("n0", "n1")
     assert kept.scene.labels() == {"a": "Separate"}

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: what is told depends on what is, and a restart on nothing."""
+"""Messages depend on the present state alone, not on the order of events or on restarts."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def end(scene: Scene, pod: str) -> None:
             scene.end(pod, name)
 
 
-def messages_of(board: JobView) -> dict[str, object]:
+def messages_of(job_view: JobView) -> dict[str, object]:
     """Everything that anybody can ask."""
     status = [
         (
@@ -114,29 +114,29 @@ def messages_of(board: JobView) -> dict[str, object]:
             [hit.faults for hit in one.nodes],
             one.ranks,
         )
-        for one in board.status()
+        for one in job_view.status()
     ]
     return {
-        **{job: board.message(job) for job in [*JOBS, "service"]},
-        "cluster": board.cluster(),
-        "faulty": set(board.faulty()),
-        "labels": board.labels(),
+        **{job: job_view.message(job) for job in [*JOBS, "service"]},
+        "cluster": job_view.cluster(),
+        "faulty": set(job_view.faulty()),
+        "labels": job_view.labels(),
         "status": status,
     }
 
 
 def another(scene: Scene, kept: dict[str, str] | None = None) -> JobView:
-    """A board that begins now."""
-    board = scene.fresh()
+    """Make a job view that restores nothing."""
+    job_view = scene.fresh()
     if kept is not None:
-        assert list(board.restore(kept, scene.instant())) == []
-    board.changed(NODES, scene.instant())
-    return board
+        assert list(job_view.restore(kept, scene.instant())) == []
+    job_view.changed(NODES, scene.instant())
+    return job_view
 
 
-def keep(board: JobView, kept: dict[str, str]) -> None:
-    for bucket in board.take_changed():
-        text = board.text(bucket)
+def keep(job_view: JobView, kept: dict[str, str]) -> None:
+    for bucket in job_view.pop_changed():
+        text = job_view.text(bucket)
         if text is None:
             kept.pop(bucket, None)
         else:
@@ -159,7 +159,7 @@ def test_what_is_reported_step_by_step_is_what_is_reported_at_once(
     for event in happened:
         happen(scene, event)
     nodes_go(scene)
-    assert messages_of(scene.board) == messages_of(another(scene))
+    assert messages_of(scene.job_view) == messages_of(another(scene))
 
 
 @settings(max_examples=100, deadline=None)
@@ -173,31 +173,31 @@ def test_a_restart_changes_nothing(
     kept: dict[str, str] = {}
     for event in before:
         happen(scene, event)
-        keep(scene.board, kept)
+        keep(scene.job_view, kept)
     nodes_go(scene)
-    keep(scene.board, kept)
-    first, second = scene.board, another(scene, kept)
+    keep(scene.job_view, kept)
+    first, second = scene.job_view, another(scene, kept)
     assert messages_of(first) == messages_of(second)
-    scene.board = Both(first, second)  # type: ignore[assignment]
+    scene.job_view = Both(first, second)  # type: ignore[assignment]
     for event in after:
         happen(scene, event)
         assert messages_of(first) == messages_of(second), event
 
 
 class Both:
-    """Two boards that are told the same."""
+    """Two job views with the same input."""
 
     def __init__(self, *boards: JobView) -> None:
         self._boards = boards
 
     def changed(self, nodes: tuple[str, ...], now: Any) -> None:
-        for board in self._boards:
-            board.changed(nodes, now)
+        for job_view in self._boards:
+            job_view.changed(nodes, now)
 
     def step(self, now: Any) -> None:
-        for board in self._boards:
-            board.step(now)
+        for job_view in self._boards:
+            job_view.step(now)
 
     def next_due_ms(self) -> int | None:
-        due = [at for board in self._boards if (at := board.next_due_ms()) is not None]
+        due = [at for job_view in self._boards if (at := job_view.next_due_ms()) is not None]
         return min(due, default=None)

@@ -29,7 +29,7 @@ def scene_of_two() -> Scene:
 
 
 def healths(scene: Scene) -> dict[str, str]:
-    message = scene.board.message("job")
+    message = scene.job_view.message("job")
     assert message is not None
     return {node.node_name: node.fault_level for node in message.nodes}
 
@@ -104,12 +104,12 @@ def test_a_port_of_a_switch_whose_time_is_over_makes_its_node_sub_healthy() -> N
     scene.publish("n0", switch=switch("Healthy", "NotHandle", (PORT_DOWN, 1, 2)))
     scene.wait(WINDOW_MS - 1)
     assert healths(scene) == {"n0": "Healthy"}
-    scene.board.take_changed_jobs()
+    scene.job_view.pop_changed_jobs()
     scene.wait(1)
-    assert scene.board.take_changed_jobs() == {"job"}
+    assert scene.job_view.pop_changed_jobs() == {"job"}
     assert healths(scene) == {"n0": "SubHealthy"}
     assert scene.labels() == {"a": "SubHealth"}
-    message = scene.board.message("job")
+    message = scene.job_view.message("job")
     assert message is not None
     ((device,),) = (node.devices for node in message.nodes)
     assert device.fault_levels == ("SubHealth",)

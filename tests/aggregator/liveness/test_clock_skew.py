@@ -45,7 +45,7 @@ class Clocks:
     def list(self, *beats: Beat, took: float = 0.02) -> None:
         now_ms = int(self.at * 1000)
         asked_ms = now_ms - int(took * 1000)
-        self.skews = observed(self.skews, self.listing.pulses, beats, asked_ms, now_ms)
+        self.skews = observed(self.skews, self.listing.heartbeats, beats, asked_ms, now_ms)
         self.listing = liveness.listed(self.listing, beats, now_ms, ())
 
 
@@ -136,7 +136,7 @@ async def test_it_is_logged_once_at_its_begin_and_its_end(caplog: pytest.LogCapt
         return Instant(int((1000 + at) * 1000), int(at * 1000))
 
     stores: dict[str, Store] = {"s:": store}  # type: ignore[dict-item]  # all that is asked of it
-    listener = HeartbeatMonitor(
+    heartbeat_monitor = HeartbeatMonitor(
         stores, lambda lost: None, clock, Stalls(lambda: at), {}, PersistedHeartbeats((), clock)
     )
     for step in range(60):
@@ -146,6 +146,6 @@ async def test_it_is_logged_once_at_its_begin_and_its_end(caplog: pytest.LogCapt
             Beat(f"n{number}", "h", 1.0, clock().wall_ms + ahead * (number == 1))
             for number in range(3)
         ]
-        await listener._list("s:", store)  # type: ignore[arg-type]
+        await heartbeat_monitor._list("s:", store)  # type: ignore[arg-type]
     assert caplog.text.count("clocks are more than 2 s off") == 1
     assert caplog.text.count("clocks are right again: n1") == 1

@@ -11,9 +11,9 @@ from aggregator.liveness.legacy_rules import (
     LegacyAnnotations,
     OldNodes,
     Seen,
+    annotations_of,
     beat_of,
     integer,
-    marks_of,
     observed,
 )
 from aggregator.liveness.persisted import PersistedHeartbeats
@@ -68,14 +68,14 @@ class Scheduler:
         self, at: float, nodes: Mapping[str, NodeObject], records: Mapping[str, NodeRecord]
     ) -> bool:
         """Whether ``n1`` is healthy."""
-        marks = {name: one for name, found in nodes.items() if (one := marks_of(found))}
+        annotations = {name: one for name, found in nodes.items() if (one := annotations_of(found))}
         lost, now_ms = self.verdict.lost, int(at * 1000)
 
         def is_silent(node: str) -> bool:
-            return now_ms > self.listing.pulses[node].silent_at_ms
+            return now_ms > self.listing.heartbeats[node].silent_at_ms
 
         own = self.own.__contains__
-        self.seen, beats = observed(self.seen, marks, records.get, own, is_silent, lost)
+        self.seen, beats = observed(self.seen, annotations, records.get, own, is_silent, lost)
         self.listing = listed(self.listing, beats, now_ms, lost)
         self.verdict = judge(self.verdict, [self.listing], now_ms)
         return "n1" not in self.verdict.lost
@@ -109,7 +109,7 @@ def test_the_acceptance_timeline(way: str) -> None:
 
 
 def beaten_once(**how: str | None) -> Scheduler:
-    """Somebody whose heart beat twice, at 0 and 1."""
+    """Return a reader that has seen two heartbeats, at 0 and 1."""
     scheduler = Scheduler()
     assert scheduler.annotated(0, "1000", **how)
     assert scheduler.annotated(1, "1001", **how)
@@ -210,7 +210,7 @@ def test_a_release_without_heartbeats_takes_over() -> None:
     assert scheduler.written(0, document(1))
     assert scheduler.written(5, document(2))
     assert all(scheduler.written(second, MODERN) for second in range(10, 100))
-    # What it left on the Node is nobody's any more.
+    # What it left on the Node has no owner any more.
     assert first_unhealthy(scheduler, None) is None
 
 
@@ -243,13 +243,16 @@ def test_nodes_are_followed() -> None:
     assert (nodes.listed, nodes.interrupted) == (False, "away")
     nodes.observe(NodesListed({"a": node("5"), "b": node("6", label=None), "c": node(None)}))
     assert (nodes.listed, nodes.interrupted) == (True, None)
-    assert nodes.marks == {"a": LegacyAnnotations(NodeBeat(5, 5)), "c": LegacyAnnotations(None)}
+    assert nodes.annotations == {
+        "a": LegacyAnnotations(NodeBeat(5, 5)),
+        "c": LegacyAnnotations(None),
+    }
     nodes.observe(NodeChanged("b", node("7", "9")))
     nodes.observe(NodeChanged("a", node("5", label="off")))
     nodes.observe(NodeChanged("c", None))
-    assert nodes.marks == {"b": LegacyAnnotations(NodeBeat(7, 9))}
+    assert nodes.annotations == {"b": LegacyAnnotations(NodeBeat(7, 9))}
     nodes.observe(NodesListed({}))
-    assert nodes.marks == {}
+    assert nodes.annotations == {}
 
 
 # What the next run knows.
@@ -267,7 +270,7 @@ def restarted(heartbeat: int, lost: tuple[str, ...] = (), changed_at: int = -50)
 def test_a_restart_is_a_fresh_threshold() -> None:
     scheduler = restarted(1001)
     assert first_unhealthy(scheduler, "1001") == 17
-    assert scheduler.listing.pulses["n1"].changed_at_ms == -50_000, "its age is the true one"
+    assert scheduler.listing.heartbeats["n1"].changed_at_ms == -50_000, "its age is the true one"
     assert first_unhealthy(restarted(1001), None) == 17, "it was deleted meanwhile"
     assert first_unhealthy(restarted(7, ()), "1001") == 17
 

@@ -25,7 +25,7 @@ class Bench:
         self.trouble: str | None = None
         self.verdict = LostNodes()
         objects = None  # it is asked for its watch only
-        self.listener = LegacyHeartbeatWatch(
+        self.watch = LegacyHeartbeatWatch(
             "s:",
             objects,  # type: ignore[arg-type]
             self.record,
@@ -45,8 +45,8 @@ class Bench:
             self.at += 1
             self.beat += beats
             lost = self.verdict.lost
-            self.listener.listen(self.now(), lambda _: False, lost, None)
-            self.verdict = liveness.judge(self.verdict, [self.listener.listing], self.at * 1000)
+            self.watch.judge(self.now(), lambda _: False, lost, None)
+            self.verdict = liveness.judge(self.verdict, [self.watch.listing], self.at * 1000)
 
 
 def is_listed(listing: HeartbeatListing) -> bool:
@@ -55,7 +55,7 @@ def is_listed(listing: HeartbeatListing) -> bool:
 
 def test_while_node_info_cannot_be_read_no_node_falls_silent() -> None:
     bench = Bench()
-    bench.listener.nodes.observe(NodesListed({"n1": LABELLED}))
+    bench.watch.nodes.observe(NodesListed({"n1": LABELLED}))
     bench.listen(5, beats=True)
     bench.trouble = "away"
     bench.listen(100, beats=False)
@@ -70,14 +70,14 @@ def test_while_node_info_cannot_be_read_no_node_falls_silent() -> None:
 def test_before_it_was_read_once_nothing_is_taken_for_deleted() -> None:
     bench = Bench()
     bench.trouble = "it was not listed yet"
-    bench.listener.remember([LastSeen("n1", 1000, 999)])
-    bench.listener.nodes.observe(NodesListed({"n1": LABELLED}))
+    bench.watch.restore([LastSeen("n1", 1000, 999)])
+    bench.watch.nodes.observe(NodesListed({"n1": LABELLED}))
     bench.listen(25, beats=False)
-    assert not is_listed(bench.listener.listing), "who was lost before stays so"
+    assert not is_listed(bench.watch.listing), "who was lost before stays so"
     # It is not waited for for ever: the other stores' heartbeats are to be judged.
     bench.listen(40, beats=False)
-    assert bench.listener.listing == HeartbeatListing(listed_at_ms=40_000)
-    assert [one.heartbeat_seconds for one in bench.listener.last_seen()] == [1000]
+    assert bench.watch.listing == HeartbeatListing(listed_at_ms=40_000)
+    assert [one.heartbeat_seconds for one in bench.watch.last_seen()] == [1000]
     bench.trouble = None
     bench.listen(55, beats=False)
     assert bench.verdict.lost == {}
@@ -88,43 +88,41 @@ def test_before_it_was_read_once_nothing_is_taken_for_deleted() -> None:
 def test_who_is_gone_is_forgotten_in_what_is_kept_too() -> None:
     """Else a later run would know of a heartbeat that changed, and take its silence for a loss."""
     bench = Bench()
-    memory = PersistedHeartbeats([bench.listener], bench.now)
+    memory = PersistedHeartbeats([bench.watch], bench.now)
     kept = {"3": persisted.encode([LastSeen("n1", 1000, 999)])}
     assert memory.restore(kept, bench.now()) == []
-    assert memory.take_changed() == frozenset()
-    bench.listener.nodes.observe(NodesListed({}))
+    assert memory.pop_changed() == frozenset()
+    bench.watch.nodes.observe(NodesListed({}))
     bench.listen(1, beats=False)
-    memory.note(())
-    assert memory.take_changed() == {"3"}
+    memory.record(())
+    assert memory.pop_changed() == {"3"}
     assert memory.text("3") is None
 
 
 def test_nothing_is_written_while_heartbeats_go_on_and_silence_once() -> None:
     bench = Bench()
-    memory = PersistedHeartbeats([bench.listener], bench.now)
+    memory = PersistedHeartbeats([bench.watch], bench.now)
     memory.restore({}, bench.now())
-    bench.listener.nodes.observe(NodesListed({"n1": LABELLED}))
+    bench.watch.nodes.observe(NodesListed({"n1": LABELLED}))
     written = []
     for until in range(5, 200, 5):
         bench.listen(until, beats=until < 50)
-        memory.note(())
-        written += [(until, memory.text(bucket)) for bucket in memory.take_changed()]
+        memory.record(())
+        written += [(until, memory.text(bucket)) for bucket in memory.pop_changed()]
     assert written == [
         (5, '[{"NodeName":"n1"}]'),
         (65, '[{"NodeName":"n1","HeartbeatTime":1045,"UpdateTime":1045}]'),
     ]
     later = Bench()
     later.at = 500
-    PersistedHeartbeats([later.listener], later.now).restore(
-        {"x": written[-1][1] or ""}, later.now()
-    )
-    assert later.listener.listing.pulses["n1"].changed_at_ms == 45_000
+    PersistedHeartbeats([later.watch], later.now).restore({"x": written[-1][1] or ""}, later.now())
+    assert later.watch.listing.heartbeats["n1"].changed_at_ms == 45_000
 
 
 def test_nodes_that_cannot_be_listed_are_the_same() -> None:
     bench = Bench()
-    bench.listener.nodes.observe(NodesListed({"n1": LABELLED}))
+    bench.watch.nodes.observe(NodesListed({"n1": LABELLED}))
     bench.listen(5, beats=True)
-    bench.listener.nodes.observe(Interrupted("away"))
+    bench.watch.nodes.observe(Interrupted("away"))
     bench.listen(100, beats=False)
     assert bench.verdict.lost == {}

@@ -1,4 +1,4 @@
-"""What the listener of a new leader knows of who was silent before."""
+"""What a new leader knows of nodes that were silent before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Bench:
-    """A listener to beats that are played; each node beats every second, or not at all."""
+    """Heartbeats that a test plays; each node beats every second, or not at all."""
 
     def __init__(self, begins: float = 0.0, kept: Mapping[str, str] | None = None) -> None:
         self.at = begins
@@ -30,10 +30,10 @@ class Bench:
         self.memory.restore(kept or {}, self.now())
         stores: dict[str, Store] = {"s:": self}  # type: ignore[dict-item]  # only for beats
         stalls = Stalls(lambda: self.at)
-        self.listener = HeartbeatMonitor(
+        self.heartbeat_monitor = HeartbeatMonitor(
             stores, self.lost.append, self.now, stalls, {}, self.memory
         )
-        self.listener._remember()
+        self.heartbeat_monitor._restore_silence()
 
     def now(self) -> Instant:
         """The wall clock goes on over runs, the steady one begins anew."""
@@ -42,7 +42,7 @@ class Bench:
     async def beats(self) -> tuple[Beat, ...]:
         return tuple(Beat(node, "host", 1.0, at) for node, at in self.last.items())
 
-    async def rehearse_beat(self, node: str) -> None:
+    async def dry_run_beat(self, node: str) -> None:
         assert node in self.last
 
     async def listen(self, seconds: int) -> None:
@@ -50,12 +50,12 @@ class Bench:
             self.at += 1
             self.steps += 1
             self.last |= {node: int(self.at * 1000) for node in self.beating}
-            await self.listener._list("s:", self)  # type: ignore[arg-type]
+            await self.heartbeat_monitor._list("s:", self)  # type: ignore[arg-type]
             for _ in range(5):
-                await asyncio.sleep(0)  # for rehearsals, which take no time
+                await asyncio.sleep(0)  # for probes, which take no time
 
     def texts(self) -> dict[str, str]:
-        found = {bucket: self.memory.text(bucket) for bucket in self.memory.take_changed()}
+        found = {bucket: self.memory.text(bucket) for bucket in self.memory.pop_changed()}
         return {bucket: text for bucket, text in found.items() if text is not None}
 
 
@@ -64,20 +64,20 @@ async def test_whom_another_leader_lost_is_lost_until_it_beats() -> None:
     await bench.listen(5)
     bench.beating.remove("n1")
     await bench.listen(2)
-    bench.listener.inherit(["n1"])
-    assert set(bench.listener.verdict.lost) == {"n1"}
+    bench.heartbeat_monitor.inherit(["n1"])
+    assert set(bench.heartbeat_monitor.lost_nodes.lost) == {"n1"}
     await bench.listen(5)
-    assert set(bench.listener.verdict.lost) == {"n1"}
+    assert set(bench.heartbeat_monitor.lost_nodes.lost) == {"n1"}
     bench.beating.append("n1")
     await bench.listen(1)
-    assert bench.listener.verdict.lost == {}
+    assert bench.heartbeat_monitor.lost_nodes.lost == {}
 
 
 async def test_a_node_that_beats_for_us_is_not_lost_because_another_leader_published_it() -> None:
     bench = Bench()
     await bench.listen(5)
-    bench.listener.inherit(["n1"])
-    assert bench.listener.verdict.lost == {}
+    bench.heartbeat_monitor.inherit(["n1"])
+    assert bench.heartbeat_monitor.lost_nodes.lost == {}
 
 
 async def test_since_when_a_node_is_silent_survives_and_counts_anew() -> None:
@@ -93,9 +93,9 @@ async def test_since_when_a_node_is_silent_survives_and_counts_anew() -> None:
     after.beating.remove("n1")
     after.last = dict(bench.last)
     await after.listen(2)
-    pulse = after.listener.listings["s:"].pulses["n1"]
-    silent_seconds = (after.now().steady_ms - pulse.changed_at_ms) / 1000
+    heartbeat = after.heartbeat_monitor.listings["s:"].heartbeats["n1"]
+    silent_seconds = (after.now().steady_ms - heartbeat.changed_at_ms) / 1000
     assert abs(silent_seconds - (60 + 100 + 30 + 2)) <= 1
-    assert after.listener.verdict.lost == {}, "it has its whole time again"
+    assert after.heartbeat_monitor.lost_nodes.lost == {}, "it has its whole time again"
     await after.listen(3)
-    assert set(after.listener.verdict.lost) == {"n1"}
+    assert set(after.heartbeat_monitor.lost_nodes.lost) == {"n1"}

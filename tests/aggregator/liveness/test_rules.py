@@ -155,7 +155,7 @@ def test_a_start_is_a_fresh_threshold_for_all_but_those_lost_before() -> None:
     observer = Observer(lost=["n1", "n2"])
     old = (beat("n1", 7), beat("n3", 7))
     for second in range(500, 516):
-        # n2 has no beat any more: nobody knows about it.
+        # n2 has no beat any more: nothing is known about it.
         assert observer.list(second, *old) == LOST
     assert observer.list(516, *old) == {"n1", "n3"}
     assert observer.list(517, beat("n1", 8), old[1]) == {"n3"}
@@ -211,7 +211,7 @@ def test_an_announced_absence_does_not_change_how_often_beats_are_listed(usual: 
     at_ms = int(3 * usual * 1000)
     assert listing_period_ms([listing]) == usual * 1000
     listing = listed(listing, [beat("n1", 4, 300.0)], at_ms, ())
-    assert listing.pulses["n1"].threshold_ms == 900_000
+    assert listing.heartbeats["n1"].threshold_ms == 900_000
     assert next_ms([listing], at_ms) == at_ms + usual * 1000
     # An observer that was not there before knows no interval.
     assert listing_period_ms([listed(HeartbeatListing(), [beat("n1", 4, 300.0)], 0, ())]) == 5000
@@ -230,7 +230,7 @@ def test_a_node_that_never_beats_again_makes_no_replica_list_more_often() -> Non
     assert periods == [5000, 5000, 5000, 15_000], "its agent may begin again while it is not silent"
     listing = listed(listing, [beat("n1", 2, 7.0), beat("n2", 6, 15.0)], 75_000, ())
     assert listing_period_ms([listing]) == 5000
-    # Nobody else beats.
+    # No other node beats.
     listing = listed(HeartbeatListing(), [beat("n1", 1, 15.0)], 0, ())
     assert listing_period_ms([listed(listing, [beat("n1", 1, 15.0)], 46_000, ())]) == 5000
 
@@ -275,7 +275,7 @@ def test_one_of_many_is_lost_in_time() -> None:
         fleet.ends[f"n{number:03}"] = 100
     fleet.run(200)
     assert set(fleet.lost_at) == {"n003", "n041"}
-    # The last beat was at most 5 s before 100; 5 intervals is the promise.
+    # The last beat was at most 5 s before 100; 5 intervals is the limit.
     assert all(100 < at <= 95 + 25 for at in fleet.lost_at.values())
 
 
@@ -384,7 +384,7 @@ def test_the_first_silent_node_is_noticed_at_once() -> None:
     assert next_ms([listing], 15_900) == 20_900  # n2 is silent already
 
 
-# Stores that hear beats as they come.
+# Stores that receive beats as events.
 
 
 def received_beat(at: int, age: float, *, broken: bool = False, interval: float = 5.0) -> Beat:
@@ -409,11 +409,11 @@ def test_a_silent_node_is_found_within_a_second(interval: float, late: float) ->
 
 def test_when_a_beat_came_is_when_it_changed() -> None:
     listing = listed(HeartbeatListing(), [received_beat(1, 3.0)], 10_000, ())
-    assert listing.pulses["n1"].changed_at_ms == 7000
+    assert listing.heartbeats["n1"].changed_at_ms == 7000
     listing = listed(listing, [received_beat(2, 1.5)], 15_000, ())
-    assert listing.pulses["n1"].changed_at_ms == 13_500
+    assert listing.heartbeats["n1"].changed_at_ms == 13_500
     listing = listed(listing, [received_beat(2, 6.5)], 20_000, ())
-    assert listing.pulses["n1"].changed_at_ms == 13_500
+    assert listing.heartbeats["n1"].changed_at_ms == 13_500
 
 
 def test_a_broken_connection_is_silent_after_one_interval() -> None:
@@ -447,12 +447,12 @@ def retained_will(at: int, age: float) -> Beat:
 
 
 def test_a_will_from_before_we_listened_is_no_news() -> None:
-    """A broker that ended said of everybody that he broke, and they come back one by one."""
+    """A broker that ended sent the will of every node, and they come back one by one."""
     observer = Observer()
     for second in range(16):
         assert observer.list(second, retained_will(1, second)) == NO_NODES
     assert observer.list(16, retained_will(1, 16.0)) == LOST
-    # It was heard, and then the broker ended, for so short a time that no listing failed.
+    # It was received, and then the broker ended, for so short a time that no listing failed.
     observer = Observer()
     observer.list(0, received_beat(1, 0.0))
     observer.list(4, received_beat(1, 1.0, broken=True))
@@ -475,7 +475,7 @@ def test_who_went_before_it_ever_beat_is_unknown() -> None:
     will = Beat("n1", "", 5.0, 0, age_ms=0, is_broken=True)
     for second in range(100):
         assert observer.list(second, will) == NO_NODES
-    assert observer.listing[0].pulses == {}
+    assert observer.listing[0].heartbeats == {}
 
 
 def test_a_broker_that_lets_all_connections_go_loses_no_node_at_once() -> None:
@@ -488,7 +488,7 @@ def test_a_broker_that_lets_all_connections_go_loses_no_node_at_once() -> None:
             *(Beat(name, "h", 5.0, 1, second * 1000, is_broken=broken) for name in names),
         )
     assert observer.verdict.lost == {}
-    # Time in which nothing could be heard does not count for wills either.
+    # Time in which nothing could be received does not count for wills either.
     observer = Observer()
     observer.list(0, received_beat(1, 0.0))
     observer.fail()

@@ -26,7 +26,7 @@ LATE_SECONDS = INTERVAL_SECONDS + 2
 
 
 async def servers(site: Replicas) -> None:
-    """All nodes say that they are well."""
+    """Publish that all servers are well."""
     for node in NODES:
         await site.server(node, node_data([], "Healthy"))
 
@@ -54,8 +54,8 @@ def ever_lost(site: Replicas, since_ms: int = 0) -> list[set[str]]:
 
 
 def brakes(replica: Replica) -> bool:
-    """Whether it holds somebody back who is silent."""
-    return replica.made.listener.verdict.brake is not None
+    """Return whether the brake holds a silent node."""
+    return replica.made.heartbeat_monitor.lost_nodes.brake is not None
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ async def test_no_node_is_lost_because_a_replica_has_just_begun(tmp_path: Path) 
             await site.killed(life)
             await site.pass_time(40)
         beating.silent.add("n1")
-        await site.pass_time(100)  # nobody listens, and it beats again before anybody would know
+        await site.pass_time(100)  # no replica runs, and it beats again before one starts
         began = site.at_ms
         await site.begin("last", THRESHOLD_SECONDS - INTERVAL_SECONDS - 1)
         beating.silent.clear()

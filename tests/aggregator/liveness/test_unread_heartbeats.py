@@ -46,8 +46,8 @@ def test_two_periods_and_at_least_10_s_without_a_listing_are_long() -> None:
 
 
 def test_two_periods_of_a_long_interval() -> None:
-    pulse = ObservedHeartbeat("host", 1, 60_000, 0, 0, usual_interval_ms=60_000)
-    places = {"s:": HeartbeatListing({"n1": pulse}, 0)}
+    heartbeat = ObservedHeartbeat("host", 1, 60_000, 0, 0, usual_interval_ms=60_000)
+    places = {"s:": HeartbeatListing({"n1": heartbeat}, 0)}
     assert unread(places, 0, at(120)) == {}
     assert unread(places, 0, at(121))["s:"].is_long
 

@@ -1,4 +1,4 @@
-"""Which nodes and chips there are, for public faults: what documents, Nodes and pods tell."""
+"""Which nodes and chips there are, for public faults: from documents, Nodes and pods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOREVER = PATIENCE_MS / 1000
 
 
 class Scene:
-    """A cluster with an API server and, if told, a broker."""
+    """A cluster with an API server and, on demand, a broker."""
 
     def __init__(self, *stores: bool) -> None:
         self.cluster_state = ClusterState(stores)
@@ -35,14 +35,14 @@ class Scene:
         self.cluster_state.observe_nodes(source, Snapshot({one.name: one for one in states}))
 
     def look(self, seconds: float, *nodes: str) -> None:
-        self.places.look({*self.pipeline.dirty, *nodes}, instant(seconds))
+        self.places.update({*self.pipeline.dirty, *nodes}, instant(seconds))
 
     def synced(self) -> bool:
         return self.places.synced
 
 
 def test_nodes_that_are_listed_late_are_there_with_their_serial_numbers() -> None:
-    """The first list of Nodes failed, or the right to it came later: nobody tells of each."""
+    """The first list of Nodes failed, or the right to it came later: no event comes for each."""
     scene = Scene(True)
     scene.documents(KUBERNETES)
     scene.cluster_state.observe_nodes(KUBERNETES, Interrupted("no rights"))
@@ -117,7 +117,7 @@ def test_a_node_whose_document_is_refused_is_there() -> None:
 
 def test_chips_are_known_as_long_as_their_node_is() -> None:
     scene = Scene(True)
-    feed = scene.pipeline.sources[KUBERNETES].devices
+    watch = scene.pipeline.sources[KUBERNETES].devices
     scene.documents(KUBERNETES, report("n1", healthy()))
     used = PodState("uid", "n1", chips=("Ascend910-9",))
     scene.cluster_state.observe_pods(KUBERNETES, Snapshot({"uid": used}))
@@ -125,11 +125,11 @@ def test_chips_are_known_as_long_as_their_node_is() -> None:
     scene.look(0)
     assert len(scene.places.chips("n1") or ()) == 9
     scene.cluster_state.observe_pods(KUBERNETES, Update("uid", None))
-    scene.pipeline.observe(feed, Changed(report("n1", healthy(1_760_000_001))), instant(1))
+    scene.pipeline.observe(watch, Changed(report("n1", healthy(1_760_000_001))), instant(1))
     scene.look(1, "n1")
     assert "Ascend910-9" in (scene.places.chips("n1") or ())
     gone = report("n1", {})
-    scene.pipeline.observe(feed, Deleted(gone.namespace, gone.name), instant(2))
+    scene.pipeline.observe(watch, Deleted(gone.namespace, gone.name), instant(2))
     scene.look(2)
     assert len(scene.places.chips("n1") or ()) == 9
     scene.cluster_state.observe_nodes(KUBERNETES, Update("n1", None))

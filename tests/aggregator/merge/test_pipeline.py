@@ -21,7 +21,7 @@ NAME = "cluster-info-device-0"
 
 
 class Bench:
-    """A pipeline whose writes arrive when told to."""
+    """A pipeline whose writes arrive when a test acknowledges them."""
 
     def __init__(self, stores: int = 1, outputs: dict[str, str] | None = None) -> None:
         self.pipeline = Pipeline((DocumentSource(f"store-{n}:") for n in range(stores)), 45)
@@ -34,8 +34,8 @@ class Bench:
     def observe(self, now: Instant, *events: WatchEvent, store: int = 0) -> frozenset[str]:
         """Events arrive together; nothing is written."""
         for event in events:
-            feed = self.pipeline.sources[store].devices
-            self.pipeline.observe(feed, event, now)
+            watch = self.pipeline.sources[store].devices
+            self.pipeline.observe(watch, event, now)
         return self.pipeline.step(now)
 
     def write(self, now: Instant) -> None:

@@ -19,7 +19,7 @@ FAN = FaultDevice("Fan", 1, ["28000009"], "NotHandleFault")
 
 
 def server_time(bench: Bench) -> int:
-    record: NodeRecord = bench.pipeline.node.inboxes[0].reports["n2"].record
+    record: NodeRecord = bench.pipeline.node.caches[0].reports["n2"].record
     return record.update_time_ms
 
 

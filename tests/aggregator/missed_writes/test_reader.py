@@ -36,7 +36,7 @@ _LIST = ("GET", "api/v1/configmaps", "kube-system", None)
 
 
 def nodes(place: Place) -> bool:
-    """What nodes say."""
+    """Return whether it is a document of a node."""
     return place.resource == "api/v1/configmaps"
 
 
@@ -144,7 +144,7 @@ async def test_a_write_that_the_store_has_not_is_looked_for_once(tmp_path: Path)
             await site.pass_time(40)
         assert reads(site) == 2
         assert site.unhealthy("n1") == ""
-        # An earlier one, as of a beat that comes late, says nothing.
+        # An earlier one, as of a beat that comes late, changes nothing.
         beats.writes["n1"] = encode_writes({"device-info": T0 - 100})
         await site.pass_time(40)
         assert reads(site) == 2
@@ -267,7 +267,7 @@ async def test_public_faults_of_storage_that_no_watch_shows(tmp_path: Path) -> N
 
 
 class Known:
-    """Documents of which the test says which write is here; ``None``: one that is refused."""
+    """Documents whose write numbers the test sets; ``None``: one that is refused."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int | None] = {}

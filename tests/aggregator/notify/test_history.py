@@ -1,4 +1,4 @@
-"""Nodes tell and aggregators keep, over a real broker, in one process: whatever the disk does."""
+"""Nodes send and aggregators store, over a real broker, in one process: whatever the disk does."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def parts(broker: Broker, tmp_path: Path) -> AsyncIterator[Parts]:
 
 
 def happen(journal: Journal, rows: int, changes: int = 1) -> None:
-    """So many rows of changes, each between rows that nobody is told of."""
+    """Write so many rows of changes, each between rows that are not sent."""
     for _ in range(rows):
         made = [
             Change(ChangeKind.BEGAN, chip_subject(3), "80E01801", f"e{number}", NOW_MS, "because")
@@ -218,7 +218,7 @@ async def test_a_history_that_cannot_be_written_acknowledges_nothing_and_loses_n
     place.unlink()
     await until(lambda: history.status().trouble is None, "the trouble is over")
     await until(lambda: parts.kept() == counts(3), "everything is there")
-    assert caplog.text.count("what nodes tell stays with them") == 1
+    assert caplog.text.count("rows of journals stay at their nodes") == 1
 
 
 async def test_a_broken_history_is_moved_aside_and_begun_again(
@@ -300,9 +300,9 @@ async def test_what_is_published_is_kept_whatever_the_disk_does(
         FaultChange(NODE, NOW_MS + number, "Ascend910-3", "80E01801", None, "RestartNPU")
         for number in range(3)
     ]
-    history.note(changes[:2])
+    history.record(changes[:2])
     folder.unlink()
-    history.note(changes[2:])
+    history.record(changes[2:])
     await until(lambda: history.status().published == 3, "they are kept")
     page = read_page(folder / FILE_NAME, HistoryRange(node=NODE, since_ms=NOW_MS + 1))
     assert [one.published for one in page.events] == changes[1:]
@@ -316,12 +316,12 @@ async def test_what_is_published_is_kept_once_a_second_and_at_the_end(
     path = tmp_path / "aggregator" / FILE_NAME
     await until(path.exists, "it has begun")
     change = FaultChange(NODE, NOW_MS, "Ascend910-3", "80E01801", None, "RestartNPU")
-    history.note([change])
+    history.record([change])
     await asyncio.sleep(0.2)
     assert history.status().published == 0
-    history.note([change])
+    history.record([change])
     await until(lambda: history.status().published == 2, "they are kept")
-    history.note([change])
+    history.record([change])
     await parts.close()
     assert len(read_page(path, HistoryRange(node=NODE)).events) == 3
 
@@ -330,5 +330,5 @@ async def test_more_than_memory_is_meant_for_is_counted(parts: Parts, tmp_path: 
     (tmp_path / "aggregator").write_text("no directory")
     history = parts.history()
     change = FaultChange(NODE, NOW_MS, "Ascend910-3", "80E01801", None, "RestartNPU")
-    history.note([change] * 20_007)
+    history.record([change] * 20_007)
     assert history.status().dropped == 7

@@ -1,4 +1,4 @@
-"""The history on a real file: each change once, however often it is told and by whom."""
+"""The history on a real file: each change once, however often it is sent and over which store."""
 
 from __future__ import annotations
 
@@ -59,40 +59,44 @@ def kept(tmp_path: Path, **asked: object) -> list[str]:
 def test_what_is_next_is_kept_and_what_is_not_is_asked_for(
     file: HistoryFile, tmp_path: Path
 ) -> None:
-    taken = file.take([batch(0, 2), batch(3, 5), batch(0, 3)], NOW_MS)
+    taken = file.store_batches([batch(0, 2), batch(3, 5), batch(0, 3)], NOW_MS)
     assert (taken.events, taken.refused) == (3, 1)
     assert taken.acks == (HistoryAck("node-1", "j", 3),)
-    assert file.take([batch(5, 6)], NOW_MS).acks == (HistoryAck("node-1", "j", 3),)
-    assert file.take([batch(0, 0)], NOW_MS).acks == (HistoryAck("node-1", "j", 3),), "a question"
+    assert file.store_batches([batch(5, 6)], NOW_MS).acks == (HistoryAck("node-1", "j", 3),)
+    assert file.store_batches([batch(0, 0)], NOW_MS).acks == (HistoryAck("node-1", "j", 3),), (
+        "a question"
+    )
     assert kept(tmp_path) == ["node-1 1", "node-1 2", "node-1 3"]
 
 
 def test_a_batch_that_overlaps_counts_from_where_it_is_new(
     file: HistoryFile, tmp_path: Path
 ) -> None:
-    file.take([batch(0, 3)], NOW_MS)
-    assert file.take([batch(1, 5)], NOW_MS).events == 2
-    assert file.take([batch(0, 4)], NOW_MS).acks == (HistoryAck("node-1", "j", 5),)
+    file.store_batches([batch(0, 3)], NOW_MS)
+    assert file.store_batches([batch(1, 5)], NOW_MS).events == 2
+    assert file.store_batches([batch(0, 4)], NOW_MS).acks == (HistoryAck("node-1", "j", 5),)
     assert kept(tmp_path) == [f"node-1 {number}" for number in range(1, 6)]
 
 
 def test_a_new_journal_begins_anew_and_the_old_one_is_not_reported_twice(
     file: HistoryFile, tmp_path: Path
 ) -> None:
-    file.take([batch(0, 2)], NOW_MS)
-    assert file.take([batch(0, 1, journal="new")], NOW_MS).acks == (HistoryAck("node-1", "new", 1),)
-    assert file.take([batch(0, 3)], NOW_MS).events == 1
+    file.store_batches([batch(0, 2)], NOW_MS)
+    assert file.store_batches([batch(0, 1, journal="new")], NOW_MS).acks == (
+        HistoryAck("node-1", "new", 1),
+    )
+    assert file.store_batches([batch(0, 3)], NOW_MS).events == 1
     assert kept(tmp_path) == ["node-1 1", "node-1 2", "node-1 1", "node-1 3"]
 
 
 def test_what_was_lost_is_a_row_of_its_own_and_counted_once(
     file: HistoryFile, tmp_path: Path
 ) -> None:
-    file.take([batch(0, 2)], NOW_MS)
-    taken = file.take([batch(2, 8, lost=4)], NOW_MS)
+    file.store_batches([batch(0, 2)], NOW_MS)
+    taken = file.store_batches([batch(2, 8, lost=4)], NOW_MS)
     assert (taken.events, taken.lost) == (2, 4)
-    # Its answer was not heard: it is told again, with what came since.
-    assert file.take([batch(2, 9, lost=4)], NOW_MS).lost == 0
+    # Its acknowledgement was lost: it is sent again, with what came since.
+    assert file.store_batches([batch(2, 9, lost=4)], NOW_MS).lost == 0
     assert kept(tmp_path) == ["node-1 1", "node-1 2", "lost 4", "node-1 7", "node-1 8", "node-1 9"]
 
 
@@ -106,14 +110,14 @@ def test_any_order_of_batches_keeps_a_beginning_of_the_journal(
     with closing(HistoryFile(directory / FILE_NAME)) as file:
         for low, high in ranges:
             after, upto = min(low, high), max(low, high)
-            (ack,) = file.take([batch(after, upto)], NOW_MS).acks
+            (ack,) = file.store_batches([batch(after, upto)], NOW_MS).acks
             assert kept(directory) == [f"node-1 {n}" for n in range(1, ack.sequence + 1)]
 
 
 def test_pages_follow_each_other(file: HistoryFile, tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
-    file.take([batch(0, 5)], NOW_MS)
-    file.take([batch(0, 5, node="node-2")], NOW_MS + 10)
+    file.store_batches([batch(0, 5)], NOW_MS)
+    file.store_batches([batch(0, 5, node="node-2")], NOW_MS + 10)
     first = read_page(path, HistoryRange(after=0, limit=4))
     second = read_page(path, HistoryRange(after=first.next, limit=6))
     assert (first.more, second.more) == (True, False)
@@ -128,20 +132,20 @@ def test_pages_follow_each_other(file: HistoryFile, tmp_path: Path) -> None:
 
 
 def test_size_and_age_are_bounded_and_positions_stay(file: HistoryFile, tmp_path: Path) -> None:
-    file.take([batch(0, 2_000)], NOW_MS)
-    file.take([batch(2_000, 4_000)], NOW_MS + 1_000)
+    file.store_batches([batch(0, 2_000)], NOW_MS)
+    file.store_batches([batch(2_000, 4_000)], NOW_MS + 1_000)
     while file.prune(older_than_ms=NOW_MS + 1, max_bytes=1 << 30):
         pass
     assert len(kept(tmp_path)) == 2_000
     while file.prune(older_than_ms=0, max_bytes=10_000):
         pass
     assert kept(tmp_path) == []
-    assert file.take([batch(4_000, 4_001)], NOW_MS).events == 1
+    assert file.store_batches([batch(4_000, 4_001)], NOW_MS).events == 1
 
 
 def test_positions_of_replaced_journals_are_bounded(file: HistoryFile, tmp_path: Path) -> None:
     for number in range(30):
-        file.take([batch(0, 1, journal=f"j{number}")], NOW_MS + number)
+        file.store_batches([batch(0, 1, journal=f"j{number}")], NOW_MS + number)
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
         assert connection.execute("SELECT count(*) FROM positions").fetchone() == (8,)
 
@@ -158,11 +162,11 @@ _WRITER = """
 import sys
 from pathlib import Path
 from aggregator.notify.history_file import HistoryFile
-from tests.aggregator.notify.test_history_file import telling
+from tests.aggregator.notify.test_history_file import batch
 file = HistoryFile(Path(sys.argv[1]))
 for number in range(1_000_000):
-    (heard,) = file.take([telling(number, number + 1)], 0).heard
-    print(heard.sequence, flush=True)
+    (ack,) = file.store_batches([batch(number, number + 1)], 0).acks
+    print(ack.sequence, flush=True)
 """
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.notify.history_file import FILE_NAME, HistoryFile, read_standing
+from aggregator.notify.history_file import FILE_NAME, HistoryFile, read_published_levels
 from contract.pages.changes import FaultChange
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries
 from tests.aggregator.nodes import T0, faulty, healthy, report, unhealthy
@@ -77,7 +77,7 @@ async def test_each_change_is_there_once_over_kills(daemon: Daemon, store: Store
             await store.put(report("n1", faulty(5, T0 + 1)))
             await seen.until(shows("n1", 5))
         daemon.kill()  # it is published, and not in the history yet
-    # While nobody is there one ends and one begins.
+    # While no aggregator runs one ends and one begins.
     await store.put(report("n2", healthy(T0 + 3)))
     await store.put(report("n3", faulty(7, T0 + 3)))
     daemon.start()
@@ -107,19 +107,19 @@ def change(node: str, code: str, was: str | None, level: str | None) -> FaultCha
 
 def test_a_file_knows_what_stands(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
-    assert read_standing(path) is None
+    assert read_published_levels(path) is None
     with closing(HistoryFile(path)) as file:
-        assert read_standing(path) is None
+        assert read_published_levels(path) is None
         file.begin({"n1": {("Ascend910-3", "A"): "x"}})
         file.begin({"n2": {("Ascend910-3", "B"): "x"}})
-        assert read_standing(path) == {"n1": {("Ascend910-3", "A"): "x"}}
-        file.note([change("n1", "A", "x", "y"), change("n1", "B", None, "x")])
-        file.note([change("n1", "A", "y", None)])
-    assert read_standing(path) == {"n1": {("Ascend910-3", "B"): "x"}}
+        assert read_published_levels(path) == {"n1": {("Ascend910-3", "A"): "x"}}
+        file.store_changes([change("n1", "A", "x", "y"), change("n1", "B", None, "x")])
+        file.store_changes([change("n1", "A", "y", None)])
+    assert read_published_levels(path) == {"n1": {("Ascend910-3", "B"): "x"}}
 
 
 def test_a_file_that_had_to_be_begun_anew_keeps_what_was_reported(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     with closing(HistoryFile(path)) as file:
-        file.note([change("n1", "A", None, "x")])
-    assert read_standing(path) == {"n1": {("Ascend910-3", "A"): "x"}}
+        file.store_changes([change("n1", "A", None, "x")])
+    assert read_published_levels(path) == {"n1": {("Ascend910-3", "A"): "x"}}

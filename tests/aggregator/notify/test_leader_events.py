@@ -31,12 +31,12 @@ def test_each_other_leader_is_sent_once() -> None:
     rows: Leadership = leadership
     stream = Sent()
     events = LeaderEvents(rows, stream, lambda: instant(7))
-    events.look()
+    events.send_if_changed()
     leadership.holder = ""
-    events.look()
-    events.look()
+    events.send_if_changed()
+    events.send_if_changed()
     leadership.leads, leadership.holder = True, "b"
-    events.look()
+    events.send_if_changed()
     at_ms = instant(7).wall_ms
     assert stream.events == [
         ("leader", LeaderChange(at_ms, "follower of nobody", False, "")),

@@ -110,15 +110,15 @@ async def test_nodes_beyond_the_limit_are_one_line(
     log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(intake, "MAX_NODES", 10)
-    feed = DocumentSource("a store").devices
+    watch = DocumentSource("a store").devices
     store: Store = Stranger(
         [DocumentsListed(tuple(report(f"n{n}", healthy()) for n in range(500)))]
     )  # type: ignore[assignment]
 
-    def observe(feed: DocumentWatch, event: WatchEvent) -> None:
-        feed.observe(event, 0)
+    def observe(watch: DocumentWatch, event: WatchEvent) -> None:
+        watch.observe(event, 0)
 
-    reading = asyncio.create_task(read_documents(feed, store, observe, Stalls(), NodeLog()))
+    reading = asyncio.create_task(read_documents(watch, store, observe, Stalls(), NodeLog()))
     await asyncio.sleep(61)
     reading.cancel()
     lines = lines_of(LOGGER, log)

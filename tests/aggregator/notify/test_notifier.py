@@ -1,4 +1,6 @@
-"""What a replica tells of what is published: once, and what it did not publish itself as well."""
+"""Changes that a replica reports of what is published: once, also what it did not publish
+itself.
+"""
 
 from __future__ import annotations
 
@@ -35,42 +37,42 @@ class Book:
     def __init__(self) -> None:
         self.changes: list[FaultChange] = []
 
-    async def standing(self) -> None:
+    async def published_levels(self) -> None:
         """Nothing is known of an earlier run."""
 
     def begin(self, standing: object) -> None:
         """What is published now."""
 
-    def note(self, changes: Iterable[FaultChange]) -> None:
+    def record(self, changes: Iterable[FaultChange]) -> None:
         self.changes += changes
 
 
 class Replica:
-    """What one of two tells."""
+    """The reports of one of two replicas."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
         self.book = Book()
         cluster_state = ClusterState([True])
-        board = JobView(cluster_state, nodes.pipeline.published)
+        job_view = JobView(cluster_state, nodes.pipeline.published)
         self.notifier = Notifier(
             nodes.pipeline,
             cluster_state,
-            board,
+            job_view,
             RankTables(1),
             Stream("1"),
             self.book,  # type: ignore[arg-type]
-            Labelling((), board.labels, Always("")),
+            Labelling((), job_view.labels, Always("")),
         )
 
     @property
     def rows(self) -> list[tuple[str, str | None]]:
-        """Chip and level, as they were told."""
+        """Return chip and level, as they were reported."""
         return [(one.subject, one.level) for one in self.book.changes]
 
 
 class Pair(Both):
-    """A leader and its follower, and what they tell."""
+    """A leader and its follower, and their reports."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +80,7 @@ class Pair(Both):
         self.observe(0, listed(n1=healthy(), n2=healthy()))
 
     async def begin(self) -> Pair:
-        """Nothing was told before."""
+        """Begin without anything reported before."""
         await self.first.notifier.seed(instant(0))
         await self.second.notifier.seed(instant(0))
         return self
@@ -173,11 +175,11 @@ async def test_a_client_of_the_stream_is_sent_which_jobs_are_hit() -> None:
     notifier = Notifier(
         nodes.pipeline,
         ClusterState([True]),
-        scene.board,
+        scene.job_view,
         RankTables(1),
         Sent("1"),
         Book(),  # type: ignore[arg-type]
-        Labelling((), scene.board.labels, Always("")),
+        Labelling((), scene.job_view.labels, Always("")),
     )
     scene.pod("a", "n0", "job", "0 1")
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"))

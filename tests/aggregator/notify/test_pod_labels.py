@@ -1,4 +1,4 @@
-"""Labels of pods: set once by who leads, tried again, one pod in nobody's way."""
+"""Labels of pods: set once by the leader, tried again; one pod does not delay the others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Pods:
 
 
 class Lead:
-    """Who may write, as the clock says."""
+    """May write while the clock allows it."""
 
     leads = True
 
@@ -76,10 +76,10 @@ async def test_a_follower_sets_none_and_who_begins_to_lead_what_was_left() -> No
         bench.labelling.wake.set()
         await asyncio.sleep(10)
         assert pods.asked == 0
-        await bench.labelling.leads(True)
+        await bench.labelling.set_leading(True)
         await asyncio.sleep(0.1)
         assert pods.labels == {"train-0": ("Separate", "uid-0")}
-        await bench.labelling.leads(False)
+        await bench.labelling.set_leading(False)
         await asyncio.sleep(10)
         assert pods.asked == 1
 
@@ -87,7 +87,7 @@ async def test_a_follower_sets_none_and_who_begins_to_lead_what_was_left() -> No
 async def test_it_is_set_again_only_when_the_store_does_not_show_it_for_long() -> None:
     pods = Pods()
     async with labelling(pods) as bench:
-        await bench.labelling.leads(True)
+        await bench.labelling.set_leading(True)
         bench.wanted = WANTED[:1]
         bench.labelling.wake.set()
         await asyncio.sleep(1.9)
@@ -103,7 +103,7 @@ async def test_one_that_cannot_be_set_is_in_nobodys_way(caplog: pytest.LogCaptur
     pods = Pods()
     pods.errors["train-0"] = StoreError("no such luck")
     async with labelling(pods) as bench:
-        await bench.labelling.leads(True)
+        await bench.labelling.set_leading(True)
         bench.wanted = WANTED
         bench.labelling.wake.set()
         await asyncio.sleep(0.1)
@@ -124,7 +124,7 @@ async def test_a_pod_of_another_store_and_one_that_is_gone() -> None:
     for pods in (here, there):
         pods.errors["train-1"] = StoreNotFound("gone")
     async with labelling(here, there) as bench:
-        await bench.labelling.leads(True)
+        await bench.labelling.set_leading(True)
         bench.wanted = WANTED[:2]
         bench.labelling.wake.set()
         await asyncio.sleep(0.1)
@@ -137,7 +137,7 @@ async def test_who_lost_the_lease_stops_between_two_pods() -> None:
     pods = Pods()
     pods.seconds = 1.0
     async with labelling(pods) as bench:
-        await bench.labelling.leads(True)
+        await bench.labelling.set_leading(True)
         bench.wanted = WANTED
         bench.labelling.wake.set()
         await asyncio.sleep(0.5)
@@ -151,7 +151,7 @@ async def test_a_store_that_is_away_is_tried_again(caplog: pytest.LogCaptureFixt
     pods = Pods()
     pods.errors = {one.name: StoreUnavailable("away") for one in WANTED[:3]}
     async with labelling(pods) as bench:
-        await bench.labelling.leads(True)
+        await bench.labelling.set_leading(True)
         bench.wanted = WANTED[:3]
         bench.labelling.wake.set()
         await asyncio.sleep(30)

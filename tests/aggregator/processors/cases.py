@@ -1,4 +1,4 @@
-"""Records and facts of one node, for the processors."""
+"""Records and node contexts, for the processors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def one(number: int, level: str, code: str, time_ms: int = T, kind: str = "Card"
 
 
 def record(*faults: dict[str, Any], **lists: Any) -> DeviceRecord:
-    """What a node says that has ``faults``."""
+    """Return the record of a node that has ``faults``."""
     return device_record(device_info.decode(config(faults, **lists), "x"))
 
 
@@ -49,7 +49,7 @@ def pod(*numbers: int, job: str = "job1", uid: str = "", **labels: str) -> PodSt
     return PodState(uid or f"pod-of-{job}", NODE, job=job, chips=chips, labels=labels)
 
 
-def facts(*pods: PodState, **annotations: str) -> NodeContext:
+def node_context(*pods: PodState, **annotations: str) -> NodeContext:
     """Facts of a node with ``pods``; ``annotations`` (``codes``, ``levels``) are ``job1``'s."""
     full = {
         f"huawei.com/schedule.filter.fault{name.title()}": text
@@ -68,10 +68,12 @@ def process(
     now_ms: int = T,
     known: NodeContext | None = None,
     state: DeviceState = NO_DEVICE_STATE,
-    **around: Any,
+    **context: Any,
 ) -> DeviceResult:
     """``reported`` through the device chain."""
-    return process_device(NODE, reported, state, ChainContext(known or facts(), **around), now_ms)
+    return process_device(
+        NODE, reported, state, ChainContext(known or node_context(), **context), now_ms
+    )
 
 
 def codes(done: DeviceRecord) -> list[str]:

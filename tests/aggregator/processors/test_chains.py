@@ -10,7 +10,7 @@ from tests.aggregator.processors.cases import (
     T,
     chip,
     codes,
-    facts,
+    node_context,
     numbers,
     one,
     pod,
@@ -34,7 +34,7 @@ def test_e19_pre_separation() -> None:
         one(2, "PreSeparateNPU", "81078603", kind="CardNetwork"),
     ]
     reported = record_of(range(8), faults, unhealthy=(0,), network=(2,))
-    done = process(reported, known=facts(pod(0)))
+    done = process(reported, known=node_context(pod(0)))
     text = render_device_entry("node1", done.record, done.record.update_time)
     assert f'{{"mindx-dl-deviceinfo-node1":{text}}}' == EXAMPLES["E19"]["output"]
     assert done.hidden == ()
@@ -107,7 +107,7 @@ def test_e29_custom_filter() -> None:
     reported = record(
         one(0, "RestartNPU", "80C98000"), one(1, "RestartNPU", "80C98000"), unhealthy=(0, 1)
     )
-    done = process(reported, known=facts(pod(0), codes="80C98000:120"))
+    done = process(reported, known=node_context(pod(0), codes="80C98000:120"))
     assert codes(done.record) == ["1:80C98000"]
     assert numbers(done.record.available) == [2, 3, 4, 5, 6, 7]
     assert numbers(done.record.unhealthy) == [1]
@@ -129,7 +129,7 @@ def test_e30_lists_of_the_node_are_passed_through() -> None:
 
 def test_a_hidden_chip_that_is_separated_is_unhealthy_and_nothing_else() -> None:
     reported = record(one(0, "RestartNPU", "80C98000"), unhealthy=(0,))
-    known = facts(pod(0), codes="80C98000")
+    known = node_context(pod(0), codes="80C98000")
     done = process(reported, known=known, separated=frozenset({chip(0)})).record
     assert (numbers(done.unhealthy), numbers(done.recovering)) == ([0], [])
 
@@ -138,7 +138,7 @@ def test_another_fault_keeps_a_chip_where_it_is() -> None:
     reported = record(
         one(0, "RestartNPU", "80C98000"), one(0, "SeparateNPU", "80E18402"), unhealthy=(0,)
     )
-    done = process(reported, known=facts(pod(0), codes="80C98000"))
+    done = process(reported, known=node_context(pod(0), codes="80C98000"))
     assert codes(done.record) == ["0:80E18402"]
     assert (numbers(done.record.unhealthy), numbers(done.record.recovering)) == ([0], [])
 
@@ -146,7 +146,7 @@ def test_another_fault_keeps_a_chip_where_it_is() -> None:
 def test_public_faults_are_never_hidden_and_never_counted() -> None:
     public = one(0, "SeparateNPU", "220001001") | {"fault_type": "PublicFault"}
     reported = record(public, unhealthy=(0,))
-    done = process(reported, known=facts(pod(0), codes="220001001"), counting=True)
+    done = process(reported, known=node_context(pod(0), codes="220001001"), counting=True)
     assert done.record == reported
     assert done.occurrences == ()
 

@@ -12,7 +12,7 @@ from aggregator.processors.chains import ChainContext, SwitchResult, process_swi
 from aggregator.processors.custom_filter import read_filter
 from aggregator.processors.state_types import NO_SWITCH_STATE, SwitchState
 from contract.documents.switch_info import SwitchEvent, SwitchRecord
-from tests.aggregator.processors.cases import T, codes, facts, one, pod, process, record
+from tests.aggregator.processors.cases import T, codes, node_context, one, pod, process, record
 
 FAULTS = record(
     one(0, "RestartNPU", "80C98000"),
@@ -48,7 +48,7 @@ def test_any_annotation_is_read(text: str) -> None:
 
 
 def test_a_fault_is_hidden_until_its_time_is_over_and_not_a_millisecond_longer() -> None:
-    known = facts(pod(0), codes="80C98000:120")
+    known = node_context(pod(0), codes="80C98000:120")
     first = process(FAULTS, T, known)
     assert codes(first.record) == ["0:80CB8002", "1:80C98000"]
     last = process(FAULTS, T + 120_000, known, first.state)
@@ -58,37 +58,37 @@ def test_a_fault_is_hidden_until_its_time_is_over_and_not_a_millisecond_longer()
 
 
 def test_a_code_goes_before_a_level() -> None:
-    both = facts(pod(0), codes="80C98000:0", levels="RestartNPU:100")
+    both = node_context(pod(0), codes="80C98000:0", levels="RestartNPU:100")
     assert codes(process(FAULTS, T, both).record) == ["0:80CB8002", "1:80C98000"]
     later = process(FAULTS, T + 1, both, process(FAULTS, T, both).state)
     assert later.record == FAULTS
 
 
 def test_chips_of_another_job_and_idle_chips_are_shown() -> None:
-    other = facts(pod(0, job="job1"), pod(1, job="job2"), codes="80C98000")
+    other = node_context(pod(0, job="job1"), pod(1, job="job2"), codes="80C98000")
     assert codes(process(FAULTS, T, other).record) == ["0:80CB8002", "1:80C98000"]
-    idle = facts(pod(5), codes="80C98000")
+    idle = node_context(pod(5), codes="80C98000")
     assert process(FAULTS, T, idle).record == FAULTS
 
 
 def test_all_pods_of_a_job_on_the_node_count() -> None:
-    two = facts(pod(0, uid="a"), pod(1, uid="b"), codes="80C98000")
+    two = node_context(pod(0, uid="a"), pod(1, uid="b"), codes="80C98000")
     assert codes(process(FAULTS, T, two).record) == ["0:80CB8002"]
 
 
 def test_a_filter_ends_with_its_annotation_or_job() -> None:
-    hidden = process(FAULTS, T, facts(pod(0), codes="80C98000"))
-    assert process(FAULTS, T + 1, facts(pod(0)), hidden.state).record == FAULTS
-    assert process(FAULTS, T + 1, facts(), hidden.state).hidden == ()
+    hidden = process(FAULTS, T, node_context(pod(0), codes="80C98000"))
+    assert process(FAULTS, T + 1, node_context(pod(0)), hidden.state).record == FAULTS
+    assert process(FAULTS, T + 1, node_context(), hidden.state).hidden == ()
 
 
 def test_levels_of_chips_and_their_aliases() -> None:
-    by_level = facts(pod(0), levels="RestartRequestFault:10")
+    by_level = node_context(pod(0), levels="RestartRequestFault:10")
     assert codes(process(FAULTS, T, by_level).record) == ["0:80C98000", "1:80C98000"]
 
 
 def server(**labels: str) -> NodeContext:
-    return facts(pod(0, app="mindie-ms-server", jobID="m1", **labels))
+    return node_context(pod(0, app="mindie-ms-server", jobID="m1", **labels))
 
 
 def test_servers_ride_out_restart_requests_while_their_controller_listens() -> None:
@@ -130,7 +130,7 @@ def switched(
 
 
 def test_a_node_is_judged_by_the_events_that_are_left() -> None:
-    known = facts(pod(0), levels="SeparateFault:30")
+    known = node_context(pod(0), levels="SeparateFault:30")
     done = switched(known)
     assert done.record.events == (event(LINK),)
     assert (done.record.level, done.record.status) == ("SubHealthFault", "SubHealthy")
@@ -141,7 +141,7 @@ def test_a_node_is_judged_by_the_events_that_are_left() -> None:
 
 
 def test_without_any_event_left_the_node_is_healthy() -> None:
-    done = switched(facts(pod(0), codes=f"{LINK},{CPU}:5"))
+    done = switched(node_context(pod(0), codes=f"{LINK},{CPU}:5"))
     assert (done.record.level, done.record.status) == ("NotHandleFault", "Healthy")
     assert (done.record.events, done.record.times) == ((), ())
     assert done.due_ms == T + 5001
@@ -149,12 +149,12 @@ def test_without_any_event_left_the_node_is_healthy() -> None:
 
 def test_an_event_without_a_level_of_its_own_is_shown() -> None:
     bare = msgspec.structs.replace(SWITCH, times=None)
-    assert switched(facts(pod(0), codes=LINK), reported=bare).record == bare
+    assert switched(node_context(pod(0), codes=LINK), reported=bare).record == bare
 
 
 def test_a_pre_separation_that_is_left_is_decided_by_the_chips_in_use() -> None:
     mixed = msgspec.structs.replace(
         SWITCH, times=((f"{CPU}_1_2", T, "Separate"), (f"{LINK}_1_2", T, "PreSeparate"))
     )
-    done = switched(facts(pod(0), codes=CPU), reported=mixed)
+    done = switched(node_context(pod(0), codes=CPU), reported=mixed)
     assert (done.record.level, done.record.status) == ("PreSeparate", "Healthy")

@@ -9,7 +9,7 @@ from aggregator.processors.manual_separation import KEPT_MS, ManualSeparation, S
 from aggregator.processors.separation_policy import SeparationPolicy
 from aggregator.processors.software_fault_window import MOST, WINDOW_MS, Windows
 from aggregator.processors.state_types import NO_DEVICE_STATE, DeviceState, Occurrence
-from tests.aggregator.processors.cases import T, chip, facts, one, pod, process, record
+from tests.aggregator.processors.cases import T, chip, node_context, one, pod, process, record
 
 if TYPE_CHECKING:
     from contract.documents.cluster_device import DeviceRecord
@@ -34,7 +34,7 @@ def faulty(level: str = "RestartNPU", code: str = "80C98000") -> DeviceRecord:
 
 
 def test_a_fault_counts_once_until_it_goes_and_comes_or_changes_its_level() -> None:
-    mine = facts(pod(0))
+    mine = node_context(pod(0))
     first, state = new(faulty(), mine)
     assert first == ["Ascend910-0:80C98000:job1"]
     again, state = new(faulty(), mine, state, T + 1)
@@ -47,13 +47,13 @@ def test_a_fault_counts_once_until_it_goes_and_comes_or_changes_its_level() -> N
 
 
 def test_what_never_counts() -> None:
-    mine = facts(pod(0))
+    mine = node_context(pod(0))
     for level in ("NotHandleFault", "SubHealthFault"):
         assert new(record(one(0, level, "80C98000")), mine)[0] == []
     manual = record(one(0, "ManuallySeparateNPU", ""), unhealthy=(0,))
     assert new(manual, mine)[0] == []
-    assert new(faulty(), facts(pod(1)))[0] == [], "nobody uses the chip"
-    assert new(faulty(), facts(pod(0, job="")))[0] == [], "its user is no job"
+    assert new(faulty(), node_context(pod(1)))[0] == [], "nobody uses the chip"
+    assert new(faulty(), node_context(pod(0, job="")))[0] == [], "its user is no job"
 
 
 def test_a_code_twice_on_a_chip_at_two_levels_counts_once() -> None:
@@ -63,19 +63,19 @@ def test_a_code_twice_on_a_chip_at_two_levels_counts_once() -> None:
         unhealthy=(0,),
         network=(0,),
     )
-    first, state = new(twice, facts(pod(0)))
+    first, state = new(twice, node_context(pod(0)))
     assert len(first) == 1
-    assert new(twice, facts(pod(0)), state)[0] == []
+    assert new(twice, node_context(pod(0)), state)[0] == []
 
 
 def test_nothing_is_new_until_usage_of_the_chips_is_known() -> None:
     unlisted, state = new(faulty(), NodeContext())
     assert (unlisted, state.seen) == ([], {})
-    assert len(new(faulty(), facts(pod(0)), state)[0]) == 1
+    assert len(new(faulty(), node_context(pod(0)), state)[0]) == 1
 
 
 def test_a_hidden_fault_counts_when_it_is_shown() -> None:
-    mine = facts(pod(0), codes="80C98000:10")
+    mine = node_context(pod(0), codes="80C98000:10")
     hidden, state = new(faulty(), mine)
     assert hidden == []
     assert len(new(faulty(), mine, state, T + 10_001)[0]) == 1
@@ -118,7 +118,7 @@ def test_what_a_chip_repeats_within_the_window_counts_each_time() -> None:
 
 
 def test_levels_that_change_within_the_window_count_each_time() -> None:
-    mine, state, windows = facts(pod(0)), NO_DEVICE_STATE, Windows()
+    mine, state, windows = node_context(pod(0)), NO_DEVICE_STATE, Windows()
     for ms, level in enumerate(("RestartBusiness", "RestartNPU", "RestartBusiness")):
         done = process(faulty(level), T + ms, mine, state, counting=True)
         state = done.state

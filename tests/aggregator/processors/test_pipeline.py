@@ -38,19 +38,21 @@ ONCE = text(threshold=1)
 
 
 class Bench:
-    """A pipeline of one store whose pods and jobs are told by hand."""
+    """A pipeline of one store whose pods and jobs a test sets."""
 
     def __init__(self, kept: dict[str, str] | None = None, at: float = 0, **more: Any) -> None:
         self.pods: dict[str, tuple[PodState, ...]] = {}
         self.jobs: dict[str, JobState] = {}
         self.asked: list[str] = []
         self.kept = dict(kept or {})
-        self.pipeline = Pipeline([DocumentSource("s:")], 45, facts=self._facts, **more)
+        self.pipeline = Pipeline(
+            [DocumentSource("s:")], 45, node_context=self._node_context, **more
+        )
         self.processing = self.pipeline.processing
         self.problems = list(self.processing.restore(self.kept, instant(at)))
-        self.devices, self.nodes = self.pipeline.sources[0].feeds
+        self.devices, self.nodes = self.pipeline.sources[0].watches
 
-    def _facts(self, node: str) -> NodeContext:
+    def _node_context(self, node: str) -> NodeContext:
         self.asked.append(node)
         pods = self.pods.get(node, ())
         used = frozenset(name for pod in pods for name in pod.chips)
@@ -87,7 +89,7 @@ class Bench:
     def step(self, at: float) -> frozenset[str]:
         changed = self.pipeline.step(instant(at))
         self.changed = self.pipeline.changed
-        for bucket in self.processing.take_changed():
+        for bucket in self.processing.pop_changed():
             kept = self.processing.text(bucket)
             if kept is None:
                 self.kept.pop(bucket, None)
@@ -345,7 +347,7 @@ def test_a_change_rewrites_one_bucket() -> None:
     differ = [bucket for bucket in before if bench.kept[bucket] != before[bucket]]
     assert len(differ) == 1
     bench.put(2, "n7", faulty(5, update_time=1_760_000_100))
-    assert bench.processing.take_changed() == frozenset()
+    assert bench.processing.pop_changed() == frozenset()
 
 
 class Public:
@@ -405,7 +407,7 @@ def test_after_a_restart_what_is_published_of_an_unchanged_node_is_whole() -> No
     first = Bench()
     first.start(n1=faulty())
     value = first.pipeline.value(NAME)
-    second = Pipeline([DocumentSource("s:")], 45, facts=first._facts)
+    second = Pipeline([DocumentSource("s:")], 45, node_context=first._node_context)
     second.restore([Document("mindx-dl", NAME, {NAME: value.text})])
     second.observe(
         second.sources[0].devices, DocumentsListed((report("n1", faulty()),)), instant(9)

@@ -70,7 +70,7 @@ wishes = st.dictionaries(
 
 @st.composite
 def known(draw: st.DrawFn) -> NodeContext:
-    """Two jobs, whose pods may share chips; or nobody knows."""
+    """Draw two jobs, whose pods may share chips; or none are known."""
     if draw(st.booleans()) and draw(st.booleans()):
         return NodeContext()
     pods = tuple(
@@ -97,13 +97,13 @@ def lists_of(record: DeviceRecord) -> list[tuple[str, ...]]:
 
 
 def processed(
-    reported: Sequence[DeviceRecord], around: ChainContext, times: Sequence[int]
+    reported: Sequence[DeviceRecord], context: ChainContext, times: Sequence[int]
 ) -> DeviceResult:
     """The last of several records of one node, one after the other."""
     state, now_ms, done = NO_DEVICE_STATE, T, None
     for record, later_ms in zip(reported, times, strict=False):
         now_ms += later_ms
-        done = process_device(NODE, record, state, around, now_ms)
+        done = process_device(NODE, record, state, context, now_ms)
         state = done.state
     assert done is not None
     return done
@@ -116,9 +116,9 @@ waits = st.lists(st.integers(0, 8000), min_size=4, max_size=4)
 @given(reported, arounds, waits)
 @settings(max_examples=60, deadline=None)
 def test_every_chip_is_in_some_list_and_every_list_is_sorted(
-    reported: list[DeviceRecord], around: ChainContext, times: list[int]
+    reported: list[DeviceRecord], context: ChainContext, times: list[int]
 ) -> None:
-    done = processed(reported, around, times).record
+    done = processed(reported, context, times).record
     spared = {fault.chip for fault in done.faults if fault.level == PRE}
     before = {name for names in lists_of(reported[-1]) for name in names}
     after = {name for names in lists_of(done) for name in names}
@@ -131,12 +131,12 @@ def test_every_chip_is_in_some_list_and_every_list_is_sorted(
 @given(reported, arounds, waits)
 @settings(max_examples=60, deadline=None)
 def test_no_fault_is_lost_and_none_is_made_up(
-    reported: list[DeviceRecord], around: ChainContext, times: list[int]
+    reported: list[DeviceRecord], context: ChainContext, times: list[int]
 ) -> None:
-    done = processed(reported, around, times)
+    done = processed(reported, context, times)
     shown = set(done.record.faults) | {one.fault for one in done.hidden}
     assert shown >= set(reported[-1].faults)
-    assert {one.chip for one in shown - set(reported[-1].faults)} <= around.separated
+    assert {one.chip for one in shown - set(reported[-1].faults)} <= context.separated
     assert not set(done.record.faults) & {one.fault for one in done.hidden}
     assert set(done.record.available) <= set(reported[-1].available)
 
@@ -144,11 +144,11 @@ def test_no_fault_is_lost_and_none_is_made_up(
 @given(reported, arounds, waits)
 @settings(max_examples=60, deadline=None)
 def test_to_be_processed_again_at_once_changes_nothing(
-    reported: list[DeviceRecord], around: ChainContext, times: list[int]
+    reported: list[DeviceRecord], context: ChainContext, times: list[int]
 ) -> None:
-    done = processed(reported, around, times)
+    done = processed(reported, context, times)
     now_ms = T + sum(times[: len(reported)])
-    again = process_device(NODE, reported[-1], done.state, around, now_ms)
+    again = process_device(NODE, reported[-1], done.state, context, now_ms)
     assert msgspec.structs.replace(again, occurrences=done.occurrences) == done
     assert again.occurrences == ()
 
@@ -156,28 +156,28 @@ def test_to_be_processed_again_at_once_changes_nothing(
 @given(reported, arounds, waits, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_the_order_of_pods_jobs_and_faults_changes_nothing(
-    reported: list[DeviceRecord], around: ChainContext, times: list[int], random: Any
+    reported: list[DeviceRecord], context: ChainContext, times: list[int], random: Any
 ) -> None:
-    facts = around.facts
-    pods, jobs = list(facts.pods), list(facts.jobs.items())
+    node_context = context.node_context
+    pods, jobs = list(node_context.pods), list(node_context.jobs.items())
     random.shuffle(jobs)
     random.shuffle(pods)
-    other = msgspec.structs.replace(facts, pods=tuple(pods), jobs=dict(jobs))
-    assert processed(reported, msgspec.structs.replace(around, facts=other), times) == processed(
-        reported, around, times
-    )
+    other = msgspec.structs.replace(node_context, pods=tuple(pods), jobs=dict(jobs))
+    assert processed(
+        reported, msgspec.structs.replace(context, node_context=other), times
+    ) == processed(reported, context, times)
 
 
 @given(records(), arounds, st.integers(0, 8000))
 @settings(max_examples=60, deadline=None)
 def test_nothing_changes_between_now_and_what_is_due(
-    reported: DeviceRecord, around: ChainContext, later_ms: int
+    reported: DeviceRecord, context: ChainContext, later_ms: int
 ) -> None:
-    done = process_device(NODE, reported, NO_DEVICE_STATE, around, T)
+    done = process_device(NODE, reported, NO_DEVICE_STATE, context, T)
     if done.due_ms is not None:
         assert done.due_ms > T
         later_ms = min(later_ms, done.due_ms - 1 - T)
-    later = process_device(NODE, reported, done.state, around, T + later_ms)
+    later = process_device(NODE, reported, done.state, context, T + later_ms)
     shown = msgspec.structs.replace(later.record, update_time=done.record.update_time)
     assert (shown, later.hidden, later.due_ms) == (done.record, done.hidden, done.due_ms)
 
@@ -185,13 +185,13 @@ def test_nothing_changes_between_now_and_what_is_due(
 class Life:
     """A processing that may be replaced by one that knows only what was kept."""
 
-    def __init__(self, facts: dict[str, NodeContext], replaced_at: int) -> None:
-        self.facts, self.replaced_at = facts, replaced_at
+    def __init__(self, node_context: dict[str, NodeContext], replaced_at: int) -> None:
+        self.node_context, self.replaced_at = node_context, replaced_at
         self.kept: dict[str, str] = {}
         self.processing = self._new(0)
 
     def _new(self, at: float) -> ProcessorEngine:
-        processing = ProcessorEngine(1, lambda node: self.facts[node])
+        processing = ProcessorEngine(1, lambda node: self.node_context[node])
         assert list(processing.restore(self.kept, instant(at))) == []
         policy, chips = processing.inputs
         document = Document("cluster-system", "clusterd-config-cm", POLICY)
@@ -214,7 +214,7 @@ class Life:
                 {name: self.processing.device(name, last[name], None, now) for name in last}
             )
             self.processing.settle(now)
-            for bucket in self.processing.take_changed():
+            for bucket in self.processing.pop_changed():
                 kept = self.processing.text(bucket)
                 self.kept[bucket] = kept or "{}"
             shown.append(sorted(self.processing.separation.chips))
@@ -237,5 +237,5 @@ def test_who_goes_on_from_what_was_kept_shows_what_one_shows_who_never_stopped(
     other: NodeContext,
     replaced_at: int,
 ) -> None:
-    facts = {"n1": one, "n2": other}
-    assert Life(facts, replaced_at).live(course) == Life(facts, -1).live(course)
+    node_context = {"n1": one, "n2": other}
+    assert Life(node_context, replaced_at).live(course) == Life(node_context, -1).live(course)

@@ -1,4 +1,4 @@
-"""Which nodes and chips there are, as a test tells."""
+"""The nodes and chips that a test declares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class KnownPlaces:
-    """Places as they are told; a chip that was seen once is known as long as its node is."""
+    """Declared nodes; a chip that was seen once is known as long as its node is."""
 
     def __init__(self) -> None:
         self.synced = False
@@ -31,7 +31,7 @@ class KnownPlaces:
         return self._chips.get(node)
 
     def node_of(self, serial_number: str) -> str | None:
-        """See ``Places``. Nobody has the empty one (defect B9)."""
+        """See ``Places``. No node has the empty number (defect B9)."""
         return self._serials.get(serial_number)
 
     def see_report(self, node: str, record: DeviceRecord | None, used: Iterable[str] = ()) -> None:

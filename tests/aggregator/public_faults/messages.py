@@ -101,7 +101,7 @@ def begun(
 def kept(faults: PublicFaultsPlugin, before: Mapping[str, str] | None = None) -> dict[str, str]:
     """What is in the store after what changed was written."""
     texts = dict(before or {})
-    for bucket in faults.take_changed():
+    for bucket in faults.pop_changed():
         text = faults.text(bucket)
         if text is None:
             texts.pop(bucket, None)

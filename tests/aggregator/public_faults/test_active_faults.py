@@ -196,7 +196,7 @@ def restarted(rows: Rows, now: Instant) -> tuple[ActiveFaults, Rows]:
     ledger = ActiveFaults(again)
     ledger.restore(state.faults, state.over, now)
     again.compare(texts)
-    assert not again.take_changed()
+    assert not again.pop_changed()
     return ledger, again
 
 
@@ -225,8 +225,8 @@ steps = st.lists(
 def test_what_was_reported_last_holds(history: list[tuple[str, int, int]]) -> None:
     """In any order of arrival, with restarts in between.
 
-    Each message is told up to 20 s before it arrives. The one with the newest time holds, of two
-    told at once the later one. What is told once is said of what does not stand.
+    Each message is sent up to 20 s before it arrives. The one with the newest time counts, of two
+    with the same time the later one. A one-off report is of a fault that does not hold.
     """
     rows = Rows()
     ledger = ActiveFaults(rows)

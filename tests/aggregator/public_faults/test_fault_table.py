@@ -103,7 +103,7 @@ def test_what_stands_is_judged_again() -> None:
     """Defect B21."""
     faults = begun()
     faults.send(fault_message(one()), at(0))
-    faults.take_changed_nodes()
+    faults.pop_changed_nodes()
     assert faults.configure(MILD) == {"n1"}
     assert standing(faults) == {"0": ("220001001", "NotHandleFault")}
     assert faults.apply("n1", eight(), at(0)).unhealthy == ()

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.publishing.fault_service_call import request_of
-from aggregator.durable_ack import kept_answer
+from aggregator.durable_ack import durable_answer
 from aggregator.grpc.wire_messages import public_fault as received
 from aggregator.public_faults.grpc_entry import answered
 from contract.documents.public_fault import Influence
@@ -66,7 +66,7 @@ async def test_an_answer_does_not_wait_for_ever() -> None:
 
 @pytest.mark.slow
 async def test_what_was_taken_of_a_message_is_judged_although_its_sender_has_gone() -> None:
-    """Nothing else may happen for long, so nobody else would ask which nodes changed."""
+    """Nothing else may happen for long, so no other call would pop the nodes that changed."""
     names = [f"node-{number}" for number in range(2000)]
     faults = begun(places(*names))
     message = fault_message(
@@ -78,7 +78,7 @@ async def test_what_was_taken_of_a_message_is_judged_although_its_sender_has_gon
     )
     judged: set[str] = set()
     no_state = cast("PersistentState", None)
-    call = asyncio.create_task(kept_answer(faults, message, no_state, judged.update, clock))
+    call = asyncio.create_task(durable_answer(faults, message, no_state, judged.update, clock))
     while not faults.status().standing:  # noqa: ASYNC110
         await asyncio.sleep(0)
     call.cancel()

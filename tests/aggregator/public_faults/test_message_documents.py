@@ -1,4 +1,4 @@
-"""Documents that carry messages, and how much anybody may say."""
+"""Documents that carry messages, and their limits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def test_each_node_has_a_limit_of_its_own() -> None:
     both = replace(one("fault-0999"), influence=[Influence(n, "", [0]) for n in ("n1", "n2")])
     answer = faults.send(fault_message(both), at(0))
     assert answer.code == 410
-    assert "limiter work by resource failed: node n1: CCAE may say no more of it now" in answer.info
+    assert (
+        "limiter work by resource failed: node n1: CCAE has reached the limit of messages about it"
+        in answer.info
+    )
     assert "n2" not in answer.info
     assert standing(faults, "n2") == SEPARATED
     assert faults.send(fault_message(one("fault-0998")), at(1)).code == 0
@@ -129,7 +132,7 @@ def test_documents_that_were_counted_are_not_counted_after_a_restart() -> None:
     state = kept(faults)
     again = begun(kept=state, seconds=100)
     assert standing(again).keys() == {"2"}, "before anything is read"
-    assert begun(kept=state, seconds=20).take_changed() == frozenset()
+    assert begun(kept=state, seconds=20).pop_changed() == frozenset()
     message_3 = document("pub-3", fault_message(one("fault-0003", devices=(3,))))
     read(again, message_1, message_3, seconds=100)
     assert standing(again).keys() == {"2", "3"}
@@ -160,7 +163,7 @@ def test_troubles_are_reported_once_and_when_they_end(caplog: pytest.LogCaptureF
     assert [record.getMessage() for record in caplog.records] == [
         "public faults in default/pub: refused: faults[0].faultCode: '999999999' is refused, and "
         "no other fault is left",
-        "public faults in default/pub: everything is taken again",
+        "public faults in default/pub: everything is accepted again",
     ]
     assert faults.status().troubles == {}
 

@@ -201,7 +201,7 @@ def test_of_a_message_about_both_the_own_part_counts(caplog: pytest.LogCaptureFi
     faults.observe(0, MESSAGES, at_place(DPC, good), at(1))
     assert standing(faults, "n1").keys() == {"0", "1", "3", "4"}
     assert faults.rejections.now(0) == ()
-    assert f"public faults in mindx-dl/{DPC}: everything is taken again" in caplog.text
+    assert f"public faults in mindx-dl/{DPC}: everything is accepted again" in caplog.text
 
 
 def test_what_waits_for_the_nodes_is_judged_too() -> None:
@@ -243,7 +243,7 @@ def test_what_was_kept_of_it_by_an_earlier_release_does_not_count() -> None:
         one_report = replace(report, node=node, fault_id=f"fault-{number:04}")
         row = (node, "", report.resource, one_report.fault_id)
         rows.put("absent", row, UnplacedFault(one_report, place, "digest", True))
-    state = {bucket: text for bucket in rows.take_changed() if (text := rows.text(bucket))}
+    state = {bucket: text for bucket in rows.pop_changed() if (text := rows.text(bucket))}
     faults = begun(places("n2"), state)
     assert faults.status().absent == 2
 

@@ -22,7 +22,7 @@ def over(number: int) -> EndedFault:
 def written(rows: Rows, before: Mapping[str, str]) -> dict[str, str]:
     """The store after what changed was written to it."""
     after = dict(before)
-    for bucket in rows.take_changed():
+    for bucket in rows.pop_changed():
         text = rows.text(bucket)
         if text is None:
             after.pop(bucket, None)
@@ -71,9 +71,9 @@ def test_what_did_not_change_is_not_written() -> None:
     again.put("away", ("n1",), state.away["n1"])
     again.put("document", ("default/pub",), state.documents["default/pub"])
     again.compare(store)
-    assert again.take_changed() == frozenset()
+    assert again.pop_changed() == frozenset()
     again.drop("away", ("n2",))
-    assert again.take_changed() == frozenset()
+    assert again.pop_changed() == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_an_occurrence_separates_chips_and_a_recovery_ends_that() -> None:
         fault_message(one(name="fault-0001", devices=(0, 1), time_ms=1_760_000_100_000)), at(0)
     )
     assert (answer.code, answer.info) == (0, "public fault send successfully")
-    assert faults.take_changed_nodes() == {"n1"}
+    assert faults.pop_changed_nodes() == {"n1"}
     record = faults.apply("n1", eight(), at(3))
     assert record.update_time == T0 + 3
     assert record.unhealthy == ("Ascend910-0", "Ascend910-1")
@@ -71,7 +71,7 @@ def test_an_occurrence_separates_chips_and_a_recovery_ends_that() -> None:
         "FaultNum": '{"publicFaultNum":1}',
     }
     assert faults.send(fault_message(one(assertion="recover")), at(6)).code == 0
-    assert faults.take_changed_nodes() == {"n1"}
+    assert faults.pop_changed_nodes() == {"n1"}
     assert render_device_entry("node1", faults.apply("n1", eight(), at(6)), T0) == before
     (view,) = faults.views()
     assert view.data == {"PublicFaults": "{}", "FaultNum": '{"publicFaultNum":0}'}
@@ -158,7 +158,7 @@ def test_what_is_refused_is_named(message: PublicFault, named: str) -> None:
     answer = faults.send(message, at(0))
     assert answer.code == 409
     assert named in answer.info
-    assert faults.take_changed_nodes() == frozenset()
+    assert faults.pop_changed_nodes() == frozenset()
     status = faults.status()
     assert status.standing == 0
     assert [refusal.where for refusal in status.refused] == [p.where for p in answer.refused]
@@ -214,7 +214,7 @@ def test_chips_of_a_new_node_are_looked_for_when_it_reports_them() -> None:
     assert faults.status().unplaced == 1
     assert standing(faults, "n3").keys() == {"0"}, "the other one may not exist"
     known.see_report("n3", eight())
-    faults.take_changed_nodes()
+    faults.pop_changed_nodes()
     assert faults.next_due_ms() == 1000
     assert faults.step(at(1)) == {"n3"}
     assert standing(faults, "n3").keys() == {"0"}
@@ -266,7 +266,7 @@ def test_a_sender_whose_clock_is_behind_learns_that_its_message_is_old() -> None
     assert (answer.code, answer.info) == (
         0,
         "public fault send successfully; refused: "
-        "fault fault-0001: something newer was told of it on node 'n1'",
+        "fault fault-0001: a newer message about it was applied on node 'n1'",
     )
     assert standing(faults).keys() == {"0"}
 

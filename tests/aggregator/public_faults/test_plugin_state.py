@@ -79,7 +79,7 @@ def test_whatever_way_it_comes_the_newest_holds(
 
 
 def test_a_follower_begins_where_the_leader_ended() -> None:
-    """It has read the documents, too, but not what was said over gRPC."""
+    """It has read the documents, too, but not the messages over gRPC."""
     leader, follower = begun(), PublicFaultsPlugin(places("n1", "n2"))
     follower.step(at(0))
     first = document("pub-1", fault_message(one()))
@@ -93,7 +93,7 @@ def test_a_follower_begins_where_the_leader_ended() -> None:
     assert standing(follower).keys() == {"0", "2"}
     assert follower.views() == ()
     assert list(follower.restore(state, at(20))) == []
-    assert follower.take_changed_nodes() == {"n1"}
+    assert follower.pop_changed_nodes() == {"n1"}
     assert standing(follower).keys() == {"1", "2"}
     assert len(follower.views()) == 1
     assert kept(follower, state).keys() >= state.keys()
@@ -233,7 +233,7 @@ def test_state_that_is_nested_too_deep_is_logged_and_harms_nothing_else() -> Non
 
 
 def test_what_a_document_contained_briefly_is_known_to_its_reader() -> None:
-    """The leader was killed before it had kept that; now the document says something else."""
+    """The leader was killed before it had stored that; now the document has another text."""
     leader, follower = begun(), begun()
     for part in (leader, follower):
         part.observe(0, MESSAGES, Changed(document("a", fault_message(one("fault-0001")))), at(1))

@@ -64,7 +64,7 @@ def store(request: pytest.FixtureRequest) -> Store:
 
 
 def of_node(node: str, resource: str, code: str, chip: int) -> Document:
-    """What the agent of ``node`` tells of a storage client."""
+    """Return the report of the agent of ``node`` about a storage client."""
     fault = one(f"fault-of-{node}-{chip}", node=node, code=code, devices=(chip,), kind="Node")
     name = public_fault_name(node, resource)
     return document(name, fault_message(fault, resource=resource), PUBLIC_FAULT_NAMESPACE)

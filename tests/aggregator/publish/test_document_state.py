@@ -163,7 +163,7 @@ def test_more_than_three_foreign_writes_a_minute_are_a_conflict_until_it_is_quie
     output.shows(document("theirs", "a9"))
     assert not output.must_write(value, instant(10))
     assert output.conflict
-    assert output.asks_who
+    assert output.must_find_writer
     assert output.conflict_seconds(value, instant(10)) == 1
     assert not output.must_write(Value("two", 1, 2), instant(10.9))
     assert output.must_write(Value("two", 1, 2), instant(11))

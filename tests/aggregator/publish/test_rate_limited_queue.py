@@ -1,4 +1,6 @@
-"""Never more writes in a second than allowed, nobody waits for ever, changes before touches."""
+"""Never more writes in a second than allowed, no document waits for ever, changes before
+touches.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ START_MS = 1_000_000
 
 
 def run(pace: RateLimitedQueue, until_ms: int) -> list[tuple[int, str]]:
-    """When who may write, as long as somebody waits."""
+    """Return when which document may be written, as long as one waits."""
     now_ms, granted = START_MS, []
     while now_ms <= until_ms:
         granted += [(now_ms, name) for name in pace.grant(now_ms)]

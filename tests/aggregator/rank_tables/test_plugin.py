@@ -1,4 +1,4 @@
-"""What MindIE's controller is told of its service (``docs/spec/consumers.md#4.1`` to 4.3)."""
+"""Tables for MindIE's controller of a service (``docs/spec/consumers.md#4.1`` to 4.3)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Service:
         assert self.tables.observe(source, selection, event, NOW) == frozenset()
 
     def now(self, job: str = ME) -> Any:
-        self.tables.take_changed_tables()
+        self.tables.pop_changed_tables()
         text = self.tables.text(job)
         return None if text is None else json.loads(text)
 
@@ -117,7 +117,7 @@ def test_the_table_to_the_letter() -> None:
         rings("server-0", table(**super_pod), deploy={"grt-server/deploy-server": "1"}),
         rings("server-1"),
     )
-    assert service.tables.take_changed_tables() == {ME}
+    assert service.tables.pop_changed_tables() == {ME}
     assert service.tables.text(ME) == (
         '{"version":"1.2","status":"completed","server_group_list":['
         '{"group_id":"0","server_count":"1","server_list":'
@@ -134,7 +134,7 @@ def test_the_table_to_the_letter() -> None:
         '{"device_id":"1","device_ip":"10.1.0.2","device_logical_id":"1","rank_id":"1"}],'
         '"server_id":"192.168.0.1","server_ip":"10.2.0.1"}]}]}'
     )
-    assert service.tables.take_changed_tables() == frozenset()
+    assert service.tables.pop_changed_tables() == frozenset()
 
 
 def test_an_operator_that_writes_no_host_ip() -> None:
@@ -154,7 +154,7 @@ def test_a_broken_instance_is_left_out_and_comes_back() -> None:
     service = Service(rings("server-0"), rings("server-1", other))
     assert service.servers() == [["192.168.0.1"], ["192.168.0.2"]]
     service.see(Changed(rings("server-0", '{"status":"initializing"}')))
-    assert service.tables.take_changed_tables() == {ME}
+    assert service.tables.pop_changed_tables() == {ME}
     assert service.servers() == [["192.168.0.2"]]
     service.see(Changed(rings("server-0")))
     assert service.servers() == [["192.168.0.1"], ["192.168.0.2"]]
@@ -260,9 +260,9 @@ def test_what_is_no_rank_table_is_left_alone() -> None:
 
 def test_a_table_may_move_to_another_service() -> None:
     service = Service(rings())
-    assert service.tables.take_changed_tables() == {ME}
+    assert service.tables.pop_changed_tables() == {ME}
     service.see(Changed(rings(job="other")))
-    assert service.tables.take_changed_tables() == {ME}
+    assert service.tables.pop_changed_tables() == {ME}
     assert service.now() is None
 
 
@@ -302,7 +302,7 @@ def test_a_table_that_is_served_stays_while_another_namespace_uses_its_job_id() 
     before = service.now()
     service.see(Changed(other_service()))
     service.tables.set_pods("n2", other_pods())
-    assert service.tables.take_changed_tables() == frozenset()
+    assert service.tables.pop_changed_tables() == frozenset()
     assert service.now() == before
     # What changes meanwhile counts when the other one is gone, also one that moves to another job.
     service.see(Changed(rings(text=table(server_list=[{"server_id": "y", "host_ip": "10.0.0.9"}]))))
@@ -310,7 +310,7 @@ def test_a_table_that_is_served_stays_while_another_namespace_uses_its_job_id() 
     theirs = other_service()
     labels = theirs.labels | {"jobID": "theirs"}
     service.see(Changed(Document(theirs.namespace, theirs.name, theirs.data, labels)))
-    assert service.tables.take_changed_tables() == {ME}
+    assert service.tables.pop_changed_tables() == {ME}
     assert service.servers() == [["10.0.0.9"]]
     service.see(Changed(other_service()))
     service.see(DocumentsListed((other_service(),)))
@@ -349,7 +349,7 @@ def test_nothing_is_reported_before_every_store_was_listed() -> None:
     assert service.now() is None
     service.see(DocumentsListed((rings("server-1", job="other", namespace="b"),)), source=1)
     assert service.servers() == [["192.168.0.1"]]
-    # An interruption changes nothing; a list of one store says nothing of the other.
+    # An interruption changes nothing; a list of one store changes nothing of the other.
     service.see(Interrupted("away"))
     service.see(DocumentsListed(()), source=1)
     assert service.servers() == [["192.168.0.1"]]
@@ -384,7 +384,7 @@ def test_whatever_came_before_only_what_is_there_counts(
         else:
             places[f"n{number}"] = [pod("controller", number)] if flag else []
             service.tables.set_pods(f"n{number}", places[f"n{number}"])
-        service.tables.take_changed_tables()
+        service.tables.pop_changed_tables()
     fresh = Service()
     for node, pods in places.items():
         fresh.tables.set_pods(node, pods)

@@ -1,4 +1,4 @@
-"""The rules of belief: events at once, audits compared only when they may be."""
+"""The rules of the tracked state: events at once, audits compared only when they may be."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def seen(
 
 @dataclass
 class Chip:
-    """Beliefs, and what a reader of their reports would believe."""
+    """The tracked state, and the state that a reader derives from its reports."""
 
     tracker: ChipTracker
     reported: set[str] = field(default_factory=set)
@@ -64,23 +64,27 @@ class Chip:
         return [_short(report) for report in reports]
 
     def occur(self, code: str, at: float, serial: int = 1) -> list[str]:
-        return self._take(self.tracker.event(seen(code, Assertion.OCCUR, at, serial=serial), at))
+        return self._take(
+            self.tracker.apply_event(seen(code, Assertion.OCCUR, at, serial=serial), at)
+        )
 
     def recover(self, code: str, at: float, serial: int = 1) -> list[str]:
-        return self._take(self.tracker.event(seen(code, Assertion.RECOVER, at, serial=serial), at))
+        return self._take(
+            self.tracker.apply_event(seen(code, Assertion.RECOVER, at, serial=serial), at)
+        )
 
     def once(self, code: str, at: float) -> list[str]:
-        return self._take(self.tracker.event(seen(code, Assertion.ONCE, at), at))
+        return self._take(self.tracker.apply_event(seen(code, Assertion.ONCE, at), at))
 
     def codes(self, codes: Iterable[str], at: float) -> list[str]:
-        return self._take(self.tracker.codes_answered(codes, at, round(at * 1000)))
+        return self._take(self.tracker.observe_codes(codes, at, round(at * 1000)))
 
     def health(self, at: float, *, ready: bool = True) -> list[str]:
-        return self._take(self.tracker.health_answered(ready, at, round(at * 1000)))
+        return self._take(self.tracker.observe_health(ready, at, round(at * 1000)))
 
     def fail(self, query: Query, at: float, *, by_chip: bool = True) -> list[str]:
         now_ms = round(at * 1000)
-        return self._take(self.tracker.failed(query, "why", at, now_ms, by_chip=by_chip))
+        return self._take(self.tracker.observe_failure(query, "why", at, now_ms, by_chip=by_chip))
 
 
 def _short(report: Report) -> str:
@@ -164,8 +168,8 @@ def test_a_repeated_occurrence_changes_nothing_and_a_new_one_is_reported() -> No
     one.codes([HBM], 0.0)
     event = seen(HBM, Assertion.OCCUR, 1.0)
     # A poll saw it first; the event brings the severity.
-    assert one.tracker.event(event, 1.0) == [event]
-    assert one.tracker.event(event, 1.1) == []
+    assert one.tracker.apply_event(event, 1.0) == [event]
+    assert one.tracker.apply_event(event, 1.1) == []
     one.reported.add(HBM)
     assert one.occur(HBM, 1.2, serial=2) == [f"occur {HBM}"]
 
@@ -322,7 +326,7 @@ STEP = st.one_of(
 
 @pytest.mark.slow
 @given(st.lists(STEP, max_size=40), st.floats(0.0, 1.0))
-def test_whatever_happens_a_late_audit_ends_in_the_truth(steps: list[Any], lag: float) -> None:
+def test_late_audit_corrects_every_history(steps: list[Any], lag: float) -> None:
     """Events may be lost, lists may lag, queries may fail: two quiet seconds repair it all."""
     at = 0.0
     truth: set[str] = set()

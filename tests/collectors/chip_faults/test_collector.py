@@ -28,7 +28,7 @@ from tests.collectors.scripted import (
     ScriptedDriver,
     virtual_ms,
 )
-from tests.parts.surroundings import surroundings
+from tests.parts.collector_context import collector_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -49,7 +49,7 @@ async def collecting(
     beats: list[float] = [] if marks is None else marks
     loop = asyncio.get_running_loop()
     collector = ChipFaultsCollector(ChipFaultsSection(), AgentOptions())
-    around = surroundings(
+    around = collector_context(
         recorded,
         virtual_ms,
         driver,
@@ -384,7 +384,7 @@ async def test_without_events_lists_are_polled_often() -> None:
         assert recorded.words(1.0) == [f"chip 1 present {HBM_CODE}"]
 
 
-async def test_what_is_remembered_is_blind_until_the_driver_answers() -> None:
+async def test_tracked_chips_are_blind_until_the_driver_answers() -> None:
     driver = ScriptedDriver()
     driver.ready.clear()
     gone = chip_subject(7)
@@ -415,13 +415,13 @@ async def test_a_chip_that_is_remembered_and_not_listed_is_lost_until_it_is_list
         assert recorded.words()[2:] == ["chip 1 present 40F84E00"]
         assert {chip for _, _, chip in driver.asked} == {0}, "nobody asks in its place"
         driver.chips = chips
-        driver.gap("the driver shows other chips than before")
+        driver.gap("the driver lists other chips than before")
         await asyncio.sleep(5)
         assert sorted(recorded.words()[3:]) == [
             "chip 1 absent 40F84E00",
             f"chip 1 absent {HBM_CODE}",
             "chip 1 answered",
-            "gap: the driver shows other chips than before",
+            "gap: the driver lists other chips than before",
         ]
 
 
@@ -445,5 +445,5 @@ async def test_a_failing_inventory_ends_the_collector() -> None:
     driver.listed = fail  # type: ignore[method-assign, assignment]
     with pytest.raises(DriverError, match="no supported chip family"):
         await ChipFaultsCollector(ChipFaultsSection(), AgentOptions()).run(
-            surroundings(RecordedReports(), virtual_ms, driver)
+            collector_context(RecordedReports(), virtual_ms, driver)
         )

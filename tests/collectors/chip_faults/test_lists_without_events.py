@@ -19,7 +19,7 @@ from tests.collectors.scripted import (
     ScriptedDriver,
     virtual_ms,
 )
-from tests.parts.surroundings import surroundings
+from tests.parts.collector_context import collector_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,7 +40,9 @@ async def collecting(
         readings[name] = value
 
     collector = ChipFaultsCollector(ChipFaultsSection(list_period_seconds=period), AgentOptions())
-    task = asyncio.create_task(collector.run(surroundings(recorded, virtual_ms, driver, show=show)))
+    task = asyncio.create_task(
+        collector.run(collector_context(recorded, virtual_ms, driver, show=show))
+    )
     try:
         yield recorded
     finally:
@@ -208,7 +210,7 @@ async def test_three_questions_without_an_answer_within_three_seconds(slow: floa
         assert f"chip 0 health 1 with {UNLISTED_CODE}" in recorded.words(begin)
 
 
-async def test_a_word_that_is_not_given_proves_nothing_while_the_list_stays() -> None:
+async def test_missing_health_word_changes_nothing_while_the_list_stays() -> None:
     driver = polled(1)
     async with collecting(driver) as recorded:
         driver.occur(0, UNLISTED, push=False)

@@ -1,4 +1,4 @@
-"""File systems of the host: what is believed, and the check on a host of its own."""
+"""File systems of the host: the tracked state, and the check on a host of its own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from contract.codes.host_codes import (
 )
 from contract.observation import Assertion, Gap, Observation, Subject, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms, word
-from tests.parts.surroundings import Kept, surroundings
+from tests.parts.collector_context import SavedInMemory, collector_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -67,11 +67,11 @@ def seen(
     usage: FileSystemUsage | None = HALF,
 ) -> list[str]:
     usages = {} if usage is None else {DEVICE: usage}
-    stats = known.looked(file_systems, usages, NOW_MS)
+    stats = known.observe(file_systems, usages, NOW_MS)
     return [word(one).removeprefix(f"host {DEVICE} File System ") for one in stats]
 
 
-def test_what_was_writable_and_is_not_any_more() -> None:
+def test_file_system_that_becomes_read_only_is_a_fault() -> None:
     known = tracker()
     assert seen(known, disk()) == []
     assert seen(known, disk(read_only=True)) == [f"present {READ_ONLY}"]
@@ -79,7 +79,7 @@ def test_what_was_writable_and_is_not_any_more() -> None:
     assert seen(known, disk()) == [f"absent {READ_ONLY}"]
 
 
-def test_what_was_mounted_read_only_is_no_fault() -> None:
+def test_file_system_mounted_read_only_is_no_fault() -> None:
     known = tracker()
     assert seen(known, disk(read_only=True)) == []
     assert seen(known, disk(1)) == []
@@ -101,7 +101,7 @@ def test_a_restart_in_the_same_boot_remembers() -> None:
 
 def test_the_kernel_reports_it_first() -> None:
     known = tracker()
-    known.made_read_only(DISK)
+    known.record_read_only(DISK)
     assert seen(known, disk(7, read_only=True)) == []
     assert seen(known, disk(7)) == [f"absent {READ_ONLY}"]
 
@@ -115,7 +115,7 @@ def test_full_has_a_hysteresis(code: str) -> None:
     assert stats == [f"present {code}", f"absent {code}", f"present {code}"]
 
 
-def test_one_that_does_not_answer_stays_as_it_was_and_a_read_only_one_is_not_full() -> None:
+def test_silent_file_system_keeps_its_state_and_a_read_only_one_is_not_full() -> None:
     known = tracker(FULL)
     assert seen(known, disk(), None) == []
     assert seen(known, disk(), FileSystemUsage(99.0, None)) == []
@@ -166,10 +166,10 @@ def host(tmp_path: Path) -> Host:
 @contextlib.asynccontextmanager
 async def running(
     collector: FileSystemsCollector,
-    memory: Kept | None = None,
+    memory: SavedInMemory | None = None,
     tracked: Mapping[tuple[Subject, str], int] | None = None,
 ) -> AsyncIterator[tuple[RecordedReports, Sink]]:
-    """The collector at work: what it says, and how others tell it something."""
+    """The collector at work: its reports, and those of other collectors that it receives."""
     recorded = RecordedReports()
     listeners: list[Sink] = []
 
@@ -177,11 +177,11 @@ async def running(
         for listener in listeners:
             listener(reports)
 
-    around = surroundings(
+    around = collector_context(
         recorded,
         virtual_ms,
         ScriptedDriver(),
-        memory=memory,
+        saved_state=memory,
         tracked=tracked,
         listen=listeners.append,
     )
@@ -202,7 +202,7 @@ async def until(recorded: RecordedReports, count: int) -> list[str]:
 
 
 async def test_the_kernel_wakes_the_check(host: Host) -> None:
-    memory = Kept()
+    memory = SavedInMemory()
     async with running(host.collector(), memory) as (recorded, push):
         assert await until(recorded, 1) == [ANSWERED]
         host.mount(data="ro")
@@ -221,7 +221,7 @@ async def test_the_kernel_wakes_the_check(host: Host) -> None:
 @pytest.mark.parametrize("boot", ["this", "another"])
 async def test_only_this_boot_is_remembered(host: Host, boot: str) -> None:
     seen_in = boot_id() if boot == "this" else boot
-    memory = Kept(msgspec.json.encode(SeenWritable(seen_in, {DEVICE: frozenset({5})})))
+    memory = SavedInMemory(msgspec.json.encode(SeenWritable(seen_in, {DEVICE: frozenset({5})})))
     host.mount(data="ro")
     async with running(host.collector(), memory) as (recorded, _):
         await until(recorded, 1)
@@ -238,7 +238,7 @@ async def test_a_full_one_is_reported_with_its_mount_point(host: Host) -> None:
     assert any(one.text.startswith("/data: ") for one in stats)
 
 
-async def test_one_that_hangs_blinds_no_other_and_stops_nothing(
+async def test_hanging_file_system_blinds_no_other(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release, asked = threading.Event(), []
@@ -278,6 +278,6 @@ async def test_what_cannot_be_asked_is_blindness(host: Host) -> None:
     assert "the mounts cannot be read" in blind
 
 
-async def test_what_was_remembered_and_makes_no_sense_is_forgotten(host: Host) -> None:
-    async with running(host.collector(), Kept(b"{")) as (recorded, _):
+async def test_undecodable_saved_state_is_dropped(host: Host) -> None:
+    async with running(host.collector(), SavedInMemory(b"{")) as (recorded, _):
         assert await until(recorded, 1) == [ANSWERED]

@@ -25,7 +25,7 @@ from dcmi_shim.library.discovery import find_library
 from dcmi_shim.values import Chip
 from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import CHIP_1, UNSUPPORTED, RecordedReports, ScriptedDriver, word
-from tests.parts.surroundings import surroundings
+from tests.parts.collector_context import collector_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -70,11 +70,11 @@ def tracker(*, hung: bool = False) -> HangTracker:
 
 
 def rounds(about: HangTracker, *figures: Figures, users: frozenset[int] = USERS) -> list[str]:
-    """One word for each round: what was said in it."""
+    """Return one word for each round: what was reported in it."""
     recorded = []
     for number, one in enumerate(figures):
         troubles = "" if None not in vars(one).values() else "no answer"
-        reports = about.sampled(users, one, troubles, number)
+        reports = about.observe(users, one, troubles, number)
         recorded.append(", ".join(word(report).removeprefix("chip 1 ") for report in reports))
     return recorded
 
@@ -106,11 +106,11 @@ def test_other_processes_begin_anew_and_none_end_it() -> None:
     rounds(about, *[STILL] * 5)
     assert rounds(about, *[STILL] * 6, users=frozenset({11}))[-2:] == ["", BEGINS]
     assert rounds(about, STILL, users=frozenset({13})) == [""], "they may hang as well"
-    assert [word(report) for report in about.idle(1)] == [f"chip 1 {ENDS}"]
-    assert about.idle(2) == []
+    assert [word(report) for report in about.observe_idle(1)] == [f"chip 1 {ENDS}"]
+    assert about.observe_idle(2) == []
 
 
-def test_what_an_earlier_run_found_stays_until_something_moves() -> None:
+def test_hang_of_an_earlier_run_holds_until_something_moves() -> None:
     about = tracker(hung=True)
     assert rounds(about, STILL, STILL, replace(STILL, cpu_seconds=80)) == ["", "", ENDS]
 
@@ -124,7 +124,7 @@ async def detecting(
     detect: bool = True,
 ) -> AsyncIterator[RecordedReports]:
     recorded = RecordedReports()
-    around = surroundings(
+    around = collector_context(
         recorded, wall_clock, driver, tracked=tracked, driver_root=root, environment=os.environ
     )
     collector = HangCollector(
@@ -172,7 +172,7 @@ async def test_a_driver_without_process_lists_is_not_blind() -> None:
 
 
 @pytest.mark.slow
-async def test_nothing_hangs_for_one_who_does_not_look() -> None:
+async def test_disabled_detection_ends_hangs_without_a_call() -> None:
     driver = ScriptedDriver()
     tracked = {(CHIP_1, HANG): 1, (chip_subject(9), HANG): 1}
     async with detecting(driver, tracked=tracked, detect=False) as recorded:
@@ -279,11 +279,11 @@ async def test_a_tool_that_hangs_or_a_process_that_is_gone_is_no_evidence(
 
 
 def test_reports_are_of_the_detector_alone() -> None:
-    """A driver's audit takes back what `chip-faults` said, never this (K16)."""
+    """A driver's audit ends codes of `chip-faults`, never this one (K16)."""
     about = tracker()
     reports: list[Report] = []
     for number in range(6):
-        reports += about.sampled(USERS, STILL, "", number)
+        reports += about.observe(USERS, STILL, "", number)
     (found,) = reports
     assert isinstance(found, Observation)
     assert (found.source, found.code) == (HangCollector.name, HANG)

@@ -28,9 +28,9 @@ from contract.codes.host_codes import (
 )
 from contract.observation import Observation, Subject, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver
+from tests.parts.collector_context import SavedInMemory as Memory
+from tests.parts.collector_context import collector_context
 from tests.parts.kernel_log import HARMLESS, HUNG, KILLED, LOCKUP, KernelLogPipe, line
-from tests.parts.surroundings import Kept as Memory
-from tests.parts.surroundings import surroundings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -55,14 +55,14 @@ async def running(
     tracked: Mapping[tuple[Subject, str], int] | None = None,
     hold_seconds: float = 300.0,
 ) -> AsyncIterator[RecordedReports]:
-    """The collector at work; what it says."""
+    """The collector at work, with its reports."""
     recorded = RecordedReports()
-    around = surroundings(
+    around = collector_context(
         recorded,
         lambda: time.time_ns() // 1_000_000,
         ScriptedDriver(),
         tracked=tracked,
-        memory=memory,
+        saved_state=memory,
     )
     settings = KernelLogSection(device=str(device)).model_copy(
         update={"hold_seconds": hold_seconds}  # shorter than an operator may set
@@ -103,7 +103,7 @@ async def test_the_first_start_begins_at_the_end(log: KernelLogPipe) -> None:
         assert remembered(memory).sequence == 4
 
 
-async def test_a_later_start_goes_on_behind_what_was_read(log: KernelLogPipe) -> None:
+async def test_later_start_continues_behind_the_saved_position(log: KernelLogPipe) -> None:
     memory = Memory(msgspec.json.encode(SavedLogPosition(boot_id(), 2)))
     log.write(line(2, KILLED), fresh(3, LOCKUP), line(4, HARMLESS, 6))
     async with running(log.path, memory) as recorded:
@@ -112,7 +112,7 @@ async def test_a_later_start_goes_on_behind_what_was_read(log: KernelLogPipe) ->
     assert remembered(memory).sequence == 4
 
 
-async def test_all_of_another_boot_is_news(log: KernelLogPipe) -> None:
+async def test_all_records_of_another_boot_are_new(log: KernelLogPipe) -> None:
     memory = Memory(msgspec.json.encode(SavedLogPosition("another", 1000, {SOFT_LOCKUP: 1})))
     log.write(fresh(1, HUNG), line(2, HARMLESS, 6))
     async with running(log.path, memory, {(KERNEL, SOFT_LOCKUP): 1}) as recorded:
@@ -147,7 +147,7 @@ async def test_a_line_in_pieces_is_one(log: KernelLogPipe) -> None:
     ]
 
 
-async def test_what_is_not_repeated_is_over(log: KernelLogPipe) -> None:
+async def test_code_ends_when_its_message_is_not_repeated(log: KernelLogPipe) -> None:
     async with running(log.path, Memory(), hold_seconds=0.1) as recorded:
         await until(lambda: recorded.words() == [ANSWERED])
         log.write(line(1, LOCKUP))
@@ -218,7 +218,7 @@ async def test_a_file_system_that_is_made_read_only_is_reported_for_its_own_chec
     ]
 
 
-async def test_what_was_remembered_and_makes_no_sense_is_a_first_start(log: KernelLogPipe) -> None:
+async def test_undecodable_saved_position_counts_as_a_first_start(log: KernelLogPipe) -> None:
     log.write(line(1, LOCKUP))
     async with running(log.path, Memory(b"{")) as recorded:
         await until(lambda: recorded.words() == [ANSWERED])

@@ -1,4 +1,4 @@
-"""Which messages of the kernel tell something."""
+"""Which messages of the kernel report a fault."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_messages_without_a_fault(level: int, text: str) -> None:
         ("BTRFS: error (device sdb) in btrfs_commit:2: errno=-5 (forced readonly)", "sdb"),
     ],
 )
-def test_who_was_made_read_only(text: str, device: str) -> None:
+def test_kernel_message_names_the_device_made_read_only(text: str, device: str) -> None:
     assert list(MESSAGES.matches(2, text)) == [Remounted(device, text)]
 
 

@@ -38,7 +38,7 @@ def test_what_is_no_record(text: bytes) -> None:
 
 def test_lines_of_the_device_belong_to_the_record_before() -> None:
     records = Records()
-    reported = records.take(b"6,1,2,-;usb 1-1\n SUBSYSTEM=usb\n DEVICE=c189:0\n6,2,3,-;next\n")
+    reported = records.feed(b"6,1,2,-;usb 1-1\n SUBSYSTEM=usb\n DEVICE=c189:0\n6,2,3,-;next\n")
     assert [one.sequence for one in reported] == [1, 2]
     assert records.unreadable == 0
 
@@ -49,9 +49,9 @@ def test_a_pipe_may_cut_anywhere(cuts: list[int]) -> None:
     records = Records()
     reported: list[KernelRecord] = []
     for cut in cuts:
-        reported += records.take(data[:cut])
+        reported += records.feed(data[:cut])
         data = data[cut:]
-    reported += records.take(data)
+    reported += records.feed(data)
     assert [one.text for one in reported] == [LOCKUP, HUNG]
     assert records.unreadable == 1
 
@@ -59,17 +59,17 @@ def test_a_pipe_may_cut_anywhere(cuts: list[int]) -> None:
 def test_a_line_without_an_end_is_given_up() -> None:
     records = Records()
     for _ in range(20):
-        assert records.take(b"x" * 10_000) == []
+        assert records.feed(b"x" * 10_000) == []
     assert records.unreadable > 0
-    assert [one.text for one in records.take(b"\n" + line(1, HUNG).encode())] == [HUNG]
+    assert [one.text for one in records.feed(b"\n" + line(1, HUNG).encode())] == [HUNG]
 
 
 @pytest.mark.parametrize("cut", [1, 30_000, 70_000, 139_990])
 def test_a_line_that_is_too_long_is_no_record_and_neither_is_its_end(cut: int) -> None:
     text = b"6,1,1,-;" + b"x" * 70_000 + b"6,2,2,-;" + b"y" * 70_000 + b"\n6,3,3,-;good\n"
     whole, pieces = Records(), Records()
-    assert [one.sequence for one in whole.take(text)] == [3]
-    found = pieces.take(text[:cut]) + pieces.take(text[cut:])
+    assert [one.sequence for one in whole.feed(text)] == [3]
+    found = pieces.feed(text[:cut]) + pieces.feed(text[cut:])
     assert [one.sequence for one in found] == [3]
     assert (whole.unreadable, pieces.unreadable) == (1, 1)
 
@@ -77,6 +77,6 @@ def test_a_line_that_is_too_long_is_no_record_and_neither_is_its_end(cut: int) -
 @given(st.binary(max_size=300))
 def test_nonsense_is_counted_and_never_an_error(data: bytes) -> None:
     records = Records()
-    for record in records.take(data):
+    for record in records.feed(data):
         assert 0 <= record.level < 8
         assert record.sequence >= 0

@@ -1,4 +1,4 @@
-"""What is believed because of the kernel's log, and how far it was read."""
+"""The tracked state from the kernel's log, and how far the log was read."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_a_lockup_holds_until_it_was_not_repeated_for_long_enough() -> None:
     assert (word(observe), observe.text) == (f"host 0 Kernel occur {SOFT_LOCKUP}", "stuck")
     assert known.observe(MessageMatch(SOFT_LOCKUP, "stuck"), at(200), 0.0) == []
     assert known.next_end() == 50 + 200 + HOLD
-    assert known.over(at(499)) == []
-    assert list(map(word, known.over(at(500)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
+    assert known.expire(at(499)) == []
+    assert list(map(word, known.expire(at(500)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
     assert known.next_end() is None
     assert len(known.observe(MessageMatch(SOFT_LOCKUP, "stuck"), at(600), 0.0)) == 1
 
@@ -50,12 +50,12 @@ def test_a_restart_goes_on_with_the_time_that_is_left() -> None:
     )
     known = tracker(SOFT_LOCKUP, DRIVER_ERROR, HUNG_TASK, kept=kept)
     assert known.begin(at(0), same_boot=True) == []
-    assert list(map(word, known.over(at(0)))) == [f"host 0 NPU Driver absent {DRIVER_ERROR}"]
-    assert list(map(word, known.over(at(200)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
-    assert list(map(word, known.over(at(300)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
+    assert list(map(word, known.expire(at(0)))) == [f"host 0 NPU Driver absent {DRIVER_ERROR}"]
+    assert list(map(word, known.expire(at(200)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
+    assert list(map(word, known.expire(at(300)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
 
 
-def test_what_held_in_another_boot_is_over() -> None:
+def test_codes_of_another_boot_end() -> None:
     kept = SavedLogPosition("boot", 9, {SOFT_LOCKUP: NOW_MS - 1})
     gone = tracker(SOFT_LOCKUP, kept=kept).begin(at(0), same_boot=False)
     assert list(map(word, gone)) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
@@ -66,7 +66,7 @@ def test_an_old_message_is_history_with_its_own_time() -> None:
     (observe,) = known.observe(MessageMatch(HUNG_TASK, "hung"), at(0), 1000.0)
     assert isinstance(observe, Observation)
     assert (observe.seen_at_ms, observe.driver_raised_at_ms) == (NOW_MS, NOW_MS - 1_000_000)
-    assert list(map(word, known.over(at(0)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
+    assert list(map(word, known.expire(at(0)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
 
 
 def test_a_clock_that_was_set_back_makes_nothing_last_longer() -> None:
@@ -82,7 +82,7 @@ def test_a_clock_that_was_set_back_makes_nothing_last_longer() -> None:
 )
 def test_gaps_of_sequence_numbers(sequences: tuple[int, ...], gaps: list[str]) -> None:
     position = Position(KERNEL_LOG, None if sequences[0] else -10)
-    found = [gap for one in sequences for gap in position.read(one, NOW_MS)]
+    found = [gap for one in sequences for gap in position.record_read(one, NOW_MS)]
     assert all(isinstance(gap, Gap) for gap in found)
     assert [" ".join(word(gap).split()[1:3]) for gap in found] == gaps
     assert position.sequence == sequences[-1]
@@ -90,18 +90,18 @@ def test_gaps_of_sequence_numbers(sequences: tuple[int, ...], gaps: list[str]) -
 
 def test_an_overrun_is_a_gap_even_if_no_number_is_missing() -> None:
     position = Position(KERNEL_LOG, 4)
-    position.overrun()
-    assert len(position.read(5, NOW_MS)) == 1
-    assert position.read(6, NOW_MS) == []
+    position.record_overrun()
+    assert len(position.record_read(5, NOW_MS)) == 1
+    assert position.record_read(6, NOW_MS) == []
 
 
 def test_a_log_that_begins_again_is_followed() -> None:
     position = Position(KERNEL_LOG, 100)
     assert not position.is_news(7)
-    assert position.at_the_end()
+    assert position.finish_reading()
     assert position.sequence == 7
     assert position.is_news(8)
     again = Position(KERNEL_LOG, 100)
-    assert not again.at_the_end(), "nothing was there"
+    assert not again.finish_reading(), "nothing was there"
     assert not again.is_news(100)
-    assert not again.at_the_end(), "nothing is new"
+    assert not again.finish_reading(), "nothing is new"

@@ -28,8 +28,8 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import HCCN_TOOL, install
 from dcmi_shim.values import Chip, Inventory
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, word
+from tests.parts.collector_context import collector_context
 from tests.parts.process_table import processes_of
-from tests.parts.surroundings import surroundings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -56,7 +56,7 @@ CHIPS = 4
 
 
 class Node:
-    """A collector that runs, and what it says, shows and hears."""
+    """A running collector with its reports, its readings, and the reports that it receives."""
 
     def __init__(self) -> None:
         self.recorded = RecordedReports()
@@ -102,7 +102,7 @@ async def running(
 ) -> AsyncIterator[Node]:
     node = Node()
     node.driver = driver or node.driver
-    around = surroundings(
+    around = collector_context(
         node.recorded,
         lambda: time.time_ns() // 1_000_000,
         node.driver,
@@ -175,7 +175,9 @@ async def test_links_go_down_and_come_up(root: Path, hardware: Emulator) -> None
         assert node.words(0) == node.words(3) == ["answered"]
 
 
-async def test_what_was_tracked_before_a_restart(root: Path, hardware: Emulator) -> None:
+async def test_faults_tracked_before_a_restart_are_compared_with_the_list(
+    root: Path, hardware: Emulator
+) -> None:
     hardware.link(3, up=False)
     tracked = {(chip_subject(chip), LINK_DOWN): 1 for chip in (1, 3, 9)}
     async with running(root, links(), tracked) as node:
@@ -219,7 +221,7 @@ async def test_rounds_are_spread_over_the_period(tmp_path: Path) -> None:
 
 
 def script(root: Path, text: str, mode: int = 0o755) -> Path:
-    """Somebody else's look-alike."""
+    """Write a look-alike of the tool with this script; return its path."""
     path = root / HCCN_TOOL
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name("fresh")
@@ -314,10 +316,10 @@ async def test_a_tool_that_must_not_be_run(tmp_path: Path, mode: int, reason: st
     script(tmp_path, "echo ran > /dev/null; echo link status: UP", mode)
     os.chown(tmp_path / HCCN_TOOL, 12345, 12345)
     node = Node()
-    around = surroundings(
+    around = collector_context(
         node.recorded, lambda: 0, node.driver, driver_root=tmp_path, show=node.show
     )
-    trusting = around.places
+    trusting = around.paths
     strict = type(trusting)(trusting.driver_root, mode == 0o644, {})
     around = type(around)(**{**vars(around), "places": strict})
     task = asyncio.create_task(links().run(around))
@@ -476,7 +478,7 @@ def test_a_source_that_reported_a_port_down_before_a_restart_takes_it_back() -> 
     bus = UnifiedBus("links", tracked)
     assert bus.changes(chips, 1) == []
     for chip in chips:
-        bus.found(chip, down=False)
+        bus.observe_tool(chip, down=False)
     assert [word(one) for one in bus.changes(chips, 2)] == [f"chip 0 absent {UB_SEPARATE}"]
     gone = Observation("chip-faults", chips[1], UB_PORT_DOWN, Assertion.ABSENT, 3)
     bus.observe(gone)

@@ -1,4 +1,4 @@
-"""What the link tool is believed to say, step by step (times in seconds)."""
+"""The tracked state of a link by its tool, step by step (times in seconds)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ PRESENT, ABSENT = f"chip 1 present {LINK_DOWN}", f"chip 1 absent {LINK_DOWN}"
 
 
 class Link:
-    """Beliefs and what each step reports, in words."""
+    """The tracked state, and the reports of each step in words."""
 
     def __init__(self, *tracked: str) -> None:
         self.tracker = LinkTracker("links", CHIP, tracked)
 
     def answer(self, faults: dict[str, bool], at: float) -> list[str]:
-        self.tracker.asked(at)
-        return [word(report) for report in self.tracker.answered(faults, at, round(at * 1000))]
+        self.tracker.record_question(at)
+        return [word(report) for report in self.tracker.observe(faults, at, round(at * 1000))]
 
     def check_at(self) -> float | None:
         return self.tracker.check_at
 
     def fail(self, reason: str) -> list[str]:
-        return [word(report) for report in self.tracker.failed(reason, 0)]
+        return [word(report) for report in self.tracker.observe_failure(reason, 0)]
 
 
 def test_only_differences_are_reported() -> None:
@@ -41,13 +41,13 @@ def test_only_differences_are_reported() -> None:
 
 
 def test_what_is_reported_of_a_link_that_is_down() -> None:
-    _, seen = LinkTracker("links", CHIP, ()).answered(DOWN, 0, 5000)
+    _, seen = LinkTracker("links", CHIP, ()).observe(DOWN, 0, 5000)
     assert isinstance(seen, Observation)
     assert (seen.source, seen.severity, seen.seen_at_ms) == ("links", Severity.MINOR, 5000)
     assert seen.driver_raised_at_ms is None
 
 
-def test_what_was_tracked_before_a_restart() -> None:
+def test_faults_tracked_before_a_restart_are_compared_with_the_list() -> None:
     assert Link(LINK_DOWN).answer(DOWN, 0) == [ANSWERED]
     assert Link(LINK_DOWN).answer(UP, 0) == [ANSWERED, ABSENT]
 
@@ -64,7 +64,7 @@ def test_blindness_is_logged_once_and_changes_nothing() -> None:
 def test_a_link_that_is_still_down_after_a_recovery_returns() -> None:
     reported = Link()
     reported.answer(DOWN, 0)
-    reported.tracker.event(10)
+    reported.tracker.apply_event(10)
     assert reported.check_at() == 12
     assert reported.answer(DOWN, 11.9) == []
     assert reported.check_at() == 12
@@ -76,7 +76,7 @@ def test_a_link_that_is_still_down_after_a_recovery_returns() -> None:
 def test_the_answer_after_an_event_is_reported_even_if_it_is_no_news() -> None:
     reported = Link()
     reported.answer(UP, 0)
-    reported.tracker.event(10)
+    reported.tracker.apply_event(10)
     assert reported.answer(UP, 12) == [ABSENT]
     assert reported.answer(UP, 60) == []
 
@@ -84,8 +84,8 @@ def test_the_answer_after_an_event_is_reported_even_if_it_is_no_news() -> None:
 def test_a_check_that_fails_is_made_up_for_by_the_next_answer() -> None:
     reported = Link()
     reported.answer(DOWN, 0)
-    reported.tracker.event(10)
-    reported.tracker.asked(12)
+    reported.tracker.apply_event(10)
+    reported.tracker.record_question(12)
     assert reported.fail("busy") == ["chip 1 blind: busy"]
     assert reported.answer(DOWN, 60) == [ANSWERED, PRESENT]
 
@@ -94,7 +94,7 @@ def test_events_in_a_row_neither_put_off_a_check_nor_do_without_the_last() -> No
     reported = Link()
     reported.answer(UP, 0)
     for at in (10, 11, 11.5):
-        reported.tracker.event(at)
+        reported.tracker.apply_event(at)
     assert reported.check_at() == 12
     assert reported.answer(DOWN, 12) == []
     assert reported.check_at() == 13.5
@@ -105,8 +105,8 @@ def test_events_in_a_row_neither_put_off_a_check_nor_do_without_the_last() -> No
 def test_an_answer_on_its_way_when_an_event_comes_is_not_compared() -> None:
     reported = Link()
     reported.answer(DOWN, 0)
-    reported.tracker.asked(60)
-    reported.tracker.event(60.1)
-    assert [word(report) for report in reported.tracker.answered(UP, 60, 0)] == []
+    reported.tracker.record_question(60)
+    reported.tracker.apply_event(60.1)
+    assert [word(report) for report in reported.tracker.observe(UP, 60, 0)] == []
     assert reported.check_at() == 62.1
     assert reported.answer(UP, 62.1) == [ABSENT]

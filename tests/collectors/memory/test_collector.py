@@ -1,4 +1,4 @@
-"""Memory of the host: pressure, and kills that the kernel's log did not tell."""
+"""Memory of the host: pressure, and kills that the kernel's log does not contain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from collectors.memory.pressure import (
 from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY_PRESSURE, OOM_KILL
 from contract.observation import Assertion, Gap, Observation, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
-from tests.parts.surroundings import Kept, surroundings
+from tests.parts.collector_context import SavedInMemory, collector_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -52,7 +52,7 @@ def test_stalls_have_a_hysteresis() -> None:
     pressure = Pressure(PressureLimits(20, 10), PressureLimits(3, 5), is_short=False)
     seen = []
     for percent in (19.9, 20.0, 10.0, 9.9, 15.0):
-        pressure.saw_stalls(percent)
+        pressure.observe_stalls(percent)
         seen.append(pressure.is_short)
     assert seen == [False, True, True, False, False]
 
@@ -61,11 +61,11 @@ def test_little_memory_counts_at_the_second_look() -> None:
     pressure = Pressure(PressureLimits(20, 10), PressureLimits(3, 5), is_short=False)
     seen = []
     for percent in (2.0, 4.0, 2.0, 2.9, 4.9, 5.0, 2.0):
-        pressure.saw_available(percent)
+        pressure.observe_available(percent)
         seen.append(pressure.is_short)
     assert seen == [False, False, False, True, True, False, False]
     again = Pressure(PressureLimits(20, 10), PressureLimits(3, 5), is_short=True)
-    again.saw_available(4.0)
+    again.observe_available(4.0)
     assert again.is_short, "a restart changes nothing"
 
 
@@ -73,17 +73,17 @@ def test_kills_that_the_log_contains_are_not_reported_twice() -> None:
     kills, seen = OomKills(None), []
     for total, counted in ((5, 0), (6, 1), (7, 0), (7, 1), (7, 0)):
         for _ in range(counted):
-            kills.count_fault()
-        seen.append((kills.counted(total), kills.is_suspicious))
+            kills.count_logged_kill()
+        seen.append((kills.observe(total), kills.is_suspicious))
     # The first is history; the third is told a moment after it was counted.
     assert seen == [(0, False), (0, False), (0, True), (0, False), (0, False)]
 
 
 def test_kills_that_the_log_does_not_contain() -> None:
     kills = OomKills(5)
-    assert [kills.counted(total) for total in (7, 8, 8, 8)] == [0, 2, 1, 0]
-    kills.count_fault()
-    assert [kills.counted(total) for total in (8, 8)] == [0, 0], "told, but not counted"
+    assert [kills.observe(total) for total in (7, 8, 8, 8)] == [0, 2, 1, 0]
+    kills.count_logged_kill()
+    assert [kills.observe(total) for total in (8, 8)] == [0, 0], "told, but not counted"
 
 
 class Kernel:
@@ -115,9 +115,9 @@ def collector_of(kernel: Kernel, **percent: float) -> MemoryCollector:
 
 @contextlib.asynccontextmanager
 async def running(
-    collector: MemoryCollector, memory: Kept | None = None, *, short: bool = False
+    collector: MemoryCollector, memory: SavedInMemory | None = None, *, short: bool = False
 ) -> AsyncIterator[tuple[RecordedReports, Sink]]:
-    """The collector at work: what it says, and how others tell it something."""
+    """The collector at work: its reports, and those of other collectors that it receives."""
     recorded = RecordedReports()
     listeners: list[Sink] = []
 
@@ -126,11 +126,11 @@ async def running(
             listener(reports)
 
     tracked = {(host_subject(HOST_MEMORY, 0), MEMORY_PRESSURE): 1} if short else {}
-    around = surroundings(
+    around = collector_context(
         recorded,
         virtual_ms,
         ScriptedDriver(),
-        memory=memory,
+        saved_state=memory,
         tracked=tracked,
         listen=listeners.append,
     )
@@ -157,7 +157,7 @@ async def test_pressure_comes_and_goes(kernel: Kernel) -> None:
 
 
 @pytest.mark.looptime
-async def test_what_was_tracked_is_over(kernel: Kernel) -> None:
+async def test_tracked_pressure_ends_when_memory_is_available(kernel: Kernel) -> None:
     async with running(collector_of(kernel), short=True) as (recorded, _):
         pass
     assert recorded.words() == [ANSWERED, ENOUGH]
@@ -165,7 +165,7 @@ async def test_what_was_tracked_is_over(kernel: Kernel) -> None:
 
 @pytest.mark.looptime
 async def test_kills_are_counted_where_the_log_is_silent(kernel: Kernel) -> None:
-    memory = Kept()
+    memory = SavedInMemory()
     async with running(collector_of(kernel), memory) as (
         recorded,
         push,
@@ -191,7 +191,7 @@ async def test_kills_are_counted_where_the_log_is_silent(kernel: Kernel) -> None
 
 @pytest.mark.looptime
 async def test_kills_since_another_boot(kernel: Kernel) -> None:
-    memory = Kept(b'{"boot":"another","accounted":900}')
+    memory = SavedInMemory(b'{"boot":"another","accounted":900}')
     async with running(collector_of(kernel), memory) as (
         recorded,
         _,
@@ -219,7 +219,7 @@ async def test_a_kernel_without_pressure_is_asked_what_is_available(kernel: Kern
 @pytest.mark.looptime
 async def test_a_kernel_without_figures_is_blindness(kernel: Kernel) -> None:
     (kernel.proc / "vmstat").unlink()
-    async with running(collector_of(kernel), Kept(b"{")) as (recorded, _):
+    async with running(collector_of(kernel), SavedInMemory(b"{")) as (recorded, _):
         await asyncio.sleep(120)
         (blind,) = recorded.words()
         assert "vmstat" in blind

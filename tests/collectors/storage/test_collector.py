@@ -13,7 +13,7 @@ from collectors.base import AgentOptions
 from collectors.storage.collector import StorageCollector, StorageSection
 from contract.observation import storage_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
-from tests.parts.surroundings import Kept, surroundings
+from tests.parts.collector_context import SavedInMemory, collector_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -56,7 +56,7 @@ class Host:
 
     def __init__(self, **files: str) -> None:
         self.files = files
-        self.memory = Kept()
+        self.memory = SavedInMemory()
 
     def read(self, path: Path, *, any_owner: bool) -> bytes:
         if path.name not in self.files:
@@ -79,8 +79,8 @@ class Host:
             dtfs_file=str(tmp_path / "dtfs"),
         )
         collector = StorageCollector(settings, AgentOptions())
-        around = surroundings(
-            recorded, virtual_ms, ScriptedDriver(), tracked=tracked, memory=self.memory
+        around = collector_context(
+            recorded, virtual_ms, ScriptedDriver(), tracked=tracked, saved_state=self.memory
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("collectors.storage.collector.read_checked", self.read)
@@ -300,7 +300,9 @@ async def test_a_file_that_hangs_holds_up_nothing(
     )
     collector = StorageCollector(settings, AgentOptions())
     collector.deadline_seconds = 0.2
-    task = asyncio.create_task(collector.run(surroundings(recorded, virtual_ms, ScriptedDriver())))
+    task = asyncio.create_task(
+        collector.run(collector_context(recorded, virtual_ms, ScriptedDriver()))
+    )
     await asyncio.sleep(0.5)
     released.set()
     await asyncio.sleep(0.4)

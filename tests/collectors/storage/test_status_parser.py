@@ -1,4 +1,4 @@
-"""What status files of storage clients say, and which are read at all (``noded#4.3``)."""
+"""Decoded status files of storage clients, and which files are read at all (``noded#4.3``)."""
 
 from __future__ import annotations
 

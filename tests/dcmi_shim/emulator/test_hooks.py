@@ -50,7 +50,7 @@ def test_a_call_hangs_on_one_chip_until_it_is_cleared(a3: Server) -> None:
 
 
 @pytest.mark.parametrize("how", ["clear", "reset", "start"])
-def test_what_ends_a_hang(a2: Server, how: str) -> None:
+def test_clear_reset_and_start_end_a_hanging_call(a2: Server, how: str) -> None:
     a2.emulator.hang("dcmi_init")
     stuck = Call(a2.driver.init)
     time.sleep(0.05)

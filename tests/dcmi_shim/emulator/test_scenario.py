@@ -68,7 +68,7 @@ def test_every_action_is_played_at_its_time(a3: Server, watchers: Watchers) -> N
     wait_until(lambda: a3.driver.codes(7, 1) == [])
 
 
-def test_what_is_read_is_in_one_form() -> None:
+def test_codes_and_functions_of_a_scenario_are_read_in_one_form() -> None:
     scenario = parse_scenario(EVERYTHING, "story.toml")
     first, last = scenario.steps[0], scenario.steps[-1]
     assert isinstance(first, RaiseStep)

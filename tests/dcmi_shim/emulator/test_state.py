@@ -155,7 +155,7 @@ print("alive", flush=True)
 
 
 def test_noise_behind_a_sound_header_crashes_nothing(a2: Server, watchers: Watchers) -> None:
-    """Answers are strange then, but they come, nobody dies, and a start repairs it."""
+    """Answers are strange then, but they come, no process dies, and a start repairs it."""
     watcher = watchers.start(a2)
     path = a2.emulator_dir / "state"
     _write(path, HEADER, random.Random(1).randbytes(path.stat().st_size - HEADER))

@@ -88,7 +88,7 @@ def test_from_the_command_line(a3: Server) -> None:
         (("[0x00f1fef5,155912,gpu,na]", "--chip", 1), "'gpu' is no peer"),
         (("[0x00f1fef5,155912,na]", "--chip", 1), "is not a switch code"),
         (("0x00f1fef5", 4294967296, "--chip", 1), "has more than 32 bits"),
-        (("[0x00f1fef5,155912,cpu,na]", "na", "--chip", 1), "says sub-type and peer already"),
+        (("[0x00f1fef5,155912,cpu,na]", "na", "--chip", 1), "contains sub-type and peer already"),
         (("0x00000000", "na", "--chip", 1), "the event type 0 is none"),
         (("0x00f1fef5", "na", "--chip", 9), "9 is no switch chip"),
         (("0x00f1fef5", "na"), "--chip"),

@@ -1,4 +1,4 @@
-"""hccn_tool as a process: arguments, places, and one that somebody else is using."""
+"""hccn_tool as a process: arguments, places, and runs while another program uses it."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_a_bad_later_page(second: bytes, where: int, what: str) -> None:
 
 
 def test_a_count_that_would_lead_beyond_the_last_index() -> None:
-    """Recorded as index-overflow: 255 promised on every page, one there."""
+    """Recorded as index-overflow: 255 announced on every page, one sent."""
     output = refusal(lambda first: page([FAN], total=0xFFFF, count=255))
     assert "its count of alarms is 255, but it holds 1" in output
 

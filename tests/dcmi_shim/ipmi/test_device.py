@@ -49,7 +49,7 @@ asyncio.run(main())
 
 
 class Reader:
-    """A process that reads the BMC when told to."""
+    """A process that reads the BMC on request."""
 
     def __init__(self, device: Path, deadline_seconds: float, environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dcmi_shim.ipmi.serial_number import asking_for_serial_number
+from dcmi_shim.ipmi.serial_number import serial_number_exchange
 
 SERIAL = "30 90 05 00 03 04 00 ff"
 MANUFACTURER = "30 90 05 00 03 00 00 ff"
@@ -13,7 +13,7 @@ HUAWEI = "00 48 75 61 77 65 69"
 
 def asked(*replies: str) -> tuple[str | None, list[str]]:
     """What is found with these replies (behind their completion code), and the requests."""
-    asking = asking_for_serial_number()
+    asking = serial_number_exchange()
     requests = [str(next(asking))]
     for reply in replies:
         try:

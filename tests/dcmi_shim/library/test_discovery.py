@@ -59,8 +59,8 @@ def test_nothing_found_names_every_place(tmp_path: Path) -> None:
     with pytest.raises(DriverNotFound) as caught:
         find_library(tmp_path / "root", trust_driver=True, environment=environment)
     message = str(caught.value)
-    assert f"{tmp_path}/root/lib64/driver/libdcmi.so (--driver-root): is not there" in message
-    assert f"{tmp_path}/two/libdcmi.so (LD_LIBRARY_PATH): is not there" in message
+    assert f"{tmp_path}/root/lib64/driver/libdcmi.so (--driver-root): does not exist" in message
+    assert f"{tmp_path}/two/libdcmi.so (LD_LIBRARY_PATH): does not exist" in message
     assert "ldconfig" in message
     assert "--driver-root" in message.splitlines()[0]
 

@@ -58,7 +58,7 @@ def root(plain: SmallDriver, tmp_path: Path) -> Root:
 
 
 def _mapped(pid: int) -> list[str]:
-    """The driver's library as the process has it mapped; deleted files say so."""
+    """Return the driver's library as the process has it mapped; deleted files are marked."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     return [line for line in lines if "libdcmi.so" in line]
 
@@ -110,7 +110,7 @@ async def test_a_library_that_is_replaced_while_its_process_is_gone(root: Root) 
         root.remove()
         os.kill(pid, signal.SIGKILL)
         await state.until(lambda: "no driver: no usable libdcmi.so" in state.gaps, 10)
-        with pytest.raises(DriverGone, match=r"libdcmi\.so \(--driver-root\): is not there"):
+        with pytest.raises(DriverGone, match=r"libdcmi\.so \(--driver-root\): does not exist"):
             await state.driver.health(chip)
         root.install()
         await state.until(lambda: state.driver.trouble is None, 10)
@@ -146,14 +146,14 @@ async def test_a_library_that_cannot_be_loaded_replaces_none(
         half = root.path.with_name("half")
         half.write_bytes(whole[: len(whole) // 4])
         half.replace(root.path)
-        await state.until(lambda: "the old one goes on" in caplog.text, 10)
+        await state.until(lambda: "the old one continues" in caplog.text, 10)
         assert state.driver.child_pid == old
         assert await state.driver.health(chip) == 0
         again = root.path.with_name("whole")
         again.write_bytes(whole)
         again.replace(root.path)
         await state.until(lambda: state.driver.child_pid not in (None, old), 10)
-        assert caplog.text.count("the old one goes on") == 1
+        assert caplog.text.count("the old one continues") == 1
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ async def test_no_inventory_is_made_of_lies(
             assert "not 0 to 64" in caplog.text
         else:
             assert await state.driver.listed() == (), "it may have lost all of them"
-            state.driver.look_for_more(True)
+            state.driver.list_again(True)
         assert state.driver.found is None
         liar.take_back(lie)
         assert len((await asyncio.wait_for(state.driver.inventory(), 2)).chips) == 3

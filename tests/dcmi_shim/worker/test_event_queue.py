@@ -30,10 +30,10 @@ async def _read(
 
 async def test_order_severities_and_gaps() -> None:
     queue = EventQueue(lambda: 7, driver_event, "driver")
-    queue.event(raw(1, severity=3))
+    queue.add_event(raw(1, severity=3))
     queue.gap("one")
     queue.gap("two")
-    queue.event(raw(2, severity=9))
+    queue.add_event(raw(2, severity=9))
     first, gap, second = await _read(queue, 3)
     assert isinstance(first, DriverEvent)
     assert isinstance(second, DriverEvent)
@@ -44,7 +44,7 @@ async def test_order_severities_and_gaps() -> None:
 async def test_a_full_queue_counts_what_it_drops() -> None:
     queue = EventQueue(lambda: 7, driver_event, "driver")
     for serial in range(10_000):
-        queue.event(raw(serial))
+        queue.add_event(raw(serial))
     received = await _read(queue, 8193)
     assert [item.serial for item in received[:-1] if isinstance(item, DriverEvent)] == list(
         range(8192)

@@ -233,7 +233,7 @@ async def test_one_leads_on_while_renewals_take_long(seconds: float) -> None:
 
 
 async def test_one_whose_first_slow_renewal_comes_late_stops_when_it_reads_that() -> None:
-    """The other one is quicker: nothing but reads can tell the first one."""
+    """The other one is quicker: only a read can show that to the first one."""
     server = Server()
     async with candidates(server, "a", "b") as (a, b):
         await asyncio.sleep(5)
@@ -385,7 +385,7 @@ async def test_a_lock_that_cannot_be_made_is_logged_once(
     task = asyncio.create_task(one.run(lambda: None))
     await asyncio.sleep(3)
     assert one.taken_total == 0
-    assert caplog.text.count("nobody can be elected") == 1
+    assert caplog.text.count("no leader can be elected") == 1
     place.unlink()
     await asyncio.sleep(1)
     assert one.leads

@@ -49,7 +49,7 @@ class Server:
 
     def __init__(self) -> None:
         self.counts = Counts()
-        # Nothing begins to be answered, unless a test says so.
+        # Nothing begins to be answered, unless a test does it.
         rate = RequestRate(RateLimits(per_second=0.001, burst=0))
         self.connections = Connections(LIMITS, rate, self.counts)
         self.clients: list[Client] = []

@@ -37,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
-    """A file that nobody may change by way of the store."""
+    """Return a file that must not change by way of the store."""
     file = tmp_path / "target"
     file.write_text(SECRET)
     file.chmod(0o644)

@@ -1,4 +1,4 @@
-"""A directory whose changes no event tells of, and one that does not answer."""
+"""A directory whose changes cause no event, and one that does not answer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def here(mirror: Mirror) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def there(mirror: Mirror) -> AsyncIterator[Store]:
-    """The same store as another machine has it: no event tells of what it writes."""
+    """Open the same store as on another machine, whose writes cause no event here."""
     store = open_store(f"directory:{mirror.behind}")
     yield store
     await store.close()
@@ -146,7 +146,7 @@ async def test_an_owner_lists_its_own_files_only(tmp_path: Path) -> None:
 
 @pytest.mark.server
 async def test_a_directory_that_is_replaced_is_listed_anew(here: Store, mirror: Mirror) -> None:
-    """By another one, with a mount over it that no event tells of."""
+    """By another one, with a mount over it that causes no event."""
     await here.put(document("one", "x"))
     async with watching(here) as seen:
         (mirror.behind.parent / "over").mkdir()

@@ -1,4 +1,4 @@
-"""The mark by which a directory store is told from another one at the same path."""
+"""The mark that distinguishes a directory store from another one at the same path."""
 
 from __future__ import annotations
 

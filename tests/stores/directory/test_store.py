@@ -79,7 +79,7 @@ async def test_a_malformed_file_never_replaces_a_good_one(
             file.write_bytes(content)
             await directory.put(Document("mindx-dl", "marker", {}))
             await seen.until(lambda seen: ("mindx-dl", "marker") in seen.documents)
-            # Again the same: said once.
+            # Again the same: logged once.
             file.write_bytes(content)
             await directory.put(Document("mindx-dl", "marker-2", {}))
             await seen.until(lambda seen: ("mindx-dl", "marker-2") in seen.documents)
@@ -149,7 +149,7 @@ async def test_a_directory_that_goes_away_is_waited_for(directory: Store, root: 
         await seen.until(lambda seen: bool(seen.of(Interrupted)))
         assert str(root) in seen.of(Interrupted)[0].reason
         assert not root.exists()
-        # Nothing said that the document is gone.
+        # No event reported that the document is gone.
         assert PLACE in seen.documents
         away.rename(root)
         await seen.until(lambda seen: len(seen.of(DocumentsListed)) == 2)
@@ -165,7 +165,7 @@ async def test_more_changes_than_the_kernel_keeps_lose_nothing(
     folder = root / "mindx-dl"
     folder.mkdir(parents=True)
     async with watching(directory) as seen:
-        # The loop stands still meanwhile, so nobody reads the kernel's queue. Each turn makes
+        # The loop stands still meanwhile, so the kernel's queue is not read. Each turn makes
         # four events of different kinds, which the kernel cannot merge.
         for number in range(limit // 4 + 100):
             draft = folder / "draft"

@@ -1,4 +1,4 @@
-"""The proxy for tests itself: what it does to requests must be what it says."""
+"""The proxy for tests itself: it does to requests what its docstrings describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes, pods and PodGroups as a real API server tells them."""
+"""Nodes, pods and PodGroups of a real API server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def volcano(control_plane: ControlPlane) -> Iterator[ControlPlane]:
 
 
 class Following(Generic[V]):
-    """What a feed has told."""
+    """The events of a feed."""
 
     def __init__(
         self, events: AsyncIterator[Snapshot[V] | Update[V] | KindUnavailable | Interrupted]
@@ -230,7 +230,7 @@ async def test_nodes_are_reported_with_address_serial_number_and_readiness(
     ready = NodeState("n1", "10.0.0.1", "SN-1", is_ready=True)
     async with following(cluster.nodes()) as seen:
         await seen.until(lambda now: len(now) == 2)
-        # One that has never said that it is ready is not.
+        # One that was never reported ready is not.
         assert seen.now == {"n1": ready, "n2": NodeState("n2", is_ready=False)}
         conditions = [{"type": "Ready", "status": "Unknown"}]
         change = {"status": {"conditions": conditions}}

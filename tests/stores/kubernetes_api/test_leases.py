@@ -1,4 +1,4 @@
-"""Heartbeats in Kubernetes: what a Lease says, and Leases that say something else."""
+"""Heartbeats in Kubernetes: the beat in a Lease, and Leases with anything else."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ async def test_one_is_answered_from_the_cache_and_all_only_while_etcd_answers(
     try:
         async with asyncio.timeout(3):
             assert await kubernetes.beats("node-1") == (a_beat(),)
-        # The cache has them all, too, but nobody can beat now: silence would mean nothing.
+        # The cache has them all, too, but no agent can beat now: silence would mean nothing.
         with pytest.raises((StoreUnavailable, TimeoutError)):
             async with asyncio.timeout(1):
                 await kubernetes.beats()

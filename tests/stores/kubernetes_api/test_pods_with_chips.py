@@ -1,4 +1,4 @@
-"""Which chips the pods of a node use, as a real API server tells it."""
+"""Which chips the pods of a node use, read from a real API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who wrote a ConfigMap last, as a real API server tells it."""
+"""The last writer of a ConfigMap, read from a real API server."""
 
 from __future__ import annotations
 

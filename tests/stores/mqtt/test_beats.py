@@ -94,9 +94,9 @@ async def test_a_will_proves_nothing_of_writes_and_nothing_wrong_with_them_spoil
         assert (await shown(late, lambda beat: beat.is_broken)).writes == ""
         await late.close()
         await agent.close()
-    pulse = {"node": "node-1", "holder": "h", "interval_seconds": 5, "writes": [{}]}
+    heartbeat = {"node": "node-1", "holder": "h", "interval_seconds": 5, "writes": [{}]}
     connection = BrokerConnection(parse_address(broker.url), Mqtt(), None)
-    await connection.publish(TOPIC, msgspec.json.encode(pulse), retain=True)
+    await connection.publish(TOPIC, msgspec.json.encode(heartbeat), retain=True)
     assert (await shown(observer, lambda beat: beat.holder == "h")).writes == "[{}]"
     await connection.close()
 
@@ -136,7 +136,7 @@ async def test_a_will_names_whose_beats_were_to_come(broker: Broker, protocol: s
         late = open_store(broker.tls_url, mqtt=broker.certified(AGGREGATOR, protocol))
         will = await shown(late, lambda beat: beat.is_broken)
         assert (will.holder, will.interval_seconds, will.beaten_at_ms) == ("host-a", 5.0, 0)
-        # Of an agent of which nothing but that is known nobody has to wait for the end.
+        # Of an agent of which nothing but that is known no caller has to wait for the end.
         newcomer = open_store(broker.url, mqtt=mqtt, node="node-1")
         assert await newcomer.beats("node-1") == ()
         for store in (late, newcomer, agent):
@@ -173,7 +173,7 @@ async def test_beats_have_an_age_and_none_while_nothing_can_be_received(
 async def test_beats_are_not_reported_while_the_broker_stands_still(
     broker: Broker, observer: Store
 ) -> None:
-    """Else all nodes would be silent, until the keepalive says that it is the broker."""
+    """Otherwise all nodes would be silent, until the keepalive shows that it is the broker."""
     broker.freeze()
     try:
         with pytest.raises(TimeoutError):

@@ -55,7 +55,7 @@ def channel_of(store: Store) -> EventChannel:
 
 
 class Listening:
-    """Takes what is told until the end of the block."""
+    """Receives batches until the end of the block."""
 
     def __init__(self, events: AsyncIterator[T | Interrupted]) -> None:
         self.seen: list[object] = []
@@ -131,7 +131,7 @@ async def test_bad_batches_are_logged_once_and_nothing_comes_of_them(
     assert set(map(type, listening.seen)) == {HistoryBatch}
     logged = [one.getMessage() for one in caplog.records if "changes nothing" in one.getMessage()]
     assert len(logged) == 1
-    assert "telling of node-1" in logged[0]
+    assert "history batch of node-1" in logged[0]
     assert store.refusals.counts == {Reason.UNREADABLE: 3, Reason.OTHER_NODE: 1}
     assert store.refusals.is_empty, "a good one came since"
     await listening.close()

@@ -1,4 +1,4 @@
-"""What a broker takes: packet sizes, retained messages and QoS, told by it or found out."""
+"""What a broker accepts: packet sizes, retained messages and QoS, announced by it or found out."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ async def test_one_that_cannot_be_used_is_named_and_used_once_it_can(
         assert f"set {setting}" in await problem(store)
         broker.restart()
         async with asyncio.timeout(20):
-            while await fails(store):  # noqa: ASYNC110  (a broker tells nobody that it is back)
+            while await fails(store):  # noqa: ASYNC110  (a broker does not announce that it is back)
                 await asyncio.sleep(0.1)
         assert await store.get(ONE.namespace, ONE.name) is not None
         await store.close()

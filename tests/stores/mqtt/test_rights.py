@@ -51,7 +51,7 @@ async def mistaken(broker: Broker, protocol: str) -> AsyncIterator[Store]:
 
 
 def connections(broker: Broker) -> int:
-    """How often somebody connected to the broker."""
+    """Return how many connections were made to the broker."""
     return broker.log.read_text().count("New client connected")
 
 

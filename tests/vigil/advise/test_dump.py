@@ -120,6 +120,8 @@ def problems(tmp_path: Path, *texts: str | bytes) -> str:
         (b'{"items": [{"kind": "No\xffde"}]}', "line 1: item 0: is no object"),
         (b'{"a":' * 100_000, "line 1: is nested too deeply"),
         (b'{"now_ms": 1.5, "items": []}', "$.now_ms"),
+        (b'{"now_ms": -1, "items": []}', "$.now_ms"),
+        (b'{"now_ms": 253402300800000, "items": []}', "$.now_ms"),
         (b'{"now_ms": 1, "first_session": "yes", "items": []}', "$.first_session"),
         (b'{"now_ms": 2, "items": []}\n{"now_ms": 1, "items": []}', "line 2: now_ms 1 is before"),
         (b'{"now_ms": 2, "items": []}\n{"now_ms": 1, ', "line 2: is not JSON: it is cut off"),

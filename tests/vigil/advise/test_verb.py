@@ -161,7 +161,16 @@ def test_assumptions_are_not_in_the_state(tmp_path: Path, dump: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [("{", "is no state"), ("[]", "is no state"), ('{"version": 9}', "is 9, this release reads 1")],
+    [
+        ("{", "is no state"),
+        ("[]", "is no state"),
+        ('{"version": 9}', "is 9, this release reads 1"),
+        (
+            '{"version": 1, "profiles": {"upstream": {"jobs": {"default/j": {"uid": "u",'
+            ' "first_seen": 1, "pods": [{"name": "p", "uid": "v", "type": "x"}]}}}}}',
+            "there is no fault type 'x'",
+        ),
+    ],
 )
 def test_a_state_that_is_none(tmp_path: Path, dump: Path, content: str, expected: str) -> None:
     state = tmp_path / "state.json"

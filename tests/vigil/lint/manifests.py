@@ -12,7 +12,7 @@ A2, A3 = "module-910b-8", "module-a3-16-super-pod"
 
 
 def pods(cards: int = 8, node: str = A2, **spec: Any) -> Object:
-    """A pod specification."""
+    """Return a pod specification."""
     container: Object = {"name": "c", "image": "image:1"}
     if cards:
         container["resources"] = {side: {RESOURCE: cards} for side in ("limits", "requests")}
@@ -28,13 +28,13 @@ def pods(cards: int = 8, node: str = A2, **spec: Any) -> Object:
 def template(
     labels: Object | None = None, annotations: Object | None = None, **spec: Any
 ) -> Object:
-    """A pod template."""
+    """Return a pod template."""
     metadata = {"labels": labels or {}, "annotations": annotations or {}}
     return {"metadata": metadata, "spec": pods(**spec)}
 
 
 def vcjob(labels: Object, annotations: Object | None = None, **members: Any) -> Object:
-    """A Job of Volcano with two pods of eight chips."""
+    """Return a Job of Volcano with two pods of eight chips."""
     made = template(**members.pop("template", {"restartPolicy": "Never"}))
     spec: Object = {
         "minAvailable": 2,
@@ -53,7 +53,7 @@ def vcjob(labels: Object, annotations: Object | None = None, **members: Any) -> 
 def ascendjob(
     labels: Object, annotations: Object | None = None, *, workers: int = 3, **members: Any
 ) -> Object:
-    """An AscendJob with a master and workers."""
+    """Return an AscendJob with a master and workers."""
     namespace = members.pop("namespace", "default")
     made = template(**members.pop("template", {}))
     replicas = {
@@ -75,7 +75,7 @@ def ascendjob(
 
 
 def deployment(labels: Object, annotations: Object | None = None, replicas: int = 2) -> Object:
-    """A Deployment."""
+    """Return a Deployment."""
     made = template(labels | {"app": "d"}, annotations)
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "d"}}, "template": made}
     metadata = {"name": "d"}
@@ -83,7 +83,7 @@ def deployment(labels: Object, annotations: Object | None = None, replicas: int 
 
 
 def leader_worker_set(labels: Object, size: int = 2) -> Object:
-    """A LeaderWorkerSet."""
+    """Return a LeaderWorkerSet."""
     inside = {"size": size, "workerTemplate": template(labels)}
     return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
@@ -96,7 +96,7 @@ def leader_worker_set(labels: Object, size: int = 2) -> Object:
 def storm_service(
     size: int, labels: Object, annotations: Object | None = None, **spec: Any
 ) -> Object:
-    """A StormService with two prefill pods or instances and one of decode."""
+    """Return a StormService with two prefill pods or instances and one of decode."""
     roles = [
         {
             "name": name,
@@ -115,7 +115,7 @@ def storm_service(
 
 
 def inference_service(engine: Object, runtime: str | None = None) -> Object:
-    """An InferenceService."""
+    """Return an InferenceService."""
     spec: Object = {"model": {"name": "m"}, "engine": engine}
     if runtime is not None:
         spec["runtime"] = {"name": runtime}
@@ -125,7 +125,7 @@ def inference_service(engine: Object, runtime: str | None = None) -> Object:
 
 
 def runtime(labels: Object, annotations: Object | None = None, **engine: Any) -> Object:
-    """A ClusterServingRuntime with its labels in its own metadata."""
+    """Return a ClusterServingRuntime with its labels in its own metadata."""
     return {
         "apiVersion": "ome.io/v1beta1",
         "kind": "ClusterServingRuntime",
@@ -135,7 +135,7 @@ def runtime(labels: Object, annotations: Object | None = None, **engine: Any) ->
 
 
 def runner(cards: int = 8) -> Object:
-    """The pod of a component of OME."""
+    """Return the pod of a component of OME."""
     return {
         "schedulerName": "volcano",
         "nodeSelector": {"accelerator-type": A2},
@@ -144,7 +144,7 @@ def runner(cards: int = 8) -> Object:
 
 
 def rule(*entries: dict[str, tuple[int, int]], namespace: str = "default") -> Object:
-    """A scaling rule: number and servers of each group, for each entry."""
+    """Return a scaling rule: number and servers of each group, for each entry."""
     listed = [
         {
             "group_list": [
@@ -168,7 +168,7 @@ def rule(*entries: dict[str, tuple[int, int]], namespace: str = "default") -> Ob
 
 
 def scheduler(**arguments: str) -> Object:
-    """The configuration of the scheduler."""
+    """Return the configuration of the scheduler."""
     switches = json.dumps({name.replace("_", "-"): value for name, value in arguments.items()})
     text = f"actions: allocate\nconfigurations:\n- name: init-params\n  arguments: {switches}\n"
     metadata = {"name": "volcano-scheduler-configmap", "namespace": "volcano-system"}

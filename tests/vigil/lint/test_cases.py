@@ -20,7 +20,7 @@ _EXPECTED = re.compile(r"^# ([A-Z_]+): line (\d+)$", re.MULTILINE)
 
 
 def found(path: Path) -> list[tuple[str, int]]:
-    """What is found in a file: codes and lines."""
+    """Return what is found in a file: codes and lines."""
     return [(one.rule.code, one.place.line) for one in lint(files([str(path)])).findings]
 
 

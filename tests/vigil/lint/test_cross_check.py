@@ -23,7 +23,7 @@ _RANK_0, _RANK_1 = "n1", "n2"
 
 
 def load(name: str) -> dict[str, Any]:
-    """The first object of a case, and what the service after it gets of its runtime."""
+    """Return the first object of a case, and what the service after it gets of its runtime."""
     documents = [*yaml.safe_load_all((CASES / name).read_text())]
     made: dict[str, Any] = documents[0]
     if made["kind"] == "InferenceService":
@@ -35,7 +35,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def templates(made: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The pod templates of a workload, and how many pods each of them makes in one PodGroup."""
+    """Return the pod templates of a workload, and how many pods of one PodGroup each makes."""
     spec = made["spec"]
     match made["kind"]:
         case "Job":
@@ -52,7 +52,7 @@ def templates(made: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def scene_of(name: str) -> Scene:
-    """A scene in which the workload of a case runs, one pod on a node, ranks from 0."""
+    """Return a scene in which the workload of a case runs, one pod on a node, ranks from 0."""
     made = load(name)
     scene = Scene(count=6)
     metadata = made["metadata"] if made["kind"] in ("Job", "AscendJob") else {}
@@ -77,7 +77,7 @@ def scene_of(name: str) -> Scene:
 
 
 def hit(scene: Scene, node: str, *, level: str = "SeparateNPU") -> dict[str, int]:
-    """What a fault of a chip deletes."""
+    """Return what a fault of a chip deletes."""
     unhealthy = () if level == "SubHealthFault" else (3,)
     scene.chips[node] = Chips(unhealthy=unhealthy, faults=[fault(3, level)])
     return deleted(scene.session())
@@ -102,7 +102,7 @@ def process_that_fails(scene: Scene) -> dict[str, int]:
 
 
 def two_faults(scene: Scene) -> dict[str, int]:
-    """What a second fault deletes, once the pod of the first one runs again."""
+    """Return what a second fault deletes, once the pod of the first one runs again."""
     assert hit(scene, _RANK_1) == {f"{JOB}-1": 0}
     scene.replace(f"{JOB}-1", "n6")
     scene.sessions(20)
@@ -110,7 +110,7 @@ def two_faults(scene: Scene) -> dict[str, int]:
 
 
 def pods_that_take_their_time(scene: Scene) -> dict[str, int]:
-    """What is deleted a second time, by force, while pods use the grace that they asked for."""
+    """Return what is deleted a second time, by force, while pods use their grace."""
     assert hit(scene, _RANK_1)
     graces = {name: pod.termination_grace_seconds or 30 for name, pod in scene.pods.items()}
     scene.session(901)

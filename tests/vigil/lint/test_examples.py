@@ -208,7 +208,7 @@ ROWS: dict[str, Row] = {
 
 
 def codes(text: str) -> list[str]:
-    """The codes that a text raises."""
+    """Return the codes that a text raises."""
     return [one.rule.code for one in lint([File("x.yaml", text)]).findings]
 
 

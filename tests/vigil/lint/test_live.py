@@ -35,7 +35,7 @@ def lint_live(kubeconfig: Path, *options: str) -> tuple[int, list[dict[str, Any]
 
 
 def pod_without_card_names(group: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Requests that make a running pod with chips, of which no Device Plugin wrote the names."""
+    """Send requests that make a running pod with chips, whose names no Device Plugin wrote."""
     container = {"name": "c", "image": "i", "resources": {"limits": {RESOURCE: "8"}}}
     pod = {
         "metadata": {"name": f"{group}-0", "annotations": {GROUP_ANNOTATION: group}},

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Scanned:
-    """What one run of ``vigil scan --json`` said."""
+    """The output of one run of ``vigil scan --json``."""
 
     def __init__(self, status: int, printed: str, seconds: float) -> None:
         self.status = status
@@ -33,13 +33,13 @@ class Scanned:
         return dict(check)
 
     def warnings(self) -> set[str]:
-        """The names of what deserves a look; each says what would be better."""
+        """The names of what deserves a look; each has what would be better."""
         looks = [one for one in self.report["checks"] if one["state"] == "warning"]
         assert all(one["advice"] and one["found"] for one in looks)
         return {one["name"] for one in looks}
 
     def problems(self) -> set[str]:
-        """The names of what is wrong; each says what to do."""
+        """The names of what is wrong; each has what to do."""
         wrong = [one for one in self.report["checks"] if one["state"] == "problem"]
         assert all(one["advice"] and one["found"] for one in wrong)
         return {one["name"] for one in wrong}
@@ -49,7 +49,7 @@ class Server(Node):
     """A node that is scanned."""
 
     def arguments(self) -> list[str]:
-        """What ``vigil agent`` and ``vigil scan`` are told alike."""
+        """What ``vigil agent`` and ``vigil scan`` get alike."""
         return [
             *("--node-name", self.name, *self.place.options),
             *("--driver-root", str(self.driver_root), "--trust-driver"),

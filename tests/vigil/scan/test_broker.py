@@ -26,7 +26,7 @@ STEPS = ("broker", "broker-tls", "client-certificate", "broker-login", "broker-t
 
 
 def scan(server: Server, url: str, mqtt: Mqtt) -> Scanned:
-    """Look at the broker at ``url`` as ``mqtt`` says."""
+    """Look at the broker at ``url`` with the settings ``mqtt``."""
     for name, value in mqtt.model_dump(exclude_none=True).items():
         server.environment[f"VIGIL_MQTT_{name.upper()}"] = str(value)
     return server.scan("--store", url)

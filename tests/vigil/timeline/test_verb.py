@@ -108,7 +108,7 @@ def test_an_agent_shows_the_history_of_its_node(stand: Stand) -> None:
         status, lines, _ = timeline(stand, *arguments)
         assert status == 0
         assert lines[0].startswith("answered by: agent of node-1, version 9.9")
-        assert "chip 3  80E18402  reported  begins at SeparateNPU" in lines[2]
+        assert "Ascend910-3  80E18402  reported  begins at SeparateNPU" in lines[2]
     status, lines, errors = timeline(stand, "node-2")
     assert (status, lines) == (2, [])
     assert "is of node-1" in errors

@@ -53,7 +53,7 @@ class Place:
         self.options = ("--store", url, *where)
 
     async def uninstall(self, *arguments: str) -> tuple[int, str]:
-        """Exit status and what was said."""
+        """Exit status and output."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "KUBE"))}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "vigil", "uninstall", *self.options, *arguments),

@@ -1,4 +1,4 @@
-"""``vigil validate`` on fault configurations: what it takes a text for, and what it says of it."""
+"""``vigil validate`` on fault configurations: what it takes a text for, and what it reports."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_what_is_wrong_with_a_config_map(change: dict[str, Any], where: str) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["data: [", "data:\n\t- x", "- data:", "{", "data: *nobody", "data: !!bool x", ""]
+    "text", ["data: [", "data:\n\t- x", "- data:", "{", "data: *absent", "data: !!bool x", ""]
 )
 def test_what_is_no_config_map(text: str) -> None:
     assert problems(text)
@@ -219,7 +219,7 @@ def test_wrong_types_are_reported_with_everything_else() -> None:
     with pytest.raises(ConfigurationError) as caught:
         check_document("faultCustomization.json", text, "x")
     problems_of = {one.where: one.what for one in caught.value.problems}
-    assert len(problems_of) == len(caught.value.problems), "nothing is told twice"
+    assert len(problems_of) == len(caught.value.problems), "nothing is reported twice"
     types = {
         "$.GraceTolerance.WaitDeviceResetTime": "must be an integer from 60 to 180, is the text",
         "$.FaultFrequency[0].TimeWindow": "must be an integer from 60 to 864000, is the text 'abc'",

@@ -183,7 +183,7 @@ async def test_what_cannot_be_used_at_the_start_is_tried_again(
 async def test_a_client_certificate_that_is_replaced(
     control_plane: ControlPlane, store: Store, kubeconfig: Kubeconfig, tmp_path: Path
 ) -> None:
-    """One that the server takes for nobody's, and one of somebody without rights."""
+    """One that the server accepts for no user, and one of a user without rights."""
     here = tmp_path / "pki"
     here.mkdir()
     for name in ("ca.crt", "ca.key"):

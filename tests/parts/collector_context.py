@@ -1,4 +1,4 @@
-"""What a collector gets from the daemon, for tests: everything that a test does not care about."""
+"""The context of a collector under test, with defaults for what a test does not use."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from dcmi_shim.interface import ChipDriver
 
 
-class Kept:
-    """What a collector remembers, without a disk."""
+class SavedInMemory:
+    """The saved state of a collector, in memory."""
 
     def __init__(self, content: bytes | None = None) -> None:
         self.content = content
@@ -30,7 +30,7 @@ class Kept:
         self.content = content
 
 
-def surroundings(
+def collector_context(
     report: Sink,
     wall_clock: WallClock,
     driver: ChipDriver,
@@ -39,20 +39,20 @@ def surroundings(
     driver_root: Path | None = None,
     environment: Mapping[str, str] | None = None,
     show: Show = lambda subject, name, value: None,
-    memory: SavedState | None = None,
+    saved_state: SavedState | None = None,
     listen: Callable[[Sink], None] = lambda sink: None,
     progress: Callable[[], None] = lambda: None,
     chips: frozenset[int] = frozenset(),
 ) -> CollectorContext:
-    """The surroundings of one collector under test."""
+    """Return the context of one collector under test; reports go to ``report``."""
     return CollectorContext(
         report=report,
         wall_clock=wall_clock,
         tracked=tracked or {},
         driver=driver,
-        places=VendorPaths(driver_root, True, environment or {}),
+        paths=VendorPaths(driver_root, True, environment or {}),
         show=show,
-        memory=Kept() if memory is None else memory,
+        saved_state=SavedInMemory() if saved_state is None else saved_state,
         listen=listen,
         progress=progress,
         chips=chips,
