@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from contract.errors import ConfigurationError, Problem, StoreUnavailable
+from contract.errors import StoreUnavailable
 from contract.pages.history import HistoryPage
 from contract.pages.subjects import subject_name
 from vigil.daemon_client import UnknownNode
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from contract.pages.history import HistoryRow
     from vigil.daemon_client import DaemonClient
 
-_UNITS_MS = {"s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STATUS = "status"
 _PATH = "/api/v1/history"
 
@@ -118,24 +117,6 @@ class DaemonHistory:
             self._chip_type = answer.chips[0].device.rpartition("-")[0]
         not_known = ("what the cluster published about this node",)
         return Past(agent_source(answer), self._client.server, not_known, ())
-
-
-def since_of(text: str, now_ms: int, *, utc: bool) -> int:
-    """Return the time (epoch milliseconds) that ``text`` names: ``90s``, ``10min``, ``2h``, ``1d``
-    before ``now_ms``, or a date with or without a time. Raises ``ConfigurationError``.
-    """
-    unit = text.lstrip("0123456789")
-    number = text.removesuffix(unit)
-    if number.isascii() and number and len(number) < 9 and unit in _UNITS_MS:
-        return max(0, now_ms - int(number) * _UNITS_MS[unit])
-    try:
-        at = datetime.fromisoformat(text)
-        if at.tzinfo is None:
-            at = at.replace(tzinfo=UTC) if utc else at.astimezone()
-        return max(0, int(at.timestamp() * 1000))
-    except (ValueError, OverflowError, OSError):
-        what = f"{text!r} is neither a time (2026-11-23T21:44) nor a length (90s, 10min, 2h, 1d)"
-        raise ConfigurationError("command line", [Problem("--since", what)]) from None
 
 
 def past_lines(row: PastRow, *, language: str, utc: bool, columns: int) -> list[str]:

@@ -1,10 +1,13 @@
-"""Times as people read them."""
+"""Times as people read and write them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from contract.errors import ConfigurationError, Problem
+
 _SECOND_MS = 1000
+_UNITS_MS = {"s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STEPS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -26,6 +29,24 @@ def since(at_ms: int, now_ms: int, *, utc: bool) -> str:
         return "at an unknown time"
     form = "%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S"
     return f"{ago(at_ms, now_ms)} ({at.strftime(form)}{' UTC' if utc else ''})"
+
+
+def since_of(text: str, now_ms: int, *, utc: bool) -> int:
+    """Return the time (epoch milliseconds) that ``text`` names: ``90s``, ``10min``, ``2h``, ``1d``
+    before ``now_ms``, or a date with or without a time. Raises ``ConfigurationError``.
+    """
+    unit = text.lstrip("0123456789")
+    number = text.removesuffix(unit)
+    if number.isascii() and number and len(number) < 9 and unit in _UNITS_MS:
+        return max(0, now_ms - int(number) * _UNITS_MS[unit])
+    try:
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is None:
+            at = at.replace(tzinfo=UTC) if utc else at.astimezone()
+        return max(0, int(at.timestamp() * 1000))
+    except (ValueError, OverflowError, OSError):
+        what = f"{text!r} is neither a time (2026-11-23T21:44) nor a length (90s, 10min, 2h, 1d)"
+        raise ConfigurationError("command line", [Problem("--since", what)]) from None
 
 
 def _length(seconds: int) -> str:

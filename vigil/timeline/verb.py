@@ -51,8 +51,8 @@ def timeline(
     import time
     from contextlib import closing
 
-    from vigil.reports.fault_history import since_of
     from vigil.reports.show import answering
+    from vigil.reports.times import since_of
     from vigil.timeline.output import show_past
 
     since_ms = None if since is None else since_of(since, int(time.time() * 1000), utc=utc)

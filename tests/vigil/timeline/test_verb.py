@@ -10,7 +10,7 @@ import pytest
 
 from contract.errors import ConfigurationError
 from tests.vigil.stand import AGENT, AT_MS, LEADER, Stand, vigil
-from vigil.reports.fault_history import since_of
+from vigil.reports.times import since_of
 
 CHANGE = {"node": "node-1", "at_ms": AT_MS, "subject": "Ascend910-3", "code": "80E18402"}
 EVENT = {

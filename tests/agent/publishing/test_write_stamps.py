@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.publishing.update_time import Stamps
+from agent.publishing.write_stamps import Stamps
 from contract.documents.update_time import LEAD_SECONDS
 
 
