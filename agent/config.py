@@ -70,8 +70,9 @@ class HeartbeatSection(Section):
     interval_seconds: float = Field(default=5.0, ge=1, le=300)
     absence_seconds: float = Field(default=0.0, ge=0, le=900)
     generation: Literal["lease", "annotation", "cm-v5", "cm-v6rc"] = "lease"
-    """The heartbeat to publish besides our own; each but ``lease`` wakes all watchers of Nodes or
-    documents.
+    """The heartbeat to publish besides our own.
+
+    Each but ``lease`` wakes all watchers of Nodes or documents.
     """
 
 

@@ -52,7 +52,7 @@ _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _AGAIN_SECONDS = 5.0
 """How often the list is asked while it fails, or while no events arrive (seconds)."""
 
-_PATIENCE_SECONDS = 1.0
+_PROGRESS_SECONDS = 1.0
 # Timers may fire early by the resolution of their clock; a deadline this near counts as due.
 _DUE_SECONDS = 0.001
 
@@ -102,8 +102,9 @@ class SwitchCollector:
         raise AssertionError("the collector's tasks never end")
 
     async def _applies(self, context: CollectorContext) -> bool:
-        """Return whether this node has switches; until its driver answers, tracked faults are
-        blind.
+        """Return whether this node has switches.
+
+        Until its driver answers, tracked faults are blind.
         """
         is_blind = not context.tracked
 
@@ -117,7 +118,7 @@ class SwitchCollector:
                 context.report([SourceBlind(self.name, NODE, now_ms, reason)])
 
         asking = context.driver.inventory()
-        inventory = await result_of(asking, _PATIENCE_SECONDS, report_silence)
+        inventory = await result_of(asking, _PROGRESS_SECONDS, report_silence)
         return inventory.family == WITH_SWITCHES
 
 

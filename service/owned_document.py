@@ -95,13 +95,13 @@ class OwnedDocument:
         return None if isinstance(self.shown, StoreContent) else self.shown
 
     def observe(self, document: Document | None) -> None:
-        """Take in what is there now; ``None`` for nothing."""
+        """Observe what is there now; ``None`` for nothing."""
         self.shown = StoreContent.NOTHING if document is None else document
         self.version = "" if document is None else document.version
         self.added = added_by_others(document, all_keys=self.all_keys)
 
     def acknowledge(self, document: Document | None, version: str) -> bool:
-        """Take in that our write of ``document`` has ``version``; return whether it changed it.
+        """Observe that our write of ``document`` has ``version``; return whether it changed it.
 
         If not, what was seen before is still there.
         """

@@ -31,7 +31,7 @@ STANDSTILL_SECONDS = 5.0
 
 
 def _seconds_since_boot() -> float:
-    """Seconds of a clock that goes on while the host is suspended."""
+    """Return the seconds of a clock that goes on while the host is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -67,7 +67,7 @@ class Stalls:
 
     @contextlib.contextmanager
     def busy(self, what: str) -> Iterator[None]:
-        """Note that ``what`` is done inside, which should not take more than a minute."""
+        """Record that ``what`` is done inside, which should not take more than a minute."""
         self.of(what, BUSY_SECONDS)
         try:
             yield

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import defaultdict
 from pathlib import Path
+
+from tests.parts.plain_english import ROOMS
+from tests.parts.tree import ROOT, files
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "glossary.md"
 _ROW = re.compile(r"^\| (?!word |verb |---)(.+?) \| (.+) \|$")
@@ -45,3 +50,33 @@ def test_every_word_has_a_meaning() -> None:
     for rows in _sections().values():
         assert rows
         assert [word for word, meaning in rows if not meaning.strip()] == []
+
+
+def _nouns() -> dict[str, list[str]]:
+    """Return the last words of the names of public classes, with these names."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in files("*.py"):
+        if name.partition("/")[0] not in ROOMS or "_pb2" in name:
+            continue
+        for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                last = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]+", node.name)[-1]
+                found[last.lower()].append(node.name)
+    return found
+
+
+def test_nouns_of_several_public_classes_are_there() -> None:
+    known = {
+        form
+        for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", DOCUMENT.read_text())
+        for word in (part.lower(),)
+        for form in (word, word.removesuffix("s"), re.sub("ies$", "y", word))
+    }
+    nouns = _nouns()
+    assert len(nouns) > 300
+    singular = {word: {word, word.removesuffix("s"), re.sub("ies$", "y", word)} for word in nouns}
+    assert {
+        word: names
+        for word, names in nouns.items()
+        if len(names) > 2 and not singular[word] & known
+    } == {}

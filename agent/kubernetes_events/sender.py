@@ -41,7 +41,7 @@ log = logging.getLogger("agent.events")
 _REQUEST_SECONDS = WRITE_SECONDS
 _FIRST_PAUSE_SECONDS = 0.1
 _LAST_PAUSE_SECONDS = 5.0
-_INVENTORY_PATIENCE_SECONDS = 10.0
+_INVENTORY_SECONDS = 10.0
 _RIGHTS_SECONDS = 5.0
 """For how long a server that has just started may not know our rights."""
 _DOCUMENT_FIRST_SECONDS = 0.05
@@ -52,8 +52,9 @@ _items_decoder = msgspec.json.Decoder(tuple[Item, ...])
 
 
 class EventsStatus(msgspec.Struct, frozen=True):
-    """The state of the Events, for metrics and pages. ``trouble`` is ``None`` while they are
-    accepted.
+    """The state of the Events, for metrics and pages.
+
+    ``trouble`` is ``None`` while they are accepted.
     """
 
     sent: int
@@ -196,10 +197,11 @@ class EventSender:
         return self._loop.time() - self._forbidden_since < _RIGHTS_SECONDS
 
     async def _chips(self) -> Inventory | None:
-        """Return the driver's list of chips; ``None`` if it is missing some seconds after the
-        start.
+        """Return the driver's list of chips.
+
+        ``None`` if it is missing some seconds after the start.
         """
-        left = self._started + _INVENTORY_PATIENCE_SECONDS - self._loop.time()
+        left = self._started + _INVENTORY_SECONDS - self._loop.time()
         try:
             async with asyncio.timeout(max(0.0, left)):
                 return await self._inventory()

@@ -50,6 +50,7 @@ def resets_together(command: str) -> bool:
 
 def processes_resetting_cards(processes: Path = _PROCESSES) -> Iterator[str]:
     """Yield the processes that ``resets_together`` is true of, as far as they can be seen.
+
     Blocking.
     """
     for place in processes.glob("[0-9]*/cmdline"):

@@ -45,8 +45,9 @@ _SHOWN_SECONDS = 5.0
 
 
 class NodeObjectStatus(msgspec.Struct, frozen=True):
-    """The state of the writer, for metrics and pages. ``conflicts``: keys that another program
-    writes.
+    """The state of the writer, for metrics and pages.
+
+    ``conflicts``: keys that another program writes.
     """
 
     writes: int

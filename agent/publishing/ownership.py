@@ -99,8 +99,9 @@ def other_program(owned: Owned, writer: LastWriter | None, now_ms: int) -> Other
 
 
 def _silence_seconds(owned: Owned, writer: LastWriter) -> float:
-    """Return how long ``writer`` must be silent to count as gone, in seconds; one minute if
-    unknown.
+    """Return how long ``writer`` must be silent to count as gone, in seconds.
+
+    One minute if unknown.
     """
     is_real = writer.name in VENDOR_PROGRAMS
     return (owned.rewritten_seconds if is_real else 0) + _GRACE_SECONDS

@@ -73,7 +73,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self.must_find_writer = False
         """Whether it is time to find out which other program writes it."""
         self.pending_since_ms: int | None = None
-        """Wall time since when a change waits for its acknowledgement."""
+        """Return the wall time since when a change waits for its acknowledgement."""
         self._judged = True
         self._late_since_ms: int | None = None
         self._repair = False
@@ -134,15 +134,15 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         list is no foreign write.
         """
         self._may_have_forgotten, self._is_first_list = True, False
-        self.shows(StoreContent.UNKNOWN)
+        self.observe_watch(StoreContent.UNKNOWN)
 
     def listed(self, shown: Document | StoreContent) -> None:
         """Observe what the first list of the store's watch shows."""
         self._is_first_list = False
-        self.shows(shown)
+        self.observe_watch(shown)
         self._is_first_list = True
 
-    def shows(self, shown: Document | StoreContent) -> None:
+    def observe_watch(self, shown: Document | StoreContent) -> None:
         """Observe what the store's watch shows; ``UNKNOWN`` while it is interrupted."""
         if self._is_first_list:
             self._may_have_forgotten = self._is_first_list = False
@@ -159,10 +159,10 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             return False
         return shown.version in self._replaced or shown.version in tuple(self._own_versions)[:-1]
 
-    def sees(self, document: Document | None) -> None:
+    def observe_read(self, document: Document | None) -> None:
         """Observe the document as it was read, after the store refused a write."""
         is_repaired = self._repair and self._judged and self._is_what_was_shown(document)
-        self.shows(StoreContent.NOTHING if document is None else document)
+        self.observe_watch(StoreContent.NOTHING if document is None else document)
         self.version = "" if document is None else document.version
         if is_repaired:
             self._judged = True
@@ -209,7 +209,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             return over_seconds
         return min(over_seconds, self.foreign.pause_seconds(_seconds(now)))
 
-    def tried(self, now: Instant) -> None:
+    def record_attempt(self, now: Instant) -> None:
         """Observe that a write ended, acknowledged or not: in a conflict the next one has
         to wait.
         """

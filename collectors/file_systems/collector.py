@@ -91,8 +91,9 @@ class FileSystemsCollector:
 
 
 class _CheckResult(NamedTuple):
-    """The result of one check of all file systems; ``failed``: why the usage of one is not
-    known.
+    """The result of one check of all file systems.
+
+    ``failed``: why the usage of one is not known.
     """
 
     file_systems: dict[int, FileSystem]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dcmi_shim.values import Chip
 
 _FIRST_SECONDS = 10.0
-_PATIENCE_SECONDS = 1.0
+_PROGRESS_SECONDS = 1.0
 _PACKETS = ("roce_tx_all_pkt_num", "roce_rx_all_pkt_num")
 _FLITS = ("tx_busi_flit_num", "rx_busi_flit_num")
 _A5 = "Ascend910A5"
@@ -129,7 +129,7 @@ class HangRun:
         """Ask chip after chip."""
         self._context.progress()
         asking = self._driver.inventory()
-        inventory = await result_of(asking, _PATIENCE_SECONDS, self._context.progress)
+        inventory = await result_of(asking, _PROGRESS_SECONDS, self._context.progress)
         family = FAMILIES.get(inventory.family)
         self._has_network = family is not None and family.has_network
         self._is_a5 = inventory.family == _A5
@@ -196,8 +196,9 @@ class HangRun:
         return None
 
     async def _traffic(self, chip: Chip, troubles: list[str]) -> int | None:
-        """Return packets in both directions (A5: flits of UB ports); without a network there are
-        none.
+        """Return packets in both directions (A5: flits of UB ports).
+
+        Without a network there are none.
         """
         if not self._has_network:
             return 0

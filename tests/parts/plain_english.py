@@ -91,10 +91,8 @@ def messages() -> tuple[Text, ...]:
     documents are no sentences.
     """
     return tuple(
-        Text(f"{name}:{part.lineno}", text)
-        for name in files("*.py")
-        if name.partition("/")[0] in ROOMS and not name.startswith(_GENERATED)
-        for part in _written(ast.parse((ROOT / name).read_text(encoding="utf-8")))
+        Text(place, text)
+        for place, part in _parts()
         for text in _texts(part)
         if text not in _OF_UPSTREAM and not _OTHER_LANGUAGE.search(text)
     )
@@ -107,12 +105,21 @@ def counts() -> tuple[Text, ...]:
     A constant is no such number, nor is the second one of a range or of a limit.
     """
     return tuple(
-        Text(f"{name}:{part.lineno}", text)
+        Text(place, text)
+        for place, part in _parts()
+        if isinstance(part, ast.JoinedStr)
+        for text in _counts(part)
+    )
+
+
+@cache
+def _parts() -> tuple[tuple[str, ast.expr], ...]:
+    """Return each string in the code of each room, with its file and line."""
+    return tuple(
+        (f"{name}:{part.lineno}", part)
         for name in files("*.py")
         if name.partition("/")[0] in ROOMS and not name.startswith(_GENERATED)
         for part in _written(ast.parse((ROOT / name).read_text(encoding="utf-8")))
-        if isinstance(part, ast.JoinedStr)
-        for text in _counts(part)
     )
 
 

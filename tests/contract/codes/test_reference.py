@@ -102,7 +102,7 @@ def test_a_link_that_is_down_names_what_raises_its_level() -> None:
     assert link is not None
     assert link.rules == (
         "The level rises to PreSeparateNPU when the fault holds for more than 20 seconds. It falls "
-        "again when the fault has been gone for 60 seconds.",
+        "again when the fault has been gone for 1 minute.",
         "The chip is at ManuallySeparateNPU when the fault occurs 5 times in 24 hours, until the "
         "fault has been gone for 48 hours.",
     )
