@@ -1,0 +1,59 @@
+"""A collector about chips starts again when chips have other physical ids; others go on."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import pytest
+
+from agent.daemon import Agent
+from collectors.registry import COLLECTORS
+
+if TYPE_CHECKING:
+    from collectors.base import Collector
+
+
+class Parts:
+    """What the agent asks before a collector starts, and the event of other chips."""
+
+    def __init__(self) -> None:
+        self.other_chips = asyncio.Event()
+        self.documents = SimpleNamespace(wait_until_read=self._ready)
+        self.fault_configuration = SimpleNamespace(known=self._ready)
+
+    async def _ready(self) -> None:
+        await asyncio.sleep(0)
+
+    def context_of(self, collector: Collector) -> str:
+        return collector.name
+
+    def change_chips(self) -> None:
+        before, self.other_chips = self.other_chips, asyncio.Event()
+        before.set()
+
+
+@pytest.mark.parametrize("make", COLLECTORS, ids=lambda make: make.name)
+async def test_collector_about_chips_starts_again_with_other_ids(make: type[Collector]) -> None:
+    begun: list[str] = []
+
+    async def run(_: object, context: Any) -> NoReturn:
+        begun.append(context)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    members = {"run": run, "__init__": lambda _: None}
+    collector = cast("Collector", type(make.__name__, (make,), members)())
+    parts = Parts()
+    agent = cast("Agent", SimpleNamespace(_parts=parts))
+    collecting = asyncio.create_task(Agent._collect(agent, collector))
+    await asyncio.sleep(0.02)
+    assert begun == [make.name]
+    parts.change_chips()
+    await asyncio.sleep(0.02)
+    is_about_chips = make.name in {"chip-faults", "links", "hang", "network-health"}
+    assert len(begun) == 1 + is_about_chips
+    collecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await collecting
