@@ -63,9 +63,7 @@ def bad_count(resource: str, cards: int, rules: str, *, is_distributed: bool) ->
     if not cards or resource != resource_of("Ascend910"):
         return ""
     if rules == _FIRST_GENERATION:
-        return (
-            "" if cards in (1, 2, 4, 8) else _text(cards, "1, 2, 4 or 8 without accelerator-type")
-        )
+        return "" if cards in (1, 2, 4, 8) else _text(cards, "1, 2, 4 or 8 on the first generation")
     if cards in _ILLEGAL.get(rules, ()):
         return _text(cards, f"not {', '.join(map(str, _ILLEGAL[rules]))} on {rules}")
     if not rules.startswith(_A3_PREFIX):
