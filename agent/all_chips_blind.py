@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.blindness")
 
-_PATIENCE_MS = 10_000
+_START_MS = 10_000
 """How long a driver that never answered may take before the agent is blind."""
 
 
 def blind_chips(state: PolicyState, inventory: Inventory | None) -> Blindness | None:
-    """Since when and why no chip gives an answer; ``None`` when one does, or when none is known.
+    """Return since when and why no chip gives an answer; ``None`` when one does.
+
+    Also ``None`` while no chip is known.
 
     The reason is that of the chip that was the last to fall silent.
     """
@@ -63,7 +65,7 @@ class AgentBlindness:
         self._now: Blindness | None = None
 
     def check(self) -> Blindness | None:
-        """Since when and why the agent is blind; ``None`` while it is not."""
+        """Return since when and why the agent is blind; ``None`` while it is not."""
         found, before = self._find(), self._now
         self._now = found
         if before is None and found is not None:
@@ -84,6 +86,6 @@ class AgentBlindness:
             return found
         # What is known of chips is from before this process: nothing has answered it yet.
         trouble = self._trouble()
-        if trouble is None or self._wall_clock() - self._began_ms < _PATIENCE_MS:
+        if trouble is None or self._wall_clock() - self._began_ms < _START_MS:
             return None
         return Blindness(self._began_ms, f"the driver has not answered since the start: {trouble}")

@@ -150,8 +150,9 @@ class StoreAllocation:
                 self._pods.pop(uid, None)
 
     def _recompute(self) -> bool:
-        """Recompute the chips in use and journal them when they changed; return whether
-        they did.
+        """Recompute the chips in use and journal them when they changed.
+
+        Returns whether they did.
         """
         pods = self._pods.values()
         chips = ChipAllocation(

@@ -89,7 +89,7 @@ class ChipRemoval:
         chip = chip_of(name)
         known = None if chip is None else self._fault_state.state.chips.get(chip)
         if chip is None or known is None or name != f"{self._document.device_type}-{chip}":
-            log.warning("%s is not forgotten: no such chip is remembered", name)
+            log.warning("%s is not forgotten: no such chip is known", name)
         elif is_answering(known):
             log.warning("%s is not forgotten: the chip answers the driver's calls", name)
         else:

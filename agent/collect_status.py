@@ -29,7 +29,7 @@ def cards(parts: AgentParts) -> Cards:
     """Return what the metrics with NPU exporter's names are made from."""
     device_info = parts.device_info
     faults = status.fault_statuses(parts.fault_state.state, device_info.device_type)
-    pods = () if parts.usage is None else parts.usage.pods
+    pods = () if parts.allocation is None else parts.allocation.pods
     return Cards(device_info.inventory, parts.names, faults, parts.readings, pods)
 
 
@@ -51,7 +51,7 @@ def collect_status(parts: AgentParts) -> status.AgentStatus:
         state, parts.device_info.device_type, parts.readings, parts.device_info.missing()
     )
     heartbeat_status = status.heartbeat_status(parts.heartbeat, parts.old_readers)
-    node, usage = state.of(NODE), parts.usage
+    node, usage = state.of(NODE), parts.allocation
     at_ms = parts.wall_clock()
     unseen = () if usage is None or usage.blind is None else (usage.blind,)
     return status.AgentStatus(

@@ -26,11 +26,10 @@ from agent.pages.history import JournalHistory
 from agent.pages.npu_exporter import keep_names
 from agent.pages.routes import SOCKET_NAME, application
 from agent.policy.state import tracked
-from agent.publishing.device_info import PATIENCE_SECONDS
+from agent.publishing.device_info import FIRST_DOCUMENT_SECONDS
 from agent.state_dir import claimed, restore_journal
 from agent.wiring import AgentParts
 from collectors.boot import boot_id, machine_digest
-from collectors.registry import ABOUT_CHIPS
 from contract.codes import catalogue
 from contract.errors import DriverMissing, DriverNotFound, StoreError, VigilError
 from dcmi_shim.driver import Driver
@@ -108,7 +107,7 @@ async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
         must_wait = isinstance(error, DriverMissing) or has_known_chips(configuration)
         if not must_wait:
             raise
-        log.error("%s; it is looked for every %g s", error, DriverSettings().retry_last_seconds)
+        log.error("%s; it is searched every %g s", error, DriverSettings().retry_last_seconds)
         root = configuration.driver_root or DEFAULT_DRIVER_ROOT
         library = FoundLibrary(root / IN_ROOT / DCMI.file_name, (), ())
     for warning in library.warnings:
@@ -233,7 +232,7 @@ class Agent:
         parts = self._parts
         yield "driver", parts.driver.run()
         yield "saved states of collectors", parts.saved_states.run()
-        yield "requests to forget", parts.forgetting.run()
+        yield "requests to forget", parts.chip_removal.run()
         yield "fault configuration", parts.fault_configuration.run()
         for kind in parts.documents.publishers:
             yield f"publisher of {kind}", self._publish(kind)
@@ -254,7 +253,7 @@ class Agent:
             "own-node-only": parts.own_node_only,
             "episodes": parts.forwarder,
             "serial number": parts.serial_number,
-            "pods": parts.usage,
+            "pods": parts.allocation,
         }
         for name, part in optional.items():
             if part is not None:
@@ -274,7 +273,7 @@ class Agent:
             parts.gap.clear()
             chips, before = await parts.driver.listed(), parts.device_info.inventory
             found = parts.driver.found
-            is_missing = parts.listing.apply_listing(chips, found, parts.driver.library)
+            is_missing = parts.chip_list.apply_listing(chips, found, parts.driver.library)
             parts.driver.list_again(is_missing)
             if parts.device_info.inventory not in (None, before):
                 if found is not None and found.virtual:
@@ -282,7 +281,7 @@ class Agent:
                 now_ms = parts.wall_clock()
                 parts.documents.wake(now_ms)
                 # A chip that is silent for longer is not waited for; no event marks that time.
-                seconds = PATIENCE_SECONDS + _TIMER_SECONDS
+                seconds = FIRST_DOCUMENT_SECONDS + _TIMER_SECONDS
                 asyncio.get_running_loop().call_later(seconds, parts.documents.wake, now_ms)
             await parts.gap.wait()
 
@@ -294,7 +293,7 @@ class Agent:
     async def _collect(self, collector: Collector) -> NoReturn:
         parts = self._parts
         await asyncio.gather(parts.documents.wait_until_read(), parts.fault_configuration.known())
-        while collector.name in ABOUT_CHIPS:
+        while getattr(collector, "about_chips", False):
             other_chips = parts.other_chips
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(

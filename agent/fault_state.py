@@ -173,8 +173,9 @@ class FaultState:
         self._log.log_changes(changes)
 
     def configure(self, texts: FaultTexts, tables: Catalogue) -> None:
-        """Judge by ``tables``, which are those of ``texts``, from now on; judge what is known
-        again.
+        """Judge by ``tables``, which are those of ``texts``, from now on.
+
+        Judge what is known again.
         """
         if texts == self.texts:
             return

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _COMMIT_SECONDS = 0.020
 _MEMORY_SECONDS = 1.0
 _LOOK_SECONDS = 2**-7
-_PATIENCE_SECONDS = 30.0
+_STALL_SECONDS = 30.0
 
 
 class NodeDocument(Protocol):
@@ -159,7 +159,7 @@ class NodeDocuments:
                 context.store,
                 one,
                 context.wall_clock,
-                context.progress.of(f"ownership of {one.kind}", _PATIENCE_SECONDS),
+                context.progress.of(f"ownership of {one.kind}", _STALL_SECONDS),
                 partial(self._ownership_changed, one.kind),
                 partial(self._not_decided, one.kind),
             )
@@ -186,7 +186,9 @@ class NodeDocuments:
         }
         self.shadow = self._shadow() if shadowed else None
         self._documents = documents
-        self._left_alone = [made for kind, made in documents.items() if kind not in self.publishers]
+        self._unpublished = [
+            made for kind, made in documents.items() if kind not in self.publishers
+        ]
         self._unread = {"device-info"} if shadowed else set(self.publishers)
         self._all_read = asyncio.Event()
         known = self._state()
@@ -195,7 +197,7 @@ class NodeDocuments:
         if not self._has_journal:
             self._unread |= self.storage.keys()
         self._logged_revision: int | None = None
-        self._left: Document | None = None
+        self._foreign_device_info: Document | None = None
         """The last write of the program to which device-info is left."""
 
     def _state(self) -> PolicyState:
@@ -229,8 +231,12 @@ class NodeDocuments:
         return ownership is not None and not ownership.is_ours
 
     def _ownership_changed(self, kind: str) -> None:
-        if kind == "device-info" and not self._is_left(kind) and self._left is not None:
-            left, self._left = self._left, None
+        if (
+            kind == "device-info"
+            and not self._is_left(kind)
+            and self._foreign_device_info is not None
+        ):
+            left, self._foreign_device_info = self._foreign_device_info, None
             now_ms = self._context.wall_clock()
             inputs = self._of_silent_chips(self.device_info.compared(left, now_ms))
             if inputs:
@@ -238,7 +244,7 @@ class NodeDocuments:
                 self._context.on_chips_restored()
         self._wake_now()
 
-    def _not_decided(self, kind: str, error: StoreError | TimeoutError) -> None:
+    def _not_decided(self, kind: str, error: StoreError) -> None:
         self.publishers[kind].record_store_failure(error)
 
     async def _before_repair(self, kind: str) -> None:
@@ -265,7 +271,7 @@ class NodeDocuments:
                 on_acknowledged=partial(self._acknowledged, kind, document),
                 on_shown=partial(self._is_shown, document),
                 wall_clock=self._context.wall_clock,
-                progress=self._context.progress.of(f"publisher of {kind}", _PATIENCE_SECONDS),
+                progress=self._context.progress.of(f"publisher of {kind}", _STALL_SECONDS),
                 blocks_updates=partial(self._blocks_updates, document),
                 has_rival=self._context.has_rival,
                 on_reconnected=self._context.reconnected,
@@ -292,7 +298,7 @@ class NodeDocuments:
                     is_link_blind=self._is_link_blind,
                 ),
                 wall_clock=self._context.wall_clock,
-                progress=self._context.progress.of("shadow", _PATIENCE_SECONDS),
+                progress=self._context.progress.of("shadow", _STALL_SECONDS),
             ),
         )
 
@@ -332,7 +338,7 @@ class NodeDocuments:
         if self.shadow is not None:
             self.shadow.wake()
         left = [made for kind, made in self._documents.items() if self._is_left(kind)]
-        for document in (*self._left_alone, *left):
+        for document in (*self._unpublished, *left):
             if is_one_off_waiting(self._state(), document.name):
                 # No store will ever acknowledge it: it is over as if it had been published now.
                 # Not within the change that is being reported.
@@ -364,7 +370,7 @@ class NodeDocuments:
         """Publish the storage faults of ``kind``, beginning with the first fault that ever was."""
         document = self.storage[kind]
         if not self._has_journal:
-            existing = await self._there(document)
+            existing = await self._read_stored(document)
             document.adopt(existing)
             self._first_read(kind, document, existing)
             self._wake_now()
@@ -375,7 +381,7 @@ class NodeDocuments:
         self.records[kind] = self.publishers[kind].record
         await self.publishers[kind].run()
 
-    async def _there(self, document: NodeDocument) -> Document | None:
+    async def _read_stored(self, document: NodeDocument) -> Document | None:
         backoff = Backoff()
         while True:
             with contextlib.suppress(StoreError):
@@ -400,15 +406,32 @@ class NodeDocuments:
 
     def _first_read(self, kind: str, document: NodeDocument, existing: Document | None) -> None:
         now_ms = self._context.wall_clock()
-        reports: tuple[Input, ...] = ()
         if document is self._node_info:
             self._node_info.observe_stored(existing)
         if document is self.device_info:
             self.device_info.observe_stored(existing)
             if self.device_info.inventory is None and self._state().server is None:
                 self._context.on_chips_restored()
+        inputs = self._inputs_of_stored(kind, document, existing, now_ms)
+        if inputs:
+            self._context.fault_state.apply(inputs, now_ms)
+            if any(isinstance(item, ChipsRemembered) for item in inputs):
+                self._context.on_chips_restored()
+        if document is self.device_info and existing is not None and self._is_left(kind):
+            self._written(existing, may_be_edited=False)
+        self._unread.discard(kind)
+        if not self._unread:
+            self._all_read.set()
+
+    def _inputs_of_stored(
+        self, kind: str, document: NodeDocument, existing: Document | None, now_ms: int
+    ) -> tuple[Input, ...]:
+        """Return what the policy must restore from the document stored at the start."""
+        reports: tuple[Input, ...] = ()
         if not self._has_journal:
-            reports = tuple(_by_now(report, now_ms) for report in document.restore_from(existing))
+            reports = tuple(
+                _not_after_now(report, now_ms) for report in document.restore_from(existing)
+            )
             if self._sources_began:
                 reports = self._of_silent_chips(reports)
         if document is self.device_info:
@@ -419,15 +442,7 @@ class NodeDocuments:
                 isolation = tuple(one for one in isolation if not isinstance(one, Released))
             # Before the faults, whose times may be those of their upgrades.
             reports = (*isolation, *reports)
-        if reports:
-            self._context.fault_state.apply(reports, now_ms)
-            if any(isinstance(report, ChipsRemembered) for report in reports):
-                self._context.on_chips_restored()
-        if document is self.device_info and existing is not None and self._is_left(kind):
-            self._written(existing, may_be_edited=False)
-        self._unread.discard(kind)
-        if not self._unread:
-            self._all_read.set()
+        return reports
 
     def _of_silent_chips(self, reports: Sequence[Input]) -> tuple[Input, ...]:
         """Return the reports about chips that have not answered yet: no collector tracks a code of
@@ -465,8 +480,9 @@ class NodeDocuments:
             self._written(shown, is_edit(before, shown))
 
     def _written(self, foreign: Document, may_be_edited: bool) -> None:
-        """Apply the write of another program to a document that we only compare; it may hold
-        releases.
+        """Apply the write of another program to a document that we only compare.
+
+        It may hold releases.
 
         A chip that it names can be released from now on, as if we had written the name. A name that
         the Device Plugin itself leaves out is no operator's release (defects K01 to K03).
@@ -475,7 +491,7 @@ class NodeDocuments:
         if made.stamp_of(foreign) is None:
             return
         if self._is_left("device-info"):
-            self._left = foreign
+            self._foreign_device_info = foreign
         if may_be_edited:
             self._foreign(made, foreign)
         now_ms, revision = self._context.wall_clock(), self._state().revision
@@ -509,8 +525,9 @@ class NodeDocuments:
         return bool(inputs)
 
     def _is_edit_of_newest(self, foreign: Document) -> bool:
-        """Return whether ``foreign`` was made from our last write; an old copy must not separate a
-        chip.
+        """Return whether ``foreign`` was made from our last write.
+
+        An old copy must not separate a chip.
         """
         publisher, stamp = self.publishers.get("device-info"), self.device_info.stamp_of(foreign)
         if publisher is None or stamp is None or self._is_left("device-info"):
@@ -556,7 +573,7 @@ class NodeDocuments:
         self._context.fault_state.apply([Acknowledged(document.name, revision, now_ms)])
 
 
-def _by_now(remembered: Input, now_ms: int) -> Input:
+def _not_after_now(remembered: Input, now_ms: int) -> Input:
     """Return ``remembered`` with no time after now: stamps run ahead, and clocks are set back."""
     match remembered:
         case Observation():

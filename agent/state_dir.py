@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from agent.journal.file import FILE_NAME, RestoredJournal, read_restored
 from agent.journal.values import state_of
 from contract.errors import ConfigurationError, JournalError, Problem
-from service.broken_database import is_damaged, move_aside
+from service.database import is_damaged, move_aside
 from service.private import private_directory, private_file
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.state_dir")
 
 LOCK_NAME = "lock"
-_PATIENCE_SECONDS = 6.0
+_LOCK_SECONDS = 6.0
 _STEP_SECONDS = 0.05
 _ROWS_LOST_WITH_POWER = 1 << 20
 
@@ -44,7 +44,7 @@ def claimed(directory: Path) -> Iterator[None]:
         yield
         return
     try:
-        give_up = time.monotonic() + _PATIENCE_SECONDS
+        give_up = time.monotonic() + _LOCK_SECONDS
         while not _try_lock(descriptor):
             if time.monotonic() > give_up:
                 problem = Problem("--state-dir", f"{directory} is in use by another agent")

@@ -57,14 +57,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.parts")
 
-_PATIENCE_SECONDS = 30.0
+_STALL_SECONDS = 30.0
 _KEPT_EVENTS = 1_000
 """No client that reconnects has missed more events of one node; they are in memory."""
 
 
 class AgentParts:
-    """All parts of this agent. A part that is not configured is ``None``; nothing runs by
-    itself.
+    """All parts of this agent.
+
+    A part that is not configured is ``None``; nothing runs by itself.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class AgentParts:
             and not configuration.shadow
             else None
         )
-        self.usage = self._usage_of_chips()
+        self.allocation = self._allocation_of()
         self.documents = NodeDocuments(
             configuration.node_name,
             configuration.documents,
@@ -176,7 +177,7 @@ class AgentParts:
             cards_together=configuration.compatibility.duo_cards == "together",
             restored_row=restored.public_faults,
             beating=self.old_readers.beating,
-            allocation=self.usage,
+            allocation=self.allocation,
         )
         self.duo_cards = None
         if configuration.compatibility.duo_cards == "apart":
@@ -195,14 +196,14 @@ class AgentParts:
             device_type=lambda: self.device_info.device_type,
             wall_clock=wall_clock,
         )
-        self.listing = ChipList(
+        self.chip_list = ChipList(
             self.fault_state,
             self.device_info,
             wall_clock,
             self.restart_chip_collectors,
             configuration.state_dir,
         )
-        self.forgetting = ChipRemoval(
+        self.chip_removal = ChipRemoval(
             configuration.state_dir,
             self.fault_state,
             self.device_info,
@@ -224,7 +225,7 @@ class AgentParts:
 
     def _forgotten(self, chip: int) -> None:
         self.driver.forget(chip)
-        self.listing.forget(chip)
+        self.chip_list.forget(chip)
         self.restart_chip_collectors()
 
     def restart_chip_collectors(self) -> None:
@@ -268,7 +269,7 @@ class AgentParts:
         """Return the callback by which the heartbeat reports progress."""
         if self.configuration.shadow:
             return lambda: None  # it does not run
-        return self.progress.of("heartbeat", _PATIENCE_SECONDS)
+        return self.progress.of("heartbeat", _STALL_SECONDS)
 
     def _look_at_node(self) -> None:
         if self.node_object is not None:
@@ -279,8 +280,9 @@ class AgentParts:
             self.own_node_only.wake()
 
     def _objects_of(self, store: Store) -> ClusterObjects | None:
-        """Return the Kubernetes objects to write besides documents; ``None`` unless we own
-        device-info.
+        """Return the Kubernetes objects to write besides documents.
+
+        ``None`` unless we own device-info.
         """
         owns = "device-info" in self.configuration.documents
         return store.objects if owns else None
@@ -318,15 +320,16 @@ class AgentParts:
         )
 
     def _fault_service_of(self, storage: StorageSection) -> FaultServiceClient | None:
-        """Return the client that sends storage faults to ClusterD; ``None`` where documents carry
-        them.
+        """Return the client that sends storage faults to ClusterD.
+
+        ``None`` where documents carry them.
         """
         if storage.clusterd is None or not self.documents.owns_storage:
             return None
         callbacks = FaultServiceCallbacks(
             may_send=lambda: self.heartbeat.may_publish,
             wall_clock=self.wall_clock,
-            progress=self.progress.of("ClusterD's fault service", _PATIENCE_SECONDS),
+            progress=self.progress.of("ClusterD's fault service", _STALL_SECONDS),
         )
         address = FaultServiceAddress(
             storage.clusterd, storage.ca_file, storage.certificate_file, storage.key_file
@@ -341,9 +344,10 @@ class AgentParts:
         if self.events is not None:
             self.events.post(event)
 
-    def _usage_of_chips(self) -> StoreAllocation | None:
-        """Return the watch of chip allocations; ``None`` where no store has it or no page
-        needs it.
+    def _allocation_of(self) -> StoreAllocation | None:
+        """Return the watch of chip allocations.
+
+        ``None`` where no store has it or no page needs it.
         """
         shows_cards = self.configuration.metrics.npu_exporter_names
         if "device-info" not in self.configuration.documents and not shows_cards:

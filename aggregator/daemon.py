@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from aggregator.inputs.node_documents import DocumentWatch
     from aggregator.liveness.rules import ObservedHeartbeat
     from aggregator.notify.history import ClusterHistory
-    from aggregator.plugin import Part
+    from aggregator.plugin import Plugin
     from aggregator.public_faults.validation import ValidationReply
     from contract.documents.node_info import NodeRecord
     from contract.documents.public_fault import PublicFault
@@ -113,7 +113,8 @@ class Serve(Protocol):
 class Aggregator:
     """Reads ``stores``, and publishes to ``publish`` while it leads; both by URL.
 
-    ``parts`` are further plugins. One that changes by a call from outside calls ``wake``.
+    ``plugins`` are aggregator plugins beside its own. One that changes by a call from outside calls
+    ``wake``.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class Aggregator:
         writes_per_second: int,
         publish_lost: bool = True,
         clock: Clock = system_clock,
-        parts: Iterable[Part] = (),
+        plugins: Iterable[Plugin] = (),
         lead: Leadership | None = None,
         serve: Serve | None = None,
         table_file: Path | None = None,
@@ -249,7 +250,7 @@ class Aggregator:
             )
             for url, absence in self.absences.items()
         }
-        self.parts = PluginHost(
+        self.plugins = PluginHost(
             (
                 memory,
                 self.public_faults,
@@ -258,7 +259,7 @@ class Aggregator:
                 self.rank_tables,
                 self._labelling,
                 *(() if self.advising is None else (self.advising.kept,)),
-                *parts,
+                *plugins,
                 *(() if self.notifier.server is None else (self.notifier.server,)),
             ),
             stores,
@@ -270,7 +271,7 @@ class Aggregator:
         self.takeover = Takeover(
             self.pipeline,
             self.publishers,
-            self.parts,
+            self.plugins,
             self.leadership,
             clock,
             self.stalls,
@@ -496,7 +497,7 @@ class Aggregator:
         self.pipeline.forget_deleted(now)
         self._end_absent(now)
         self._places.update(self.pipeline.dirty | moved, now)
-        self.pipeline.judge_again(self.parts.step(now))
+        self.pipeline.judge_again(self.plugins.step(now))
         changed = self.pipeline.step(now)
         self.notifier.after(moved, now, leads=self.takeover.leads)
         return changed
@@ -530,7 +531,7 @@ class Aggregator:
                 views_due_ms = self.takeover.collect(self._clock())
             due = (
                 self.pipeline.next_due_ms(),
-                self.parts.next_due_ms(),
+                self.plugins.next_due_ms(),
                 views_due_ms,
                 *(absence.due_ms for absence in self.absences.values()),
             )
@@ -548,7 +549,7 @@ class Aggregator:
             self.pipeline.set_lost(frozenset())
         self.readiness.await_start("waiting for the persistent state")
         await self.takeover.restore()
-        self.parts.begin(tasks)
+        self.plugins.begin(tasks)
         self.readiness.await_start("waiting for the first list of the nodes' documents")
         await self._listed()
         await self.marks.check()
@@ -600,7 +601,7 @@ class Aggregator:
             listed = [
                 source.listed
                 and self.cluster_state.answered(number)
-                and self.parts.is_answered(number)
+                and self.plugins.is_answered(number)
                 for number, source in enumerate(self.pipeline.sources)
             ]
             if all(listed) or (any(listed) and self._clock().steady_ms >= deadline_ms):

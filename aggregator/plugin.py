@@ -99,8 +99,8 @@ class Led(Protocol):
     """A plugin that does something only while this process leads, such as a gRPC service."""
 
     async def set_leading(self, leading: bool) -> None:
-        """Begin, after everything is restored, or end what only a leader does. Returns soon."""
+        """Begin, after everything is restored, or end what only a leader does; return soon."""
 
 
-Part: TypeAlias = DocumentPlugin | Timed | Persistent | Viewed | Led
+Plugin: TypeAlias = DocumentPlugin | Timed | Persistent | Viewed | Led
 """An aggregator plugin: it has the methods of one or several of these interfaces."""

@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aggregator.plugin import DocumentPlugin, Led, Part, Persistent, Timed, View, Viewed
+from aggregator.plugin import DocumentPlugin, Led, Persistent, Plugin, Timed, View, Viewed
 from service.trouble import Trouble
 from stores.base import Changed, Deleted, DocumentsListed
 from stores.interruption import Interrupted, followed
@@ -34,7 +34,7 @@ class PluginHost:
 
     def __init__(
         self,
-        parts: Iterable[Part],
+        plugins: Iterable[Plugin],
         stores: Mapping[str, Store],
         clock: Clock,
         stalls: Stalls,
@@ -42,12 +42,12 @@ class PluginHost:
         judge: Callable[[frozenset[str]], None],
         seen: Callable[[str, Selection, WatchEvent], None],
     ) -> None:
-        parts = tuple(parts)
-        self.readers = tuple(part for part in parts if isinstance(part, DocumentPlugin))
-        self.timed = tuple(part for part in parts if isinstance(part, Timed))
-        self.persistent = tuple(part for part in parts if isinstance(part, Persistent))
-        self.viewed = tuple(part for part in parts if isinstance(part, Viewed))
-        self.led = tuple(part for part in parts if isinstance(part, Led))
+        plugins = tuple(plugins)
+        self.readers = tuple(plugin for plugin in plugins if isinstance(plugin, DocumentPlugin))
+        self.timed = tuple(plugin for plugin in plugins if isinstance(plugin, Timed))
+        self.persistent = tuple(plugin for plugin in plugins if isinstance(plugin, Persistent))
+        self.viewed = tuple(plugin for plugin in plugins if isinstance(plugin, Viewed))
+        self.led = tuple(plugin for plugin in plugins if isinstance(plugin, Led))
         self._stores = stores
         self._clock = clock
         self._stalls = stalls
@@ -76,7 +76,7 @@ class PluginHost:
             for index, reader in enumerate(self.readers):
                 for selection in reader.inputs:
                     self._waits.add((number, index, selection))
-                    name = f"read {named(selection)} of {url} for part {index}"
+                    name = f"read {named(selection)} of {url} for plugin {index}"
                     tasks.create_task(self._read(number, store, index, selection), name=name)
 
     async def _read(self, number: int, store: Store, index: int, selection: Selection) -> None:
@@ -87,7 +87,7 @@ class PluginHost:
         reader = self.readers[index]
         what = f"{named(selection)} of {store.url}"
         trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", what)
-        lasting = None if store.absence_is_deletion else Lasting()
+        lasting = None if store.absence_is_deletion else LastingDocuments()
         async for event in followed(partial(store.watch, selection), _ASK_AGAIN_SECONDS):
             if isinstance(event, Interrupted):
                 trouble.begin(event.reason)
@@ -104,24 +104,24 @@ class PluginHost:
 
     def step(self, now: Instant) -> frozenset[str]:
         """Do what is due; return nodes to be judged again."""
-        return frozenset().union(*(part.step(now) for part in self.timed))
+        return frozenset().union(*(plugin.step(now) for plugin in self.timed))
 
     def next_due_ms(self) -> int | None:
         """Return the steady time of the next ``step``; ``None``: none by time alone."""
-        due = [at for part in self.timed if (at := part.next_due_ms()) is not None]
+        due = [at for plugin in self.timed if (at := plugin.next_due_ms()) is not None]
         return min(due, default=None)
 
     def views(self) -> tuple[View, ...]:
         """Return the desired views of all plugins."""
-        return tuple(view for part in self.viewed for view in part.views())
+        return tuple(view for plugin in self.viewed for view in plugin.views())
 
     async def set_leading(self, leading: bool) -> None:
         """Start or stop in each plugin what only a leader does."""
-        for part in self.led:
-            await part.set_leading(leading)
+        for plugin in self.led:
+            await plugin.set_leading(leading)
 
 
-class Lasting:
+class LastingDocuments:
     """What a watch has shown of a store that may come back without its documents.
 
     A document that is missing from a list was not deleted (``docs/decisions/021``).

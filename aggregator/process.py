@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.daemon import Serve
-    from aggregator.plugin import Part
+    from aggregator.plugin import Plugin
 
 _log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 2.0
 
 
-def run(configuration: AggregatorConfiguration, parts: Iterable[Part] = ()) -> None:
+def run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin] = ()) -> None:
     """Run the daemon until SIGTERM or SIGINT. Raises ``VigilError``."""
     set_up_logging()
     raise_soft_limit()
     try:
-        asyncio.run(_run(configuration, parts))
+        asyncio.run(_run(configuration, plugins))
     finally:
         flush_log()
 
 
-async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = ()) -> None:
+async def _run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin] = ()) -> None:
     from stores.address import open_store
 
     urls = dict.fromkeys((*configuration.read_urls, *configuration.publish_urls))
@@ -79,7 +79,7 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
             configuration.leader.lease_seconds,
             system_clock,
         ),
-        parts=parts,
+        plugins=plugins,
         serve=_serving(configuration),
         table_file=configuration.public_faults.table_file,
         public_fault_namespaces=configuration.public_faults.namespaces,
@@ -114,7 +114,9 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
 
 
 def _has_documents(configuration: AggregatorConfiguration) -> bool:
-    """Whether documents lie in the state directory, which a group may have been let in to read."""
+    """Return whether documents lie in the state directory, which a group may have been let in to
+    read.
+    """
     state_dir = configuration.state_dir.absolute()
     directories = [
         Path(url.removeprefix("directory:")).expanduser().absolute()

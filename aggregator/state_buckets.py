@@ -1,7 +1,7 @@
-"""The buckets in which a ``Persistent`` part keeps its state for the next leader.
+"""The buckets in which a ``Persistent`` plugin has its state for the next leader.
 
-What a bucket has, each part knows for itself: some render it when it is asked for, others keep the
-texts. The names of the buckets, what has changed, and how texts are read are the same for all.
+Plugins differ in what a bucket has: some render it on demand, others keep the texts. The names of
+the buckets, what has changed, and how texts are read are the same for all.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ def bucket_of(name: str, buckets: int, form: str = "02x") -> str:
 
 
 class ChangedBuckets:
-    """The buckets that changed since they were taken last; ``names`` are the first ones."""
+    """The buckets that changed since the last ``pop``; ``names`` are the first ones."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = set(names)
 
     def add(self, *names: str) -> None:
-        """Note that these have changed."""
+        """Record that these have changed."""
         self._names.update(names)
 
-    def take(self) -> frozenset[str]:
-        """Return them, and begin anew."""
+    def pop(self) -> frozenset[str]:
+        """Return and remove the changed buckets."""
         changed, self._names = frozenset(self._names), set()
         return changed
 

@@ -83,7 +83,7 @@ class Flood:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     host, port, connections, per_second = sys.argv[1:]
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = int(connections) + _SPARE

@@ -480,7 +480,7 @@ def show(daemon: str, rows: list[Figures]) -> None:
 
 
 def main() -> int:
-    """Entry point; the exit status."""
+    """Run the command; return the exit status."""
     parser = argparse.ArgumentParser(description="A daemon while clients attack its pages.")
     parser.add_argument("--daemon", choices=tuple(_GOAL_SECONDS), default="agent")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each phase")

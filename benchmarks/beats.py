@@ -136,7 +136,7 @@ def _quantiles(milliseconds: list[float]) -> dict[str, float]:
 async def _victims(
     clients: list[BeatingClient], seconds: float, strike: Callable[[BeatingClient], None]
 ) -> dict[str, float]:
-    """Strike one after the other within so many seconds; node to its last beat."""
+    """Strike one after the other within so many seconds; return node to its last beat."""
     struck = {}
     for client in clients:
         await asyncio.sleep(seconds / len(clients))
@@ -222,7 +222,7 @@ async def run(
 
 
 def _after(struck: dict[str, float], lost: Lost) -> list[float | None]:
-    """Seconds from the last beat until it was published; ``None`` for one not found."""
+    """Return the seconds from the last beat until it was published; ``None`` for one not found."""
     return [
         round(lost.found_at[node] - at, 2) if node in lost.found_at else None
         for node, at in struck.items()

@@ -145,7 +145,7 @@ async def _right_seconds(store: Store, wanted: dict[str, str], began: float) -> 
 
 
 async def _entries(store: Store) -> dict[str, str]:
-    """Node to the unhealthy chips that cluster-info shows."""
+    """Return node to the unhealthy chips that cluster-info shows."""
     found = {}
     for document in await store.list(OUTPUTS):
         if document.name.startswith(CLUSTER_DEVICE_PREFIX):

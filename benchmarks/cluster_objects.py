@@ -102,7 +102,7 @@ def _addresses(number: int) -> list[dict[str, str]]:
 
 
 def a_pod(number: int, nodes: int) -> dict[str, Any]:
-    """One of two pods of a node, of a job of sixteen pods."""
+    """Return one of two pods of a node, of a job of sixteen pods."""
     node, half, job = number % nodes, number // nodes % 2, number // 16
     chips = [f"Ascend910-{half * 4 + chip}" for chip in range(4)]
     devices = [
@@ -186,7 +186,7 @@ class Cluster:
         await self._write("PATCH", path, {"status": heartbeat(count)}, wire.MERGE_PATCH_HEADERS)
 
     async def node_bytes(self) -> int:
-        """How large a Node is that a watch shows."""
+        """Return how large a Node is that a watch shows."""
         name, _ = a_node(0)
         return len((await self._connection.request("GET", f"/api/v1/nodes/{name}"))[1])
 

@@ -87,7 +87,7 @@ class Family:
 
 
 def measured(profile: str, count: int, seconds: float, directory: Path) -> Family:
-    """One agent on one server of ``profile``."""
+    """Measure one agent on one server of ``profile``."""
     store = directory / "store"
     chips = CHIPS[profile]
     subject = Subject(directory / "node", chips, ["--store", f"directory:{store}"], profile)
@@ -160,7 +160,7 @@ def table(rows: Sequence[Family]) -> Table:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Latency and footprint by family of cards.")
     parser.add_argument("--profile", action="append", choices=PROFILES, help="default: all")
     parser.add_argument("--count", type=int, default=30, help="faults, and as many recoveries")

@@ -94,15 +94,15 @@ class Figures:
 
 
 def family(pid: int) -> list[int]:
-    """``pid`` and every process below it."""
+    """Return ``pid`` and every process below it."""
     return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
 
 
 def pss_mib(pids: Iterable[int]) -> float:
-    """Proportional set size of all together where no other program maps the same files.
+    """Return the proportional set size of all together where no other program maps the same files.
 
-    What else runs here would take its share of the interpreter and its libraries otherwise, and
-    the figure would be another one each time. One that has just ended has none.
+    Other programs would take their share of the interpreter and its libraries otherwise, and the
+    figure would be another one each time. One that has just ended has none.
     """
     anonymous_kb = 0
     of_files_kb: dict[tuple[str, str], int] = {}
@@ -116,7 +116,9 @@ def pss_mib(pids: Iterable[int]) -> float:
 
 
 def _mappings(smaps: str) -> Iterator[tuple[tuple[str, str], int, int]]:
-    """Of each mapping its file and offset, what is resident of it, and what of that is its own."""
+    """Return of each mapping its file and offset, what is resident of it, and what of that is its
+    own.
+    """
     mapping, resident_kb = ("", ""), 0
     for line in smaps.splitlines():
         fields = line.split(maxsplit=5)
@@ -129,7 +131,7 @@ def _mappings(smaps: str) -> Iterator[tuple[tuple[str, str], int, int]]:
 
 
 def usage(pid: int) -> Usage:
-    """Processor time of ``pid`` and of every process below it."""
+    """Return the processor time of ``pid`` and of every process below it."""
     living: dict[int, float] = {}
     ended = 0.0
     for one in family(pid):
@@ -142,7 +144,7 @@ def usage(pid: int) -> Usage:
 
 
 def between(before: Usage, after: Usage, seconds: float) -> tuple[float, float]:
-    """Percent of a core: of what lived all the time, and of what did not."""
+    """Return percent of a core: of what lived all the time, and of what did not."""
     lived = before.living.keys() & after.living.keys()
     long = sum(after.living[pid] - before.living[pid] for pid in lived)
     short = after.ended - before.ended
@@ -162,7 +164,7 @@ def blind(exposition: str) -> list[str]:
 
 
 def is_readable(device: Path) -> bool:
-    """Whether ``device`` can be opened and read; that nothing is in it now is no trouble."""
+    """Return whether ``device`` can be opened and read; that nothing is in it now is no trouble."""
     try:
         descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -242,7 +244,7 @@ class Subject:
 
 
 def faults(subject: Subject, per_second: float) -> Callable[[], None]:
-    """Faults that come and go: each call is one event, at its pace."""
+    """Make faults that come and go: each call is one event, at its pace."""
 
     def turns() -> Iterator[None]:
         while True:
@@ -276,7 +278,7 @@ def furnish(plane: ControlPlane, chips_in_use: int) -> None:
 
 
 def measured(arguments: argparse.Namespace, store: str, directory: Path) -> list[Figures]:
-    """Idle and busy figures with one store."""
+    """Return idle and busy figures with one store."""
     with contextlib.ExitStack() as parts:
         options = ["--store", f"directory:{directory / 'store'}"]
         if store == "kubernetes":
@@ -320,7 +322,7 @@ def table(rows: Sequence[Figures]) -> Table:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Memory and processor time of vigil agent.")
     stores = ("directory", "kubernetes")
     parser.add_argument("--store", action="append", choices=stores, help="default: both")

@@ -45,7 +45,9 @@ _LISTS = Rule("list", "configmaps")
 
 
 def _reads(proxy: ApiProxy, since: float) -> int:
-    """How many lists of device-info, and of one of them, the aggregator has asked for."""
+    """Return how many lists of device-info, and reads of single ones, the aggregator has
+    requested.
+    """
     return sum(one.namespace == "kube-system" for one in proxy.requests(_LISTS, since))
 
 
@@ -116,7 +118,7 @@ async def measure(directory: Path, count: int, times: int) -> dict[str, Any]:
 
 
 def is_good(found: dict[str, Any]) -> bool:
-    """Whether nothing was hidden for too long, and nothing read that was shown."""
+    """Return whether nothing was hidden for too long, and nothing read that was shown."""
     rows = [row for label in ("one", "ten", "all", "frozen") for row in found[label]]
     is_quick = all(row["seconds"] <= _LONGEST_SECONDS for row in rows)
     return is_quick and not found["reads_while_watches_work"]

@@ -64,15 +64,15 @@ class Lookup:
             self._jobs |= {job: JobState(job, "default", job) for job in (one, other)}
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
-        """Two each."""
+        """Return two pods for each node."""
         return self._pods[node]
 
     def node(self, name: str) -> NodeState | None:
-        """All are ready."""
+        """Return a Node that is ready."""
         return self._nodes.get(name)
 
     def jobs(self) -> Mapping[str, JobState]:
-        """Two for every ten nodes."""
+        """Return two jobs for every ten nodes."""
         return self._jobs
 
 

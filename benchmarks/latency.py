@@ -123,9 +123,9 @@ class Bench:
         }
 
     async def single(self, count: int, faults: Iterator[Fault] | None = None) -> list[Change]:
-        """One change after the other: a fault occurs here, the one before recovers there.
+        """Make one change after the other: a fault occurs here, the one before recovers there.
 
-        ``faults`` are the ones to make, on chips unless given.
+        ``faults`` are the ones to make, on chips by default.
         """
         nodes = itertools.cycle(self._cluster.nodes)
         changes: list[Change] = []
@@ -144,7 +144,7 @@ class Bench:
         return changes
 
     async def burst(self, count: int) -> list[Change]:
-        """Ten changes at once."""
+        """Make ten changes at once."""
         changes: list[Change] = []
         for node in itertools.islice(itertools.cycle(self._cluster.nodes), count // _BURST):
             faults = [self._next_fault(node) for _ in range(_BURST)]
@@ -157,7 +157,7 @@ class Bench:
         return changes
 
     async def bmc(self) -> list[Change]:
-        """Alarms on all nodes, side by side, then their ends."""
+        """Raise alarms on all nodes, side by side, then end them."""
         changes: list[Change] = []
 
         async def turn(node: Node, change: Change) -> None:
@@ -177,7 +177,7 @@ class Bench:
         return changes
 
     async def train(self, count: int, gap_seconds: float) -> list[Change]:
-        """Ten changes one after the other with the same gap, on all nodes side by side."""
+        """Make ten changes one after the other with the same gap, on all nodes side by side."""
         changes: list[Change] = []
         trains = math.ceil(count / _BURST)
 
@@ -245,7 +245,7 @@ class Bench:
 
 
 def _faults() -> Iterator[Fault]:
-    """Chips and codes such that a fault has long ended when its turn comes again."""
+    """Yield chips and codes such that a fault has long ended when its turn comes again."""
     return itertools.cycle((Kind.CHIP, chip, code) for code in _CODES for chip in range(CHIPS))
 
 

@@ -47,7 +47,7 @@ class Cost(NamedTuple):
 
 
 def write(folder: Path, files: int, objects: int) -> int:
-    """Write the manifests; returns how many bytes they have. Every second object has a finding."""
+    """Write the manifests; return how many bytes they have. Every second object has a finding."""
     texts = []
     for name in _KINDS:
         for side in ("right", "wrong"):
@@ -75,7 +75,7 @@ def run(path: Path) -> Cost:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="The cost of vigil lint.")
     parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--objects", type=int, default=20, help="in each file")

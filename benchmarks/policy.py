@@ -156,7 +156,7 @@ def healthy(tables: Catalogue) -> PolicyState:
 
 
 def entries(state: PolicyState) -> int:
-    """How many things the state remembers."""
+    """Return how many things the state remembers."""
     count = 0
     for _, known in state.subjects():
         count += len(known.faults) + len(known.ended) + len(known.blind) + len(known.answered)
@@ -204,7 +204,7 @@ def figures(runs: int, batches: int) -> Figures:
 
 
 def table(found: Figures) -> Table:
-    """For people."""
+    """Return the figures as text for people."""
     shown = Table(title=f"policy, batches of {_BATCH} on {_CHIPS} chips")
     for heading in ("run", "observations", "changes", "CPU s", "per second", "of 100,000", "left"):
         shown.add_column(heading, justify="right")
@@ -221,7 +221,7 @@ def table(found: Figures) -> Table:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Observations that the policy judges in a second.")
     parser.add_argument("--runs", type=int, default=5, help="how often to measure")
     parser.add_argument("--batches", type=int, default=300, help="of 100 observations, in each run")

@@ -96,7 +96,7 @@ def state_lost(run: Run) -> None:
 
 
 def all_unlisted(run: Run) -> None:
-    """No card is left."""
+    """Take all cards off the bus."""
     chips = range(PROFILES[run.profile][1])
     for chip in chips:
         run.node.emulator.drop(chip, hard=True)

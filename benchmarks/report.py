@@ -112,7 +112,7 @@ class Report:
         return sum(not change.seen.is_set() for one in self.patterns for change in one.changes)
 
     def rows(self) -> list[Row]:
-        """One for each pattern, kind of change and kind of document."""
+        """Return one row for each pattern, kind of change and kind of document."""
         return [
             pattern.row(occurs, target)
             for pattern in self.patterns
@@ -121,7 +121,9 @@ class Report:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """For machines. Times in milliseconds, but of the start in seconds."""
+        """Return the figures for programs. Times are in milliseconds, but of the start in
+        seconds.
+        """
         return {
             "bare": [
                 {
@@ -158,7 +160,7 @@ def _rounded(value: float) -> float | None:
 
 
 def print_table(report: Report) -> None:
-    """For people, on standard output."""
+    """Print the figures for people on standard output."""
     console = Console(width=100)
     table = Table(title="driver event to visible, ms")
     for heading in ("pattern", "change", "until"):

@@ -110,13 +110,13 @@ def _until(happened: Callable[[], float | None], seconds: float) -> float | None
 def _shown(
     reader: NodeReader, document: str, node: Node, chip: int, code: str, seconds: float
 ) -> float | None:
-    """When a fault was shown."""
+    """Return when a fault was shown."""
     device = f"Ascend910-{chip}"
     return _until(lambda: reader.shown_at(document, node.name, device, code), seconds)
 
 
 def freeze(table: Table, directory: Path, times: int, nodes: int) -> None:
-    """All connections freeze at some time after the start, or after a burst of faults."""
+    """Freeze all connections at some time after the start, or after a burst of faults."""
     for number in range(times):
         for after_seconds in (*_FREEZE_AT_SECONDS, None):
             here = directory / f"{number}-{after_seconds}"

@@ -192,7 +192,7 @@ class Cluster:
             self.result["load"].append(os.getloadavg()[0])
 
     async def measure_changes(self, count: int, prefix: str = "") -> None:
-        """One change after the other, each until it is shown, and bare writes before."""
+        """Measure one change after the other, each until it is shown, and bare writes before."""
         bare = await _each(count, self._bare.write, _BARE_QUIET_SECONDS)
         process, counted = self._process(), self._readers.count()
         before = process.cpu_times()
@@ -220,7 +220,7 @@ class Cluster:
         return (await _soon(shown) - at) * 1000
 
     async def measure_rest(self, seconds: float, prefix: str = "rest") -> None:
-        """Nothing changes."""
+        """Measure while nothing changes."""
         await asyncio.sleep(_SETTLE_SECONDS)
         process, counted = self._process(), self._readers.count()
         before = process.cpu_times()
@@ -234,7 +234,7 @@ class Cluster:
         }
 
     async def measure_leases(self, seconds: float) -> None:
-        """Nothing changes, and every node beats."""
+        """Measure while nothing changes, and every node beats."""
         await self._beat()
         # Until each node was seen to beat twice at one interval, beats are listed every 5 s.
         await asyncio.sleep(2 * _LEASE_SECONDS)
@@ -249,7 +249,7 @@ class Cluster:
         await self._load.do("beat", seconds=_LEASE_SECONDS)
 
     async def measure_storm(self) -> None:
-        """One node in twenty has a fault at once."""
+        """Measure a fault on one node in twenty at once."""
         nodes = self._names[::_STORM_SHARE]
         await asyncio.sleep(2)
         counted = self._readers.count()
@@ -355,7 +355,7 @@ def _p99(milliseconds: list[float]) -> float:
 
 
 def _used(before: Any, after: Any) -> float:
-    """CPU seconds between two readings."""
+    """Return the CPU seconds between two readings."""
     seconds: float = after.user + after.system - before.user - before.system
     return seconds
 
@@ -363,7 +363,7 @@ def _used(before: Any, after: Any) -> float:
 async def measure(
     plane: ControlPlane, directory: Path, size: tuple[int, int], options: argparse.Namespace
 ) -> dict[str, Any]:
-    """One size of cluster."""
+    """Measure one size of cluster."""
     # With ``full`` there would be other Nodes and pods already.
     every = tuple(part for part in PARTS if part != "advice")
     parts = options.only or (every if size == _COMPLETE_SIZE else _PARTS_OF_OTHER_SIZES)

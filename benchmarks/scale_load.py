@@ -126,7 +126,7 @@ class Load:
             self._pipes.put_nowait(pipe)
 
     async def _all(self, requests: Iterable[Request]) -> dict[str, Any]:
-        """As quickly as possible."""
+        """Write all documents as quickly as possible."""
         began, waiting = time.monotonic(), iter(requests)
 
         async def work() -> None:
@@ -137,7 +137,7 @@ class Load:
         return {"began": began, "ended": time.monotonic()}
 
     async def _again(self, seconds: float, make: Callable[[int, str], Request]) -> None:
-        """One request for each node in so many seconds, evenly spread, for ever."""
+        """Make one request for each node in so many seconds, evenly spread, for ever."""
         step, at = seconds / len(self._names), time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             while True:

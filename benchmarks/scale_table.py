@@ -108,7 +108,7 @@ LINES = (
 
 
 def held(line: Line, result: Mapping[str, Any]) -> bool | None:
-    """Whether a figure is within its budget, if it has one and was measured."""
+    """Return whether a figure is within its budget, if it has one and was measured."""
     budget = None if line.budget is None else line.budget.get(result["nodes"])
     if budget is None or result["chips"] != _CHIPS or line.key not in result:
         return None
@@ -116,7 +116,7 @@ def held(line: Line, result: Mapping[str, Any]) -> bool | None:
 
 
 def missed(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Which budgets were missed, in words."""
+    """Return which budgets were missed, in words."""
     return [
         f"{one['nodes']} nodes: {line.name} ({line.key}) is {one[line.key]}"
         for one in results
@@ -126,7 +126,7 @@ def missed(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def print_table(result: Mapping[str, Any]) -> None:
-    """One size of cluster, for people."""
+    """Print the figures of one size of cluster for people."""
     table = Table(title=f"{result['nodes']} nodes × {result['chips']} chips")
     table.add_column("")
     for heading in ("Go, measured", "ours", "budget", ""):

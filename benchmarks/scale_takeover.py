@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from tests.aggregator.daemon import Daemon
 
 _CHANGES = 20
-"""One after the other from the signal on: the longest is the gap, whoever wrote it."""
+"""Changes after the signal, one after the other: the longest is the gap, whichever replica wrote
+it.
+"""
 _PAUSE_SECONDS = 60.0
 _LATE_SECONDS = 3.0
 """After a paused leader goes on: what it had under way arrives, and is refused."""

@@ -125,7 +125,7 @@ class Readers:
         return self.counted
 
     def shows(self, node: str, unhealthy: str) -> asyncio.Future[float]:
-        """When (monotonic) the unhealthy chips of a node are these."""
+        """Return when (monotonic) the unhealthy chips of a node are these."""
         end = f'"CmName":"{device_info_name(node)}"'
 
         def is_it(document: Document) -> bool:
@@ -141,7 +141,7 @@ class Readers:
     def shows_all(
         self, nodes: Iterable[str], unhealthy: str | None = None
     ) -> asyncio.Future[float]:
-        """When all of these nodes are there, with these unhealthy chips if that is asked."""
+        """Return when all of these nodes are there, with these unhealthy chips if that is asked."""
         missing = {device_info_name(node) for node in nodes}
 
         def is_it(document: Document) -> bool:
@@ -165,7 +165,7 @@ class Readers:
         return found
 
     def doubled(self) -> int:
-        """How many nodes are in two documents, as it is shown now."""
+        """Return how many nodes are in two documents, as it is shown now."""
         seen: list[str] = []
         for document in self.documents.values():
             if document.name.startswith(CLUSTER_DEVICE_PREFIX):

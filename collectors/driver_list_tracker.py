@@ -134,8 +134,9 @@ class ListTracker:
         complete: bool = True,
         apart: frozenset[Key] = frozenset(),
     ) -> list[Report]:
-        """Apply the driver's list, the answer to a query made at ``asked_at``; return what to
-        report.
+        """Apply the driver's list, the answer to a query made at ``asked_at``.
+
+        Returns what to report.
 
         A list that is not ``complete`` has no information about missing codes; ``apart`` are keys
         that are judged elsewhere. Listed codes are reported in the driver's order, which is the

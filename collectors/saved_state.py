@@ -18,8 +18,9 @@ _log = logging.getLogger(__name__)
 
 
 def read_saved(memory: SavedState, source: str, kind: type[T]) -> T | None:
-    """Return the saved state of ``source``; ``None`` where there is none, or none that can be
-    decoded.
+    """Return the saved state of ``source``.
+
+    ``None`` where there is none, or none that can be decoded.
     """
     content = memory.read()
     if content is None:

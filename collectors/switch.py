@@ -31,7 +31,7 @@ from dcmi_shim.library.switch_calls import LIST_LENGTH
 from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.values import DriverGap
-from pacing.waiting import is_set_within
+from pacing.waiting import is_set_within, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _AGAIN_SECONDS = 5.0
 """How often the list is asked while it fails, or while no events arrive (seconds)."""
 
-_PATIENCE_SECONDS = 1.0
+_PROGRESS_SECONDS = 1.0
 # Timers may fire early by the resolution of their clock; a deadline this near counts as due.
 _DUE_SECONDS = 0.001
 
@@ -102,23 +102,24 @@ class SwitchCollector:
         raise AssertionError("the collector's tasks never end")
 
     async def _applies(self, context: CollectorContext) -> bool:
-        """Return whether this node has switches; until its driver answers, tracked faults are
-        blind.
+        """Return whether this node has switches.
+
+        Until its driver answers, tracked faults are blind.
         """
-        asking = asyncio.ensure_future(context.driver.inventory())
         is_blind = not context.tracked
-        try:
-            while not asking.done():
-                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-                context.progress()
-                if not asking.done() and not is_blind:
-                    is_blind = True
-                    reason = "the driver has not answered since the start"
-                    now_ms = context.wall_clock()
-                    context.report([SourceBlind(self.name, NODE, now_ms, reason)])
-            return asking.result().family == WITH_SWITCHES
-        finally:
-            asking.cancel()
+
+        def report_silence() -> None:
+            nonlocal is_blind
+            context.progress()
+            if not is_blind:
+                is_blind = True
+                reason = "the driver has not answered since the start"
+                now_ms = context.wall_clock()
+                context.report([SourceBlind(self.name, NODE, now_ms, reason)])
+
+        asking = context.driver.inventory()
+        inventory = await result_of(asking, _PROGRESS_SECONDS, report_silence)
+        return inventory.family == WITH_SWITCHES
 
 
 class SwitchRun:

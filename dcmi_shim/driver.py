@@ -149,8 +149,9 @@ class Driver:
         return msgspec.json.decode(value, type=tuple[int, ...])
 
     async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
-        """Return the fault codes of those of ``chips`` that return them at once; see
-        ``error_codes``.
+        """Return the fault codes of those of ``chips`` that return them at once.
+
+        See ``error_codes``.
         """
         places = [number for chip in chips for number in (chip.card_id, chip.device_id)]
         value = await self._calls.make(_LISTS, tuple(places))
@@ -234,6 +235,8 @@ class Driver:
             except (DriverGone, DriverCallError, DriverCallStuck) as error:
                 problems: tuple[str, ...] = (str(error),)
             else:
+                if self._inventory is not known:
+                    continue  # it changed during the survey, which began with an older one
                 problems = (*found.problems, *self._other_family(found.inventory))
                 is_one = problems == found.problems and not found.is_refused
                 if is_one and (found.inventory is not None or known is None or not known.chips):

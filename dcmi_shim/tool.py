@@ -252,8 +252,9 @@ class _Run:
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def end(self) -> bool:
-        """Release everything and kill what still runs; return whether the process is really
-        gone.
+        """Release everything and kill what still runs.
+
+        Returns whether the process is really gone.
         """
         self._timer.cancel()
         if self.process.returncode is None:

@@ -64,8 +64,9 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """The chips that the driver lists on this node, and their identity. Read once per child
-    process.
+    """The chips that the driver lists on this node, and their identity.
+
+    Read once per child process.
 
     ``family`` is one of ``Ascend910``, ``Ascend910B``, ``Ascend910A3``, ``Ascend910A5``,
     ``Ascend310P``, ``Ascend310B``, ``Ascend310`` (``dcmi#1.6``). ``super_pod`` is ``None`` where

@@ -57,8 +57,21 @@ class Aggregators:
     ) -> AggregatorReply:
         """Ask for the sizes of some ended jobs, and for faults under others.
 
-        With ``running`` also for jobs that run over a network fault.
+        With ``running`` also for jobs that run over a network fault. More jobs than fit in one
+        question are asked for one after the other. Their sizes do not count the room of those
+        before, which is no harm: of all jobs the first one that has room is started alone.
         """
+        reply = await self._ask(sized[:MOST_JOBS], judged[:MOST_JOBS], running=running)
+        for first in range(MOST_JOBS, len(sized), MOST_JOBS):
+            if reply.troubles:
+                break
+            more = await self._ask(sized[first : first + MOST_JOBS], (), running=False)
+            reply = _joined(reply, more)
+        return reply
+
+    async def _ask(
+        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool
+    ) -> AggregatorReply:
         asked = {
             "sized": _keys(sized),
             "judged": _keys(judged),
@@ -90,7 +103,21 @@ class Aggregators:
 
 
 def _keys(jobs: Sequence[ElasticJob]) -> str:
-    return ",".join(job.key for job in jobs[:MOST_JOBS])
+    return ",".join(job.key for job in jobs)
+
+
+def _joined(one: AggregatorReply, other: AggregatorReply) -> AggregatorReply:
+    """Return two answers as one, as old as the older of them."""
+    return AggregatorReply(
+        EndedJobs(
+            min(one.ended.version, other.ended.version),
+            (),
+            (*one.ended.jobs, *other.ended.jobs),
+            one.ended.running,
+        ),
+        other.troubles,
+        one.silent,
+    )
 
 
 def _answer(page: _Page, url: str) -> AggregatorReply:

@@ -286,10 +286,11 @@ class Acting:
         return answer
 
     def _unseen(self, answer: AggregatorReply, jobs: Sequence[ElasticJob]) -> tuple[str, ...]:
-        """Return that the aggregator has not seen our last write yet."""
+        """Return that the aggregator has not seen our last write yet, by its answer."""
         uid, version = self._written
         is_there = any(job.uid == uid for job in jobs)
-        if answer.troubles or not is_there or answer.ended.version >= version:
+        has_answered = answer.silent is not None and not answer.troubles
+        if not has_answered or not is_there or answer.ended.version >= version:
             return ()
         return ("the aggregator has not seen the last write yet",)
 

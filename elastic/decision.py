@@ -95,6 +95,7 @@ class RestartDecision(msgspec.Struct, frozen=True):
 
     ``original`` and ``size`` are those of the next start, ``start`` its number. ``is_overdue``:
     a person has to act before its pods end. ``pods`` are those that are deleted by force.
+    ``evicted_at_seconds`` is the time of the scheduler's newest record, 0 for none.
     """
 
     state: VcjobState
@@ -108,6 +109,7 @@ class RestartDecision(msgspec.Struct, frozen=True):
     start: int = 0
     is_overdue: bool = False
     pods: tuple[JobPod, ...] = ()
+    evicted_at_seconds: int = 0
 
 
 def decide(job: ElasticJob, facts: JobContext) -> RestartDecision:
@@ -207,7 +209,10 @@ def _cause(job: ElasticJob, facts: JobContext) -> str:
     if job.annotations.get(RESTORE) == RESTORE_NOW:
         return f"annotation {RESTORE}"
     began_ms = max(job.created_at_ms if kept is None else kept.at_ms, job.resumed_ms)
-    found = cause_of(began_ms, job.ended_at_ms, facts.evictions, facts.faults)
+    before_seconds = 0 if kept is None else kept.evicted_at_seconds
+    found = cause_of(
+        began_ms, job.ended_at_ms, facts.evictions, facts.faults, before_seconds=before_seconds
+    )
     ending = ending_of(job)
     # Its pods are deleted by then, so nothing else shows the fault.
     if not found and ending is not None and job.phase == "Terminated" and ending.at_ms >= began_ms:
@@ -344,6 +349,7 @@ def _sized(job: ElasticJob, facts: JobContext, original: Size, cause: str) -> Re
         size=size,
         cause=cause,
         start=before if is_begun else before + 1,
+        evicted_at_seconds=max((one.at_seconds for one in facts.evictions), default=0),
     )
 
 

@@ -69,13 +69,20 @@ def _by_fault(record: _Record) -> Evicted | None:
 
 
 def cause_of(
-    began_ms: int, ended_ms: int, evictions: Sequence[Evicted], faults: Sequence[FaultUnder]
+    began_ms: int,
+    ended_ms: int,
+    evictions: Sequence[Evicted],
+    faults: Sequence[FaultUnder],
+    *,
+    before_seconds: int = 0,
 ) -> str:
     """Return what ended a job that began and ended at these times; empty for no fault.
 
-    The scheduler's record has whole seconds, so the second of the start counts.
+    The scheduler's record has whole seconds of its own clock, so the second of the start counts.
+    ``before_seconds`` is the record after which the job was started; it counts no more.
     """
     since = [one for one in evictions if one.at_seconds >= began_ms // 1000]
+    since = [one for one in since if one.at_seconds > before_seconds]
     if since:
         return max(since, key=lambda one: one.at_seconds).cause
     for one in faults:

@@ -40,7 +40,15 @@ def size_patch(job: ElasticJob, decision: RestartDecision, now_ms: int) -> list[
         starts = (*starts, now_ms)
     # The controller's clock may be ahead of ours.
     at_ms = max(now_ms, job.last_active_ms + 1)
-    kept = PersistedJob(decision.original, size, decision.cause, decision.start, at_ms, starts)
+    kept = PersistedJob(
+        decision.original,
+        size,
+        decision.cause,
+        decision.start,
+        at_ms,
+        starts,
+        max(decision.evicted_at_seconds, 0 if before is None else before.evicted_at_seconds),
+    )
     patch = [
         _set("/metadata/resourceVersion", job.version),
         _annotation(KEPT, msgspec.json.encode(kept).decode()),

@@ -108,7 +108,7 @@ class ForeignWrites:
         return True
 
     def wrote(self, now: float) -> None:
-        """We have written, or tried to: a conflict allows the next write after its pause."""
+        """Record a write or an attempt: a conflict allows the next write after its pause."""
         self._paused_from = now
         self._stands = True
 
@@ -123,7 +123,7 @@ class ForeignWrites:
         return max(0.0, self._at[-1] + QUIET_SECONDS - now) if self.is_conflict else 0.0
 
     def ended(self, now: float) -> bool:
-        """End the conflict if it is over; whether it was ended."""
+        """End the conflict if it is over; return whether it was ended."""
         if not self.is_conflict or self.seconds_until_over(now) > 0:
             return False
         self.forget()

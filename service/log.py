@@ -44,7 +44,7 @@ class _ForJournal(logging.Formatter):
 
 
 def _prefixed(text: str, priority: int) -> str:
-    """``text`` with the priority in front of every line that the journal will see in it."""
+    """Return ``text`` with the priority in front of every line that the journal will see in it."""
     return "\n".join(f"<{priority}>{line}" for line in text.split("\n"))
 
 

@@ -64,7 +64,7 @@ class LogWriter:
             self._changed.notify_all()
 
     def flush(self) -> bool:
-        """Wait until all is written; whether it is. All calls together wait at most 1 s."""
+        """Wait until all is written; return whether it is. All calls together wait at most 1 s."""
         begin = time.monotonic()
         with self._changed:
             is_done = self._changed.wait_for(self._has_nothing_to_do, self._patience_seconds)
@@ -76,7 +76,9 @@ class LogWriter:
         return idle or self._fails
 
     def _close(self) -> None:
-        """At the end of the interpreter threads stop anywhere, also where they hold the lock."""
+        """Close at the end of the interpreter: threads stop anywhere, also where they hold the
+        lock.
+        """
         self.flush()
         self._is_closed = True
 
@@ -109,7 +111,7 @@ class LogWriter:
                 time.sleep(_RETRY_SECONDS)
 
     def _write(self, text: bytes) -> bool:
-        """Write all of it, however long that takes; whether that was possible."""
+        """Write all of it, however long that takes; return whether that was possible."""
         left = memoryview(text)
         while left:
             try:

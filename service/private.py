@@ -48,14 +48,18 @@ def private_file(path: Path) -> None:
 
 
 def private_database(path: Path) -> None:
-    """As ``private_file``, with the files that SQLite has beside it. It gives new ones its mode."""
+    """Make a database as ``private_file`` does, with the files that SQLite has beside it, which get
+    its mode.
+    """
     private_file(path)
     for suffix in ("-wal", "-shm"):
         _close_file(path.with_name(path.name + suffix))
 
 
 def _is_of_many(path: Path) -> bool:
-    """Whether others use it, too. Of a directory that all may write their files prove nothing."""
+    """Return whether others use it, too. Of a directory that all may write their files prove
+    nothing.
+    """
     there = path.stat().st_mode
     if there & (stat.S_IWGRP | stat.S_IWOTH):
         return bool(there & stat.S_ISVTX)

@@ -14,6 +14,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from pacing.waiting import result_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
@@ -29,21 +31,14 @@ STANDSTILL_SECONDS = 5.0
 
 
 def _seconds_since_boot() -> float:
-    """Seconds of a clock that goes on while the host is suspended."""
+    """Return the seconds of a clock that goes on while the host is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 async def going_on(work: Coroutine[Any, Any, T], mark: Callable[[], None]) -> T:
     """Wait for ``work``, which ends by itself, and call ``mark`` from time to time meanwhile."""
-    task = asyncio.create_task(work)
-    try:
-        while True:
-            mark()
-            done, _ = await asyncio.wait((task,), timeout=_MARK_SECONDS)
-            if done:
-                return task.result()
-    finally:
-        task.cancel()
+    mark()
+    return await result_of(work, _MARK_SECONDS, mark)
 
 
 class Stalls:
@@ -72,7 +67,7 @@ class Stalls:
 
     @contextlib.contextmanager
     def busy(self, what: str) -> Iterator[None]:
-        """Note that ``what`` is done inside, which should not take more than a minute."""
+        """Record that ``what`` is done inside, which should not take more than a minute."""
         self.of(what, BUSY_SECONDS)
         try:
             yield

@@ -16,12 +16,12 @@ class Failing:
         self._why = ""
 
     def failed(self, name: str, why: str, asked_ms: int) -> None:
-        """Note the failure of what was asked at this time."""
+        """Record the failure of a request of this time."""
         self._since_ms.setdefault(name, asked_ms)
         self._why = why
 
     def succeeded(self) -> None:
-        """Note a success, or that nothing is asked any more."""
+        """Record a success, or that nothing is requested any more."""
         self._since_ms.clear()
 
     def seconds(self, now_ms: int) -> float:

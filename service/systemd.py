@@ -46,7 +46,7 @@ class _Manager:
 
 
 def _watchdog_seconds(environment: Mapping[str, str]) -> float | None:
-    """How long the service manager waits for a sign of life; ``None`` when it does not."""
+    """Return how long the service manager waits for a sign of life; ``None`` when it does not."""
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     text = environment.get("WATCHDOG_USEC", "")
@@ -95,7 +95,7 @@ async def notify_manager(
 
 
 def _status(stalled: Mapping[str, float], reasons: Sequence[str]) -> str:
-    """One line: what is stuck, else why not ready."""
+    """Return one line: what is stuck, else why the daemon is not ready."""
     if stalled:
         return f"stalled: {', '.join(stalled)}"
     return "; ".join(reasons).replace("\n", " ") or "ready"

@@ -34,13 +34,13 @@ class Trouble:
         """Why it does not work now; ``None`` while it does."""
 
     def begin(self, reason: str) -> None:
-        """Note that it does not work."""
+        """Record that it does not work."""
         if self.reason is None:
             self._log.log(self._level, self._begins, *self._about, reason)
         self.reason = reason
 
     def end(self, *more: object) -> None:
-        """Note that it works; ``more`` goes into the line, behind what it is about."""
+        """Record that it works; ``more`` goes into the line, behind what it is about."""
         if self.reason is not None and self._ends:
             self._log.log(self._level - 10, self._ends, *self._about, *more)
         self.reason = None
@@ -68,13 +68,13 @@ class Troubles(Generic[K]):
         return {key: one.reason for key, one in self._now.items() if one.reason is not None}
 
     def begin(self, key: K, reason: str) -> None:
-        """Note that this does not work."""
+        """Record that this does not work."""
         if key not in self._now:
             self._now[key] = self._of(key)
         self._now[key].begin(reason)
 
     def end(self, key: K) -> None:
-        """Note that this works."""
+        """Record that this works."""
         if (one := self._now.pop(key, None)) is not None:
             one.end()
 

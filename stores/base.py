@@ -290,7 +290,7 @@ class HistoryAck(msgspec.Struct, frozen=True):
 
 
 class EventChannel(Protocol):
-    """Carries what happened to faults from the nodes to the aggregator, each exactly once.
+    """Carries the history of faults from the nodes to the aggregator, each row exactly once.
 
     The sender repeats until it receives a ``HistoryAck``: an acknowledgement of the broker proves
     nothing.

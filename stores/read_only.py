@@ -87,34 +87,34 @@ class ReadOnly:
         await self._store.close()
 
     async def put(self, document: Document, *, expected: str | None = None) -> str:
-        """Refused."""
+        """Refuse the write."""
         del expected
         _refuse(f"put {document.namespace}/{document.name}")
 
     async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
-        """Refused."""
+        """Refuse the write."""
         del expected
         _refuse(f"put {document.namespace}/{document.name}")
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        """Refused."""
+        """Refuse the write."""
         del expected
         _refuse(f"delete {namespace}/{name}")
 
     async def beat(self, beat: Beat) -> None:
-        """Refused."""
+        """Refuse the write."""
         _refuse(f"beat for {beat.node}")
 
     async def dry_run_beat(self, node: str) -> None:
-        """Refused, although nothing would be kept: it is asked for as a write."""
+        """Refuse the dry run, although nothing would be stored: it is sent as a write."""
         _refuse(f"make a dry run of a beat for {node}")
 
     async def forget_beat(self, node: str) -> None:
-        """Refused."""
+        """Refuse the write."""
         _refuse(f"forget the beat of {node}")
 
     async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        """Refused."""
+        """Refuse the write."""
         del expected
         _refuse(f"touch {namespace}/{name}")
 

@@ -98,7 +98,9 @@ class Refusals:
             _log.warning("%s is left out: %s", place, what)
 
     def find(self, place: str, reason: Reason, what: str) -> None:
-        """Do as ``refuse``, where one who looks again and again finds the same still there."""
+        """Do as ``refuse``, for a caller that checks again and again and finds the same still
+        there.
+        """
         if self._now.get(place) != Refused(place, reason, what):
             self._now.pop(place, None)  # something else is wrong: that begins now
             self.refuse(place, reason, what)
@@ -109,12 +111,12 @@ class Refusals:
         return not self._now
 
     def keep(self, is_there: Callable[[str], bool]) -> None:
-        """Note that something is at these places only; what was refused elsewhere is gone."""
+        """Record that something is at these places only; what was refused elsewhere is gone."""
         for place in [one for one in self._now if not is_there(one)]:
             self.accept(place)
 
     def accept(self, place: str) -> None:
-        """Note that what is at ``place`` now is good, or gone."""
+        """Record that what is at ``place`` now is good, or gone."""
         if self._now.pop(place, None) is not None and place in self._named:
             self._named.discard(place)
             _log.info("%s is good again", place)

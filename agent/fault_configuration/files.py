@@ -126,8 +126,9 @@ def _watch_all(inotify: Inotify, directory: Path) -> dict[Path, str]:
 
 
 def _places(directory: Path) -> Iterator[tuple[Path, str | None]]:
-    """Yield the directories whose changes may change the files; with a name, only changes of that
-    name.
+    """Yield the directories whose changes may change the files.
+
+    With a name, only changes of that name.
     """
     directory = directory.absolute()
     if not directory.is_dir():
@@ -155,8 +156,9 @@ def _links(path: Path) -> Iterator[Path]:
 
 
 def read_stored(state_dir: Path) -> InForce | None:
-    """Return what was in force when the last agent ended; ``None`` where nothing usable is
-    stored.
+    """Return what was in force when the last agent ended.
+
+    ``None`` where nothing usable is stored.
     """
     path = state_dir / KEPT_NAME
     try:

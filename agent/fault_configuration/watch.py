@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.fault_configuration")
 
-_PATIENCE_SECONDS = 1.0
+_FIRST_ANSWER_SECONDS = 1.0
 _STORE_SECONDS = 1.0
 _AGAIN_SECONDS = 30.0
 _LOGGED = 50
@@ -118,10 +118,11 @@ class FaultConfiguration:
         self._put_in_force(self._newest)
 
     async def known(self) -> None:
-        """Wait for the first answer of the store, at most ``_PATIENCE_SECONDS``; at once if it is
-        known.
+        """Wait for the first answer of the store, at most ``_FIRST_ANSWER_SECONDS``.
+
+        At once if it is known.
         """
-        await is_set_within(self._is_known, _PATIENCE_SECONDS)
+        await is_set_within(self._is_known, _FIRST_ANSWER_SECONDS)
 
     async def run(self) -> NoReturn:
         """Follow the ConfigMaps and the directory until cancelled."""
@@ -166,8 +167,9 @@ class FaultConfiguration:
         self._answered(config_map)
 
     def _answered(self, config_map: OperatorConfigMap) -> None:
-        """Count ``config_map`` as judged, or as not readable; the other one may still be
-        awaited.
+        """Count ``config_map`` as judged, or as not readable.
+
+        The other one may still be awaited.
         """
         self._unanswered.discard(config_map)
         if not self._unanswered:
@@ -298,8 +300,9 @@ def _sources(judged: Judged) -> str:
 
 
 def _all_of_config_maps(texts: FaultTexts) -> InForce:
-    """Return ``texts`` as in force; where they were found is not recorded, so ConfigMaps are
-    assumed.
+    """Return ``texts`` as in force.
+
+    Where they were found is not recorded, so ConfigMaps are assumed.
     """
     given = {key for key, member in DOCUMENTS.items() if getattr(texts, member) is not None}
     return InForce(texts, dict.fromkeys(given, ConfigurationPlace.CONFIG_MAP))

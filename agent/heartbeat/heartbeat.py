@@ -29,6 +29,7 @@ from pacing.waiting import is_set_within
 from service.stalls import going_on
 from service.trouble import Trouble
 from stores.base import READ_SECONDS, WRITE_SECONDS, Beat
+from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +41,7 @@ log = logging.getLogger("agent.heartbeat")
 
 _JITTER = 0.1
 _REQUEST_SECONDS = READ_SECONDS
-_LATEST = 5
+_DURATIONS_KEPT = 5
 _SHARE = 0.6
 """The announced interval as a share of the time that a beat takes: a node is lost after three."""
 _MARK_SECONDS = 10.0
@@ -96,12 +97,12 @@ class Heartbeat:
         self._callbacks = callbacks
         self._claim = NameClaim()
         self._refused = False
-        self._beat_last = False
+        self._last_beat_succeeded = False
         self._rival_until = -math.inf
-        self._turns = asyncio.Lock()
+        self._turn_lock = asyncio.Lock()
         self._is_due = asyncio.Event()
         self._stamp_ms = 0
-        self._took_seconds: deque[float] = deque(maxlen=_LATEST)
+        self._durations_seconds: deque[float] = deque(maxlen=_DURATIONS_KEPT)
         self._announced = interval_seconds
         self._also = also
 
@@ -128,8 +129,9 @@ class Heartbeat:
 
     @property
     def conflict(self) -> str | None:
-        """The sentence about the other agent that keeps this one from publishing; ``None`` without
-        one.
+        """The sentence about the other agent that keeps this one from publishing.
+
+        ``None`` without one.
         """
         other = self._claim.other
         if other is None:
@@ -158,9 +160,9 @@ class Heartbeat:
             if await going_on(self._turn(), self._callbacks.progress):
                 backoff.reset()
                 pause = self.interval_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
-                await self._rest(began + pause)
+                await self._wait_until(began + pause)
             else:
-                await self._rest(_now() + backoff.next_seconds())
+                await self._wait_until(_now() + backoff.next_seconds())
 
     async def check_now(self) -> None:
         """Read the beats of others and beat now, because a document of ours was written by another
@@ -169,7 +171,7 @@ class Heartbeat:
         Two agents that both hold one node name would otherwise repair each other's documents until
         both give up (``docs/decisions/005``).
         """
-        if self._turns.locked():
+        if self._turn_lock.locked():
             # A beat is on its way, so others will see that we are there.
             await self._read_others()
         else:
@@ -182,7 +184,7 @@ class Heartbeat:
         """
         self._is_due.set()
 
-    async def _rest(self, until: float) -> None:
+    async def _wait_until(self, until: float) -> None:
         while (left := until - _now()) > 0 and not self._is_due.is_set():
             await is_set_within(self._is_due, min(left, _MARK_SECONDS))
             self._callbacks.progress()
@@ -190,49 +192,50 @@ class Heartbeat:
 
     async def _turn(self) -> bool:
         """Read and beat once; return whether the next turn may wait for the next interval."""
-        async with self._turns:
-            has_time = await self._own_turn()
+        async with self._turn_lock:
+            has_time = await self._read_and_beat()
             if self._also is not None and self.may_publish and not self._is_withheld():
                 has_time &= await self._also.beat(self._callbacks.wall_clock() // 1000)
             return has_time
 
-    async def _own_turn(self) -> bool:
+    async def _read_and_beat(self) -> bool:
         began = _now()
         refused = await self._read_others()
         if refused is not None:
             return refused
         if self._claim.state is ClaimState.OURS and not self._is_withheld():
-            self._beat_last = False
+            self._last_beat_succeeded = False
             return await self._beat(began)
         self.trouble.end()
         return True
 
     async def _read_others(self) -> bool | None:
-        """Read the beats of others; ``None``, or where that failed, whether the store
-        refused it.
+        """Read the beats of others.
+
+        Returns ``None``, or, where that failed, whether the store refused it.
         """
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
+            async with answered_within(_REQUEST_SECONDS):
                 beats = await self._store.beats(self.node)
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             return self._observe_failure(error)
         self._observe(beats[0] if beats else None)
         return None
 
     async def _beat(self, began: float) -> bool:
         now_ms = self._callbacks.wall_clock()
-        beat = self._next(now_ms, self._announced_seconds(_now() - began))
+        beat = self._next_beat(now_ms, self._announced_seconds(_now() - began))
         try:
-            async with asyncio.timeout(WRITE_SECONDS):
+            async with answered_within(WRITE_SECONDS):
                 await self._store.beat(beat)
         except StoreConflict:
             return False  # another agent beat after our read
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             return self._failed("no heartbeat can be written", error)
-        self._took_seconds.append(_now() - began)
+        self._durations_seconds.append(_now() - began)
         self.beats += 1
         self.beaten_at_ms = now_ms
-        self._beat_last = True
+        self._last_beat_succeeded = True
         self.trouble.end()
         return True
 
@@ -241,7 +244,7 @@ class Heartbeat:
 
         Otherwise readers that wait for the next beat would consider this node dead.
         """
-        slowest = max((2 * looked_seconds, *self._took_seconds))
+        slowest = max((2 * looked_seconds, *self._durations_seconds))
         before, seconds = self._announced, round(_SHARE * slowest, 3)
         if seconds == before:
             # Aggregators take two equal announcements in a row for the interval of this node, and
@@ -250,7 +253,7 @@ class Heartbeat:
         self._announced = seconds = max(self.interval_seconds, seconds)
         return seconds
 
-    def _next(self, now_ms: int, interval_seconds: float) -> Beat:
+    def _next_beat(self, now_ms: int, interval_seconds: float) -> Beat:
         # Readers compare beats for a change, so two must differ whatever our clock does.
         self._stamp_ms = now_ms if now_ms != self._stamp_ms else now_ms + 1
         return Beat(
@@ -271,7 +274,7 @@ class Heartbeat:
         interval_seconds = absence_seconds / SILENT_INTERVALS
         may_beat = self._claim.state is ClaimState.OURS and self.withheld is None
         if may_beat and interval_seconds > self.interval_seconds:
-            await self._store.beat(self._next(self._callbacks.wall_clock(), interval_seconds))
+            await self._store.beat(self._next_beat(self._callbacks.wall_clock(), interval_seconds))
 
     def _is_withheld(self) -> bool:
         stalled = self._callbacks.stalled()
@@ -295,7 +298,7 @@ class Heartbeat:
             shown,
             self._callbacks.wall_clock(),
             _now(),
-            beats=self._beat_last and not self._callbacks.stalled(),
+            beats=self._last_beat_succeeded and not self._callbacks.stalled(),
         )
         self._log_change(before)
         had_rival = self.has_rival
@@ -305,7 +308,7 @@ class Heartbeat:
         if self.may_publish and (not could or (self.has_rival and not had_rival)):
             self._callbacks.on_permitted()
 
-    def _observe_failure(self, error: StoreError | TimeoutError) -> bool:
+    def _observe_failure(self, error: StoreError) -> bool:
         could = self.may_publish
         self._claim = observe_failure(self._claim, _now())
         self._refused = self._refused or isinstance(error, StoreRefused)
@@ -313,9 +316,9 @@ class Heartbeat:
             self._callbacks.on_permitted()
         return self._failed("heartbeats cannot be read", error)
 
-    def _failed(self, what: str, error: StoreError | TimeoutError) -> bool:
+    def _failed(self, what: str, error: StoreError) -> bool:
         self.failures += 1
-        self.trouble.begin(f"{what}: {str(error) or 'no answer in time'}")
+        self.trouble.begin(f"{what}: {error}")
         return isinstance(error, StoreRefused)
 
     def _log_change(self, before: NameClaim) -> None:

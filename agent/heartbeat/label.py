@@ -22,8 +22,9 @@ _REFUSED_SECONDS = 60.0
 
 
 class RequiredLabel:
-    """Watches whether the Node called ``node`` has the label; ``problem`` is ``None``
-    while it has.
+    """Watches whether the Node called ``node`` has the label.
+
+    ``problem`` is ``None`` while it has.
     """
 
     def __init__(self, objects: ClusterObjects, node: str) -> None:

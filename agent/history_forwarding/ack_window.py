@@ -63,8 +63,9 @@ class AckWindow:
         self._due = now + _LOOK_SECONDS * random.uniform(0.5, 1)
 
     def acknowledge(self, sequence: int, now: float) -> int:
-        """Apply an acknowledgement of all rows up to ``sequence``; return how many rows it is
-        about.
+        """Apply an acknowledgement of all rows up to ``sequence``.
+
+        Returns how many rows it is about.
         """
         rows = 0
         if self.sent_upto is None:

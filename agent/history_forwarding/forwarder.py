@@ -147,8 +147,9 @@ class HistoryForwarder:
         raise StoreError("the channel of the history ended")
 
     async def _apply_acks(self) -> None:
-        """Apply the last acknowledgement; one of another journal counts as sequence 0 of this
-        one.
+        """Apply the last acknowledgement.
+
+        One of another journal counts as sequence 0 of this one.
         """
         if self._last_ack is None or self._name is None:
             return
@@ -199,8 +200,9 @@ class HistoryForwarder:
             await is_set_within(self._wake, pause)
 
     async def _step(self) -> float | None:
-        """Send what may be sent now; return the seconds to wait, ``None`` until something
-        happens.
+        """Send what may be sent now.
+
+        Returns the seconds to wait, ``None`` until something happens.
         """
         if self._name is None and not await self._begin():
             return _AGAIN_SECONDS

@@ -30,7 +30,7 @@ from agent.journal.retention import MAX_AGE_MS, MAX_BYTES
 from agent.journal.slow_commits import SlowCommits
 from contract.counted import counted
 from contract.errors import JournalError
-from service.broken_database import is_damaged, move_aside
+from service.database import is_damaged, move_aside
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -125,8 +125,9 @@ class Journal:
             thread.start()
 
     def append(self, entries: Iterable[tuple[RowKind, str]], at_ms: int) -> int:
-        """Queue ``entries`` (kind, JSON) for the next commit; return the sequence of the last
-        one.
+        """Queue ``entries`` (kind, JSON) for the next commit.
+
+        Returns the sequence of the last one.
         """
         with self._condition:
             for kind, body in entries:
@@ -141,8 +142,9 @@ class Journal:
 
     @property
     def acknowledged(self) -> int | None:
-        """The sequence up to which an aggregator has the changes; ``None`` where none is sent
-        them.
+        """The sequence up to which an aggregator has the changes.
+
+        ``None`` where none is sent them.
         """
         return self._acknowledged
 
@@ -287,15 +289,8 @@ class Journal:
                     file.rename()
                     self._renaming = False
                 if time.monotonic() >= next_prune:
-                    oldest_ms = self._wall_clock() - MAX_AGE_MS
-                    before = file.unacknowledged_deleted
-                    more = file.prune(
-                        older_than_ms=oldest_ms,
-                        max_bytes=self._max_bytes,
-                        acknowledged=self._acknowledged,
-                    )
-                    self._count_deleted(file.unacknowledged_deleted - before)
-                    next_prune = time.monotonic() + (0.05 if more else _PRUNE_SECONDS)
+                    may_be_more = self._prune(file)
+                    next_prune = time.monotonic() + (0.05 if may_be_more else _PRUNE_SECONDS)
             except _TROUBLE as error:
                 self._call(self._begin_trouble, str(error))
                 self._give_up_file(file, error)
@@ -320,7 +315,15 @@ class Journal:
         changes = sum(row.kind is RowKind.CHANGES for row in rows)
         self._call(self._rows_committed, last, dropped, changes)
 
-    def _count_deleted(self, deleted: int) -> None:
+    def _prune(self, file: JournalFile) -> bool:
+        """Delete some old rows; return whether there may be more to delete."""
+        before = file.unacknowledged_deleted
+        may_be_more = file.prune(
+            older_than_ms=self._wall_clock() - MAX_AGE_MS,
+            max_bytes=self._max_bytes,
+            acknowledged=self._acknowledged,
+        )
+        deleted = file.unacknowledged_deleted - before
         if deleted and not self._unacknowledged:
             log.error(
                 "journal %s: is full; changes that no aggregator acknowledged are deleted",
@@ -328,6 +331,7 @@ class Journal:
             )
         with self._condition:
             self._unacknowledged += deleted
+        return may_be_more
 
     def _give_up_file(self, file: JournalFile | None, error: Exception) -> None:
         with contextlib.suppress(*_TROUBLE):

@@ -23,6 +23,7 @@ from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
 from service.trouble import Trouble
 from stores.base import WRITE_SECONDS
+from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ log = logging.getLogger("agent.events")
 _REQUEST_SECONDS = WRITE_SECONDS
 _FIRST_PAUSE_SECONDS = 0.1
 _LAST_PAUSE_SECONDS = 5.0
-_INVENTORY_PATIENCE_SECONDS = 10.0
+_INVENTORY_SECONDS = 10.0
 _RIGHTS_SECONDS = 5.0
 """For how long a server that has just started may not know our rights."""
 _DOCUMENT_FIRST_SECONDS = 0.05
@@ -51,8 +52,9 @@ _items_decoder = msgspec.json.Decoder(tuple[Item, ...])
 
 
 class EventsStatus(msgspec.Struct, frozen=True):
-    """The state of the Events, for metrics and pages. ``trouble`` is ``None`` while they are
-    accepted.
+    """The state of the Events, for metrics and pages.
+
+    ``trouble`` is ``None`` while they are accepted.
     """
 
     sent: int
@@ -170,7 +172,7 @@ class EventSender:
         while True:
             if self._may_write():
                 try:
-                    async with asyncio.timeout(_REQUEST_SECONDS):
+                    async with answered_within(_REQUEST_SECONDS):
                         await self._objects.record(event)
                 except StoreRefused as error:
                     if not self._may_be_allowed_soon(error):
@@ -179,9 +181,8 @@ class EventSender:
                             f"Events are refused, they are in the journal only: {error}"
                         )
                         return
-                except (StoreError, TimeoutError) as error:
-                    why = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
-                    self._trouble.begin(f"no Events can be written, they wait: {why}")
+                except StoreError as error:
+                    self._trouble.begin(f"no Events can be written, they wait: {error}")
                 else:
                     self._sent += 1
                     self._works()
@@ -196,10 +197,11 @@ class EventSender:
         return self._loop.time() - self._forbidden_since < _RIGHTS_SECONDS
 
     async def _chips(self) -> Inventory | None:
-        """Return the driver's list of chips; ``None`` if it is missing some seconds after the
-        start.
+        """Return the driver's list of chips.
+
+        ``None`` if it is missing some seconds after the start.
         """
-        left = self._started + _INVENTORY_PATIENCE_SECONDS - self._loop.time()
+        left = self._started + _INVENTORY_SECONDS - self._loop.time()
         try:
             async with asyncio.timeout(max(0.0, left)):
                 return await self._inventory()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from agent.node.device_plugin import PROGRAM
 from agent.publishing.render import DUO_FAMILY
 from contract.errors import StoreError
+from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,7 @@ def resets_together(command: str) -> bool:
 
 def processes_resetting_cards(processes: Path = _PROCESSES) -> Iterator[str]:
     """Yield the processes that ``resets_together`` is true of, as far as they can be seen.
+
     Blocking.
     """
     for place in processes.glob("[0-9]*/cmdline"):
@@ -65,9 +67,9 @@ async def plugins_resetting_cards(objects: ClusterObjects | None, node: str) -> 
     found = await asyncio.to_thread(lambda: list(processes_resetting_cards()))
     if objects is not None:
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
+            async with answered_within(_REQUEST_SECONDS):
                 commands = await objects.commands(node)
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             log.info("the arguments of a Device Plugin in a pod are not known: %s", error)
         else:
             found += [f"pod {pod}" for pod, command, _ in commands if resets_together(command)]

@@ -72,8 +72,9 @@ _devices_decoder = msgspec.json.Decoder(dict[str, _Device])
 def desired_labels(
     inventory: Inventory, facts: NodeFacts, addresses: Mapping[int, str]
 ) -> DesiredLabels:
-    """Return the keys for the Node of a server with these chips. ``addresses`` are by
-    physical id.
+    """Return the keys for the Node of a server with these chips.
+
+    ``addresses`` are by physical id.
     """
     labels = _labels(inventory, facts)
     refused = {key: value for key, value in labels.items() if not _LABEL_VALUE.fullmatch(value)}

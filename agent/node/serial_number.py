@@ -88,8 +88,9 @@ def serial_number_of(
     environment: Mapping[str, str],
     on_found: Callable[[], None] = lambda: None,
 ) -> SerialNumber | None:
-    """Return the reader of the serial number; ``None`` unless we own node-info and may ask
-    the BMC.
+    """Return the reader of the serial number.
+
+    ``None`` unless we own node-info and may ask the BMC.
     """
     bmc = configuration.settings_of(BmcSection)
     if "node-info" not in configuration.documents or not bmc.enabled:

@@ -10,7 +10,7 @@ import msgspec
 from agent.pages import metrics
 from agent.pages.fault_rules import FaultRules
 from agent.pages.operations import OPERATIONS
-from agent.pages.status import fault_row
+from agent.pages.status import fault_row, isolation_rows
 from service import event_stream, fault_page, operations, pages
 from service.history_page import OPERATION as HISTORY
 from service.history_page import history_page
@@ -48,7 +48,9 @@ def application(
 
     async def faults(request: web.Request) -> web.Response:
         now = picture()
-        rows = sorted(map(partial(fault_row, now.node, rules), now.faults), key=fault_page.key_of)
+        held = map(partial(fault_row, now.node, rules), now.faults)
+        isolated = isolation_rows(now.node, now.chips, now.faults)
+        rows = sorted([*held, *isolated], key=fault_page.key_of)
         return await snapshot(request, rows, fault_page.FAULT_ROWS, stream, now.at_ms)
 
     def status() -> AgentStatus:

@@ -23,6 +23,8 @@ from agent.shadow.difference_log import ShadowStatus
 from collectors.chip_faults.collector import HEALTH
 from collectors.links.collector import LINK_UP
 from collectors.registry import GAUGES
+from contract.codes.levels import ChipLevel
+from contract.codes.policies import AUTOFILL_CODE
 from contract.codes.storage_faults import RESOURCES
 from contract.observation import Subject, chip_subject, storage_subject
 from contract.operator_rules.fault_configuration import DOCUMENTS
@@ -363,6 +365,34 @@ def fault_row(node: str, rules: FaultRules, fault: HeldFaultStatus) -> FaultStat
         once=fault.once,
         rules=rules.of(kind, fault.code),
     )
+
+
+def isolation_rows(
+    node: str, chips: Iterable[ChipStatus], faults: Iterable[HeldFaultStatus]
+) -> Iterator[FaultStatus]:
+    """Yield a row for what isolates a chip of ``node`` and is none of the ``faults`` that hold.
+
+    An isolation without a code has its level in the place of it, as in cluster-info.
+    """
+    held = {(fault.device, fault.code) for fault in faults}
+    for chip in chips:
+        for one in chip.upgrades:
+            if one.level is not ChipLevel.MANUALLY_SEPARATE_NPU or (chip.device, one.code) in held:
+                continue
+            code = one.level.value if one.code == AUTOFILL_CODE else one.code
+            yield FaultStatus(
+                node=node,
+                subject=chip.device,
+                kind="chip",
+                code=code,
+                level=one.level,
+                **names_of(code),
+                since_ms=one.upgraded_at_ms,
+                severity=None if one.severity is None else one.severity.word,
+                severity_source="agent",
+                episode=one.episode,
+                reason=one.because,
+            )
 
 
 def driver_status(

@@ -35,8 +35,9 @@ def concerns(item: Observation, tables: Catalogue) -> bool:
 
 
 def release_ms(held: Observation) -> int:
-    """Return when nothing can explain ``held`` any more (epoch ms); strictly more than 5 s
-    later.
+    """Return when nothing can explain ``held`` any more (epoch ms).
+
+    That is strictly more than 5 s later.
     """
     return held.seen_at_ms + WINDOW_MS + 1
 

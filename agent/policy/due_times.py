@@ -56,8 +56,9 @@ def next_due(known: SubjectState, tables: Catalogue, settled_ms: int) -> Due | N
 
 
 def due_ms_of(known: SubjectState, code: str, tables: Catalogue, settled_ms: int) -> int | None:
-    """Return when time alone changes ``code`` (epoch ms); may be the time of another code
-    before.
+    """Return when time alone changes ``code`` (epoch ms).
+
+    It may be the earlier time of another code.
     """
     if isinstance(known, ChipState):
         fault = known.faults.get(code)

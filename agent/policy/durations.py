@@ -31,8 +31,9 @@ def upgrade_ms(fault: Fault, policy: DurationPolicy) -> int:
 
 
 def release_ms(upgrade: Upgrade, policy: DurationPolicy) -> int | None:
-    """Return when the code of ``upgrade`` is gone long enough (epoch ms); ``None`` while it
-    holds.
+    """Return when the code of ``upgrade`` is gone long enough (epoch ms).
+
+    ``None`` while it holds.
     """
     if upgrade.gone_since_ms is None:
         return None

@@ -25,8 +25,9 @@ def end(
     draft: Transaction,
     gone_ms: int | None = None,
 ) -> SubjectState:
-    """Return ``known`` without ``fault``; a lasting one is gone since ``gone_ms``, or else
-    ``at_ms``.
+    """Return ``known`` without ``fault``.
+
+    A lasting one is gone since ``gone_ms``, or else ``at_ms``.
     """
     code = fault.code
     known = replace(known, faults=without(known.faults, code))

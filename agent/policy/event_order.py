@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from contract.observation import Observation
 
 RETURN_WINDOW_MS = 10_000
-"""Milliseconds after a recovery in which an audit may find that it was none. A recovery is kept as
-long, because its own occurrence may arrive after it.
+"""Milliseconds after a recovery in which an audit may find that it was none.
+
+A recovery is kept as long, because its own occurrence may arrive after it.
 """
 
 

@@ -35,8 +35,9 @@ def configured(
 def _judged(
     known: ChipState, subject: Subject, upgrade: Upgrade, at_ms: int, draft: Transaction
 ) -> ChipState:
-    """Return ``known`` after the rule of ``upgrade`` changed or was removed; the upgrade's time
-    stays.
+    """Return ``known`` after the rule of ``upgrade`` changed or was removed.
+
+    The upgrade's time stays.
     """
     if upgrade.kind == FAULT_AUTOFILL:
         return known

@@ -60,8 +60,9 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def reported_by(self) -> tuple[str, ...]:
-        """The sources that report it now; none while the last one has taken it back,
-        unconfirmed.
+        """The sources that report it now.
+
+        Empty while the last one has taken it back and that is unconfirmed.
         """
         return (self.source,) if self.witnesses is None else self.witnesses
 

@@ -59,6 +59,9 @@ StepInput: TypeAlias = (
 )
 """The inputs that are about one subject."""
 
+InputToAll: TypeAlias = Acknowledged | Configured | ClockSetBack | ChipsListed
+"""The inputs that may be about each subject."""
+
 Input: TypeAlias = (
     Report
     | Acknowledged
@@ -84,44 +87,26 @@ def step(
     subjects, named = dict(state.subjects()), state.named
     deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
     for item in inputs:
-        if isinstance(item, Configured):
-            # What is overdue by these tables happens now, not at a time when others were in force.
-            subjects = _configured(subjects, item.at_ms, draft)
-            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
-            continue
-        if deadline_ms is not None and deadline_ms <= _time_of(item):
+        # What the tables of ``Configured`` make overdue changes with it, not when others held.
+        is_due = deadline_ms is not None and deadline_ms <= _time_of(item)
+        if is_due and not isinstance(item, Configured):
             subjects = expire(subjects, _time_of(item), draft)
-            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
-        if isinstance(item, ClockSetBack):
-            state = draft.state = _set_back(state, item.at_ms)
-            earlier = {subject: no_later(known, item.at_ms) for subject, known in subjects.items()}
-            draft.revision += earlier != subjects
-            subjects = earlier
-            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
-            continue
-        if isinstance(item, Acknowledged):
-            subjects = {
-                subject: _acknowledge(known, item) if _is_shown(subject, item.document) else known
-                for subject, known in subjects.items()
-            }
-            named = named if item.named is None else item.named
-            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
-            continue
-        if isinstance(item, ChipsListed):
-            subjects = listed(subjects, item, draft)
-            state = draft.state
-            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
-            continue
-        if isinstance(item, Forgotten):
-            forgotten(subjects.pop(item.subject, state.of(item.subject)), item, draft)
-            named = tuple(chip for chip in named if chip != item.subject.id)
-            draft.revision += 1
-            continue
+            deadline_ms = deadline_ms_of(subjects.values(), tables, draft.state.settled_at_ms)
         if isinstance(item, Gap):
             continue  # an audit repairs what was missed
-        if isinstance(item, Released):
+        if isinstance(item, InputToAll):
+            subjects = _apply_to_all(subjects, item, draft)
+            if isinstance(item, Acknowledged) and item.named is not None:
+                named = item.named
+            deadline_ms = deadline_ms_of(subjects.values(), tables, draft.state.settled_at_ms)
+            continue
+        if isinstance(item, Forgotten | Released):
             named = tuple(chip for chip in named if chip != item.subject.id)
-        before = subjects.get(item.subject) or state.of(item.subject)
+        if isinstance(item, Forgotten):
+            forgotten(subjects.pop(item.subject, draft.state.of(item.subject)), item, draft)
+            draft.revision += 1
+            continue
+        before = subjects.get(item.subject) or draft.state.of(item.subject)
         after = _apply(before, item, draft)
         if after is not before:
             subjects[item.subject] = after
@@ -132,6 +117,27 @@ def step(
     after_all = _state_of(draft, subjects)
     after_all = after_all if named == state.named else replace(after_all, named=named)
     return after_all, tuple(draft.changes)
+
+
+def _apply_to_all(
+    subjects: dict[Subject, SubjectState], item: InputToAll, draft: Transaction
+) -> dict[Subject, SubjectState]:
+    """Return ``subjects`` after an input that may be about each of them."""
+    match item:
+        case Configured():
+            return _configured(subjects, item.at_ms, draft)
+        case ClockSetBack():
+            draft.state = _set_back(draft.state, item.at_ms)
+            earlier = {subject: no_later(known, item.at_ms) for subject, known in subjects.items()}
+            draft.revision += earlier != subjects
+            return earlier
+        case Acknowledged():
+            return {
+                subject: _acknowledge(known, item) if _is_shown(subject, item.document) else known
+                for subject, known in subjects.items()
+            }
+        case ChipsListed():
+            return listed(subjects, item, draft)
 
 
 def _set_back(state: PolicyState, now_ms: int) -> PolicyState:

@@ -97,8 +97,9 @@ def without(items: dict[str, T], key: str) -> dict[str, T]:
 def judge(
     tables: Catalogue, known: SubjectState, subject: Subject, code: str, severity: Severity | None
 ) -> ReasonedLevel:
-    """Return the level of a code on a subject of its kind, and why. An upgrade can only raise
-    it.
+    """Return the level of a code on a subject of its kind, and why.
+
+    An upgrade can only raise it.
     """
     if isinstance(known, ChipState):
         if severity is None and known.word is not None:
@@ -148,8 +149,9 @@ def judged_again(tables: Catalogue, known: ChipState, subject: Subject, code: st
 
 
 def level_of(known: SubjectState, code: str) -> str | None:
-    """Return the level that ``code`` has on the subject, if only by a rule; ``None`` without
-    one.
+    """Return the level that ``code`` has on the subject, if only by a rule.
+
+    ``None`` without one.
     """
     fault = known.faults.get(code)
     if not isinstance(known, ChipState) or not known.upgrades:

@@ -62,7 +62,7 @@ log = logging.getLogger("agent.device_info")
 
 _MILD = ChipLevel.NOT_HANDLE_FAULT
 """The level of a code that no table has, when its severity is minor."""
-PATIENCE_SECONDS = 1.5
+FIRST_DOCUMENT_SECONDS = 1.5
 """How long the first document waits for chips, switches and pods of which nothing is known yet."""
 
 
@@ -121,8 +121,9 @@ class DeviceInfoDocument:
         return self._inventory
 
     def missing(self) -> tuple[int, ...]:
-        """Return the physical ids of chips that are known and not listed; none before the first
-        list.
+        """Return the physical ids of chips that are known and not listed.
+
+        There are none before the first list.
         """
         if self._inventory is None:
             return ()
@@ -135,8 +136,9 @@ class DeviceInfoDocument:
         return "npu" if self._inventory is None else family_of(self._inventory).device_type
 
     def identify(self, inventory: Inventory) -> None:
-        """Take over the driver's ``inventory``. Raises ``DriverError`` for an unknown card
-        family.
+        """Take over the driver's ``inventory``.
+
+        Raises ``DriverError`` for an unknown card family.
         """
         family_of(inventory)
         self._inventory = inventory
@@ -193,12 +195,12 @@ class DeviceInfoDocument:
     def _is_known(self, inventory: Inventory, state: PolicyState) -> bool:
         """Return whether all chips, the switches and the store of pods have answered or are blind.
 
-        So lists are complete. After ``PATIENCE_SECONDS`` one chip that has answered is enough.
+        So lists are complete. After ``FIRST_DOCUMENT_SECONDS`` one answering chip is enough.
         """
         if not any(chip.was_read for chip in state.chips.values()):
             return False
         known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
-        if time.monotonic() > self._inventory_at + PATIENCE_SECONDS:
+        if time.monotonic() > self._inventory_at + FIRST_DOCUMENT_SECONDS:
             return True
         chips = all(
             one is not None and ((one.was_read and not one.silent) or CHIP_SOURCE in one.blind)
@@ -308,8 +310,9 @@ class DeviceInfoDocument:
         return () if document is None else tuple(sorted(read_names(document.data) or ()))
 
     def stamp_of(self, document: Document) -> int | None:
-        """Return ``UpdateTime`` of a stored document in seconds; ``None`` when it is not
-        plausible.
+        """Return ``UpdateTime`` of a stored document in seconds.
+
+        ``None`` when it is not plausible.
         """
         try:
             return decode(document.data, self.name).update_time
@@ -355,8 +358,9 @@ def chips_of(found: DeviceInfo) -> set[int]:
 
 
 def server_of(found: DeviceInfo, *, has_switches: bool) -> ServerState | None:
-    """Return the server as a document describes it; of families that it cannot distinguish, the
-    first.
+    """Return the server as a document describes it.
+
+    Of families that it cannot distinguish, the first.
     """
     families = [
         family.name

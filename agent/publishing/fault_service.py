@@ -52,8 +52,9 @@ class FaultServiceStatus(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class FaultServiceCallbacks:
-    """What the client calls in its daemon. While ``may_send`` returns ``False``, nothing is
-    sent.
+    """What the client calls in its daemon.
+
+    While ``may_send`` returns ``False``, nothing is sent.
     """
 
     may_send: Callable[[], bool]

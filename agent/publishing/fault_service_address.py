@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FaultServiceAddress:
-    """Where ClusterD is: ``HOST:PORT``; with ``ca_file`` over TLS, with our certificate if there is
-    one.
+    """Where ClusterD is: ``HOST:PORT``.
+
+    With ``ca_file`` over TLS, with our certificate if there is one.
 
     Files are PEM.
     """

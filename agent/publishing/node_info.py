@@ -71,8 +71,9 @@ def _part(device_type: str, device_id: int, known: SubjectState) -> FaultDevice:
 
 
 def _order(fault: Fault) -> tuple[float, int, int]:
-    """Return the sort key of a fault: its place in the BMC's list; faults of a document are
-    behind.
+    """Return the sort key of a fault: its place in the BMC's list.
+
+    Faults of a document are behind.
     """
     place = math.inf if fault.serial is None else fault.serial
     return place, fault.first_seen_ms, fault.revision
@@ -90,8 +91,9 @@ def _not_of_host_checks(part: FaultDevice) -> FaultDevice:
 
 
 def _is_found_by_host_checks(part: FaultDevice, code: str) -> bool:
-    """Return whether a host check reports ``code`` of such a part and its recovery; events have
-    none.
+    """Return whether a host check reports ``code`` of such a part and its recovery.
+
+    Events have none.
     """
     known = HOST_CODES[code]
     is_its_part = part.device_id == 0 or known.part == FILE_SYSTEM
@@ -234,8 +236,9 @@ class NodeInfoDocument:
         )
 
     def _read(self, existing: Document | None) -> NodeRecord | None:
-        """Return the content of a stored document; ``None`` for none, or one that cannot be
-        decoded.
+        """Return the content of a stored document.
+
+        ``None`` without a document, or where it cannot be decoded.
         """
         if existing is None:
             return None

@@ -160,7 +160,7 @@ class PublicFaultDocument:
         try:
             message = self._decoded(existing)
         except DocumentError as error:
-            log.warning("the document that is there makes no sense: %s", error)
+            log.warning("the stored document cannot be decoded: %s", error)
             return []
         node = self._faults.node
         by_id = {fault_id(node, code): code for code in CODES[self._client]}
@@ -186,8 +186,9 @@ class PublicFaultDocument:
         return None
 
     def stamp_of(self, document: Document) -> int | None:
-        """Return ``timestamp`` of a stored document in seconds; ``None`` if it cannot be
-        decoded.
+        """Return ``timestamp`` of a stored document in seconds.
+
+        ``None`` if it cannot be decoded.
         """
         try:
             return self._decoded(document).timestamp // 1000

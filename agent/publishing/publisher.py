@@ -31,6 +31,7 @@ from stores.base import (
     DocumentsListed,
     Selection,
 )
+from stores.deadline import answered_within
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
 _REFUSED_SECONDS = 10.0
 _WATCH_AGAIN_SECONDS = 30.0
-_UNSEEN_SECONDS = 0.5
+_WATCH_SECONDS = 0.5
 """How long a watch may take to show what was acknowledged, before it is read instead."""
 
 
@@ -156,17 +157,17 @@ class DocumentPublisher:
         self._woken = asyncio.Event()
         self._reconnected = asyncio.Event()
         self._was_read = False
-        self._read_again = True
-        self._looked_at: Document | None = None
-        self._flying: _Write | None = None
-        self._unsure: _Write | None = None
+        self._must_read = True
+        self._first_shown: Document | None = None
+        self._in_flight: _Write | None = None
+        self._unanswered: _Write | None = None
         self._acknowledged: _Write | None = None
         self._acknowledged_at = 0.0
-        self._numbered: _Write | None = None
+        self._number_of_write: _Write | None = None
         self._number: int | None = None
         self._watched_version: str | None = None
         self._watched_document: Document | None = None
-        self._is_unseen = False
+        self._awaits_watch = False
         self._was_interrupted = False
         """Whether the store was interrupted since its document was last compared."""
         self._backoff = Backoff(_BACKOFF_FIRST_SECONDS, _BACKOFF_LAST_SECONDS)
@@ -174,7 +175,7 @@ class DocumentPublisher:
     @property
     def is_settled(self) -> bool:
         """Whether no change waits to be published or is on its way."""
-        return self.record.waiting is None and self._flying is None
+        return self.record.waiting is None and self._in_flight is None
 
     @property
     def number(self) -> int | None:
@@ -185,8 +186,8 @@ class DocumentPublisher:
         write = self._acknowledged
         if write is None or self._foreign.is_conflict:
             return None
-        if write is not self._numbered:
-            self._numbered, document = write, write.document
+        if write is not self._number_of_write:
+            self._number_of_write, document = write, write.document
             stamp = -write.stamp if document is None else self._callbacks.stamp_of(document)
             self._number = stamp
         return self._number
@@ -196,9 +197,9 @@ class DocumentPublisher:
         self.record.record_event(event_ms, self._callbacks.wall_clock())
         self._woken.set()
 
-    def record_store_failure(self, error: StoreError | TimeoutError) -> None:
+    def record_store_failure(self, error: StoreError) -> None:
         """Record that the store failed before the document could be read for the first time."""
-        self._begin_trouble(_reason(error))
+        self._begin_trouble(str(error))
 
     async def run(self) -> NoReturn:
         """Publish until cancelled."""
@@ -219,10 +220,11 @@ class DocumentPublisher:
             await is_set_within(pause.until, max(_TICK_SECONDS, min(left, _MARK_SECONDS)))
 
     async def _turn(self) -> _Pause | None:
-        """Read or write once, whichever is due first; return ``None`` when there may be more
-        to do.
+        """Read or write once, whichever is due first.
+
+        Returns ``None`` when there may be more to do.
         """
-        if self._read_again:
+        if self._must_read:
             return await self._read()
         desired = self._callbacks.desired()
         if desired is None:
@@ -232,15 +234,15 @@ class DocumentPublisher:
                 self._foreign.forget("it is not ours to write")
                 self._report_conflict()
             return _Pause(_IDLE_SECONDS, self._woken)
-        reason, due_seconds = self._why_write(desired)
+        reason, due_seconds = self._next_write(desired)
         if due_seconds > 0:
             if reason == "refresh":
                 self.record.waiting = None
                 self._callbacks.on_shown()
-            unseen_seconds = self._unseen_seconds()
-            if unseen_seconds <= 0:
+            watch_seconds = self._seconds_for_watch()
+            if watch_seconds <= 0:
                 return await self._read()
-            return _Pause(min(due_seconds, unseen_seconds), self._woken)
+            return _Pause(min(due_seconds, watch_seconds), self._woken)
         shown = self._document.there
         if reason == "first" and shown is not None and self._is_edited(shown):
             return None
@@ -262,8 +264,8 @@ class DocumentPublisher:
         """Return whether an operator changed something since the start, before anything was
         desired.
         """
-        looked_at, self._looked_at = self._looked_at, shown
-        return not _same(shown, looked_at) and self._callbacks.on_foreign(shown)
+        first_shown, self._first_shown = self._first_shown, shown
+        return not _same(shown, first_shown) and self._callbacks.on_foreign(shown)
 
     async def _committed(self, desired: DesiredDocument) -> DesiredDocument | None:
         """Wait for the journal to have ``desired``, or what has followed meanwhile.
@@ -280,9 +282,9 @@ class DocumentPublisher:
         await self._callbacks.before_write()
         return desired
 
-    def _why_write(self, desired: DesiredDocument) -> tuple[str, float]:
+    def _next_write(self, desired: DesiredDocument) -> tuple[str, float]:
         """Return the reason for the next write, and in how many seconds it is due."""
-        reason, due_seconds = self._what_differs(desired)
+        reason, due_seconds = self._difference(desired)
         now = _now()
         if self._foreign.is_conflict and self._callbacks.has_rival():
             self._forget_rival()
@@ -307,8 +309,8 @@ class DocumentPublisher:
         elif self.record.conflict_since_ms is None:
             self.record.conflict_since_ms = self._callbacks.wall_clock()
 
-    def _what_differs(self, desired: DesiredDocument) -> tuple[str, float]:
-        """Return the same as ``_why_write``, without regard to foreign writes."""
+    def _difference(self, desired: DesiredDocument) -> tuple[str, float]:
+        """Return the same as ``_next_write``, without regard to foreign writes."""
         if self._acknowledged is None:
             return "first", 0.0
         if desired.content != self._acknowledged.content:
@@ -317,15 +319,15 @@ class DocumentPublisher:
             return "repair", 0.0
         return "refresh", max(0.0, self._acknowledged_at + desired.refresh_seconds - _now())
 
-    def _unseen_seconds(self) -> float:
+    def _seconds_for_watch(self) -> float:
         """Return for how many seconds the watch may still show the last write.
 
         A document that was deleted at once may have no event, and a watch may have been
         interrupted.
         """
-        if not self._is_unseen:
+        if not self._awaits_watch:
             return math.inf
-        return self._acknowledged_at + _UNSEEN_SECONDS - _now()
+        return self._acknowledged_at + _WATCH_SECONDS - _now()
 
     # Requests.
 
@@ -347,28 +349,28 @@ class DocumentPublisher:
             return newest is not None and newest.content != write.content
 
         self.record.waiting = None
-        self._flying = write
+        self._in_flight = write
         self._foreign.wrote(_now())
         try:
-            async with asyncio.timeout(WRITE_SECONDS):
+            async with answered_within(WRITE_SECONDS):
                 request = made_unless(self._request(write.document), is_overtaken)
                 version = await going_on(request, self._callbacks.progress)
         except Overtaken:
-            self._unsure = write
-            self._read_again = True
+            self._unanswered = write
+            self._must_read = True
             return None
-        except (StoreError, TimeoutError) as error:
-            self._unsure = write
-            self._read_again = True
+        except StoreError as error:
+            self._unanswered = write
+            self._must_read = True
             if write.lag is not None:
                 self.record.requeue(write.lag)
             if isinstance(error, StoreConflict):
                 self.record.writes[write.reason, "conflict"] += 1
                 return None
             self.record.writes[write.reason, "failed"] += 1
-            return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
+            return self._trouble(str(error), refused=isinstance(error, StoreRefused))
         finally:
-            self._flying = None
+            self._in_flight = None
         self._accept(write, version)
         return None
 
@@ -387,26 +389,26 @@ class DocumentPublisher:
 
     async def _read(self) -> _Pause | None:
         # Before the request: a change while it is answered has to be read again.
-        self._read_again = False
+        self._must_read = False
         is_watched = self.record.watch_trouble is None
         try:
-            async with asyncio.timeout(READ_SECONDS):
+            async with answered_within(READ_SECONDS):
                 shown = await self._store.get(self.namespace, self.name)
-        except (StoreError, TimeoutError) as error:
-            self._read_again = True
-            return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
+        except StoreError as error:
+            self._must_read = True
+            return self._trouble(str(error), refused=isinstance(error, StoreRefused))
         before = self._document.there
         self._document.observe(shown)
-        self._is_unseen = False
+        self._awaits_watch = False
         if shown is not None:
             self._stamps.observe(self._callbacks.stamp_of(shown))
         if not self._was_read:
             self._was_read = True
-            self._looked_at = shown
+            self._first_shown = shown
             self._works_again()
             self._callbacks.on_first_read(shown)
-        elif self._unsure is not None and _same(shown, self._unsure.document):
-            self._accept(self._unsure, "" if shown is None else shown.version)
+        elif self._unanswered is not None and _same(shown, self._unanswered.document):
+            self._accept(self._unanswered, "" if shown is None else shown.version)
         elif self._callbacks.desired() is None:
             if not _same(before, shown):
                 self._callbacks.on_others_write(before, shown)
@@ -446,15 +448,15 @@ class DocumentPublisher:
 
     def _accept(self, write: _Write, version: str) -> None:
         if not self._document.acknowledge(write.document, version):
-            self._read_again = True
+            self._must_read = True
         if write.document is not None:
             watched = self._watched_document
             if watched is not None and watched.version == version:
                 self._observe_same(watched, write.document)
             self._stamps.observe(write.stamp)
             self._stamps.record_write(_now())
-        self._unsure = None
-        self._is_unseen = version != self._watched_version
+        self._unanswered = None
+        self._awaits_watch = version != self._watched_version
         self._works_again()
         self.record.record_write(
             write.reason, write.lag, write.begun_ms, self._callbacks.wall_clock()
@@ -562,10 +564,10 @@ class DocumentPublisher:
         if isinstance(event, Deleted):
             # An operator may have deleted what we were not allowed to.
             self._reconnected.set()
-        if self._flying is not None:
+        if self._in_flight is not None:
             # The watch may show late what the request replaces; anything else would be missed.
             was_there = self._document.version
-            if not _same(shown, self._flying.document) and (
+            if not _same(shown, self._in_flight.document) and (
                 self._watched_version != was_there or isinstance(event, Deleted)
             ):
                 self._read_soon()
@@ -573,19 +575,15 @@ class DocumentPublisher:
             shown, self._acknowledged.document
         ):
             self._was_interrupted = False
-            self._is_unseen = False
+            self._awaits_watch = False
         elif shown is not None or self._document.there is not None:
             self._read_soon()
 
     def _read_soon(self) -> None:
-        self._read_again = True
+        self._must_read = True
         self._woken.set()
 
 
 def _now() -> float:
     """Return seconds of a monotonic clock."""
     return asyncio.get_running_loop().time()
-
-
-def _reason(error: StoreError | TimeoutError) -> str:
-    return str(error) or "no answer in time"

@@ -64,8 +64,9 @@ def is_known(state: PolicyState, family: Family) -> bool:
 
 
 def render_switch_info(state: PolicyState, update_time: int) -> SwitchRecord:
-    """Return the events in order of arrival. A code in no table is left out, but counts as not
-    handled.
+    """Return the events in order of arrival.
+
+    A code in no table is left out, but counts as not handled.
     """
     live = _live(state)
     known = [(port, fault) for port, fault in live if fault.level]

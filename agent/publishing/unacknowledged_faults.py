@@ -113,7 +113,7 @@ class NodePublicFaults:
         self._queues = queues
         self._seen: list[object] = [None] * len(_SUBJECTS)
         self._timer: asyncio.TimerHandle | None = None
-        self._is_patient = True
+        self._waits_for_chips = True
 
     @property
     def is_known(self) -> bool:
@@ -186,10 +186,10 @@ class NodePublicFaults:
         if devices and devices != ledger.devices:
             ledger = msgspec.structs.replace(ledger, devices=devices)
         incomplete = [one for one in (*ledger.newest.values(), *ledger.waiting) if not one.devices]
-        if incomplete and not devices and self._is_patient:
+        if incomplete and not devices and self._waits_for_chips:
             if self._timer is None:
                 loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(_INVENTORY_SECONDS, self._lose_patience)
+                self._timer = loop.call_later(_INVENTORY_SECONDS, self._stop_waiting)
             return
         if incomplete:
             meant = devices or ledger.devices or _NO_DEVICES
@@ -203,8 +203,8 @@ class NodePublicFaults:
         if ledger is not self.ledger and (incomplete or ledger.newest):
             self._keep(ledger)
 
-    def _lose_patience(self) -> None:
-        self._is_patient = False
+    def _stop_waiting(self) -> None:
+        self._waits_for_chips = False
         self._fill()
 
     def _keep(self, ledger: UnacknowledgedFaults) -> None:

@@ -99,8 +99,9 @@ def _is_of_catalogue(answer: FaultAnswer) -> bool:
 
 
 class VigilKeyText:
-    """Derives the named sources from ``state``; ``wake`` is called when time may have changed
-    them.
+    """Derives the named sources from ``state``.
+
+    ``wake`` is called when time may have changed them.
     """
 
     def __init__(

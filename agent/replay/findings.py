@@ -35,8 +35,9 @@ class Deviation(msgspec.Struct, frozen=True):
 
 
 class DaySums(msgspec.Struct, frozen=True):
-    """One chip on one day. ``seconds`` are by level; unhealthy means: in that list of the
-    document.
+    """One chip on one day.
+
+    ``seconds`` are by level; unhealthy means: in that list of the document.
     """
 
     episodes: int

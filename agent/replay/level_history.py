@@ -88,8 +88,9 @@ class LevelHistory:
         self.sums: dict[tuple[int, Subject], Sums] = {}
 
     def reason_of(self, subject: Subject, code: str) -> LevelReason | None:
-        """Return the level that ``code`` has on ``subject`` now, with its reason; ``None`` for
-        none.
+        """Return the level that ``code`` has on ``subject`` now, with its reason.
+
+        ``None`` for none.
         """
         known = self._known.get(subject)
         return None if known is None else known.codes.get(code)

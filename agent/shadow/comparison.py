@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 BEFORE_MS = 7_000
 """The longest of its cycles, and the second in which it may not write again."""
 AFTER_MS = 2_000
-"""Our next audit finds what a query of the Device Plugin finds; events reach both at the same
-time.
+"""Our next audit finds what a query of the Device Plugin finds.
+
+Events reach both at the same time.
 """
 LINGER_MS = 6_000
 """We may keep for longer what it removes in its next cycle: a one-off event for five seconds, an
@@ -73,8 +74,9 @@ _OLD = DocumentDifference(Fact(Field.UPDATE_TIME), "older than 5 min", "written 
 
 
 class WriteResult(StrEnum):
-    """The result of a write, or of a write that did not come; the label ``result`` of the
-    metrics.
+    """The result of a write, or of a write that did not come.
+
+    The values are those of the label ``result`` of the metrics.
     """
 
     SAME = "same"
@@ -129,11 +131,11 @@ class _Missing:
 
     difference: DocumentDifference
     since_ms: int
-    patience_ms: int
+    normal_ms: int
 
     @property
     def due_ms(self) -> int:
-        return self.since_ms + self.patience_ms
+        return self.since_ms + self.normal_ms
 
 
 @dataclass
@@ -202,8 +204,9 @@ class ShadowComparison:
         return self._interrupted_since_ms is not None
 
     def end_interruption(self, at_ms: int) -> None:
-        """Record that the watch is complete again; the Device Plugin has the usual time to
-        follow.
+        """Record that the watch is complete again.
+
+        The Device Plugin has the usual time to follow.
         """
         if self._interrupted_since_ms is not None:
             self._shown_at_ms = at_ms
@@ -225,8 +228,9 @@ class ShadowComparison:
         return self._shown.get(fact) == self._desired[-1].facts.get(fact)
 
     def next_deadline_ms(self) -> int | None:
-        """Return when ``pop_results`` may have more although nothing happens (epoch ms); or
-        ``None``.
+        """Return when ``pop_results`` may have more although nothing happens (epoch ms).
+
+        ``None`` for never.
         """
         if not self._desired:
             return None
@@ -260,8 +264,9 @@ class ShadowComparison:
         )
 
     def _between(self, from_ms: int, until_ms: int) -> list[_Desired]:
-        """Return what we desired at some time in the period; where that was nothing, what we desire
-        now.
+        """Return what we desired at some time in the period.
+
+        Where that was nothing, what we desire now.
         """
         found = [
             one

@@ -248,8 +248,8 @@ def nearest(theirs: Facts, ours: Iterable[Facts]) -> list[DocumentDifference]:
 def _weight(found: list[DocumentDifference]) -> int:
     """Return the number of keys that differ; a cause that we do not have at all counts for more."""
     keys = {(one.fact.device, _KEY_OF.get(one.fact.field, one.fact.field)) for one in found}
-    strange = [one for one in found if one.fact.field in _CAUSES and one.ours is None]
-    return len(keys) + _CAUSE_WEIGHT * len(strange)
+    unknown = [one for one in found if one.fact.field in _CAUSES and one.ours is None]
+    return len(keys) + _CAUSE_WEIGHT * len(unknown)
 
 
 def unreadable(error: DocumentError) -> DocumentDifference:
@@ -259,8 +259,9 @@ def unreadable(error: DocumentError) -> DocumentDifference:
 
 
 def facts_of(document: Document) -> dict[Fact, str]:
-    """Return the facts in ``document``. Raises ``DocumentError`` for one that its readers
-    refuse.
+    """Return the facts in ``document``.
+
+    Raises ``DocumentError`` for one that its readers refuse.
     """
     info = decode(document.data, document.name)
     if info.faults_problem is not None:

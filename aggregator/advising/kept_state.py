@@ -71,7 +71,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class KeptState:
-    """Keeps the states of both profiles: a ``Keeper``.
+    """Keeps the states of both profiles: a ``Persistent`` plugin.
 
     ``changed`` is called when there is something to be kept, ``restored`` with what was found.
     """
@@ -192,15 +192,15 @@ class KeptState:
             self._on_changed()
 
     def pop_changed(self) -> frozenset[str]:
-        """See ``Keeper``."""
-        return self._changed.take()
+        """See ``Persistent``."""
+        return self._changed.pop()
 
     def text(self, bucket: str) -> str | None:
-        """See ``Keeper``."""
+        """See ``Persistent``."""
         return self._texts.get(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
-        """See ``Keeper``. Who has computed sessions already knows better."""
+        """See ``Persistent``. Who has computed sessions already knows better."""
         if self._has_begun:
             return ()
         problems: tuple[str, ...] = ()

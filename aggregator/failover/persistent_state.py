@@ -264,7 +264,7 @@ class PersistentState:
         )
 
     async def _end_term(self) -> None:
-        """Give up the changes that are not stored yet; wake those who wait for them."""
+        """Give up the changes that are not stored yet, and wake the callers that wait for them."""
         self._term += 1
         async with self._done:
             self._done.notify_all()

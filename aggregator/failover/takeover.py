@@ -47,7 +47,7 @@ class Takeover:
         self,
         pipeline: Pipeline,
         publishers: tuple[StorePublisher, ...],
-        parts: PluginHost,
+        plugins: PluginHost,
         leadership: Leadership,
         clock: Clock,
         stalls: Stalls,
@@ -64,12 +64,12 @@ class Takeover:
         first = publishers[0].store
         turns = publishers[0].turns
         self.persistent_state = PersistentState(
-            first, parts.persistent, leadership, clock, stalls, turns, copies
+            first, plugins.persistent, leadership, clock, stalls, turns, copies
         )
         self.views = {
             publisher.store.url: UpstreamViews(
                 publisher.store,
-                parts.inputs if parts.reads(publisher.store.url) else (),
+                plugins.inputs if plugins.reads(publisher.store.url) else (),
                 leadership,
                 clock,
                 stalls,
@@ -79,7 +79,7 @@ class Takeover:
         }
         self._pipeline = pipeline
         self._publishers = publishers
-        self._parts = parts
+        self._plugins = plugins
         self._leadership = leadership
         self._clock = clock
         self._leader_changed = leader_changed
@@ -136,7 +136,7 @@ class Takeover:
         self._began()
         self.persistent_state.lead(tasks)
         self.collect(self._clock(), at_once=True)
-        await self._parts.set_leading(True)
+        await self._plugins.set_leading(True)
 
     async def _read_again(self) -> bool:
         """Restore everything as the leader before left it; return whether that was read, or is not
@@ -165,7 +165,7 @@ class Takeover:
             *(views.follow() for views in self.views.values()),
             # Callers that wait for stored state are answered before gRPC ends.
             self.persistent_state.follow(),
-            self._parts.set_leading(False),
+            self._plugins.set_leading(False),
         )
 
     async def give_up(self) -> None:
@@ -189,12 +189,12 @@ class Takeover:
         any.
         """
         self.persistent_state.poll()
-        if not self.leads or self._tasks is None or not self._parts.viewed:
+        if not self.leads or self._tasks is None or not self._plugins.viewed:
             return None
         if now.steady_ms < self._views_due_ms and not at_once:
             return self._views_due_ms
         self._views_due_ms = now.steady_ms + _VIEWS_MS
-        wanted = self._parts.views()
+        wanted = self._plugins.views()
         for views in self.views.values():
             views.show(self._tasks, wanted)
         return None

@@ -38,7 +38,7 @@ class ClusterView:
         self._answer = wire.FaultQueryResult()
 
     async def answer(self) -> wire.FaultQueryResult:
-        """How it is now."""
+        """Return the message about the whole cluster as it is now."""
         async with self._making:
             message, now_ms = self._faults.cluster(), self._clock().steady_ms
             if not self._holds(message, now_ms):

@@ -76,7 +76,7 @@ class TlsMaterial:
         self.pem = _read(files)
 
     def refresh(self) -> bool:
-        """Look whether the files were replaced by good ones; whether they were."""
+        """Look whether the files were replaced by good ones; return whether they were."""
         stamps = self._stamps()
         if stamps == self._seen:
             return False

@@ -51,7 +51,7 @@ class FaultService:
         self._queries = TokenBucket(_QUERIES_AT_ONCE, _QUERIES_PER_SECOND)
 
     def methods(self, bucket: TokenBucket) -> dict[str, Any]:
-        """By name, as gRPC takes them."""
+        """Return the methods by name, as gRPC needs them."""
         asked = wire.ClientInfo
         return {
             "Register": unary(f"/{NAME}/Register", asked, self._register, bucket, self._clock),
@@ -68,11 +68,11 @@ class FaultService:
         clients can subscribe now.
         """
         jobs = tuple(jobs)
-        self._recoveries.note(jobs, self._clock().steady_ms, sent=serves)
+        self._recoveries.record(jobs, self._clock().steady_ms, sent=serves)
         everywhere = self.subscriptions.listening(CLUSTER)
         for job in jobs:
-            for mailbox in (*self.subscriptions.listening(job), *everywhere):
-                mailbox.put(job)
+            for workqueue in (*self.subscriptions.listening(job), *everywhere):
+                workqueue.add(job)
 
     async def _client(self, request: wire.ClientInfo, context: Context) -> Subscriber:
         if not request.role:
@@ -98,23 +98,25 @@ class FaultService:
         client = await self._client(request, context)
         if not self.subscriptions.is_registered(client, self._clock().steady_ms):
             await refuse(context, f"jobId={client.job} role={client.role} is not registered")
-        mailbox = self.subscriptions.subscribe(client)
+        workqueue = self.subscriptions.subscribe(client)
         self._listening_log.begins(client)
         self._turned(client)
         try:
             missed = tuple(self._missed(client))
             of_all = client.job == CLUSTER
             for job in (*self._faults.faulty(), *missed) if of_all else (client.job,):
-                mailbox.put(job)
-            await self._push(client, mailbox, context, missed)
-            await leave(context, mailbox.closed)
+                workqueue.add(job)
+            await self._push(client, workqueue, context, missed)
+            await leave(context, workqueue.closed)
         finally:
-            self.subscriptions.end(client, mailbox)
-            self._listening_log.ends(client, mailbox.closed)
+            self.subscriptions.end(client, workqueue)
+            self._listening_log.ends(client, workqueue.closed)
             self._turned(client)
 
     def _missed(self, client: Subscriber) -> Iterator[str]:
-        """Jobs that a leader before may have called ill to this client, and that are not now."""
+        """Return jobs that an earlier leader may have reported ill to this client, and that are not
+        now.
+        """
         now_ms = self._clock().steady_ms
         if client.job == CLUSTER:
             return self._recoveries.of_all(now_ms)
@@ -123,13 +125,13 @@ class FaultService:
     async def _push(
         self,
         client: Subscriber,
-        mailbox: SubscriberWorkqueue,
+        workqueue: SubscriberWorkqueue,
         context: Context,
         missed: Iterable[str],
     ) -> None:
         sent: dict[str, object] = dict.fromkeys(missed, "a message of another leader")
         """The last message of each job with which something is wrong."""
-        while (job := await mailbox.take()) is not None:
+        while (job := await workqueue.pop()) is not None:
             message = self._faults.message(job)
             if client.job == CLUSTER and (message is None or job not in self._faults.faulty()):
                 # A job that went is in no message about the whole cluster, and of MindIE's jobID

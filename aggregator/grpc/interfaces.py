@@ -87,7 +87,9 @@ class JobFaultLookup(Protocol):
     """The job view, as the fault service asks it. Whatever it answers may be asked often."""
 
     def knows(self, job_id: str, role: str) -> bool:
-        """Whether ``job_id`` is the key of a job, or the ``jobID`` of one whose app is ``role``."""
+        """Return whether ``job_id`` is the key of a job, or the ``jobID`` of one whose app is
+        ``role``.
+        """
 
     def message(self, job_id: str) -> FaultMessage | None:
         """Return the message about a job, or about a MindIE ``jobID``; ``None`` where it is not
@@ -95,7 +97,9 @@ class JobFaultLookup(Protocol):
         """
 
     def faulty(self) -> Collection[str]:
-        """Keys of the jobs that have faults now, without MindIE's; ``in`` is asked often."""
+        """Return the keys of the jobs that have faults now, without MindIE's; ``in`` is
+        used often.
+        """
 
     def cluster(self) -> FaultMessage:
         """Return what is wrong in the whole cluster, of all jobs and none."""

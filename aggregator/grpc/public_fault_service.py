@@ -20,7 +20,7 @@ NAME = "PubFault"
 
 
 def methods(send: Send, bucket: TokenBucket, clock: Clock) -> dict[str, Any]:
-    """By name, as gRPC takes them. A refusal is an answer like any other."""
+    """Return the methods by name, as gRPC needs them. A refusal is an answer like any other."""
 
     async def call(request: wire.PublicFaultRequest, context: Context) -> wire.RespStatus:
         try:

@@ -34,7 +34,7 @@ class RankTableService:
         self._listening_log = ListeningLog("its rank table", clock)
 
     def methods(self, bucket: TokenBucket) -> dict[str, Any]:
-        """By name, as gRPC takes them."""
+        """Return the methods by name, as gRPC needs them."""
         asked = wire.ClientInfo
         return {
             "Register": unary(f"/{NAME}/Register", asked, self._register, bucket, self._clock),
@@ -44,8 +44,8 @@ class RankTableService:
     def changed(self, jobs: Iterable[str]) -> None:
         """Queue the jobIDs whose tables changed, came or went."""
         for job in jobs:
-            for mailbox in self.subscriptions.listening(job):
-                mailbox.put(job)
+            for workqueue in self.subscriptions.listening(job):
+                workqueue.add(job)
 
     async def _register(self, request: wire.ClientInfo, context: Context) -> wire.Status:
         client = Subscriber(request.jobId, _ONE)
@@ -61,18 +61,18 @@ class RankTableService:
         client = Subscriber(request.jobId, _ONE)
         if not self.subscriptions.is_registered(client, self._clock().steady_ms):
             await refuse(context, f"jobId={client.job} role={request.role} is not registered")
-        mailbox = self.subscriptions.subscribe(client)
+        workqueue = self.subscriptions.subscribe(client)
         self._listening_log.begins(client)
         try:
-            mailbox.put(client.job)
+            workqueue.add(client.job)
             sent: str | None = None
-            while (job := await mailbox.take()) is not None:
+            while (job := await workqueue.pop()) is not None:
                 text = self._tables.text(job)
                 if text is not None and text != sent:
                     sent = text
                     await context.write(wire.RankTableStream(jobId=job, rankTable=text))
                     self.sent += 1
-            await leave(context, mailbox.closed)
+            await leave(context, workqueue.closed)
         finally:
-            self.subscriptions.end(client, mailbox)
-            self._listening_log.ends(client, mailbox.closed)
+            self.subscriptions.end(client, workqueue)
+            self._listening_log.ends(client, workqueue.closed)

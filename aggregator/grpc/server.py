@@ -216,7 +216,9 @@ async def _check_free(listen: str) -> None:
 
 
 def _credentials(material: TlsMaterial) -> Any:
-    """TLS that asks every client for a certificate, and looks at each connection for new files."""
+    """Return TLS credentials that demand a certificate of every client, and check for new files at
+    each connection.
+    """
 
     def configuration() -> Any:
         pem = material.pem

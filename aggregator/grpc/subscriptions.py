@@ -24,16 +24,16 @@ LONGEST_ID_BYTES = 256
 
 
 class SubscriptionEnd(enum.Enum):
-    """Why a mailbox gives nothing any more."""
+    """Why a workqueue was closed."""
 
     REPLACED = "a newer registration took its place"
     STOPPING = "this replica does not lead (any more)"
 
 
 class SubscriberWorkqueue:
-    """The jobs that a subscriber is to be sent, in the order in which they changed first.
+    """The jobs with a message for a subscriber, in the order in which they changed first.
 
-    Only the name is kept, each once; the state is looked up when it is taken. So a subscriber that
+    Only the name is kept, each once; the state is looked up when it is popped. So a subscriber that
     reads slowly, or never, costs a name per job, and gets the newest state. For one loop.
     """
 
@@ -45,20 +45,20 @@ class SubscriberWorkqueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, name: str) -> None:
-        """``name`` changed."""
+    def add(self, name: str) -> None:
+        """Add a name that changed."""
         if self.closed is None:
             self._waiting[name] = None
             self._woken.set()
 
     def close(self, why: SubscriptionEnd) -> None:
-        """Let ``take`` end; what was not taken is dropped. The first reason counts."""
+        """Let ``pop`` end, and drop what waits. The first reason counts."""
         if self.closed is None:
             self.closed = why
             self._waiting.clear()
             self._woken.set()
 
-    async def take(self) -> str | None:
+    async def pop(self) -> str | None:
         """Wait for the next name; ``None`` once it is closed."""
         while self.closed is None:
             if self._waiting:
@@ -78,11 +78,11 @@ class Subscriber(NamedTuple):
 
 
 class _Registered:
-    """A client that registered; it listens once it has a mailbox."""
+    """A client that registered; it is subscribed once it has a workqueue."""
 
     def __init__(self, until_ms: int) -> None:
         self.until_ms = until_ms
-        self.mailbox: SubscriberWorkqueue | None = None
+        self.workqueue: SubscriberWorkqueue | None = None
 
 
 class Subscriptions:
@@ -100,7 +100,9 @@ class Subscriptions:
     def listening(self, job: str) -> list[SubscriberWorkqueue]:
         """Return the workqueues of all subscriptions to exactly this job."""
         return [
-            one.mailbox for one in self._clients.get(job, {}).values() if one.mailbox is not None
+            one.workqueue
+            for one in self._clients.get(job, {}).values()
+            if one.workqueue is not None
         ]
 
     @property
@@ -110,16 +112,16 @@ class Subscriptions:
             Subscriber(job, role)
             for job, roles in self._clients.items()
             for role, one in roles.items()
-            if one.mailbox is not None
+            if one.workqueue is not None
         )
 
     def is_registered(self, client: Subscriber, now_ms: int) -> bool:
-        """Whether this client registered and was not forgotten."""
+        """Return whether this client registered and was not forgotten."""
         self._sweep(now_ms)
         return client.role in self._clients.get(client.job, {})
 
     def has_room(self, client: Subscriber, now_ms: int) -> bool:
-        """Whether one more client may register."""
+        """Return whether one more client may register."""
         self._sweep(now_ms)
         roles = self._clients.get(client.job)
         if roles is None:
@@ -132,31 +134,31 @@ class Subscriptions:
         """
         roles = self._clients.setdefault(client.job, {})
         before = roles.get(client.role)
-        if before is not None and before.mailbox is not None:
-            before.mailbox.close(SubscriptionEnd.REPLACED)
+        if before is not None and before.workqueue is not None:
+            before.workqueue.close(SubscriptionEnd.REPLACED)
         roles[client.role] = _Registered(now_ms + LEASE_MS)
 
     def subscribe(self, client: Subscriber) -> SubscriberWorkqueue:
         """Listen as a registered client; the newest of several listens alone."""
         one = self._clients[client.job][client.role]
-        if one.mailbox is not None:
-            one.mailbox.close(SubscriptionEnd.REPLACED)
-        one.mailbox = SubscriberWorkqueue()
-        return one.mailbox
+        if one.workqueue is not None:
+            one.workqueue.close(SubscriptionEnd.REPLACED)
+        one.workqueue = SubscriberWorkqueue()
+        return one.workqueue
 
-    def end(self, client: Subscriber, mailbox: SubscriberWorkqueue) -> None:
+    def end(self, client: Subscriber, workqueue: SubscriberWorkqueue) -> None:
         """Forget the client after its subscription ended, unless another took its place already."""
         roles = self._clients.get(client.job, {})
         one = roles.get(client.role)
-        if one is not None and one.mailbox is mailbox:
+        if one is not None and one.workqueue is workqueue:
             self._forget([client])
 
     def close(self) -> None:
         """End all subscriptions and forget all clients."""
         for roles in self._clients.values():
             for one in roles.values():
-                if one.mailbox is not None:
-                    one.mailbox.close(SubscriptionEnd.STOPPING)
+                if one.workqueue is not None:
+                    one.workqueue.close(SubscriptionEnd.STOPPING)
         self._clients.clear()
 
     def _sweep(self, now_ms: int) -> None:
@@ -168,7 +170,7 @@ class Subscriptions:
                 Subscriber(job, role)
                 for job, roles in self._clients.items()
                 for role, one in roles.items()
-                if one.mailbox is None and one.until_ms <= now_ms
+                if one.workqueue is None and one.until_ms <= now_ms
             ]
         )
 

@@ -31,7 +31,7 @@ class Recoveries:
         """Jobs and MindIE's jobIDs that are ill, and whether it is a job."""
         self._over: dict[str, tuple[int, bool]] = {}
 
-    def note(self, jobs: Iterable[str], now_ms: int, *, sent: bool) -> None:
+    def record(self, jobs: Iterable[str], now_ms: int, *, sent: bool) -> None:
         """Record jobs whose message changed; ``sent``: subscribers received it."""
         for job in jobs:
             message = self._faults.message(job)
@@ -53,7 +53,7 @@ class Recoveries:
             yield job
 
     def of_all(self, now_ms: int) -> Iterator[str]:
-        """Those of them that are jobs."""
+        """Yield those of all missed recoveries that are jobs."""
         self._forget(now_ms)
         return (job for job, (_, is_job) in self._over.items() if is_job)
 

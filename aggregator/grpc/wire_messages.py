@@ -69,7 +69,9 @@ def _fault(fault: pubfault_pb2.Fault) -> PublicFaultEntry:
 
 
 def fault_signal(job_id: str, message: FaultMessage | None) -> fault_pb2.FaultMsgSignal:
-    """``message`` under a new uuid; without one: nothing is wrong with this job (any more)."""
+    """Encode ``message`` under a new uuid; without one: nothing is wrong with this job
+    (any more).
+    """
     nodes = [] if message is None else [_node(node) for node in message.nodes]
     return _signal(job_id, "normal" if message is None else message.signal_type, nodes)
 

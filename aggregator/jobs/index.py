@@ -68,7 +68,7 @@ class PodIndex:
             self._counts[pod.job] = counts
 
     def counts(self, job: str) -> tuple[int, int]:
-        """How many pods a job has on nodes, and how many of them have chips."""
+        """Return how many pods a job has on nodes, and how many of them have chips."""
         return self._counts.get(job, _NONE)
 
     def on(self, node: str) -> tuple[PodState, ...]:

@@ -34,7 +34,7 @@ class ClusterStateLookup(Protocol):
         """Return the Node object; ``None`` where there is none."""
 
     def jobs(self) -> Mapping[str, JobState]:
-        """All jobs by key, those whose pods are on no node yet, too."""
+        """Return all jobs by key, those whose pods are on no node yet, too."""
 
 
 class WithheldFaultView(Protocol):

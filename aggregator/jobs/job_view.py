@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.jobs.index import PodIndex
-from aggregator.jobs.left_places import Held
+from aggregator.jobs.left_places import LeftPlaces
 from aggregator.jobs.message_types import CLUSTER
 from aggregator.jobs.messages import message, node_info
 from aggregator.jobs.mindie_groups import Groups
@@ -60,7 +60,7 @@ class JobView:
         self._book = RelationState(tables)
         self._index = PodIndex()
         self._groups = Groups()
-        self._held = Held()
+        self._left_places = LeftPlaces()
         self._nodes = ViewedNodes(cluster_state, published)
         self._dirty: set[str] = set()
         self._restored: frozenset[str] = frozenset()
@@ -75,7 +75,9 @@ class JobView:
     # What happens
 
     def changed(self, nodes: Iterable[str], now: Instant) -> None:
-        """Something is published of these nodes, or their pods, jobs or Node objects changed."""
+        """Update the jobs of these nodes: what is published of them, their pods, jobs or Node
+        objects changed.
+        """
         self._dirty.update(nodes)
         if self._cluster_state.nodes_known and not self._saw_nodes:
             self._saw_nodes = True
@@ -85,7 +87,7 @@ class JobView:
             self._dirty.update(self._nodes.names)
         touched: dict[str, dict[str, bool]] = {}
         for node in sorted(self._dirty):
-            quiet = self._nodes.look(node)
+            quiet = self._nodes.update(node)
             if self._sees_jobs:
                 for job, came in self._jobs_to_update(node, quiet=quiet):
                     touched.setdefault(job, {})[node] = came
@@ -106,7 +108,7 @@ class JobView:
         return frozenset()
 
     def next_due_ms(self) -> int | None:
-        """Steady time at which the window of a relation fault ends."""
+        """Return the steady time at which the window of a relation fault ends."""
         return self._book.next_due_ms() if self._sees_jobs else None
 
     def _jobs_to_update(self, node: str, *, quiet: bool) -> Iterable[tuple[str, bool]]:
@@ -137,35 +139,35 @@ class JobView:
                 left.setdefault(pod.job, []).append(pod)
         jobs, about = self._cluster_state.jobs(), self._nodes.about(node)
         for job, gone in left.items():
-            self._held.leave(about, gone, jobs.get(job), self._index.counts(job))
+            self._left_places.leave(about, gone, jobs.get(job), self._index.counts(job))
 
     def _waiting(self, nodes: Iterable[str]) -> set[str]:
         """Return the jobs with left places that may have something to do with these nodes.
 
         Of those among them that are complete again, or deleted, the left places are forgotten.
         """
-        held = self._held.jobs
+        held = self._left_places.jobs
         if not held:
             return set()
         waiting = {
             job
             for node in nodes
-            for job in (*self._held.jobs_on(node), *self._index.jobs_on(node))
+            for job in (*self._left_places.jobs_on(node), *self._index.jobs_on(node))
             if job in held
         }
         jobs = self._cluster_state.jobs()
         for job in waiting:
-            if self._held.release(jobs.get(job), job, self._index.counts(job)):
+            if self._left_places.release(jobs.get(job), job, self._index.counts(job)):
                 self._drop_from_group(job)
         return waiting
 
     def _drop_from_group(self, job: str) -> None:
         """Take a job that has no place any more out of its group."""
-        if not self._index.nodes_of(job) and job not in self._held.jobs:
+        if not self._index.nodes_of(job) and job not in self._left_places.jobs:
             self._note(*self._groups.drop(job))
 
     def _is_hit(self, job: str, node: str) -> bool:
-        """Whether something on the node hit the job until now."""
+        """Return whether something on the node hit the job until now."""
         return node in self._parts.get(job, _NO_PARTS) or node in self._relevant.get(job, {})
 
     def _update(self, job: str, came: Mapping[str, bool], now: Instant) -> None:
@@ -230,7 +232,7 @@ class JobView:
 
     def _wrong(self, job: str) -> Iterator[tuple[NodeFaultInfo, Sequence[RankFaultDevice]]]:
         """Yield what hits a job by node: its pods, and the places that pods have left."""
-        parts, held = self._parts.get(job, _NO_PARTS), self._held.places(job)
+        parts, held = self._parts.get(job, _NO_PARTS), self._left_places.places(job)
         for node, one in parts.items():
             if node not in held:
                 yield one.info, one.faults
@@ -253,7 +255,7 @@ class JobView:
     # What is asked
 
     def knows(self, job_id: str, role: str = "") -> bool:
-        """Whether it is the key of a job, or the ``jobID`` of one whose app is ``role``.
+        """Return whether it is the key of a job, or the ``jobID`` of one whose app is ``role``.
 
         Source: docs/spec/clusterd.md#5.4.
         """
@@ -295,7 +297,7 @@ class JobView:
         )
 
     def faulty(self) -> Collection[str]:
-        """Keys of the jobs that are hit now, without MindIE's."""
+        """Return the keys of the jobs that are hit now, without MindIE's."""
         return self._messages.keys()
 
     def cluster(self) -> FaultMsgSignal:
@@ -313,7 +315,7 @@ class JobView:
         return wanted_labels(self._book, self._index)
 
     def status(self) -> tuple[JobStatus, ...]:
-        """Which jobs are hit, by what, on which nodes, since when."""
+        """Return which jobs are hit, by what, on which nodes, since when."""
         return tuple(one for job in sorted(self._parts) if (one := self.job(job)) is not None)
 
     def hit(self) -> Iterator[HitJob]:
@@ -381,7 +383,7 @@ class JobView:
         return self._book.text(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
-        """Take over what was kept; returns what could not be read."""
+        """Restore the relation faults of an earlier leader; return what could not be read."""
         problems = self._book.restore(texts, now)
         self._restored = frozenset(self._book.jobs)
         for job in self._restored:

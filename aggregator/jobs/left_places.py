@@ -37,7 +37,7 @@ class _Incomplete(msgspec.Struct):
     places: dict[str, LeftPlace] = {}
 
 
-class Held:
+class LeftPlaces:
     """Left places by job."""
 
     def __init__(self) -> None:
@@ -83,8 +83,8 @@ class Held:
         self._on.setdefault(node.name, set()).add(about.key)
 
     def release(self, about: JobState | None, job: str, counts: tuple[int, int]) -> bool:
-        """Forget the left places of a job that is complete again, was deleted, or has no known
-        size any more; returns whether it was one of these.
+        """Forget the left places of a job that is complete again, was deleted, or has no known size
+        any more; return whether it was one of these.
         """
         size = 0 if about is None else about.size
         one = self._jobs[job]

@@ -93,7 +93,7 @@ def _is_worse(level: str, other: str, is_chip: bool) -> bool:
 
 
 def _switch_faults(faults: Iterable[RankFaultDevice]) -> tuple[SwitchFaultInfo, ...]:
-    """One for each event; one that is raised to another level stays one event."""
+    """Return one fault for each event; one that is raised to another level stays one event."""
     events: dict[tuple[str, str, str], SwitchFaultInfo] = {}
     for fault in faults:
         key = (fault.code, fault.switch_chip, fault.switch_port)

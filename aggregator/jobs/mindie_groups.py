@@ -56,7 +56,7 @@ class Groups:
         return self._members.get(group, _NO_CHIPS)
 
     def knows(self, group: str, app: str) -> bool:
-        """Whether the group has a job of this app."""
+        """Return whether the group has a job of this app."""
         return any(self._of[job][1] == app for job in self.members(group))
 
 

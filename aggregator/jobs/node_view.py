@@ -47,7 +47,9 @@ class ViewedNodes:
         return self._published(node) or NOTHING
 
     def is_up(self, node: str) -> bool:
-        """Whether the Node is there and ready, as far as is known, and its agent not silent."""
+        """Return whether the Node is there and ready, as far as is known, and its agent
+        not silent.
+        """
         return self._is_up(node, self.published(node))
 
     def _is_up(self, node: str, published: PublishedView) -> bool:
@@ -58,8 +60,8 @@ class ViewedNodes:
         state = self._cluster_state.node(node)
         return state is not None and state.is_ready
 
-    def look(self, node: str) -> bool:
-        """Look at a node again; returns whether nothing at all is wrong with it."""
+    def update(self, node: str) -> bool:
+        """Update a node; return whether nothing at all is wrong with it."""
         published, state = self.published(node), self._cluster_state.node(node)
         up = self._is_up(node, published)
         about = state or self.about(node)

@@ -62,12 +62,12 @@ class RankFault(msgspec.Struct, frozen=True):
 
 
 def device_id_of(chip: str) -> str:
-    """``3`` for ``Ascend910-3``; ``-1`` for a name without a number."""
+    """Return ``3`` for ``Ascend910-3``; ``-1`` for a name without a number."""
     return chip.partition("-")[2].partition("-")[0] or WHOLE
 
 
 def is_quiet(published: PublishedView, *, ready: bool) -> bool:
-    """Whether nothing at all is wrong on the node, which is so for most of them."""
+    """Return whether nothing at all is wrong on the node, which is so for most of them."""
     return (
         ready
         and (published.device is None or not published.device.faults)
@@ -87,7 +87,7 @@ def is_quiet(published: PublishedView, *, ready: bool) -> bool:
 def fault_devices(
     published: PublishedView, chips: Collection[str], *, ready: bool
 ) -> list[RankFaultDevice]:
-    """Everything on the node that hits pods with these chips, what is hidden, too."""
+    """Yield everything on the node that hits pods with these chips, withheld faults, too."""
     found: list[RankFaultDevice] = []
     if chips:
         if published.switch is not None:
@@ -124,7 +124,10 @@ def rank_faults(
 
 
 def _began_ms(fault: CodeFault) -> int:
-    """0 where the writer gave no time. Public faults are published with seconds (clusterd#3.2)."""
+    """Return when a fault began; 0 where the writer gave no time.
+
+    Public faults are published with seconds (clusterd#3.2).
+    """
     at_ms = max(fault.time_ms, 0) * (1000 if fault.fault_type == "PublicFault" else 1)
     return at_ms if at_ms <= _LATEST_MS else 0
 

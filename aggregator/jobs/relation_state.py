@@ -65,7 +65,7 @@ class RelationState:
         came: Collection[str],
         now: Instant,
     ) -> frozenset[str]:
-        """Judge a job's relation faults; returns nodes for which something else follows now.
+        """Judge a job's relation faults; return nodes for which something else follows now.
 
         ``pods`` and ``came`` as in ``RelationContext``.
         """
@@ -126,14 +126,14 @@ class RelationState:
         return frozenset(job for job in due if job in self._tracks)
 
     def next_due_ms(self) -> int | None:
-        """Steady time at which something is due."""
+        """Return the steady time at which something is due."""
         while self._heap and self._heap[0][1] not in self._tracks:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def pop_changed(self) -> frozenset[str]:
         """Return the buckets whose text changed since the last call."""
-        return self._changed.take()
+        return self._changed.pop()
 
     def text(self, bucket: str) -> str | None:
         """Return the text of a bucket; ``None`` where it is empty."""
@@ -142,9 +142,10 @@ class RelationState:
         return _encoder.encode(kept).decode() if kept else None
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> list[str]:
-        """Take over what was kept; of what is known already the stronger result counts.
+        """Restore the relation faults of an earlier leader; of a known one the stronger result
+        counts.
 
-        Returns why a bucket cannot be read: nothing of it counts.
+        Return why a bucket cannot be read: nothing of it counts.
         """
         found, problems = decoded(texts, _decode)
         for kept in found.values():

@@ -105,7 +105,7 @@ def job_status(
     ranks: Iterable[RankRecord],
     tracks: Mapping[FaultPlace, Track],
 ) -> JobStatus:
-    """Everything about a job."""
+    """Return everything about a job."""
     hit = hit_job(job, about, parts)
     return JobStatus(
         job=job,

@@ -65,7 +65,7 @@ def annotations_of(node: NodeObject) -> LegacyAnnotations | None:
     return LegacyAnnotations(NodeBeat(integer(text), sensible_interval(interval)))
 
 
-class OldNodes:
+class LegacyNodes:
     """Cache of the Nodes of one store that have the label."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.liveness import legacy_rules
 from aggregator.liveness import rules as liveness
-from aggregator.liveness.legacy_rules import OldNodes, Seen
+from aggregator.liveness.legacy_rules import LegacyNodes, Seen
 from aggregator.liveness.persisted_row import LastSeen
 from aggregator.liveness.rules import HeartbeatListing
 from contract.documents.node_info import NodeBeat
@@ -46,7 +46,7 @@ class LegacyHeartbeatWatch:
         clock: Clock,
     ) -> None:
         self.url = url
-        self.nodes = OldNodes()
+        self.nodes = LegacyNodes()
         self.listing = HeartbeatListing()
         self.problem: str | None = None
         self._objects = objects

@@ -105,15 +105,15 @@ class PersistedHeartbeats:
         return row
 
     def pop_changed(self) -> frozenset[str]:
-        """See ``Keeper``."""
-        return self._changed.take()
+        """See ``Persistent``."""
+        return self._changed.pop()
 
     def text(self, bucket: str) -> str | None:
-        """See ``Keeper``."""
+        """See ``Persistent``."""
         return self._texts.get(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:  # noqa: ARG002
-        """See ``Keeper``. A follower has listened for itself and knows better."""
+        """See ``Persistent``. A follower has listened for itself and knows better."""
         if self._has_begun:
             return ()
         found, problems = decoded(texts, decode)

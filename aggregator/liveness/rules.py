@@ -451,7 +451,7 @@ def _are_many(nodes: int, beating: int) -> bool:
 def _longest_wait_ms(
     held: Mapping[str, int], states: Mapping[str, _State], beating: int
 ) -> int | None:
-    """How long unchanged silence is held back; ``None`` for ever."""
+    """Return how long unchanged silence is held back; ``None`` for ever."""
     if not _are_many(len(held), beating):
         return max(states[node].threshold_ms for node in held)
     return _HOLD_MS if len(held) * _MOST <= beating else None
@@ -478,7 +478,7 @@ def _is_late(heartbeat: ObservedHeartbeat, listed_at_ms: int) -> bool:
 
 
 def _states(listings: Iterable[HeartbeatListing], silent: Collection[str]) -> dict[str, _State]:
-    """How each node is; those in ``silent`` have been found silent before."""
+    """Return the state of each node; those in ``silent`` have been found silent before."""
     states: dict[str, _State] = {}
     for one in listings:
         if one.listed_at_ms is None:

@@ -168,7 +168,9 @@ class EntryTable(Generic[R]):
         return frozenset(changed), frozenset(entries)
 
     def unconfirm(self, nodes: Iterable[str]) -> None:
-        """Another leader has published something else of these nodes than we would."""
+        """Keep the entries of these nodes until their documents are read: another leader has
+        published others.
+        """
         for node in nodes:
             if node in self.entries and not self._is_later(node):
                 self.unconfirmed.add(node)
@@ -180,7 +182,7 @@ class EntryTable(Generic[R]):
                     self.entries[node] = msgspec.structs.replace(entry, record=record)
 
     def is_confirmed(self, node: str) -> bool:
-        """Whether what we know of a node may be published."""
+        """Return whether what we know of a node may be published."""
         if node in self.unconfirmed and self._is_later(node):
             self.unconfirmed.remove(node)
         return node not in self.unconfirmed
@@ -195,7 +197,7 @@ class EntryTable(Generic[R]):
         return report is not None and self.kind.age(report.record) > self.entries[node].stamp
 
     def adopt(self, documents: Iterable[Document]) -> frozenset[int]:
-        """Count in documents that are not ours; they are to be empty. Returns their numbers."""
+        """Count in documents that are not ours; they are to be empty. Return their numbers."""
         found = {self.kind.index(document.name) for document in documents}
         strange = frozenset(found - {None, *self.layout.indices})
         indices = frozenset(index for index in strange if index is not None)
@@ -204,11 +206,11 @@ class EntryTable(Generic[R]):
         return indices
 
     def due(self, now: Instant) -> set[str]:
-        """Nodes whose change had to wait until now."""
+        """Return the nodes whose change had to wait until now."""
         return {node for node, until_ms in self._waiting.items() if until_ms <= now.steady_ms}
 
     def update(self, node: str, now: Instant, *, gone: bool) -> frozenset[int]:
-        """Bring a node's entry up to date; returns the documents that changed.
+        """Bring a node's entry up to date; return the documents that changed.
 
         ``gone``: its document is known to have been deleted.
         """
@@ -256,7 +258,7 @@ class EntryTable(Generic[R]):
         return None if stamp is None else ClusterEntry("", stamp, record, whole=False)
 
     def drop_healed(self, now: Instant) -> frozenset[int]:
-        """Leave out the deleted nodes whose time has come; returns the documents that changed."""
+        """Leave out the deleted nodes whose time has come; return the documents that changed."""
         changed: set[int] = set()
         for node, drop_at_ms in tuple(self.healing.items()):
             if node in self._waiting or node in self.unconfirmed:
@@ -280,12 +282,12 @@ class EntryTable(Generic[R]):
             del self._past[next(iter(self._past))]
 
     def acknowledged(self, index: int, revision: int) -> frozenset[int]:
-        """Every store that is published to has this revision; returns documents that changed."""
+        """Observe that every store has this revision; return documents that changed."""
         self._acknowledged[index] = max(revision, self._acknowledged.get(index, -1))
         return self.layout.acknowledged(index, revision)
 
     def next_due_ms(self) -> int | None:
-        """Steady time at which ``update`` or ``drop_healed`` have something to do."""
+        """Return the steady time at which ``update`` or ``drop_healed`` have something to do."""
         healing = (
             at
             for node, at in self.healing.items()

@@ -89,17 +89,20 @@ class Pipeline:
         public: PublicFaultProcessor | None = None,
         deleted_after_ms: int = 0,
     ) -> None:
-        """``deleted_after_ms``: a document that is gone for so long was deleted (0: at once). See
+        """Make an empty pipeline.
+
+        ``deleted_after_ms``: a document that is gone for so long was deleted (0: at once), see
         ``forget_deleted``.
         """
         self.sources = tuple(sources)
         self._knows_all = not any(
             isinstance(one.devices, LastingDocumentWatch) for one in self.sources
         )
-        """Whether all is known that the stores had in an earlier run: who is only in documents of
-        that run was deleted, or ended."""
+        """Whether all is known that the stores had in an earlier run: a node that is only in
+        documents of that run was deleted, or ended.
+        """
         self.processing = ProcessorEngine(len(self.sources), node_context or _nothing, public)
-        """The chains and what they remember: its ``observe``, ``views``, ``text`` and ``restore``
+        """The chains and their state: its ``observe``, ``views``, ``text`` and ``restore``
         are the daemon's to call, ``step`` is called here.
         """
         self.changed: frozenset[str] = frozenset()
@@ -193,7 +196,7 @@ class Pipeline:
     def read(
         self, watch: DocumentWatch, documents: Mapping[str, Document | None], now: Instant
     ) -> None:
-        """Take in the documents of these nodes, which were asked for by name."""
+        """Apply the documents of these nodes, which were read by name."""
         for node, document in documents.items():
             self._dirty |= watch.read(node, document, now.wall_ms)
 
@@ -205,22 +208,22 @@ class Pipeline:
         self._dirty |= nodes
 
     def note_complete(self, knows_all: bool) -> None:
-        """Take in whether all is known that the stores had in an earlier run."""
+        """Set whether all is known that the stores had in an earlier run."""
         self._knows_all = knows_all
 
     def judge_again(self, nodes: Iterable[str]) -> None:
-        """Something that is not in documents of nodes has changed about these nodes."""
+        """Mark nodes for the next step: something outside their documents has changed."""
         self._dirty |= frozenset(nodes)
 
     def adopt(self, documents: Iterable[Document]) -> frozenset[str]:
-        """Count in documents that are not ours; they are to be empty. Returns their names."""
+        """Count in documents that are not ours; they are to be empty. Return their names."""
         documents = tuple(documents)
         return frozenset(
             table.kind.document(index) for table in self.tables for index in table.adopt(documents)
         )
 
     def observe(self, watch: DocumentWatch, event: WatchEvent, now: Instant) -> None:
-        """Take in one event of a watch of a store."""
+        """Apply one event of a watch of a store."""
         if isinstance(event, Interrupted):
             watch.reading.failed("watch", event.reason, now.steady_ms)
         else:
@@ -237,7 +240,7 @@ class Pipeline:
                 self._dirty |= watch.settle(now.steady_ms)
 
     def knows(self, node: str) -> bool:
-        """Whether the node is in a document."""
+        """Return whether the node is in a document."""
         return any(node in table.entries for table in self.tables)
 
     @property
@@ -260,7 +263,7 @@ class Pipeline:
         return self.processing.lost
 
     def step(self, now: Instant) -> frozenset[str]:
-        """Bring the documents up to date; returns the names of those that changed."""
+        """Bring the documents up to date; return the names of those that changed."""
         fresh = self._settle()
         self._dirty |= self.processing.advance(now)
         changed: set[str] = set()
@@ -372,19 +375,19 @@ class Pipeline:
         return self._document.annotate({LOST_ANNOTATION: ",".join(names)} if names else {})
 
     def acknowledged(self, name: str, revision: int) -> frozenset[str]:
-        """Every store that is published to has this revision; returns documents that changed."""
+        """Observe that every store has this revision; return documents that changed."""
         table, index = self._table(name)
         changed = table.acknowledged(index, revision)
         return frozenset(table.kind.document(index) for index in changed)
 
     def fit(self, limit: int) -> frozenset[str]:
-        """Keep documents within ``limit`` bytes from now on; returns those that changed."""
+        """Keep documents within ``limit`` bytes from now on; return those that changed."""
         return frozenset(
             table.kind.document(index) for table in self.tables for index in table.layout.fit(limit)
         )
 
     def next_due_ms(self) -> int | None:
-        """Steady time at which ``step`` wants to be called without an event."""
+        """Return the steady time of the next ``step`` without an event."""
         return earliest(
             self.processing.next_advance_ms(),
             *(table.next_due_ms() for table in self.tables),

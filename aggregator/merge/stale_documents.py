@@ -65,13 +65,13 @@ class StaleDocuments:
         self._known: frozenset[str] = frozenset()
 
     async def run(self) -> NoReturn:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            self.look()
+            self.check()
 
-    def look(self) -> None:
-        """Look once."""
+    def check(self) -> None:
+        """Check once."""
         found = {
             f"{node} ({one.document}, {one.age_seconds:.0f} s)": f"{one.document} of {node}"
             for node, beaten_at_ms in self._alive()

@@ -32,7 +32,9 @@ class Got(Protocol):
     """What is here of the documents of nodes."""
 
     def __call__(self, claim: WriteClaim, number: int, /) -> bool:
-        """Whether the write of this number is here, or a later one. A negative one: nothing."""
+        """Return whether the write of this number is here, or a later one. A negative
+        one: nothing.
+        """
 
 
 class _Waiting(NamedTuple):
@@ -84,7 +86,7 @@ class Claims:
                 self._waiting[claim] = _Waiting(number, due)
 
     def _forget(self, there: set[str]) -> None:
-        """Nodes that are not ``there`` beat no more."""
+        """Remove nodes that are not ``there``: they beat no more."""
         for node in self._texts.keys() - there:
             del self._texts[node]
             self.problems.pop(node, None)
@@ -104,7 +106,7 @@ class Claims:
         return min((one.due_ms for one in self._waiting.values()), default=None)
 
     def read(self, asked: Mapping[WriteClaim, int]) -> None:
-        """Note that these were read for these numbers."""
+        """Record that these were read for these numbers."""
         for claim, number in asked.items():
             self._asked[claim] = number
             waiting = self._waiting.get(claim)
@@ -112,7 +114,7 @@ class Claims:
                 del self._waiting[claim]
 
     def failed(self, asked: Iterable[WriteClaim], now_ms: int) -> None:
-        """Note that these could not be read."""
+        """Record that these could not be read."""
         for claim in asked:
             waiting = self._waiting.get(claim)
             if waiting is not None:

@@ -21,6 +21,7 @@ from pacing.waiting import is_set_within
 from service.shortened import shortened
 from service.trouble import Trouble
 from stores.base import Changed, Selection
+from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -52,7 +53,7 @@ class KindReports(Protocol):
         """Return the number of the write that is here; ``None`` for none."""
 
     def is_here(self, node: str) -> bool:
-        """Whether any document of the node is here."""
+        """Return whether any document of the node is here."""
 
     def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
         """Return the name of each node's document."""
@@ -63,7 +64,7 @@ class KindReports(Protocol):
     def unlisten(self, changed: set[str]) -> None:
         """Add nothing more to a set that ``listen`` returned."""
 
-    def take(self, found: Mapping[str, Document | None]) -> None:
+    def apply(self, found: Mapping[str, Document | None]) -> None:
         """Take in what was read."""
 
 
@@ -91,7 +92,7 @@ class Reports:
         report = cache.reports.get(node)
         return None if report is None else cache.kind.age(report.record) // self._a_second
 
-    def take(self, found: Mapping[str, Document | None]) -> None:
+    def apply(self, found: Mapping[str, Document | None]) -> None:
         """See ``KindReports``."""
         self._take(self._watch, found)
 
@@ -136,7 +137,7 @@ class StorageFaults:
     def unlisten(self, changed: set[str]) -> None:
         """See ``KindReports``."""
 
-    def take(self, found: Mapping[str, Document | None]) -> None:
+    def apply(self, found: Mapping[str, Document | None]) -> None:
         """See ``KindReports``."""
         for document in found.values():
             if document is not None:
@@ -197,7 +198,7 @@ class MissedWrites:
         )
 
     def observe(self, beats: Iterable[Beat]) -> None:
-        """Take in the heartbeats of all nodes, as they were listed now."""
+        """Apply the heartbeats of all nodes, as they were listed now."""
         self.claims.observe(beats, self._clock().steady_ms)
         if self.claims.next_due_ms() is not None:
             self._wake.set()
@@ -234,14 +235,13 @@ class MissedWrites:
         asked = {WriteClaim(kind, node): number for node, number in numbers.items()}
         changed = documents.listen()
         try:
-            async with asyncio.timeout(_READ_SECONDS):
+            async with answered_within(_READ_SECONDS):
                 names = documents.names_of(numbers)
                 found = await read_by_name(self._store, documents.selection, names, _FEW)
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             self.counts[FAILED] += len(asked)
             self.claims.failed(asked, self._clock().steady_ms)
-            why = str(error) or "no answer in time"
-            self._trouble.begin(f"{kind} of {counted(len(asked), 'node')}: {why}")
+            self._trouble.begin(f"{kind} of {counted(len(asked), 'node')}: {error}")
             return
         finally:
             documents.unlisten(changed)
@@ -254,7 +254,7 @@ class MissedWrites:
             if node not in changed and (one is not None or numbers[node] < 0)
         }
         before = {node: (documents.number(node), documents.is_here(node)) for node in new}
-        documents.take(new)
+        documents.apply(new)
         settled = {c: n for c, n in asked.items() if c.node not in changed or self._has_got(c, n)}
         self.claims.read(settled)
         self.claims.failed(asked.keys() - settled.keys(), self._clock().steady_ms)

@@ -54,7 +54,7 @@ class NodeLog:
                 shortened(texts, NAMED, separator="; "),
             )
 
-    def look(self, node: str, *, is_known: bool) -> None:
+    def observe_node(self, node: str, *, is_known: bool) -> None:
         """Log a node that came or went."""
         if is_known and node not in self._known:
             self._known.add(node)
@@ -63,7 +63,7 @@ class NodeLog:
             self._known.discard(node)
             self._went.add((node,))
 
-    def take(self, changes: Iterable[FaultChange]) -> None:
+    def observe_changes(self, changes: Iterable[FaultChange]) -> None:
         """Log what takes something out now, and what does so no more."""
         for one in changes:
             network = is_network(one.code)

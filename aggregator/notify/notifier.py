@@ -154,8 +154,8 @@ class Notifier:
         changed = self._pipeline.changed
         if leads:
             for node in sorted(changed):
-                self.log.look(node, is_known=self._pipeline.knows(node))
-                self.log.take(self._observe(node, now))
+                self.log.observe_node(node, is_known=self._pipeline.knows(node))
+                self.log.observe_changes(self._observe(node, now))
         else:
             for node in changed:
                 if self._pipeline.knows(node):

@@ -17,9 +17,10 @@ _LEVEL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 
 
 def separate(record: DeviceRecord, chips: Iterable[str]) -> DeviceRecord:
-    """``record`` with ``chips`` separated: a fault without a code, as a device plugin has it.
+    """Return ``record`` with ``chips`` separated: a fault without a code, as a device plugin has
+    it.
 
-    A device plugin may begin to call the same chips by another type (``npu-3``).
+    A device plugin may begin to name the same chips by another type (``npu-3``).
     """
     names = {chip if chip in record.chips else _renamed(chip, record) for chip in chips}
     faults = [CodeFault("CardUnhealthy", chip, _LEVEL, _LEVEL, -1, _LEVEL) for chip in names]

@@ -67,7 +67,9 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 def read_filter(text: str) -> dict[str, int]:
-    """Items of an annotation and their milliseconds; what is no number of seconds counts as 60."""
+    """Decode an annotation into items and their milliseconds; what is no number of seconds counts
+    as 60.
+    """
     found: dict[str, int] = {}
     for item in _ITEM.findall(text.translate(_WIDE)):
         name, colon, seconds = item.rpartition(":")
@@ -127,7 +129,7 @@ def filter_device(
     wanted: list[tuple[frozenset[str], Filter]],
     now_ms: int,
 ) -> tuple[DeviceRecord, tuple[WithheldFault, ...]]:
-    """Hide what the jobs on the faulty chips ride out. Public faults are always shown."""
+    """Withhold what the jobs on the faulty chips tolerate. Public faults are always shown."""
     hidden = []
     for fault in record.faults:
         if fault.fault_type == PUBLIC_FAULT:
@@ -149,7 +151,7 @@ def filter_switch(
     wanted: list[tuple[frozenset[str], Filter]],
     now_ms: int,
 ) -> tuple[SwitchRecord, tuple[WithheldEvent, ...]]:
-    """Hide what any job on the node rides out, and judge the node by what is left.
+    """Withhold what any job on the node tolerates, and judge the node by what is left.
 
     An event without a level of its own is always shown.
     """
@@ -181,6 +183,6 @@ def filter_switch(
 
 
 def next_change_ms(hidden: tuple[WithheldFault | WithheldEvent, ...]) -> int | None:
-    """When the first of the hidden faults comes to light (wall)."""
+    """Return when the first of the hidden faults comes to light (wall)."""
     until_ms = earliest(*(one.until_ms for one in hidden))
     return None if until_ms is None else until_ms + 1

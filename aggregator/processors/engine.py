@@ -47,7 +47,7 @@ class PublicFaultProcessor(Protocol):
     """The first processor of the device chain (clusterd#3.2)."""
 
     def apply(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
-        """``record`` with the public faults of ``node``; quick where there are none."""
+        """Return ``record`` with the public faults of ``node``; quick where there are none."""
 
 
 class ProcessorEngine:
@@ -178,7 +178,7 @@ class ProcessorEngine:
     # What time alone does.
 
     def advance(self, now: Instant) -> frozenset[str]:
-        """Do what is due; returns nodes to be judged again."""
+        """Do what is due; return nodes to be judged again."""
         if self._began_ms is None:
             self._began_ms = now.steady_ms
         self.documents.wait_for_stores(now.steady_ms < self._began_ms + _PATIENCE_MS)
@@ -202,7 +202,7 @@ class ProcessorEngine:
         return changed
 
     def settle(self, now: Instant) -> None:
-        """After nodes were judged: let their new faults wait, and see when something is due."""
+        """Queue the new faults of judged nodes, and compute when something is due."""
         if self._new:
             self.windows.add(self._new)
             self.memory.to_keep |= {one.node for one in self._new}
@@ -219,7 +219,7 @@ class ProcessorEngine:
             self._separation_due_ms = earliest(self._separation_due_ms, prune_ms)
 
     def next_advance_ms(self) -> int | None:
-        """Steady time at which ``advance`` wants to be called."""
+        """Return the steady time of the next ``advance``."""
         return earliest(self._separation_due_ms, min(self._due.values(), default=None))
 
     # Documents of operators.
@@ -239,7 +239,7 @@ class ProcessorEngine:
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Instant
     ) -> frozenset[str]:
-        """Take in an event of the store with this number; returns nodes to be judged again."""
+        """Apply an event of the store with this number; return nodes to be judged again."""
         was = self.separation.policy
         nodes = self.documents.observe(source, selection, event, now.wall_ms)
         policy = self.separation.policy
@@ -277,7 +277,7 @@ class ProcessorEngine:
         return self.memory.text(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
-        """Take over what an earlier leader kept; returns what could not be read."""
+        """Restore the state of an earlier leader; return what could not be read."""
         for book in (self.hidden, self.hidden_events, self._due):
             book.clear()
         self._again |= self.nodes | self.separation.chips.keys()

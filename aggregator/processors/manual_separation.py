@@ -55,7 +55,7 @@ class ManualSeparation:
         return frozenset(self.chips.get(node, ())) if self.policy.enabled else frozenset()
 
     def set_policy(self, policy: SeparationPolicy) -> frozenset[str]:
-        """Judge by ``policy``; returns the nodes that are concerned. One that is off forgets."""
+        """Judge by ``policy``; return the nodes that are concerned. One that is off forgets."""
         was, self.policy = self.policy, policy
         if policy.enabled:
             return frozenset() if was.enabled else frozenset(self.chips)
@@ -66,7 +66,7 @@ class ManualSeparation:
         return nodes
 
     def count(self, occurrences: Iterable[Occurrence]) -> frozenset[str]:
-        """Count new faults; returns the nodes where a chip is separated by that."""
+        """Count new faults; return the nodes where a chip is separated by that."""
         nodes = set()
         for one in sorted(occurrences):
             self.changed.add(one.node)
@@ -90,7 +90,9 @@ class ManualSeparation:
         return frozenset(nodes)
 
     def set_back(self, now_ms: int) -> None:
-        """No chip was separated later than now: a clock that was set back must not keep it."""
+        """Move separations that are later than now to now: a clock that was set back must not keep
+        a chip.
+        """
         for node, chips in self.chips.items():
             for chip, one in chips.items():
                 if max(one.codes.values(), default=0) > now_ms + _AHEAD_MS:
@@ -99,7 +101,7 @@ class ManualSeparation:
                     self.changed.add(node)
 
     def release(self, now_ms: int) -> frozenset[str]:
-        """Release whose time is over; returns their nodes."""
+        """Release whose time is over; return their nodes."""
         free_ms = self.policy.free_ms
         nodes = set()
         if free_ms is None or not self.policy.enabled:
@@ -183,7 +185,7 @@ class ManualSeparation:
         self.changed.add(node)
 
     def next_release_ms(self) -> int | None:
-        """Wall time at which ``release`` has something to do."""
+        """Return the wall time at which ``release`` has something to do."""
         free_ms = self.policy.free_ms
         if free_ms is None or not self.policy.enabled:
             return None

@@ -33,7 +33,7 @@ HARMLESS = frozenset(
 
 
 def add_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> DeviceRecord:
-    """``record`` with ``faults`` too; one that is there already is not doubled.
+    """Return ``record`` with ``faults`` too; one that is there already is not doubled.
 
     A chip with one that is not harmless leaves the available list for the one of its type, also
     where the node has the fault, but not the chip in that list.
@@ -53,7 +53,7 @@ def add_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> DeviceRec
 
 
 def remove_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> DeviceRecord:
-    """``record`` without ``faults``.
+    """Return ``record`` without ``faults``.
 
     A chip without any other serious fault of a class leaves the unhealthy list of that class. It
     does not become available by that.
@@ -76,7 +76,7 @@ def remove_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> Device
 
 
 def unlisted(record: DeviceRecord, chips: Collection[str]) -> frozenset[str]:
-    """Those of ``chips`` that are in no list."""
+    """Return those of ``chips`` that are in no list."""
     return frozenset(chips).difference(
         record.available, record.unhealthy, record.network_unhealthy, record.recovering
     )

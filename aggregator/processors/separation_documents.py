@@ -67,7 +67,7 @@ class SeparationDocuments:
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now_ms: int
     ) -> frozenset[str]:
-        """Take in an event of the store with this number; returns nodes to be judged again."""
+        """Apply an event of the store with this number; return nodes to be judged again."""
         match event:
             case DocumentsListed(documents):
                 document = next((one for one in documents if one.name == selection.name), None)

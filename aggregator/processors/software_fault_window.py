@@ -41,7 +41,7 @@ def judge(
     return counted, dropped, queue
 
 
-class Windows:
+class FaultWindows:
     """The new faults of all jobs that wait for their 30 s."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Windows:
         return (one for queue in self._jobs.values() for one in queue)
 
     def add(self, occurrences: Iterable[Occurrence]) -> None:
-        """Let these wait, too."""
+        """Queue further occurrences."""
         for one in occurrences:
             if self._size >= MOST:
                 self.lost_total += 1
@@ -73,8 +73,8 @@ class Windows:
             self._latest_ms = max(self._latest_ms, one.at_ms)
 
     def set_back(self, now_ms: int) -> frozenset[str]:
-        """Nothing came later than now, lest it waits for as long as the clock was set back; returns
-        the nodes of what is changed by that.
+        """Move times that are later than now to now, because the clock was set back; return the
+        nodes of what changes.
         """
         if self._latest_ms <= now_ms:
             return frozenset()
@@ -88,7 +88,7 @@ class Windows:
         return frozenset(nodes)
 
     def step(self, now_ms: int) -> tuple[list[Occurrence], frozenset[str]]:
-        """Judge what is due (wall time); returns what counts, and the nodes that wait for less."""
+        """Judge what is due (wall time); return what counts, and the nodes that wait for less."""
         found: list[Occurrence] = []
         nodes: set[str] = set()
         for job, queue in tuple(self._jobs.items()):
@@ -108,6 +108,6 @@ class Windows:
         self._size = 0
 
     def next_due_ms(self) -> int | None:
-        """Wall time at which ``step`` has something to do."""
+        """Return the wall time at which ``step`` has something to do."""
         first = earliest(*(queue[0].at_ms for queue in self._jobs.values()))
         return None if first is None else first + WINDOW_MS

@@ -9,7 +9,7 @@ import msgspec
 from aggregator.processors import state_takeover
 from aggregator.processors.manual_separation import ManualSeparation
 from aggregator.processors.separation_policy import SeparationPolicy
-from aggregator.processors.software_fault_window import Windows
+from aggregator.processors.software_fault_window import FaultWindows
 from aggregator.processors.state_codec import (
     POLICY,
     PersistedNode,
@@ -43,7 +43,7 @@ class ProcessorState:
     def __init__(self) -> None:
         self.devices: dict[str, DeviceState] = {}
         self.switches: dict[str, SwitchState] = {}
-        self.windows = Windows()
+        self.windows = FaultWindows()
         self.separation = ManualSeparation()
         self.to_keep: set[str] = set()
         """Nodes, and ``policy``, about which something is to be kept anew."""
@@ -56,7 +56,7 @@ class ProcessorState:
         return frozenset(self.devices.keys() | self.switches.keys())
 
     def remember(self, states: dict[str, S], node: str, state: S, nothing: S) -> None:
-        """Put a node's state into its book, or take it out."""
+        """Store a node's state, or remove it where it equals ``nothing``."""
         if states.get(node, nothing) == state:
             return
         self.to_keep.add(node)
@@ -97,8 +97,8 @@ class ProcessorState:
         return text
 
     def restore(self, texts: Mapping[str, str], now_ms: int) -> list[str]:
-        """Replace everything by what was kept, completed by what is newer; returns what could not
-        be read.
+        """Replace everything by what was kept, completed by what is newer; return what could not be
+        read.
         """
         own = dict(self.devices), dict(self.switches), tuple(self.windows.waiting)
         for book in (self.devices, self.switches, self.separation.counts, self.separation.chips):

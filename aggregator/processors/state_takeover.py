@@ -29,7 +29,7 @@ _SAME_MS = 10_000
 
 
 def device(kept: DeviceState, own: DeviceState, now_ms: int) -> DeviceState:
-    """Since when faults are there that are not in ``kept``."""
+    """Return the joined state of a device: since when faults are there that are not in ``kept``."""
     received: Times = {chip: dict(codes) for chip, codes in kept.received.items()}
     for chip, codes in own.received.items():
         known = received.get(chip, {})
@@ -59,7 +59,7 @@ def books(
     own_switches: dict[str, SwitchState],
     now_ms: int,
 ) -> frozenset[str]:
-    """Complete both books; returns the nodes of which something was missing."""
+    """Complete both books; return the nodes of which something was missing."""
     nodes = set()
     for node, own in own_devices.items():
         before = devices.get(node, NO_DEVICE_STATE)
@@ -79,7 +79,7 @@ def books(
 def missing(
     own: Iterable[Occurrence], kept: Iterable[Occurrence], separation: ManualSeparation, now_ms: int
 ) -> Iterator[Occurrence]:
-    """Those of ``own`` that were neither waiting nor counted."""
+    """Return those of ``own`` that were neither waiting nor counted."""
     times: dict[tuple[str, str, str], list[int]] = {}
     for one in kept:
         times.setdefault((one.node, one.chip, one.code), []).append(one.at_ms)

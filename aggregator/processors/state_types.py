@@ -80,7 +80,9 @@ class Occurrence(msgspec.Struct, frozen=True, order=True):
 
 
 def receive(faults: Iterable[tuple[str, str]], before: Times, now_ms: int) -> Times:
-    """Since when each chip and code is there. Never in the future: the clock may be set back."""
+    """Return since when each chip and code is there, never in the future: the clock may be set
+    back.
+    """
     times: Times = {}
     for chip, code in faults:
         known = before.get(chip, {}).get(code, now_ms)

@@ -80,8 +80,9 @@ def separation_status(
     chips: tuple[SeparatedChip, ...],
     counted: tuple[CountedCode, ...],
 ) -> SeparationStatus:
-    """How it is now; ``stores`` are URLs in their order. See ``all_separated`` and ``all_counted``
-    for what grows with the number of nodes.
+    """Return the status now; ``stores`` are URLs in their order.
+
+    What grows with the number of nodes is in ``all_separated`` and ``all_counted``.
     """
     separation, windows = processing.separation, processing.windows
     return SeparationStatus(

@@ -42,7 +42,7 @@ class Accompanied(msgspec.Struct, frozen=True):
 
 
 def accompany(record: DeviceRecord, state: DeviceState, now_ms: int) -> Accompanied:
-    """Hide companions of UCE faults, and for 5 s those of which it is not known yet."""
+    """Withhold companions of UCE faults, and for 5 s those of which it is not known yet."""
     uce = state.uce
     companions = [fault for fault in record.faults if any(c in fault.code for c in _COMPANIONS)]
     fresh: dict[str, int] = {}
@@ -76,8 +76,8 @@ def accompany(record: DeviceRecord, state: DeviceState, now_ms: int) -> Accompan
 
 
 def _sightings(companions: Iterable[CodeFault], before: Sightings, now_ms: int) -> Sightings:
-    """Since when each is there. One that comes again while it is listed has another time of its
-    own, and is undecided anew.
+    """Return since when each is there. One that comes again while it is listed has another time of
+    its own, and is undecided anew.
     """
     found: Sightings = {}
     for fault in companions:

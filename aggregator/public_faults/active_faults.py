@@ -55,7 +55,7 @@ class ActiveFaults:
         self._nodes: dict[str, dict[tuple[str, str], ActivePublicFault]] = {}
         self._over: dict[Key, EndedFault] = {}
         self._due: dict[Key, int] = {}
-        """Steady time at which something ends by itself."""
+        """Return the steady time at which something ends by itself."""
         self._heap: list[tuple[int, Key]] = []
 
     @property
@@ -141,7 +141,7 @@ class ActiveFaults:
         return FaultOutcome.ENDING
 
     def adopt(self, standing: ActivePublicFault) -> bool:
-        """Take over what another program has known, unless more is known here."""
+        """Take over a fault of another program, unless more is known here."""
         known = self.get(standing.key) or self._over.get(standing.key)
         if known is not None or self.count >= MOST_FAULTS:
             return False
@@ -184,13 +184,13 @@ class ActiveFaults:
                 self._bury(key, standing.reported_at_ms, standing.received_at_ms, now)
 
     def next_due_ms(self) -> int | None:
-        """Steady time at which ``step`` has something to do."""
+        """Return the steady time at which ``step`` has something to do."""
         while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def judge_again(self, levels: Mapping[str, str]) -> None:
-        """Another table holds. A fault whose code it does not name keeps the level that it had."""
+        """Apply another table. A fault whose code it lacks keeps its level."""
         for standing in [one for faults in self._nodes.values() for one in faults.values()]:
             level = levels.get(standing.code, standing.level)
             if level != standing.level:
@@ -208,7 +208,7 @@ class ActiveFaults:
             self._drop(key)
 
     def forget(self, node: str) -> int:
-        """Drop everything about a node; returns how many faults that were."""
+        """Drop everything about a node; return how many faults that were."""
         keys = [one.key for one in self._nodes.get(node, {}).values()]
         for key in keys:
             self._drop(key)
@@ -281,7 +281,7 @@ def _was_overtaken(report: PublicFaultReport, newest: ActivePublicFault | EndedF
 
 
 def _left_ms(at_ms: int, now: Instant) -> int:
-    """How long until a wall time that is 5 s ahead at most: clocks are set back."""
+    """Return how long until a wall time that is 5 s ahead at most: clocks are set back."""
     return min(max(0, at_ms - now.wall_ms), LEAST_MS)
 
 

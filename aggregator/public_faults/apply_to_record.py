@@ -40,13 +40,13 @@ class _ReportedFault(NamedTuple):
 def with_public_faults(
     record: DeviceRecord, faults: Iterable[ActivePublicFault], now_seconds: int
 ) -> DeviceRecord:
-    """``record`` with these faults.
+    """Return ``record`` with these faults.
 
-    Chips are called by the type of the record. A chip that is in no list may be in use, so it is
-    shown; one that was never looked for (``placed``) must be in the record. The time of a public
-    fault is in seconds, where those of a driver are in milliseconds (clusterd#3.2). Of more than
-    ``MOST_SHOWN`` a code counts once for its chip, with its latest time, which is all that readers
-    keep of it; every chip is isolated that should be.
+    Chips have the type of the record. A chip that is in no list may be in use, so it is shown; one
+    that was never looked for (``placed``) must be in the record. The time of a public fault is in
+    seconds, where those of a driver are in milliseconds (clusterd#3.2). Of more than ``MOST_SHOWN``
+    a code counts once for its chip, with its latest time, which is all that readers keep of it;
+    every chip is isolated that should be.
     """
     chips = record.chips
     times: dict[_ReportedFault, set[int]] = {}  # equal ones are one (clusterd#2.3)

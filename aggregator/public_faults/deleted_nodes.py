@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from service.clock import Instant
 
 AWAY_MS = 24 * 3600 * 1000
-_LOOK_MS = 60_000
+_CHECK_MS = 60_000
 
 
 class DeletedNodes:
-    """Looks once a minute."""
+    """Nodes with faults that do not exist any more; checked once a minute."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._since: dict[str, tuple[int, int]] = {}
-        """Wall and steady time of the look that did not find it."""
-        self._looked_ms: int | None = None
+        """Wall and steady time of the check that did not find it."""
+        self._checked_ms: int | None = None
 
-    def look(self, nodes: Collection[str], places: NodeLookup, now: Instant) -> list[str]:
-        """Which of the nodes with faults have been away for too long; they are forgotten."""
-        if self._looked_ms is not None and now.steady_ms < self._looked_ms + _LOOK_MS:
+    def pop_lost(self, nodes: Collection[str], places: NodeLookup, now: Instant) -> list[str]:
+        """Return and forget the nodes with faults that have been away for too long."""
+        if self._checked_ms is not None and now.steady_ms < self._checked_ms + _CHECK_MS:
             return []
-        self._looked_ms = now.steady_ms
+        self._checked_ms = now.steady_ms
         for node in [one for one in self._since if one not in nodes or places.has_node(one)]:
             self._forget(node)
         for node in nodes:
@@ -45,17 +45,17 @@ class DeletedNodes:
         return lost
 
     def next_due_ms(self, nodes: Collection[str]) -> int | None:
-        """Steady time of the next look."""
+        """Return the steady time of the next check."""
         if not nodes and not self._since:
             return None
-        return 0 if self._looked_ms is None else self._looked_ms + _LOOK_MS
+        return 0 if self._checked_ms is None else self._checked_ms + _CHECK_MS
 
     def since(self) -> dict[str, int]:
-        """Wall time since when each is away."""
+        """Return the wall time since when each is away."""
         return {node: wall_ms for node, (wall_ms, _) in sorted(self._since.items())}
 
     def restore(self, away: Mapping[str, int], now: Instant) -> None:
-        """Go on where an earlier run ended."""
+        """Restore the state of an earlier run."""
         self._since.clear()
         for node, wall_ms in away.items():
             gone_ms = min(max(0, now.wall_ms - wall_ms), AWAY_MS)

@@ -53,7 +53,7 @@ class FaultTables:
         return self._good.get(self.place) or shipped_table()
 
     def observe(self, source: int, event: WatchEvent) -> None:
-        """Take in an event of the ConfigMap in the store with this number."""
+        """Apply an event of the ConfigMap in the store with this number."""
         place = f"{NAMESPACE}/{NAME} of store {source}"
         match event:
             case DocumentsListed(documents):
@@ -65,7 +65,7 @@ class FaultTables:
                 self.put(place, None)
 
     def put(self, place: str, text: str | None) -> None:
-        """There is this text at ``place`` now; ``None``: there is none."""
+        """Set the text at ``place``; ``None``: there is none."""
         if text is None:
             self._good.pop(place, None)
             self.problems.pop(place, None)

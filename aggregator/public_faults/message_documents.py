@@ -47,7 +47,7 @@ class MessageDocuments:
     def observe(
         self, source: int, event: WatchEvent
     ) -> tuple[list[MessageOrigin], list[MessageOrigin]]:
-        """Take in an event; returns the documents with a new text and those that are gone."""
+        """Apply an event; return the documents with a new text and those that are gone."""
         match event:
             case DocumentsListed(documents):
                 self._listed.add(source)
@@ -71,7 +71,7 @@ class MessageDocuments:
                 return [], []
 
     def holds(self, place: str, digest: str) -> bool:
-        """Whether what has counted of a document there is still a text with this digest."""
+        """Return whether what has counted of a document there is still a text with this digest."""
         return digest in self._counted.get(place, {}).values()
 
     def count(self, origin: MessageOrigin) -> None:
@@ -99,7 +99,7 @@ class MessageDocuments:
         self._forget_earlier()
 
     def uncounted(self) -> Iterator[MessageOrigin]:
-        """Documents whose text has not counted."""
+        """Return the documents whose text was not applied."""
         for origin, text in self.texts.items():
             if not self._has_counted(origin.place, text):
                 yield origin
@@ -128,7 +128,7 @@ class MessageDocuments:
         self._keep(origin.place)
 
     def _forget_earlier(self) -> None:
-        """Once every store was listed, what only an earlier run had is gone."""
+        """Remove documents of an earlier run that no store has, once every store was listed."""
         if len(self._listed) < self._sources:
             return
         for place, by_source in tuple(self._counted.items()):
@@ -150,6 +150,6 @@ def _origin(source: int, document: Document) -> MessageOrigin:
 
 
 def digest_of(text: str | None) -> str:
-    """By which a text is known again."""
+    """Return a digest by which a text is recognized again."""
     content = "" if text is None else text
     return hashlib.blake2b(content.encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -14,8 +14,8 @@ from aggregator.public_faults.message_reader import MessageReader
 from aggregator.public_faults.node_ownership import belongs
 from aggregator.public_faults.pending_messages import PendingMessages
 from aggregator.public_faults.rate_limits import MessageLimits
-from aggregator.public_faults.recent_texts import Recent
-from aggregator.public_faults.status import Record, Rejections
+from aggregator.public_faults.recent_texts import RecentTexts
+from aggregator.public_faults.status import OutcomeLog, Rejections
 from aggregator.public_faults.unknown_nodes import UnknownNodes, is_there
 from aggregator.public_faults.validation import (
     INVALID,
@@ -69,7 +69,7 @@ class MessageProcessor:
         self.absent = UnknownNodes(rows)
         self.backlog = WorkBacklog(PIECE)
         """Documents that are to be applied."""
-        self.record = Record()
+        self.record = OutcomeLog()
         self.rejections = Rejections()
         self.namespaces = namespaces
         self._now = Instant(0, 0)
@@ -80,7 +80,7 @@ class MessageProcessor:
         self._tables = tables
         self._reader = MessageReader(tables, active)
         self._limits = MessageLimits()
-        self._recent = Recent()
+        self._recent = RecentTexts()
 
     def advance(self, now: Instant) -> None:
         """Set the time of the next piece of work."""
@@ -225,7 +225,7 @@ class MessageProcessor:
         if self._rounds % _ROUNDS_PER_CHECK == 0:
             for place in self.absent.places:  # those of an earlier run that are no more
                 self.absent.forget(place, self.documents.holds)
-        come = self.absent.come(self._places)
+        come = self.absent.of_existing_nodes(self._places)
         if come:
             self.backlog.add(self._coming(come))
 
@@ -233,7 +233,7 @@ class MessageProcessor:
         for one in sorted(come, key=lambda one: one.report.reported_at_ms):
             yield 1
             report = one.report
-            if not self.absent.keeps(one):
+            if not self.absent.is_newest(one):
                 continue
             is_over = report.assertion == "once" and (
                 self._now.wall_ms - report.received_at_ms > OVERTAKEN_MS

@@ -15,7 +15,7 @@ class NodeLookup(Protocol):
         """
 
     def has_node(self, node: str) -> bool:
-        """Whether there is a Node object or a document of this node."""
+        """Return whether there is a Node object or a document of this node."""
 
     def chips(self, node: str) -> frozenset[str] | None:
         """Return the names of its chips; ``None`` where none was reported yet."""

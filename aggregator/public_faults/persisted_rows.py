@@ -96,7 +96,7 @@ class Rows:
 
     def pop_changed(self) -> frozenset[str]:
         """Return the buckets that changed since the last call."""
-        return self._changed.take()
+        return self._changed.pop()
 
     def text(self, bucket: str) -> str | None:
         """Return the text of a bucket."""

@@ -1,6 +1,7 @@
-"""Public faults as a part of the aggregator: Reader, Timed, Keeper and Viewed of its contract.
+"""The aggregator plugin of public faults: a ``DocumentPlugin``, ``Timed``, ``Persistent`` and
+``Viewed``.
 
-``restore`` is called once before anything is shown, also when nothing was kept.
+``restore`` is called once before anything is shown, also when there is no state.
 """
 
 from __future__ import annotations
@@ -58,10 +59,12 @@ _WAITING_MS = 1000
 _ABSENT_MS = 500
 
 _PATIENCE_MS = 30_000
-"""How long a store that is away keeps back what others have of upstream's state, and our views."""
+"""How long a store that is away delays the use of upstream's state in other stores, and
+our views.
+"""
 
 _SHOWN, _OF_A_NODE = 400, 5
-"""So many faults are shown anew in one step: whoever has many nodes judged keeps others waiting."""
+"""Most faults that are shown anew in one step: many changed nodes must not delay the others."""
 
 
 class _About(msgspec.Struct, frozen=True):
@@ -120,7 +123,7 @@ class PublicFaultsPlugin:
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Instant
     ) -> frozenset[str]:
-        """See ``Reader``."""
+        """See ``DocumentPlugin``."""
         self._settle(now)
         if selection == MESSAGES:
             self._processor.observe(source, event)
@@ -133,7 +136,7 @@ class PublicFaultsPlugin:
         return self.pop_changed_nodes()
 
     def send(self, message: PublicFault, now: Instant) -> ValidationReply:
-        """Take in a message that came over gRPC, at once."""
+        """Apply a message that came over gRPC, at once."""
         return whole(self.sending(message, now))
 
     def sending(self, message: PublicFault, now: Instant) -> Work[ValidationReply]:
@@ -175,7 +178,7 @@ class PublicFaultsPlugin:
             if self._looked_ms + _ABSENT_MS <= now.steady_ms:
                 self._looked_ms = now.steady_ms
                 processor.apply_to_new_nodes()
-            for node in self._away.look(self._ledger.nodes.keys(), self._places, now):
+            for node in self._away.pop_lost(self._ledger.nodes.keys(), self._places, now):
                 faults = counted(self._ledger.forget(node), "fault")
                 _log.warning("node %s has been away for a day: %s dropped", node, faults)
         processor.backlog.do_piece()
@@ -261,7 +264,7 @@ class PublicFaultsPlugin:
         return self._processor.rejections
 
     def status(self) -> PublicFaultStatus:
-        """How it is now."""
+        """Return the status now."""
         processor, tables = self._processor, self._tables
         return PublicFaultStatus(
             synced=self.ready.is_set(),
@@ -286,7 +289,7 @@ class PublicFaultsPlugin:
         )
 
     def pop_changed(self) -> frozenset[str]:
-        """See ``Keeper``."""
+        """See ``Persistent``."""
         changed = self._rows.pop_changed()
         if self.text(_ABOUT) != self._kept_about:
             self._kept_about = self.text(_ABOUT)
@@ -294,7 +297,7 @@ class PublicFaultsPlugin:
         return changed
 
     def text(self, bucket: str) -> str | None:
-        """See ``Keeper``."""
+        """See ``Persistent``."""
         if bucket != _ABOUT:
             return self._rows.text(bucket)
         if not self._is_whole:
@@ -337,7 +340,9 @@ class PublicFaultsPlugin:
         self._take_over(now)
 
     def _take_over(self, now: Instant) -> None:
-        """Where nothing of ours was kept, what upstream left is the state (clusterd#2.7)."""
+        """Restore the faults that upstream has left where there is no state of ours
+        (clusterd#2.7).
+        """
         if self._began_ms is None:
             self._began_ms = now.steady_ms
         is_all = len(self._statistic) == self._sources

@@ -28,7 +28,7 @@ class _RecentText(NamedTuple):
     text: str
 
 
-class Recent:
+class RecentTexts:
     """Recent texts in the order of their arrival."""
 
     def __init__(self) -> None:

@@ -74,7 +74,7 @@ class PublicFaultStatus(msgspec.Struct, frozen=True):
     table_problems: tuple[str, ...]
 
 
-class Record:
+class OutcomeLog:
     """Counts outcomes, and logs once when messages of an origin begin to be refused and once when
     that ends.
     """

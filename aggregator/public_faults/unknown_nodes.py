@@ -58,7 +58,7 @@ class UnknownNodes:
             del self._of[_owner(report)]
         self._rows.drop("absent", _row(report))
 
-    def come(self, places: NodeLookup) -> list[UnplacedFault]:
+    def of_existing_nodes(self, places: NodeLookup) -> list[UnplacedFault]:
         """Return the reports about nodes that exist now."""
         return [
             one
@@ -67,7 +67,7 @@ class UnknownNodes:
             for one in found.values()
         ]
 
-    def keeps(self, one: UnplacedFault) -> bool:
+    def is_newest(self, one: UnplacedFault) -> bool:
         """Return whether this is still the newest report."""
         found = self._of.get(_owner(one.report), {})
         return found.get((one.report.resource, one.report.fault_id)) is one

@@ -44,9 +44,15 @@ W = TypeVar("W", bound=DesiredContent)
 
 
 class WatchedDocument(OwnedDocument, Generic[W]):
-    """One document of ours as its watch shows it; it must have ``labels`` and may have others."""
+    """One document of ours as its watch shows it; it must have ``labels`` and may have others.
 
-    def __init__(self, namespace: str, name: str, labels: dict[str, str]) -> None:
+    ``is_input``: others may change it, because that is read. No number of changes stops us. What
+    the store makes of our own writes is no such change.
+    """
+
+    def __init__(
+        self, namespace: str, name: str, labels: dict[str, str], *, is_input: bool = False
+    ) -> None:
         super().__init__(namespace, name)
         self.labels = labels
         self.acknowledged = _NEVER
@@ -55,9 +61,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self.touches_total = 0
         self.refused_total = 0
         """Writes that the store refused because they were computed from an older document."""
-        self.is_input = False
-        """Whether others may change it, because that is read: no number of changes stops us. What
-        the store makes of our own writes is no such change."""
+        self._is_input = is_input
         self.fenced = True
         """Whether no earlier leader can write the document any more."""
         self.trouble = Trouble(
@@ -69,7 +73,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self.must_find_writer = False
         """Whether it is time to find out which other program writes it."""
         self.pending_since_ms: int | None = None
-        """Wall time since when a change waits for its acknowledgement."""
+        """Return the wall time since when a change waits for its acknowledgement."""
         self._judged = True
         self._late_since_ms: int | None = None
         self._repair = False
@@ -130,15 +134,15 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         list is no foreign write.
         """
         self._may_have_forgotten, self._is_first_list = True, False
-        self.shows(StoreContent.UNKNOWN)
+        self.observe_watch(StoreContent.UNKNOWN)
 
     def listed(self, shown: Document | StoreContent) -> None:
         """Observe what the first list of the store's watch shows."""
         self._is_first_list = False
-        self.shows(shown)
+        self.observe_watch(shown)
         self._is_first_list = True
 
-    def shows(self, shown: Document | StoreContent) -> None:
+    def observe_watch(self, shown: Document | StoreContent) -> None:
         """Observe what the store's watch shows; ``UNKNOWN`` while it is interrupted."""
         if self._is_first_list:
             self._may_have_forgotten = self._is_first_list = False
@@ -155,10 +159,10 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             return False
         return shown.version in self._replaced or shown.version in tuple(self._own_versions)[:-1]
 
-    def sees(self, document: Document | None) -> None:
+    def observe_read(self, document: Document | None) -> None:
         """Observe the document as it was read, after the store refused a write."""
         is_repaired = self._repair and self._judged and self._is_what_was_shown(document)
-        self.shows(StoreContent.NOTHING if document is None else document)
+        self.observe_watch(StoreContent.NOTHING if document is None else document)
         self.version = "" if document is None else document.version
         if is_repaired:
             self._judged = True
@@ -205,7 +209,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             return over_seconds
         return min(over_seconds, self.foreign.pause_seconds(_seconds(now)))
 
-    def tried(self, now: Instant) -> None:
+    def record_attempt(self, now: Instant) -> None:
         """Observe that a write ended, acknowledged or not: in a conflict the next one has
         to wait.
         """
@@ -227,7 +231,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             return
         self._foreign = None if isinstance(self.shown, StoreContent) else self._ours(self.shown)
         # Operators may change it any number of times, a webhook may not.
-        if self.is_input and not self.differing:
+        if self._is_input and not self.differing:
             self.foreign.total += 1
         elif self.foreign.saw(_seconds(now)):
             self.must_find_writer = True

@@ -164,7 +164,7 @@ class DocumentWriter(Generic[W]):
         """Read the document where the watch has not shown it; return whether that succeeded."""
         output, asked_ms = self.output, self._clock().steady_ms
         try:
-            output.sees(await self._store.get(output.namespace, output.name))
+            output.observe_read(await self._store.get(output.namespace, output.name))
         except StoreError as error:
             output.trouble.begin(str(error))
             self._fails(error, asked_ms)
@@ -240,11 +240,11 @@ class DocumentWriter(Generic[W]):
             return None
         except (StoreError, DocumentError) as error:
             self._refused_in_a_row = 0
-            output.tried(self._clock())
+            output.record_attempt(self._clock())
             output.failed(str(error), value)
             self._fails(error, began_ms)
             return None
-        output.tried(self._clock())
+        output.record_attempt(self._clock())
         output.written(version, value, replaced)
         self._context.failing.succeeded()
         return self._clock().steady_ms - began_ms
@@ -268,7 +268,7 @@ class DocumentWriter(Generic[W]):
             output.trouble.begin(str(trouble))
             self._fails(trouble, asked_ms)
             return
-        output.sees(document)
+        output.observe_read(document)
         if document is not None and not output.fenced:
             self._overtaken(document)
 

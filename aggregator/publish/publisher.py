@@ -118,7 +118,7 @@ class StorePublisher:
         there = {document.name: document for document in documents}
         for name in self.outputs.keys() | there.keys():
             if kind_of(name) is not None:
-                self._output(name).sees(there.get(name))
+                self._output(name).observe_read(there.get(name))
         return documents
 
     def lead(self, names: Iterable[str]) -> None:
@@ -224,7 +224,7 @@ class StorePublisher:
         if is_list:
             output.listed(shown)
         else:
-            output.shows(shown)
+            output.observe_watch(shown)
         if name in self._writings:
             self._writings[name].wake.set()
         elif follows and self._context is None and isinstance(shown, Document):

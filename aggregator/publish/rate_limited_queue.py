@@ -84,7 +84,7 @@ class RateLimitedQueue:
         return granted
 
     def _next(self, now_ms: int) -> tuple[str, int]:
-        """Whose turn is next, and how many writes must be possible for that."""
+        """Return whose turn is next, and how many writes must be possible for that."""
         name = min(self._waiting, key=lambda one: self._turn(one, now_ms))
         return name, self._patient if self._turn(name, now_ms)[0] == _CAN_WAIT else 1
 

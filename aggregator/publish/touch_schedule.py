@@ -33,7 +33,7 @@ class TouchSchedule:
         self._next_ms[name] = now.steady_ms + min(self._period_ms, _AGAIN_MS)
 
     def due_ms(self, name: str, now: Instant) -> int:
-        """Milliseconds until it must be touched; 0 or less when that is now."""
+        """Return the milliseconds until it must be touched; 0 or less when that is now."""
         if name not in self._next_ms:
             phase = crc32(name.encode()) / 2**32
             self._next_ms[name] = now.steady_ms + int(self._period_ms * _FIRST * phase)

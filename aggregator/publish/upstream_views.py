@@ -1,9 +1,9 @@
-"""Upstream's documents that show the state of parts, in one store: written while we lead.
+"""Upstream's documents that show the state of plugins, in one store: written by the leader.
 
-What others change in a view is repaired. A view that a part reads as well, because an operator may
-change it (``clusterd-manual-info-cm``), is seen through the part's watch: the part takes in the
-change first, and what is repaired is what differs from its view afterwards. Others have a watch of
-their own.
+Foreign changes of a view are repaired. A view that a plugin reads as well, because an operator may
+change it (``clusterd-manual-info-cm``), is seen through the plugin's watch: the plugin applies the
+change first, and what then differs from its view is repaired. Other views have a watch of their
+own.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class ViewOutput(WatchedDocument[Showing]):
 
 
 class _Shown:
-    """One view: its watch and its writer."""
+    """One view: its watch and its writer. One that is an input is watched elsewhere."""
 
-    def __init__(self, desk: WriterContext, showing: Showing) -> None:
+    def __init__(self, desk: WriterContext, showing: Showing, *, is_input: bool) -> None:
         view = showing.view
         self.showing = showing
-        self.output = ViewOutput(view.namespace, view.name, view.labels)
+        self.output = ViewOutput(view.namespace, view.name, view.labels, is_input=is_input)
         self.output.begin(desk.clock(), fence=desk.leadership.fences)
         self.writing = DocumentWriter(
             desk, self.output, value=lambda: self.showing, pause_seconds=_PAUSE_SECONDS
@@ -82,11 +82,11 @@ class _Shown:
         view = self.showing.view
         selection = Selection(namespace=view.namespace, name=view.name, owned=True)
         async for event in self._store.watch(selection):
-            self.take(event)
+            self.observe(event)
         raise StoreError(f"the watch of {self._store.url} ended")
 
-    def take(self, event: WatchEvent) -> None:
-        """Take in an event of a watch that shows the view, and maybe other documents."""
+    def observe(self, event: WatchEvent) -> None:
+        """Apply an event of a watch that shows the view, and maybe other documents."""
         view = self.showing.view
         if not isinstance(event, Interrupted):
             self._trouble.end()
@@ -95,9 +95,9 @@ class _Shown:
                 mine = (one for one in documents if _is_of(view, one.namespace, one.name))
                 self.output.listed(next(mine, StoreContent.NOTHING))
             case Changed(document) if _is_of(view, document.namespace, document.name):
-                self.output.shows(document)
+                self.output.observe_watch(document)
             case Deleted(namespace, name) if _is_of(view, namespace, name):
-                self.output.shows(StoreContent.NOTHING)
+                self.output.observe_watch(StoreContent.NOTHING)
             case Changed() | Deleted():
                 return
             case Interrupted(reason):
@@ -119,7 +119,7 @@ def _is_selected(view: View, selection: Selection) -> bool:
 
 
 class UpstreamViews:
-    """All views in one store; ``inputs`` are what parts read of it."""
+    """All views in one store; ``inputs`` are what plugins read of it."""
 
     def __init__(
         self,
@@ -146,13 +146,13 @@ class UpstreamViews:
             key = (view.namespace, view.name)
             shown = self._shown.get(key)
             if shown is None:
-                shown = self._shown[key] = _Shown(self._desk, Showing(view, 0))
+                is_input = any(_is_selected(view, selection) for selection in self._inputs)
+                shown = _Shown(self._desk, Showing(view, 0), is_input=is_input)
+                self._shown[key] = shown
                 url = self._desk.store.url
                 run = shown.writing.run()
                 self._tasks.append(tasks.create_task(run, name=f"show {view.name} in {url}"))
-                if any(_is_selected(view, selection) for selection in self._inputs):
-                    shown.output.is_input = True
-                else:
+                if not is_input:
                     watch = shown.watch()
                     self._tasks.append(tasks.create_task(watch, name=f"watch {view.name} in {url}"))
             elif shown.showing.view != view:
@@ -163,7 +163,7 @@ class UpstreamViews:
         """Observe an event of a plugin's input, after the plugin has applied it."""
         for shown in self._shown.values():
             if _is_selected(shown.showing.view, selection):
-                shown.take(event)
+                shown.observe(event)
 
     async def follow(self) -> None:
         """Write no more."""

@@ -28,7 +28,9 @@ class WriteQueue:
             self._withdraw(name)
 
     async def touch(self, name: str, changed: asyncio.Event) -> bool:
-        """Wait until a document may be touched, or has ``changed``; whether it may be touched."""
+        """Wait until a document may be touched, or has ``changed``; return whether it may be
+        touched.
+        """
         turn = self._ask(name, WriteKind.TOUCH)
         if turn.done():
             return True

@@ -101,5 +101,5 @@ def _device(number: int, device: RankTableDevice) -> dict[str, str]:
 
 
 def _where(members: dict[str, Any]) -> dict[str, Any]:
-    """Without those that are empty."""
+    """Return the parts of an address that are not empty."""
     return {name: value for name, value in members.items() if value}

@@ -105,7 +105,7 @@ class RankTables:
 
     @property
     def inputs(self) -> tuple[Selection, ...]:
-        """See ``Reader``: in all namespaces, so that what is left out can be named."""
+        """See ``DocumentPlugin``: in all namespaces, so that what is left out can be named."""
         return (Selection(label=REPORT_LABEL, has_label=JOB_ID_LABEL),)
 
     @property
@@ -114,7 +114,7 @@ class RankTables:
         return tuple(why for _, why in sorted(self._problems.reasons.items()))
 
     def status(self) -> RankTablesStatus:
-        """How it is now."""
+        """Return the status now."""
         return RankTablesStatus(
             listed=not self._unlisted,
             tables=len(self._tables),
@@ -124,7 +124,7 @@ class RankTables:
         )
 
     def observe(self, source: int, _: Selection, event: WatchEvent, now: Instant) -> frozenset[str]:
-        """See ``Reader``. No node is judged by it."""
+        """See ``DocumentPlugin``. No node is judged by it."""
         self._now_ms = now.steady_ms
         match self.namespaces.taken(source, event):
             case DocumentsListed(documents):
@@ -163,7 +163,7 @@ class RankTables:
         return self._texts.get(job_id)
 
     def pop_changed_tables(self) -> frozenset[str]:
-        """jobIDs whose table changed, came or went since this was asked last."""
+        """Return the jobIDs whose table changed, came or went since the last call."""
         if self._unlisted:
             return _NOWHERE
         dirty, self._dirty = self._dirty, set()
@@ -261,7 +261,7 @@ def _shown(key: _Key) -> str:
 
 
 def _in_order(key: _Key) -> tuple[str, int, list[tuple[int, str]]]:
-    """By name as people count: ``server-2`` before ``server-10``."""
+    """Return a sort key that counts as people do: ``server-2`` before ``server-10``."""
     parts = _DIGITS.split(key.name)
     counted = [(int(part) if part.isdigit() else -1, part) for part in parts]
     return key.namespace, key.source, counted

@@ -24,7 +24,7 @@ from benchmarks.fuzz.targets import TARGETS
 
 
 def table(outcomes: list[Outcome]) -> Table:
-    """For people."""
+    """Return the table of the outcomes."""
     shown = Table(title="nonsense for parsers")
     shown.add_column("target")
     for heading in ("inputs", "refused", "per second", "slowest ms", "failures"):
@@ -39,7 +39,7 @@ def table(outcomes: list[Outcome]) -> Table:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Nonsense for every parser.")
     parser.add_argument("--count", type=int, default=1_000_000, help="inputs in all")
     parser.add_argument("--target", action="append", choices=sorted(TARGETS), help="default: all")

@@ -321,7 +321,7 @@ class AggregatorInputs:
 
     @staticmethod
     def _pieces(site: Cluster, node: str) -> dict[str, bytes]:
-        """By document, what is published of a node."""
+        """Return what is published of a node, by document."""
         return {
             name: bytes(piece)
             for name in _OUTPUTS

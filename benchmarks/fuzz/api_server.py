@@ -45,7 +45,7 @@ class Answers:
         return cast("ApiConnection", self)
 
     async def request(self, *_: object, **__: object) -> tuple[int, bytes]:
-        """Every answer is the list."""
+        """Answer with the list, whatever the request."""
         return 200, self._listed
 
     async def list(self, *_: object, **__: object) -> tuple[int, bytes]:
@@ -63,7 +63,7 @@ class Answers:
 
 
 async def events_of(events: AsyncIterator[Event | Interrupted]) -> list[Event]:
-    """All events until the first interruption."""
+    """Return all events until the first interruption."""
     found: list[Event] = []
     async with contextlib.aclosing(cast("AsyncGenerator[Event | Interrupted, None]", events)):
         async for event in events:

@@ -37,7 +37,9 @@ def _lists() -> tuple[str, ...]:
 
 
 def _judge(name: str, text: str) -> None:
-    """Each finding is in a line of the text, in every format; the same text gives the same."""
+    """Check that each finding is in a line of the text, in every format, and the same for the same
+    text.
+    """
     file = File(name, with_lines(text.encode("utf-8", "replace").decode()))
     report = lint([file])
     count = file.text.count("\n") + 1

@@ -68,10 +68,10 @@ class MqttBeats:
         refusals = Refusals()
         processor = ReceivedHeartbeats(refusals)
         good = BEATS[0].partition("\n")
-        processor.put(Received(good[0], good[2].encode(), True))
+        processor.receive(Received(good[0], good[2].encode(), True))
         (before,) = processor.beat_of("node-1")
         topic, _, payload = text.partition("\n")
-        processor.put(Received(topic, payload.encode("utf-8", "replace"), False))
+        processor.receive(Received(topic, payload.encode("utf-8", "replace"), False))
         if not refusals.is_empty:
             (after,) = processor.beats()
             assert (after.holder, after.is_broken) == (before.holder, False)

@@ -51,7 +51,9 @@ _VALUES: tuple[Any, ...] = (
 
 
 def mutated(rng: Random, seeds: Sequence[str]) -> str:
-    """One of ``seeds``, changed in one to four places; what is no JSON is changed as text."""
+    """Return one of ``seeds``, changed in one to four places; what is no JSON is changed
+    as text.
+    """
     text = rng.choice(seeds)
     change = _in_tree if rng.random() < 0.6 else _in_text
     for _ in range(rng.randint(1, _MOST_CHANGES)):

@@ -42,7 +42,7 @@ _KEPT = (
 
 
 def _processing() -> ProcessorEngine:
-    """One that has a policy and a separated chip on another node."""
+    """Return an engine that has a policy and a separated chip on another node."""
     pods = (PodState("p", "n1", job="j", chips=(CHIP,)),)
     node_context = NodeContext(frozenset({CHIP}), False, pods, {"j": JobState("j")})
     processing = ProcessorEngine(1, lambda _: node_context)

@@ -129,7 +129,7 @@ def device_infos() -> tuple[str, ...]:
 
 
 def _can_be_read(data: dict[str, str]) -> bool:
-    """Whether readers take it; what operators made of a document they may not."""
+    """Return whether readers take it; what operators made of a document they may not."""
     try:
         decode(data, "device-info")
     except DocumentError:

@@ -69,12 +69,12 @@ class StatusFiles:
 
 
 def dpc_files() -> StatusFiles:
-    """Those of DPC."""
+    """Return status files of DPC."""
     return StatusFiles(DPC)
 
 
 def dtfs_files() -> StatusFiles:
-    """Those of DTFS."""
+    """Return status files of DTFS."""
     return StatusFiles(DTFS)
 
 

@@ -288,7 +288,7 @@ class Watched:
 
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """One for all inputs: to begin with a new one costs more than most of them."""
+    """Return one loop for all inputs: to begin with a new one costs more than most of them."""
     loop = asyncio.new_event_loop()
     atexit.register(loop.close)
     return loop

@@ -73,8 +73,9 @@ class ChipTracker:
         return Query.CODES in self._failing or Query.CODES not in self._answered
 
     def observe_codes(self, codes: Iterable[str], asked_at: float, now_ms: int) -> list[Report]:
-        """Apply ``codes``, which the driver listed when it was asked at ``asked_at``; return
-        reports.
+        """Apply ``codes``, which the driver listed when it was asked at ``asked_at``.
+
+        Returns what to report.
         """
         listed = tuple(codes)
         reports = self._answer(Query.CODES, asked_at, now_ms)

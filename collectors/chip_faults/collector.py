@@ -33,7 +33,7 @@ from contract.observation import (
 from contract.settings import Section
 from dcmi_shim.library.return_codes import ENVIRONMENT, NOT_READY, SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.values import DriverGap
-from pacing.waiting import is_set_within
+from pacing.waiting import is_set_within, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,7 +54,7 @@ _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _TOGETHER_SECONDS = 0.02
 _MOST_BUSY = 0.5
 """Without events: the share of time in which the driver may be asked."""
-_PATIENCE_SECONDS = 1.0
+_PROGRESS_SECONDS = 1.0
 _AFTER_EVENT_SECONDS = 1.0
 """How often health words are asked around an event: a card may drop at the same time."""
 _OWN_SECONDS = 0.1
@@ -127,6 +127,7 @@ class ChipFaultsCollector:
 
     name = "chip-faults"
     settings: ClassVar[type[Section]] = ChipFaultsSection
+    about_chips = True
     enabled = True
     deadline_seconds = 2.0
 
@@ -179,16 +180,12 @@ class ChipFaultsRun:
 
     async def begin(self) -> None:
         """Wait for the driver's list; a chip that is known and not listed is missing."""
-        asking = asyncio.ensure_future(self._driver.listed())
-        try:
-            while not asking.done():
-                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-                self._context.progress()
-                if not asking.done():
-                    self._log_silent("the driver has not answered since the start")
-            self._take_over(asking.result())
-        finally:
-            asking.cancel()
+
+        def report_silence() -> None:
+            self._context.progress()
+            self._log_silent("the driver has not answered since the start")
+
+        self._take_over(await result_of(self._driver.listed(), _PROGRESS_SECONDS, report_silence))
         for subject in sorted(self._tracked):
             self._missing[subject] = self._watched(subject, None)
 
@@ -378,23 +375,37 @@ class ChipFaultsRun:
                     reports = tracker.observe_health(True, asked_at, wall_clock())
         except DriverCallError as error:
             in_place = await self._driver.is_in_place()
-            if query is Query.HEALTH and error.return_code == NOT_READY and in_place:
-                reports = tracker.observe_health(False, asked_at, wall_clock())
-            elif query is Query.HEALTH and error.return_code in _UNSUPPORTED:
-                watched.due[query] = _NEVER
-                reports = tracker.observe_health(True, asked_at, wall_clock())
-            else:
-                if query is Query.CODES:
-                    # A card that dropped is not blind, and its health query shows the drop.
-                    await self._ask(watched, chip, Query.HEALTH, asked_at, began)
-                by_chip = in_place and error.return_code not in ENVIRONMENT
-                reports = self._failed(watched, query, str(error), by_chip=by_chip)
+            if query is Query.CODES:
+                # A card that dropped is not blind, and its health query shows the drop.
+                await self._ask(watched, chip, Query.HEALTH, asked_at, began)
+            reports = self._refused(watched, query, error, asked_at, in_place=in_place)
         except DriverCallStuck as error:
             in_place = await self._driver.is_in_place()
             reports = self._failed(watched, query, str(error), by_chip=in_place, hangs=True)
         except DriverGone as error:
             reports = self._failed(watched, query, str(error), by_chip=False)
         self._report_together(reports)
+
+    def _refused(
+        self,
+        watched: _Watched,
+        query: Query,
+        error: DriverCallError,
+        asked_at: float,
+        *,
+        in_place: bool,
+    ) -> list[Report]:
+        """Apply a query that the driver refused with ``error``; return what to report.
+
+        ``in_place``: the loaded library is the installed one, so a failure may be the chip's.
+        """
+        if query is Query.HEALTH and error.return_code == NOT_READY and in_place:
+            return watched.tracker.observe_health(False, asked_at, self._context.wall_clock())
+        if query is Query.HEALTH and error.return_code in _UNSUPPORTED:
+            watched.due[query] = _NEVER
+            return watched.tracker.observe_health(True, asked_at, self._context.wall_clock())
+        by_chip = in_place and error.return_code not in ENVIRONMENT
+        return self._failed(watched, query, str(error), by_chip=by_chip)
 
     async def _ask_codes(
         self, watched: _Watched, chip: Chip, asked_at: float, began: float

@@ -1,4 +1,5 @@
 """Finds reports in the kernel's messages: lockups, hung tasks, killed processes, driver errors.
+
 Pure.
 
 Also file systems that become read-only. The driver's messages are ``[ascend] [module] [function
@@ -53,8 +54,9 @@ _MATCHED = ((_KILLED, OOM_KILL), (_SOFT_LOCKUP, SOFT_LOCKUP), (_HUNG_TASK, HUNG_
 
 
 class Messages:
-    """The patterns of messages that report something; ``driver_patterns`` as
-    ``DRIVER_PATTERNS``.
+    """The patterns of messages that report something.
+
+    ``driver_patterns`` as ``DRIVER_PATTERNS``.
     """
 
     def __init__(self, driver_patterns: Sequence[str]) -> None:

@@ -84,8 +84,9 @@ class KernelLogTracker:
         ]
 
     def next_end(self) -> float | None:
-        """Return when the next code ends unless it is repeated (monotonic seconds); ``None`` for
-        never.
+        """Return when the next code ends unless it is repeated (monotonic seconds).
+
+        ``None`` for never.
         """
         return min(map(self._ends, self._logged), default=None)
 

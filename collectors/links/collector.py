@@ -39,7 +39,7 @@ from contract.observation import (
 )
 from contract.settings import Section
 from dcmi_shim.hccn.tool import A5_PORT_ENABLED, A5_PORTS, LINK, HccnTool
-from pacing.waiting import is_set_within
+from pacing.waiting import is_set_within, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,13 +55,15 @@ LINK_UP = "link_up"
 _log = logging.getLogger(__name__)
 _A5 = "Ascend910A5"
 _UBOE_BOARDS = frozenset({0x23, 0x25, 0x27})
-"""Main boards of an A5 that use its UBoE ports. Elsewhere the tool's answer about these ports does
-not count; an event of the driver counts on all (``docs/spec/device-plugin.md#0``).
+"""Main boards of an A5 that use its UBoE ports.
+
+Elsewhere the tool's answer about these ports does not count; an event of the driver counts on all
+(``docs/spec/device-plugin.md#0``).
 """
 _UBOE_DERIVED = (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE)
 _SLOW_ROUND_SECONDS = 300.0
 _TOGETHER_SECONDS = 0.02
-_PATIENCE_SECONDS = 1.0
+_PROGRESS_SECONDS = 1.0
 # Timers may fire early by the resolution of their clock; a deadline this near counts as due.
 _DUE_SECONDS = 0.001
 _NEVER = float("inf")
@@ -114,6 +116,7 @@ class LinksCollector:
 
     name = "links"
     settings: ClassVar[type[Section]] = LinksSection
+    about_chips = True
     gauges: ClassVar[Mapping[str, str]] = {
         LINK_UP: "Whether hccn_tool finds the link of a chip up."
     }
@@ -172,16 +175,13 @@ class LinksRun:
 
     async def begin(self) -> None:
         """Wait for the chips; a link that was down and cannot be asked about is blind."""
-        asking = asyncio.ensure_future(self._context.driver.inventory())
-        try:
-            while not asking.done():
-                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-                self._context.progress()
-                if not asking.done():
-                    self._log_missing("the driver has not answered since the start")
-            self._take_over(asking.result())
-        finally:
-            asking.cancel()
+
+        def report_silence() -> None:
+            self._context.progress()
+            self._log_missing("the driver has not answered since the start")
+
+        asking = self._context.driver.inventory()
+        self._take_over(await result_of(asking, _PROGRESS_SECONDS, report_silence))
         if self._links:
             self._log_missing("the driver does not show this chip")
 
@@ -333,8 +333,9 @@ class LinksRun:
         return (UBOE_PORT_DOWN, UBOE_PRE_SEPARATE) if self._has_plane else ()
 
     async def _is_wired(self, chip: Chip, port: A5Port) -> bool:
-        """Return whether a port that is down should be up; also ``True`` if the tool does not
-        answer.
+        """Return whether a port that is down should be up.
+
+        Also ``True`` if the tool does not answer.
         """
         place = (port.udie, port.port)
         try:

@@ -66,8 +66,9 @@ class LinkTracker:
         self.check_at = again if again > at else None
 
     def observe(self, faults: Mapping[str, bool], asked_at: float, now_ms: int) -> list[Report]:
-        """Apply the tool's answer, which has for each code whether it holds; return what to
-        report.
+        """Apply the tool's answer, which has for each code whether it holds.
+
+        Returns what to report.
         """
         reports: list[Report] = []
         if not self._answered:
@@ -102,8 +103,9 @@ class LinkTracker:
         return reports
 
     def end_faults(self, codes: Iterable[str], now_ms: int) -> list[Report]:
-        """Return the end of ``codes``, which the driver reports as recovered; the tool is asked
-        later.
+        """Return the end of ``codes``, which the driver reports as recovered.
+
+        The tool is asked later.
         """
         gone = [code for code in codes if code in self._present]
         self._present.difference_update(gone)

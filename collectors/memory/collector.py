@@ -66,8 +66,9 @@ class MemorySection(Section):
 
 
 class MemoryCollector:
-    """Reports short memory. All settings but the period are percent: of time stalled, of memory
-    available.
+    """Reports short memory.
+
+    All settings but the period are percent: of time stalled, of memory available.
     """
 
     name = MEMORY

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from contract.observation import Report
 
 _DEBOUNCE_SECONDS = {"110001021": 600.0}
-"""Seconds for which a flag, by its fault code, must be unchanged before it counts, either way;
-others count at once (``docs/spec/noded.md#4.3``).
+"""Seconds for which a flag, by its fault code, must be unchanged before it counts, either way.
+
+Others count at once (``docs/spec/noded.md#4.3``).
 """
 
 
@@ -94,8 +95,9 @@ class StorageTracker:
         }
 
     def observe(self, listed: Instances, at: float, now_ms: int) -> tuple[list[Report], bool]:
-        """Apply a list of all instances; return what to report, and whether ``kept`` has
-        changed.
+        """Apply a list of all instances.
+
+        Returns what to report, and whether ``kept`` has changed.
         """
         changed = self._apply(listed, at)
         missing = self._missing(listed)

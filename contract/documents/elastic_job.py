@@ -63,6 +63,7 @@ class PersistedJob(msgspec.Struct, frozen=True):
 
     ``size`` is what was written last, ``original`` the owner's. ``start`` counts starts, of which
     ``starts_ms`` has the times of the last hour (wall). ``at_ms`` is when ``size`` was written.
+    ``evicted_at_seconds`` is the time of the scheduler's newest record before that (its clock).
     """
 
     original: Size
@@ -71,6 +72,7 @@ class PersistedJob(msgspec.Struct, frozen=True):
     start: int
     at_ms: int
     starts_ms: tuple[int, ...] = ()
+    evicted_at_seconds: int = 0
 
 
 def read_kept(annotations: Mapping[str, str]) -> PersistedJob | None:

@@ -106,8 +106,9 @@ class EmulatedBmc:
         self._set(absent=not is_present)
 
     def hang(self, where: str = "reply") -> None:
-        """Leave commands without an answer until ``ok``; ``where`` is the call in which they
-        hang.
+        """Leave commands without an answer until ``ok``.
+
+        ``where`` is the call in which they hang.
         """
         if where not in _HANGS:
             raise _wrong("where", f"{where!r} is none of {', '.join(_HANGS)}")
@@ -186,8 +187,9 @@ def signatures(handle: type) -> dict[str, list[type]]:
 
 
 def parse_request(text: str) -> tuple[int, int]:
-    """Return command and key of a request like ``94@10`` or ``94@*`` (-1). Raises
-    ``ValueError``.
+    """Return command and key of a request like ``94@10`` or ``94@*`` (-1).
+
+    Raises ``ValueError``.
     """
     match = _REQUEST.fullmatch(text)
     if match is None or (match[2] != "*" and int(match[2]) > 0xFFFF):

@@ -54,7 +54,8 @@ def _listed() -> dict[int, Severity]:
 
 
 def severity_of(code: int) -> Severity:
-    """Return the driver's severity of ``code``; a code that it does not list is minor
-    (dcmi#5.5).
+    """Return the driver's severity of ``code``.
+
+    A code that it does not list is minor (dcmi#5.5).
     """
     return _listed().get(code, Severity.MINOR)

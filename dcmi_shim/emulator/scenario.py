@@ -239,8 +239,9 @@ class Scenario(BaseModel):
 
 
 def read_scenario(path: Path) -> Scenario:
-    """Return the scenario in ``path``. Raises ``ConfigurationError`` with everything that is
-    wrong.
+    """Return the scenario in ``path``.
+
+    Raises ``ConfigurationError`` with everything that is wrong.
     """
     try:
         text = path.read_bytes().decode("utf-8")
@@ -252,8 +253,9 @@ def read_scenario(path: Path) -> Scenario:
 
 
 def parse_scenario(text: str, source: str) -> Scenario:
-    """Return the scenario in ``text``; ``source`` names it in errors. Raises like
-    ``read_scenario``.
+    """Return the scenario in ``text``.
+
+    ``source`` names it in errors. Raises like ``read_scenario``.
     """
     try:
         content = tomllib.loads(text)

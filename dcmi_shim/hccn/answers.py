@@ -111,8 +111,9 @@ def _pairs(text: str, chip: int) -> dict[str, str]:
 
 
 def parse_optical(text: str, chip: int) -> Optical:
-    """Return from ``-optical -g`` the module's values; one of them must be one that every tool
-    prints.
+    """Return from ``-optical -g`` the module's values.
+
+    One of them must be one that every tool prints.
     """
     values = _pairs(text, chip)
     if not values.keys() & {"present", "temperature", "Vcc", "Tx_Power0", "Tx_Power"}:

@@ -1,4 +1,5 @@
 """Parses the output of the A5 ``hccn_tool`` where it differs (``docs/spec/dcmi.md#7.2`` and 7.5).
+
 Pure.
 
 The same rules as in ``answers`` hold. Only positions of columns matter; a table without a row of

@@ -60,8 +60,9 @@ def subscribe(library: Library, handler: object) -> int:
 
 
 def copy_event(address: int) -> dict[str, object]:
-    """Return the event at ``address``, as ``RawEvent`` has it. Raises ``Implausible`` for what is
-    none.
+    """Return the event at ``address``, as ``RawEvent`` has it.
+
+    Raises ``Implausible`` for what is none.
     """
     kind = int.from_bytes(string_at(address, 4), sys.byteorder)
     if kind:
@@ -203,8 +204,9 @@ def device_info(library: Library, card: int, device: int, main: int, sub: int) -
 
 
 def _super_pod(library: Library, card: int, device: int) -> Answer:
-    """Return sdid, size, super-pod id, server index, chassis id and type; invalid ones are
-    ``None``.
+    """Return sdid, size, super-pod id, server index, chassis id and type.
+
+    Invalid ones are ``None``.
     """
     info, info_at = output(abi.SuperPodInfo)
     size, size_at = output(c_uint)
@@ -261,8 +263,9 @@ def hbm_mb(library: Library, card: int, device: int) -> Answer:
 
 
 def address(library: Library, card: int, device: int) -> Answer:
-    """Return the four or sixteen bytes of the address of the chip's RoCE port; IPv4 is tried
-    first.
+    """Return the four or sixteen bytes of the address of the chip's RoCE port.
+
+    IPv4 is tried first.
     """
     answer, found = _address(library, card, device, 0)
     if answer:

@@ -35,8 +35,9 @@ _MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "loongarch64": 258}
 
 @dataclass(frozen=True)
 class FoundLibrary:
-    """A library to load. ``search`` are directories in which it may find the libraries that it
-    needs.
+    """A library to load.
+
+    ``search`` are directories in which it may find the libraries that it needs.
 
     ``warnings`` are the ownership problems that are accepted because the operator trusts them.
     """

@@ -58,8 +58,9 @@ class Installed:
 
     @property
     def in_use(self) -> Installation | None:
-        """The installation that processes have loaded; the same object until another one is
-        adopted.
+        """The installation that processes have loaded.
+
+        The same object until another one is adopted.
         """
         return self._in_use
 
@@ -68,8 +69,9 @@ class Installed:
         return await asyncio.to_thread(self._find_now)
 
     def adopt(self, installation: Installation) -> bool:
-        """Record that processes have loaded ``installation``; return whether it replaces another
-        one.
+        """Record that processes have loaded ``installation``.
+
+        Returns whether it replaces another one.
         """
         if installation == self._in_use:
             return False

@@ -287,8 +287,9 @@ async def _optional(
     *,
     needed: bool = False,
 ) -> Any:
-    """Return the answer, or ``None`` with a problem added; unsupported is no problem unless
-    ``needed``.
+    """Return the answer, or ``None`` with a problem added.
+
+    Unsupported is no problem unless ``needed``.
     """
     try:
         return msgspec.json.decode(await ask(function, arguments, where))

@@ -38,7 +38,7 @@ class SwitchDriver:
     """Calls ``liblingqu-dcmi.so``. ``run`` must be running while anything else is used.
 
     ``find`` finds the library or raises ``DriverNotFound``; it is called in a thread. No call waits
-    longer than ``patience_seconds`` for a library that is being initialised.
+    longer than ``start_seconds`` for a library that is being initialised.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class SwitchDriver:
         find: Callable[[], FoundLibrary],
         wall_clock: Callable[[], int],
         settings: DriverSettings = _SETTINGS,
-        patience_seconds: float = 10.0,
+        start_seconds: float = 10.0,
     ) -> None:
-        self._patience_seconds = patience_seconds
+        self._start_seconds = start_seconds
         self._find = find
         self._wall_clock = wall_clock
         self._settings = settings
@@ -118,8 +118,8 @@ class SwitchDriver:
             supervisor, calls = self._supervisor, self._calls
             if supervisor is None or calls is None:
                 raise DriverGone(self._reason)
-            if not await is_set_within(supervisor.tried, self._patience_seconds):
-                waited = f"the switch library has been starting for {self._patience_seconds:g} s"
+            if not await is_set_within(supervisor.tried, self._start_seconds):
+                waited = f"the switch library has been starting for {self._start_seconds:g} s"
                 raise DriverGone(f"{waited} or longer")
             if supervisor is self._supervisor:
                 return calls

@@ -119,8 +119,9 @@ class Child:
         return {"answer": answer, "value": value}
 
     def _on_event(self, pointer: int | None) -> None:
-        """Copy and send an event, on the library's thread; ``pointer`` is valid only until this
-        returns.
+        """Copy and send an event, on the library's thread.
+
+        ``pointer`` is valid only until this returns.
         """
         seen_at_ms = time.time_ns() // 1_000_000
         try:

@@ -28,8 +28,9 @@ Value = TypeVar("Value")
 
 
 class EventQueue(Generic[Raw, Value]):
-    """A bounded queue of the values of raw events. Events that do not fit become one counted
-    gap.
+    """A bounded queue of the values of raw events.
+
+    Events that do not fit become one counted gap.
     """
 
     def __init__(

@@ -140,8 +140,9 @@ class ChildProcess:
     async def request(
         self, call: str, arguments: tuple[int | str, ...], deadline_seconds: float
     ) -> Message:
-        """Ask the child; return its answer. ``TimeoutError`` after the deadline, ``DriverGone`` if
-        it ended.
+        """Ask the child; return its answer.
+
+        ``TimeoutError`` after the deadline, ``DriverGone`` if it ended.
         """
         if self.ended:
             raise DriverGone(self.exit_reason())

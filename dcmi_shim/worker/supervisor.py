@@ -143,14 +143,14 @@ class Supervisor:
         self._not_replaced_reason: str | None = None
         self.tried = asyncio.Event()
         """Whether a start has succeeded or failed."""
-        self._is_patient = False
+        self._waits_for_library = False
         """Whether a library that cannot be loaded at the start is searched again."""
         self.polling_reason: str | None = None
         """Why no events arrive; ``None`` while subscribed."""
 
     def wait_for_library(self) -> None:
         """See ``Driver``."""
-        self._is_patient = True
+        self._waits_for_library = True
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -166,8 +166,9 @@ class Supervisor:
         return None if self._serving is not None else self._reason
 
     async def ready(self, deadline_seconds: float) -> ChildProcess:
-        """Return the child that serves calls. Raises ``DriverGone`` when there is none within the
-        deadline.
+        """Return the child that serves calls.
+
+        Raises ``DriverGone`` when there is none within the deadline.
         """
         child = self._serving
         if child is not None:
@@ -226,7 +227,7 @@ class Supervisor:
                 return await self._start()
             except DriverError as error:
                 is_passing = isinstance(error, DriverCallError | DriverGone)
-                if not self._opened_once and not is_passing and not self._is_patient:
+                if not self._opened_once and not is_passing and not self._waits_for_library:
                     raise
                 if self._serving is not None:
                     self._not_replaced(error)

@@ -22,6 +22,7 @@ from pacing.waiting import is_set_within
 from service.store_outage import Failing
 from service.trouble import Trouble
 from stores.base import WRITE_SECONDS, Tenure
+from stores.deadline import answered_within
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -277,7 +278,7 @@ class ByLease:
         self._wake.set()
 
     async def _act(self) -> float | None:
-        """Do what is due; returns the seconds until the next thing is, ``None`` for no time."""
+        """Do what is due; return the seconds until the next thing is, ``None`` for no time."""
         now_ms = self._clock().steady_ms
         if self._own is not None:
             safe_ms = self._renewed_at_ms + _safe_ms(self._own) - now_ms
@@ -341,7 +342,7 @@ class ByLease:
 
     @contextlib.asynccontextmanager
     async def _proving(self) -> AsyncIterator[None]:
-        """Within the block a leader whose Lease has nearly run out reads whose it is.
+        """Read the Lease within the block, for a leader whose Lease has nearly run out.
 
         Another one may take it right after a read. What is written then it finds and follows, or
         has refused (``docs/decisions/010``): that is no more than after a pause of this process.
@@ -367,7 +368,7 @@ class ByLease:
                 self._on_change()
 
     async def _read(self) -> bool:
-        """Read whose the Lease is, to lead by that for a while; whether that can be done."""
+        """Read whose the Lease is, to lead by that for a while; return whether that can be done."""
         asked_at_ms = self._clock().steady_ms
         if not await self._is_ours():
             return False
@@ -381,7 +382,7 @@ class ByLease:
         return self.leads
 
     async def _is_ours(self) -> bool:
-        """Read whose the Lease is; whether it was read and is still ours."""
+        """Read whose the Lease is; return whether it was read and is still ours."""
         try:
             tenure = await self._lease.read()
         except StoreError:
@@ -407,9 +408,9 @@ class ByLease:
         if own is None:
             return
         try:
-            async with asyncio.timeout(_RELEASE_SECONDS):
+            async with answered_within(_RELEASE_SECONDS):
                 await self._lease.write(Tenure("", 1, own.transitions, own.version))
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             _log.warning("the Lease is not given up and will run out: %s", error)
 
     async def _wait(self, seconds: float | None) -> None:

@@ -318,7 +318,9 @@ def _content(path: Path, flags: int = 0) -> tuple[bytes, os.stat_result] | None:
 
 
 def _version(content: bytes, status: os.stat_result) -> str:
-    """Content and file: old content that is put back is a change, which a watch must report."""
+    """Return a digest of content and file: old content that is put back is a change, which a watch
+    must report.
+    """
     return f"{_digest(content)}-{status.st_ino:x}-{status.st_mtime_ns:x}"
 
 

@@ -173,13 +173,13 @@ class ListingComparison:
         return identity == self.identity
 
     def shown(self, keys: Iterable[_Key]) -> None:
-        """Take note that events showed these documents."""
+        """Record that events showed these documents."""
         for key in keys:
             self._shown.add(key)
             self._unshown.pop(key, None)
 
     def reported(self, key: _Key, is_by_list: bool) -> None:
-        """Take note of a change that is reported, and whether only a list shows a deletion."""
+        """Record a change that is reported, and whether only a list shows a deletion."""
         (self._gone.add if is_by_list else self._gone.discard)(key)
 
     def late(self, keys: Iterable[_Key]) -> tuple[_Key, ...]:
@@ -201,7 +201,7 @@ class ListingComparison:
         return found
 
     def found(self, keys: Iterable[_Key], now: float) -> None:
-        """Take note that these changes are news for the watch."""
+        """Record that these changes are news for the watch."""
         for key in keys:
             self._unshown.setdefault(key, now + SHOWN_SECONDS)
 
@@ -214,5 +214,5 @@ class ListingComparison:
 
 
 def _next_turn(now: float, period: float) -> float:
-    """All watches have their turn at the same times."""
+    """Return the time of the next turn: all watches have theirs at the same times."""
     return (now // period + 1) * period

@@ -109,7 +109,9 @@ def _read(item: _Pod) -> PodState | None:
 
 @lru_cache(1024)
 def _chips(text: str) -> tuple[str, ...]:
-    """Most pods have chips that others have, too, on other nodes."""
+    """Return the shared tuple of chips: most pods have chips that others have, too, on
+    other nodes.
+    """
     kept(text=text)
     return tuple(map(intern, chip_names(text)))
 

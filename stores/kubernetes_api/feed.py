@@ -127,7 +127,7 @@ class Feed(Generic[AnyItem, Value]):
         return Update(key, value), item.metadata.resource_version
 
     def _attempt(self, content: msgspec.Raw) -> _Read[Value] | None:
-        """One of a page in which something is wrong."""
+        """Read one object of a page in which something is wrong."""
         try:
             item = self._kind.item.decode(content)
         except (msgspec.DecodeError, RecursionError) as error:

@@ -78,9 +78,10 @@ class KubernetesObjects:
             raise wire.refusal(status, answer, f"write Event {event.namespace}/{event.name}")
 
     async def _uid(self, event: KubernetesEvent) -> str:
-        """By which ``kubectl describe`` finds the Events about an object; empty where unknown.
+        """Return the uid by which ``kubectl describe`` finds the Events about an object; empty
+        where unknown.
 
-        Of a Node it looks for the name as well, which the kubelet writes, too.
+        For a Node it uses the name as well, which the kubelet writes, too.
         """
         involved = event.involved
         if involved.kind == "Node":

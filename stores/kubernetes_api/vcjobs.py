@@ -67,12 +67,12 @@ class VcJobs(ObjectPages):
         return _items(await self.get(path))
 
     async def patch(self, namespace: str, name: str, patch: Sequence[Mapping[str, Any]]) -> str:
-        """Change a job by a JSON patch; returns its new version."""
+        """Change a job by a JSON patch; return its new version."""
         body = msgspec.json.encode(patch)
         return await self._patch(_path(namespace, name), body, _JSON_PATCH, f"{namespace}/{name}")
 
     async def patch_status(self, namespace: str, name: str, patch: Mapping[str, Any]) -> str:
-        """Change the status of a job by a merge patch; returns its new version."""
+        """Change the status of a job by a merge patch; return its new version."""
         path = f"{_path(namespace, name)}/status"
         body = msgspec.json.encode(patch)
         return await self._patch(path, body, wire.MERGE_PATCH_HEADERS, f"{namespace}/{name}")

@@ -101,7 +101,7 @@ class LastWill:
         return aiomqtt.Will(beat_topic(self._node), msgspec.json.encode(broken), qos=1, retain=True)
 
     def beaten(self, pulse: HeartbeatMessage) -> None:
-        """Note that this beat was made; the next will repeats it."""
+        """Record that this beat was made; the next will repeats it."""
         if pulse.node == self._node:
             self._last = pulse
 
@@ -137,7 +137,7 @@ class ReceivedHeartbeats:
         for one in self._received.values():
             one.is_retained = True
 
-    def put(self, message: Received) -> None:
+    def receive(self, message: Received) -> None:
         """Apply a message."""
         node = node_of(message.topic)
         if node is None:

@@ -74,7 +74,7 @@ class Sink:
         self._more = asyncio.Event()
         self._end = ""
 
-    def put(self, message: Received) -> None:
+    def receive(self, message: Received) -> None:
         """Add a message."""
         if self._end:
             return
@@ -93,7 +93,7 @@ class Sink:
         self._end = self._end or reason
         self._more.set()
 
-    async def take(self) -> Received:
+    async def pop(self) -> Received:
         """Return the next one. Raises ``StoreUnavailable`` when there are no more."""
         while not self._waiting:
             if self._end:
@@ -103,11 +103,11 @@ class Sink:
         return self._waiting.popleft()
 
 
-class Taker(Protocol):
+class MessageSink(Protocol):
     """Receives messages; must not block."""
 
-    def put(self, message: Received) -> None:
-        """Take a message."""
+    def receive(self, message: Received) -> None:
+        """Receive one message."""
 
     def end(self, reason: str) -> None:
         """End it: nothing more comes."""
@@ -120,7 +120,7 @@ class Session:
         self._address = address
         self._node = node
         self._echo = echo_topic(node)
-        self._sinks: dict[str, list[Taker]] = {}
+        self._sinks: dict[str, list[MessageSink]] = {}
         self._echo_name = b""
         self._echoed_first: asyncio.Future[bool] | None = None
         self._kept = b""
@@ -187,7 +187,7 @@ class Session:
                 raise
             raise hung_up_at_retained(self._address, self._echo) from None
 
-    def take(self, topic: str, payload: bytes, is_retained: bool) -> None:
+    def dispatch(self, topic: str, payload: bytes, is_retained: bool) -> None:
         """Pass a message to the receivers of its topic."""
         if topic == self._echo:
             self._echoed(payload)
@@ -199,7 +199,7 @@ class Session:
         message = Received(topic, payload, is_retained)
         for one in filters_of(topic):
             for sink in self._sinks.get(one, ()):
-                sink.put(message)
+                sink.receive(message)
 
     def end(self, reason: str) -> None:
         """End it: the connection is closed."""
@@ -219,8 +219,8 @@ class Session:
             await self._answer(done, f"publication of {topic}")
 
     @contextlib.asynccontextmanager
-    async def subscribed(self, filters: tuple[str, ...], sink: Taker) -> AsyncIterator[None]:
-        """Within the block ``sink`` gets what ``list_now`` asks for and what comes after it."""
+    async def subscribed(self, filters: tuple[str, ...], sink: MessageSink) -> AsyncIterator[None]:
+        """Pass to ``sink`` within the block what ``list_now`` requests and what comes after it."""
         for one in filters:
             self._sinks.setdefault(one, []).append(sink)
         try:
@@ -267,7 +267,7 @@ class Session:
         await self._answer(granted, f"subscription to {topics}")
 
     async def ask(self) -> None:
-        """Done when the broker answered: it is alive, and so is the way to it.
+        """Send a ping; done when the broker answered: it is alive, and so is the way to it.
 
         A broker that stands still, or packets that go nowhere, are noticed by the keepalive only
         after twice its seconds.
@@ -390,7 +390,7 @@ class BrokerConnection:
                     reason = ""
                     yield Subscribed()
                     while True:
-                        yield await sink.take()
+                        yield await sink.pop()
             except StoreError as error:
                 if str(error) != reason:
                     reason = str(error)
@@ -426,7 +426,7 @@ class BrokerConnection:
                     self._mqtt,
                     self._identifier,
                     self._will(),
-                    session.take,
+                    session.dispatch,
                     self.sizes,
                 )
                 async with client:

@@ -98,7 +98,7 @@ class Complaints:
 
 
 class Latest:
-    """The newest message of each topic that was not yet taken.
+    """The newest message of each topic since the last ``pop_all``.
 
     ``passed_on`` is called with the topic of a document that the broker does not keep.
     """
@@ -109,8 +109,8 @@ class Latest:
         self._more = asyncio.Event()
         self._end = ""
 
-    def put(self, message: Received) -> None:
-        """Take a message in."""
+    def receive(self, message: Received) -> None:
+        """Replace the message of its topic."""
         if self._end:
             return
         if len(self._waiting) >= _MOST_DOCUMENTS and message.topic not in self._waiting:
@@ -128,22 +128,22 @@ class Latest:
         self._end = self._end or reason
         self._more.set()
 
-    def taken(self) -> dict[str, bytes]:
-        """Return all there are now, by topic; ``StoreUnavailable`` when no more will come."""
+    def pop_all(self) -> dict[str, bytes]:
+        """Return and remove all messages, by topic; ``StoreUnavailable`` when no more will come."""
         if self._end:
             raise StoreUnavailable(self._end)
         taken, self._waiting = self._waiting, {}
         self._more.clear()
         return taken
 
-    async def take(self) -> dict[str, bytes]:
-        """At least one."""
+    async def wait(self) -> dict[str, bytes]:
+        """Wait for the next messages; return all there are, by topic."""
         await self._more.wait()
-        return self.taken()
+        return self.pop_all()
 
 
 def selected_topics(selection: Selection) -> tuple[str, ...]:
-    """Topic filters that together match what is selected, and maybe more."""
+    """Return topic filters that together match what is selected, and maybe more."""
     return document_filters(
         selection.namespace,
         selection.name,
@@ -169,7 +169,7 @@ class BrokerDocuments:
         async with session.subscribed(topics, latest):
             for one in topics:
                 await session.list_now(one)
-            return self._read_all(latest.taken(), {})
+            return self._read_all(latest.pop_all(), {})
 
     async def follow(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """See ``Store.watch``."""
@@ -186,14 +186,14 @@ class BrokerDocuments:
                     for one in filters:
                         await session.list_now(one)
                     known = self._read_all(
-                        latest.taken(), {} if selection.owned else known, selection
+                        latest.pop_all(), {} if selection.owned else known, selection
                     )
                     backoff.reset()
                     reason = ""
                     selected = (one for one in known.values() if selection.fits(one.labels))
                     yield DocumentsListed(tuple(selected))
                     while True:
-                        for topic, payload in (await latest.take()).items():
+                        for topic, payload in (await latest.wait()).items():
                             event = self._event(topic, payload, known, selection)
                             if event is not None:
                                 yield event

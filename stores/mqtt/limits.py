@@ -110,7 +110,7 @@ class Sizes:
         return min(known, default=None)
 
     def begin(self, limits: BrokerLimits) -> None:
-        """Note that a connection is there."""
+        """Record that a connection is there."""
         self._announced = limits.packet_bytes
 
     def check(self, topic: str, size: int) -> None:
@@ -126,7 +126,7 @@ class Sizes:
             )
 
     def took(self, size: int) -> None:
-        """Note that a packet was acknowledged."""
+        """Record that a packet was acknowledged."""
         self._taken = max(self._taken, size)
         if self._suspect is not None and size >= self._suspect:
             self._suspect = None
@@ -141,7 +141,7 @@ class Sizes:
         self._pause_seconds = min(2 * self._pause_seconds, LAST_PAUSE_SECONDS)
 
     def broke(self, largest: int, *, was_too_large: bool) -> None:
-        """Note that the connection broke while ``largest`` was sent, 0 for nothing."""
+        """Record that the connection broke while ``largest`` was sent, 0 for nothing."""
         self._announced = None
         if was_too_large and largest:
             self.refuse(largest)
@@ -156,6 +156,6 @@ class Sizes:
             self._suspect = None
 
     def _try_again(self) -> None:
-        """One more break is enough then."""
+        """Try the larger size again: one more break is enough to refuse it."""
         assert self._learned is not None, "there is something to try"
         self._suspect, self._learned = self._learned, None

@@ -186,7 +186,7 @@ class MqttStore:
         return self._writing.setdefault(topic, asyncio.Lock())
 
     async def _prove(self, topic: str, payload: bytes, version: str) -> None:
-        """With MQTT 3.1.1 a broker acknowledges what it throws away, too.
+        """Read back a write: with MQTT 3.1.1 a broker acknowledges what it throws away, too.
 
         That is what its access rules do not let this client write, and what is too large for it. So
         the first write of a document is read back, and each that is larger than all before.

@@ -58,7 +58,7 @@ def twins(make_agent: MakeAgent, folder: Folder) -> Twins:
     return Twins(make_agent, folder)
 
 
-def test_who_stood_still_and_wakes_up_leaves_no_node_silent(twins: Twins) -> None:
+def test_agent_that_stood_still_and_wakes_up_leaves_no_node_silent(twins: Twins) -> None:
     """Both claim the name then, in the second round whichever host it is."""
     owner, other = CHIPS
     twins.agents[owner].start()

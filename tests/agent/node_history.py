@@ -39,21 +39,21 @@ class NodeHistory:
         remembered = read_restored(self.directory / FILE_NAME)
         state = restore(remembered, NODE, "boot", catalogue.shipped())
         assert configured_by(remembered) == texts
-        self.verdicts = FaultState(
+        self.fault_state = FaultState(
             state, catalogue_of(texts), lambda: self.now_ms, lambda _: None, texts
         )
         self.journal = Journal(
             self.directory,
             first_sequence=remembered.last_sequence + 1,
             wall_clock=lambda: self.now_ms,
-            on_recovered=self.verdicts.snapshot,
+            on_recovered=self.fault_state.snapshot,
         )
         self.write(RowKind.START, {"node": NODE, "boot_id": "boot", "version": "1"})
-        self.verdicts.begin(self.journal)
+        self.fault_state.begin(self.journal)
 
     async def end(self) -> None:
         """The process ends well."""
-        self.verdicts.end()
+        self.fault_state.end()
         self.write(RowKind.STOP, {"reason": "a signal"})
         assert await self.journal.close()
 
@@ -69,7 +69,7 @@ class NodeHistory:
         self.journal.append([(kind, msgspec.json.encode(body).decode())], self.now_ms)
 
     def take(self, *inputs: Input) -> None:
-        self.verdicts.apply(inputs)
+        self.fault_state.apply(inputs)
 
     def see(self, assertion: Assertion, code: str, chip: int = 3) -> None:
         self.take(Observation(CHIP_SOURCE, chip_subject(chip), code, assertion, self.now_ms))
@@ -81,7 +81,7 @@ class NodeHistory:
 
     def acknowledge(self) -> None:
         """The store has what holds now."""
-        revision = self.verdicts.state.revision
+        revision = self.fault_state.state.revision
         self.take(Acknowledged(device_info_name(NODE), revision, self.now_ms))
 
     async def wait(self, *, hours: float = 0, seconds: float = 0) -> None:

@@ -96,13 +96,13 @@ async def test_a_storm_is_few_lines(log: pytest.LogCaptureFixture, tmp_path: Pat
     life = Life(tmp_path, clock)
     for number in range(1000):
         inputs: list[Input] = [seen(clock, Assertion.OCCUR, number % 16, f"80E{number:05X}")]
-        life.verdicts.apply(inputs)
+        life.fault_state.apply(inputs)
         clock.now_ms += 100
         await asyncio.sleep(0.1)
     for number in range(1000):
         clock.now_ms += 10
-        life.verdicts.apply([seen(clock, Assertion.RECOVER, number % 16, f"80E{number:05X}")])
-    life.verdicts.end()
+        life.fault_state.apply([seen(clock, Assertion.RECOVER, number % 16, f"80E{number:05X}")])
+    life.fault_state.end()
     logged = lines_of(LOGGER, log)
     assert 10 < len(logged) <= 100
     texts = [text for _, text in logged]

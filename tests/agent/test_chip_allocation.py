@@ -13,7 +13,7 @@ import pytest
 from agent.chip_allocation import ChipAllocation, StoreAllocation
 from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, read_restored
 from agent.journal.journal import Journal
-from agent.publishing.device_info import PATIENCE_SECONDS, DeviceInfoDocument
+from agent.publishing.device_info import FIRST_DOCUMENT_SECONDS, DeviceInfoDocument
 from contract.observation import Assertion
 from stores.base import PodUsage, UsageEnded, UsageListed
 from stores.interruption import Interrupted
@@ -200,5 +200,5 @@ def test_the_first_document_waits_for_pods_but_not_for_long(
     monkeypatch.setattr("agent.publishing.device_info.time.monotonic", lambda: now)
     made = document(Allocated(answered=False))
     assert made.desired() is None
-    now += PATIENCE_SECONDS + 0.01
+    now += FIRST_DOCUMENT_SECONDS + 0.01
     assert made.desired() is not None

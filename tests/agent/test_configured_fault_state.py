@@ -49,32 +49,32 @@ class Life:
         remembered = read_restored(directory / FILE_NAME)
         state = restore(remembered, NODE, "boot", shipped())
         texts = configured_by(remembered)
-        self.verdicts = FaultState(state, catalogue_of(texts), clock, lambda _: None, texts)
+        self.fault_state = FaultState(state, catalogue_of(texts), clock, lambda _: None, texts)
         self.journal = Journal(
             directory,
             first_sequence=remembered.last_sequence + 1,
             wall_clock=clock,
-            on_recovered=self.verdicts.complete_journal,
+            on_recovered=self.fault_state.complete_journal,
         )
-        self.verdicts.begin(self.journal)
+        self.fault_state.begin(self.journal)
 
     @property
     def state(self) -> PolicyState:
-        return msgspec.structs.replace(self.verdicts.state, settled_at_ms=0)
+        return msgspec.structs.replace(self.fault_state.state, settled_at_ms=0)
 
     def level(self, chip: int = 3) -> str:
-        return self.verdicts.state.chips[chip].level.value
+        return self.fault_state.state.chips[chip].level.value
 
     def see(self, assertion: Assertion, chip: int = 3) -> None:
         self.clock.now_ms += 20_000
         at_ms = self.clock.now_ms
-        self.verdicts.apply(
+        self.fault_state.apply(
             [Observation("chip-faults", chip_subject(chip), CODE, assertion, at_ms)]
         )
 
     def configure(self, texts: FaultTexts) -> None:
         self.clock.now_ms += 1_000
-        self.verdicts.configure(texts, catalogue_of(texts))
+        self.fault_state.configure(texts, catalogue_of(texts))
 
     async def committed(self) -> None:
         assert await self.journal.committed(self.journal.last_sequence, 5)
@@ -90,14 +90,14 @@ async def test_a_live_fault_is_judged_again_and_stays_so(tmp_path: Path) -> None
     await life.committed()
     again = Life(tmp_path, life.clock)
     assert again.state == life.state
-    assert again.verdicts.texts == table("SeparateNPU")
+    assert again.fault_state.texts == table("SeparateNPU")
     again.see(Assertion.OCCUR, 4)
     assert again.level(4) == "SeparateNPU"
     again.configure(FaultTexts())
     await again.committed()
     third = Life(tmp_path, life.clock)
     assert (third.level(3), third.level(4)) == ("NotHandleFault", "NotHandleFault")
-    assert third.verdicts.texts == FaultTexts()
+    assert third.fault_state.texts == FaultTexts()
 
 
 async def test_a_configuration_that_is_in_force_already_is_no_input(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_a_pruned_journal_leads_to_the_same_state(tmp_path: Path, seed: in
                     table(chance.choice(["SeparateNPU", "RestartNPU", "RestartRequest"]))
                 )
             case 1:
-                life.verdicts.snapshot()
+                life.fault_state.snapshot()
             case 2:
                 life.configure(FaultTexts())
             case _:
@@ -133,7 +133,7 @@ async def test_a_pruned_journal_leads_to_the_same_state(tmp_path: Path, seed: in
     remembered = read_restored(tmp_path / FILE_NAME)
     restored = restore(remembered, NODE, "boot", shipped())
     assert msgspec.structs.replace(restored, settled_at_ms=0) == life.state
-    assert configured_by(remembered) == life.verdicts.texts
+    assert configured_by(remembered) == life.fault_state.texts
 
 
 @pytest.mark.slow

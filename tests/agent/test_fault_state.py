@@ -66,17 +66,17 @@ class Life:
         remembered = read_restored(directory / FILE_NAME)
         state = restore(remembered, NODE, "boot", TABLES)
         self.woken: list[int] = []
-        self.verdicts = FaultState(state, tables, clock, self.woken.append)
+        self.fault_state = FaultState(state, tables, clock, self.woken.append)
         self.journal = Journal(
             directory,
             first_sequence=remembered.last_sequence + 1,
             wall_clock=clock,
-            on_recovered=self.verdicts.snapshot,
+            on_recovered=self.fault_state.snapshot,
         )
-        self.verdicts.begin(self.journal)
+        self.fault_state.begin(self.journal)
 
     async def take(self, *inputs: Input) -> None:
-        self.verdicts.apply(inputs)
+        self.fault_state.apply(inputs)
         assert await self.journal.committed(self.journal.last_sequence, 5)
 
 
@@ -105,15 +105,15 @@ async def test_every_restart_continues_the_same_state(tmp_path: Path, lives: int
         if number % (len(inputs) // lives) == 0:
             life = Life(tmp_path, clock)
             if number:
-                assert but_for_the_start(life.verdicts.state) == but_for_the_start(
+                assert but_for_the_start(life.fault_state.state) == but_for_the_start(
                     restarted(whole, "boot")
                 )
         await life.take(*batch)
-        whole = life.verdicts.state
+        whole = life.fault_state.state
         clock.now_ms += 10
     assert set(whole.chips[3].faults) == {"80E01801"}
     assert not whole.chips[4].faults
-    again = Life(tmp_path, clock).verdicts.state
+    again = Life(tmp_path, clock).fault_state.state
     assert but_for_the_start(again) == but_for_the_start(restarted(whole, "boot"))
 
 
@@ -122,24 +122,24 @@ async def test_a_restart_remembers_alarms_but_not_that_the_bmc_answered(tmp_path
     alarm = Observation("bmc", fan, "06000025", Assertion.PRESENT, clock())
     life = Life(tmp_path, clock)
     await life.take(SourceAnswered("bmc", NODE_SUBJECT, clock()), alarm)
-    assert life.verdicts.state.of(NODE_SUBJECT).answered == ("bmc",)
-    again = Life(tmp_path, clock).verdicts.state
+    assert life.fault_state.state.of(NODE_SUBJECT).answered == ("bmc",)
+    again = Life(tmp_path, clock).fault_state.state
     assert again.of(NODE_SUBJECT).answered == ()
-    assert again.of(fan) == life.verdicts.state.of(fan)
+    assert again.of(fan) == life.fault_state.state.of(fan)
 
 
 async def test_many_inputs_are_journaled_with_snapshots(tmp_path: Path) -> None:
     clock = Clock()
     life = Life(tmp_path, clock)
     for _ in range(400):
-        life.verdicts.apply([seen(clock, Assertion.OCCUR)])
+        life.fault_state.apply([seen(clock, Assertion.OCCUR)])
         clock.now_ms += 20_000
-        life.verdicts.apply([seen(clock, Assertion.RECOVER)])
+        life.fault_state.apply([seen(clock, Assertion.RECOVER)])
         clock.now_ms += 20_000
     await life.take(seen(clock, Assertion.OCCUR))
     remembered = read_restored(tmp_path / FILE_NAME)
     assert len(remembered.inputs) < 300
-    assert restore(remembered, NODE, "boot", TABLES) == life.verdicts.state
+    assert restore(remembered, NODE, "boot", TABLES) == life.fault_state.state
 
 
 async def test_a_once_event_is_released_in_the_next_life_too(tmp_path: Path) -> None:
@@ -147,17 +147,17 @@ async def test_a_once_event_is_released_in_the_next_life_too(tmp_path: Path) -> 
     life = Life(tmp_path, clock)
     await life.take(seen(clock, Assertion.ONCE))
     assert life.woken == [clock()]
-    revision = life.verdicts.state.revision
+    revision = life.fault_state.state.revision
     clock.now_ms += 60_000
     life = Life(tmp_path, clock)
-    assert life.verdicts.state.chips[3].faults, "nobody has seen it yet"
+    assert life.fault_state.state.chips[3].faults, "nobody has seen it yet"
     await life.take(Acknowledged(device_info_name(NODE), revision, clock()))
     clock.now_ms += ONCE_VISIBLE_MS - 50
     life = Life(tmp_path, clock)
-    assert life.verdicts.state.chips[3].faults
+    assert life.fault_state.state.chips[3].faults
     await asyncio.sleep(0.02)
     clock.now_ms += 50
-    await until(lambda: not life.verdicts.state.chips[3].faults)
+    await until(lambda: not life.fault_state.state.chips[3].faults)
     assert life.woken, "its release is published"
 
 
@@ -170,21 +170,21 @@ async def test_a_link_that_is_down_is_upgraded_and_released_in_later_lives(tmp_p
     life = Life(tmp_path, clock)
     clock.now_ms = down_ms + 20_000
     await life.take()
-    assert not life.verdicts.state.chips[3].upgrades
+    assert not life.fault_state.state.chips[3].upgrades
     clock.now_ms += 1
     await life.take()
-    (upgrade,) = life.verdicts.state.chips[3].upgrades
+    (upgrade,) = life.fault_state.state.chips[3].upgrades
     assert upgrade.upgraded_at_ms == down_ms + 20_000
     assert life.woken == [down_ms + 20_001], "it is published"
     clock.now_ms = down_ms + 30_000
     life = Life(tmp_path, clock)
-    assert life.verdicts.state.chips[3].upgrades == (upgrade,)
+    assert life.fault_state.state.chips[3].upgrades == (upgrade,)
     await life.take(seen(clock, Assertion.RECOVER, code=LINK_DOWN))
     clock.now_ms += 60_001
     life = Life(tmp_path, clock)
     clock.now_ms += SETTLE_MS
     await life.take()
-    assert not life.verdicts.state.chips[3].upgrades
+    assert not life.fault_state.state.chips[3].upgrades
 
 
 async def test_a_life_with_other_tables_judges_by_them(tmp_path: Path) -> None:
@@ -194,9 +194,9 @@ async def test_a_life_with_other_tables_judges_by_them(tmp_path: Path) -> None:
     await life.take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
     clock.now_ms += 30_000
     await life.take()
-    assert life.verdicts.state.chips[3].upgrades
+    assert life.fault_state.state.chips[3].upgrades
     other = Life(tmp_path, clock, replace(TABLES, durations={}))
-    assert other.verdicts.state.chips[3].upgrades == ()
+    assert other.fault_state.state.chips[3].upgrades == ()
     assert other.woken
 
 
@@ -209,8 +209,8 @@ async def test_deadline_before_a_configuration_is_judged_by_the_old_rules(
     clock.now_ms += 30_000
     harder = DurationPolicy(3_600_000, 60_000, ChipLevel.SEPARATE_NPU)
     tables = replace(TABLES, durations={LINK_DOWN: harder})
-    life.verdicts.configure(FaultTexts(customization="{}"), tables)
-    (upgrade,) = life.verdicts.state.chips[3].upgrades
+    life.fault_state.configure(FaultTexts(customization="{}"), tables)
+    (upgrade,) = life.fault_state.state.chips[3].upgrades
     assert upgrade.upgraded_at_ms == clock() - 10_000
     assert upgrade.level is ChipLevel.SEPARATE_NPU
 
@@ -246,8 +246,8 @@ async def test_a_link_that_came_back_between_two_readings_is_not_upgraded(tmp_pa
     await life.take(seen(clock, Assertion.ABSENT, code=LINK_DOWN))
     clock.now_ms += 60_000
     await life.take()
-    assert not life.verdicts.state.chips[3].upgrades
-    assert life.verdicts.state.chips[3].level == "NormalNPU"
+    assert not life.fault_state.state.chips[3].upgrades
+    assert life.fault_state.state.chips[3].level == "NormalNPU"
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -262,24 +262,24 @@ async def test_a_clock_that_is_set_back_makes_nothing_wait_for_it(
         structs.replace(seen(clock, Assertion.RECOVER, code="80E18005"), serial=1),
         seen(clock, Assertion.OCCUR, code=LINK_DOWN),
     )
-    revision = life.verdicts.state.revision
+    revision = life.fault_state.state.revision
     await life.take(Acknowledged(device_info_name(NODE), revision, clock()))
-    assert life.verdicts.state.chips[3].faults["80E18005"].unconfirmed_at_ms == clock()
+    assert life.fault_state.state.chips[3].faults["80E18005"].unconfirmed_at_ms == clock()
     clock.now_ms -= 7_200_000
     if restarts:
         life = Life(tmp_path, clock)
     await life.take()
     for _ in range(3):
-        deadline_ms = next_deadline_ms(life.verdicts.state, TABLES)
+        deadline_ms = next_deadline_ms(life.fault_state.state, TABLES)
         assert deadline_ms is not None
         assert deadline_ms <= clock() + 30_000
         clock.now_ms = deadline_ms
         await life.take()
-    chip = life.verdicts.state.chips[3]
+    chip = life.fault_state.state.chips[3]
     assert list(chip.faults) == [LINK_DOWN]
     assert [upgrade.code for upgrade in chip.upgrades] == [LINK_DOWN]
     restored = restore(read_restored(tmp_path / FILE_NAME), NODE, "boot", TABLES)
-    assert restored == life.verdicts.state
+    assert restored == life.fault_state.state
 
 
 async def until(done: Callable[[], bool]) -> None:

@@ -61,15 +61,15 @@ class Life:
     """An agent's documents, without a journal."""
 
     def __init__(self, directory: Path, store: TroubledStore) -> None:
-        self.verdicts = FaultState(
+        self.fault_state = FaultState(
             PolicyState(NODE, "boot"), TABLES, now_ms, lambda ms: self.woken(ms)
         )
         self.journal = Journal(
-            directory, first_sequence=1, wall_clock=now_ms, on_recovered=self.verdicts.snapshot
+            directory, first_sequence=1, wall_clock=now_ms, on_recovered=self.fault_state.snapshot
         )
         desk = DocumentsContext(
             store,
-            self.verdicts,
+            self.fault_state,
             self.journal,
             Stalls(),
             now_ms,
@@ -96,7 +96,7 @@ async def life(
     await store.put(document)
     store.get_delay_seconds = get_delay_seconds
     this = Life(directory, store)
-    this.verdicts.begin(this.journal)
+    this.fault_state.begin(this.journal)
     (kind,) = this.documents.publishers
     task = asyncio.create_task(this.documents.publish(kind))
     try:
@@ -104,7 +104,7 @@ async def life(
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        this.verdicts.end()
+        this.fault_state.end()
         await this.journal.close()
         await store.close()
 
@@ -112,11 +112,11 @@ async def life(
 async def test_restored_faults_have_no_latency_of_this_process(tmp_path: Path) -> None:
     async with life(tmp_path, 0) as (this, down_ms):
         await this.documents.wait_until_read()
-        fault = this.verdicts.state.chips[0].faults[LINK_DOWN]
+        fault = this.fault_state.state.chips[0].faults[LINK_DOWN]
         assert fault.first_seen_ms >= down_ms
-        chips = map(chip_subject, this.verdicts.state.chips)
+        chips = map(chip_subject, this.fault_state.state.chips)
         answers = [SourceAnswered(CHIP_SOURCE, chip, now_ms()) for chip in chips]
-        this.verdicts.apply(answers, now_ms())
+        this.fault_state.apply(answers, now_ms())
         record = this.documents.records["device-info"]
         await until(lambda: record.acknowledged_at_ms is not None, "the first write")
         assert record.stages[Stage.TOTAL].sum_seconds < AGE_SECONDS / 2
@@ -125,7 +125,7 @@ async def test_restored_faults_have_no_latency_of_this_process(tmp_path: Path) -
 async def test_restored_times_are_not_in_the_future(tmp_path: Path) -> None:
     async with life(tmp_path, 0, ahead_seconds=3600) as (this, _):
         await this.documents.wait_until_read()
-        chip = this.verdicts.state.chips[0]
+        chip = this.fault_state.state.chips[0]
         (upgrade,) = chip.upgrades
         assert chip.faults[LINK_DOWN].first_seen_ms <= now_ms()
         assert upgrade.upgraded_at_ms <= now_ms()
@@ -135,7 +135,7 @@ async def test_restored_times_are_not_in_the_future(tmp_path: Path) -> None:
 async def test_a_stamp_that_no_clock_shows_ends_nothing(tmp_path: Path, stamp: int) -> None:
     async with life(tmp_path, 0, stamp=stamp) as (this, _):
         await this.documents.wait_until_read()
-        this.verdicts.apply(answered(0, 1, at=now_ms()))
+        this.fault_state.apply(answered(0, 1, at=now_ms()))
         record = this.documents.records["device-info"]
         await until(lambda: record.acknowledged_at_ms is not None, "the first write")
 
@@ -148,12 +148,14 @@ async def test_an_upgrade_outlives_a_slow_store(
     monkeypatch.setattr(documents_module, "_MEMORY_SECONDS", 0.1)
     async with life(tmp_path, 0.6) as (this, down_ms):
         await this.documents.wait_until_read()
-        assert this.verdicts.state.chips == {}, "the store was not fast enough"
-        this.verdicts.apply(answered(0, 1, at=now_ms()))
+        assert this.fault_state.state.chips == {}, "the store was not fast enough"
+        this.fault_state.apply(answered(0, 1, at=now_ms()))
         if link == "down":
-            this.verdicts.apply([seen(Assertion.PRESENT, LINK_DOWN, at=now_ms())])
-        await until(lambda: this.verdicts.state.chips[0].upgrades != (), "what the document says")
-        chip = this.verdicts.state.chips[0]
+            this.fault_state.apply([seen(Assertion.PRESENT, LINK_DOWN, at=now_ms())])
+        await until(
+            lambda: this.fault_state.state.chips[0].upgrades != (), "what the document says"
+        )
+        chip = this.fault_state.state.chips[0]
         assert list(chip.faults) == ([LINK_DOWN] if link == "down" else [])
         (upgrade,) = chip.upgrades
         assert upgrade.level is chip.level is ChipLevel.PRE_SEPARATE_NPU
@@ -171,10 +173,10 @@ async def test_a_slow_store_is_the_memory_of_chips_that_gave_no_answer(
         found = inventory()
         this.documents.device_info.identify(replace(found, chips=found.chips[1:]))
         await this.documents.wait_until_read()
-        this.verdicts.apply(answered(1, at=now_ms()))
+        this.fault_state.apply(answered(1, at=now_ms()))
         record = this.documents.records["device-info"]
         await until(lambda: record.acknowledged_at_ms is not None, "the first write")
-        chip = this.verdicts.state.chips[0]
+        chip = this.fault_state.state.chips[0]
         assert chip.silent
         assert list(chip.faults) == [LINK_DOWN]
         assert this.documents.device_info.missing() == (0,)

@@ -48,7 +48,7 @@ def test_an_agent_that_is_just_ending_is_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_second_agent_is_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_dir, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(state_dir, "_LOCK_SECONDS", 0.2)
     with holder(tmp_path, 30) as process:
         with pytest.raises(ConfigurationError, match="in use by another agent"), claimed(tmp_path):
             pass

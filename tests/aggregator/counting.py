@@ -99,5 +99,5 @@ if __name__ == "__main__":
     from aggregator import process
     from vigil.main import main
 
-    process.run = partial(process.run, parts=[Counter()])
+    process.run = partial(process.run, plugins=[Counter()])
     main()

@@ -35,7 +35,7 @@ FAULT = {
 @pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)
 @pytest.mark.parametrize("elect", [True, False], ids=["elected", "alone"])
-async def test_what_it_left_counts_and_stays(elect: bool, tmp_path: Path) -> None:
+async def test_documents_of_the_real_clusterd_count_and_stay(elect: bool, tmp_path: Path) -> None:
     documents: dict[str, dict[str, Any]] = {
         "clusterd-config-cm": {separation_policy.KEY: SHIPPED},
         manual_info.NAME: CHIPS,

@@ -41,7 +41,7 @@ class Both:
         }
 
 
-def test_who_computed_the_same_writes_nothing() -> None:
+def test_new_leader_with_the_same_values_writes_nothing() -> None:
     both = Both()
     both.observe(0, listed(n1=healthy(), n2=healthy()))
     both.publish(0)

@@ -78,8 +78,8 @@ class Soak:
                 (found.__class__(found.namespace, name, data),) if data else ()
             )
             pipeline.processing.observe(0, selection, listed, self.now())
-        for part in self.aggregator.parts.persistent:
-            list(part.restore({}, self.now()))
+        for plugin in self.aggregator.plugins.persistent:
+            list(plugin.restore({}, self.now()))
         faults.observe(0, STATISTIC, DocumentsListed(()), self.now())
         cluster_state = self.aggregator.cluster_state
         cluster_state.observe_pods(0, Snapshot({}))
@@ -98,10 +98,10 @@ class Soak:
             aggregator._step()
             for name in pipeline.documents:
                 pipeline.acknowledged(name, pipeline.revision(name))
-        for part in aggregator.parts.persistent:
-            for bucket in part.pop_changed():
-                part.text(bucket)
-        aggregator.parts.views()
+        for plugin in aggregator.plugins.persistent:
+            for bucket in plugin.pop_changed():
+                plugin.text(bucket)
+        aggregator.plugins.views()
 
     def device(self, node: str, data: dict[str, str]) -> None:
         self.aggregator.pipeline.observe(self.devices, Changed(report(node, data)), self.now())

@@ -21,10 +21,10 @@ def test_a_bucket_has_the_name_of_documents_that_are_kept_already(
 def test_what_changed_is_taken_once() -> None:
     changed = ChangedBuckets(("02",))
     changed.add("01", "02")
-    assert changed.take() == {"01", "02"}
-    assert changed.take() == frozenset()
+    assert changed.pop() == {"01", "02"}
+    assert changed.pop() == frozenset()
     changed.add("03")
-    assert changed.take() == {"03"}
+    assert changed.pop() == {"03"}
 
 
 def test_a_bucket_that_makes_no_sense_is_named_and_spoils_no_other() -> None:

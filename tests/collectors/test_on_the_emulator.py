@@ -17,6 +17,7 @@ from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
 from dcmi_shim.library.discovery import find_library
+from dcmi_shim.library.survey import Ask, Survey, survey
 from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import RecordedReports
 from tests.parts.collector_context import collector_context
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from contract.observation import Subject
     from dcmi_shim.library.discovery import FoundLibrary
+    from dcmi_shim.values import Inventory
 
 pytestmark = pytest.mark.slow
 
@@ -187,3 +189,29 @@ async def test_virtual_devices_that_come_and_go_are_noticed(
         hardware.virtual(6, 0)
         await until(lambda: sum("gap" in word for word in recorded.words()) == 3, 10)
         assert (await driver.inventory()).virtual == ()
+
+
+async def test_survey_in_progress_does_not_replace_a_newer_inventory(
+    server: tuple[FoundLibrary, Emulator], hardware: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    async def held(ask: Ask, library: str, known: Inventory | None) -> Survey:
+        found = await survey(ask, library, known)
+        if known is not None:
+            began.set()
+            await may_end.wait()
+        return found
+
+    monkeypatch.setattr("dcmi_shim.driver._VIRTUAL_SECONDS", 0.2)
+    monkeypatch.setattr("dcmi_shim.driver.survey", held)
+    async with collecting(server[0]) as (driver, recorded):
+        assert (await driver.inventory()).virtual == ()
+        driver.list_again(True)
+        await began.wait()
+        hardware.virtual(2, 1)
+        await until(lambda: any("gap" in word for word in recorded.words()), 10)
+        hardware.fail("dcmi_get_device_info", -8005)
+        may_end.set()
+        await asyncio.sleep(0.5)
+        assert (await driver.inventory()).virtual == (2,)

@@ -66,6 +66,28 @@ async def test_nothing_is_started_and_the_reason_is_named(
     assert reply.silent == silent
 
 
+async def test_more_jobs_than_one_question_holds_are_asked_for_in_several() -> None:
+    """All of the first ones may wait for room that later ones do not need."""
+    asked = []
+
+    async def answer(request: web.Request) -> web.Response:
+        names = [key.partition("/")[2] for key in request.query["sized"].split(",")]
+        asked.append((len(names), "judged" in request.query, "running" in request.query))
+        found = [{"namespace": "default", "name": name} for name in names]
+        ended = {"version": 10 - len(asked), "not_known": [], "jobs": found, "running": []}
+        return web.json_response(_GOOD | {"ended": ended})
+
+    application = web.Application()
+    application.router.add_get("/api/v1/ended-jobs", answer)
+    jobs = [read(vcjob(f"j{number}")) for number in range(90)]
+    async with TestServer(application) as server:
+        aggregators = Aggregators(str(server.make_url("/")))
+        reply = await aggregators.ask(jobs, [jobs[0]], running=True)
+    assert asked == [(40, True, True), (40, False, False), (10, False, False)]
+    assert [one.name for one in reply.ended.jobs] == [job.name for job in jobs]
+    assert (reply.ended.version, reply.troubles) == (7, ())
+
+
 async def test_an_aggregator_that_is_away_is_named() -> None:
     async with TestServer(web.Application()) as server:
         url = str(server.make_url("/"))

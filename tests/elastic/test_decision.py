@@ -232,6 +232,24 @@ def test_an_end_after_our_start_needs_a_cause_of_its_own() -> None:
     assert (found.write, found.start, found.original) == (DueWrite.SIZE, 2, size(4))
 
 
+@pytest.mark.parametrize("ahead_seconds", [0, 30])
+def test_one_eviction_is_followed_by_one_start(ahead_seconds: int) -> None:
+    """Pods end at once, so the job starts in the second of its eviction; then it fails by itself.
+
+    The scheduler's clock may be ahead of ours, too.
+    """
+    evicted = Evicted(NOW_MS // 1000 + ahead_seconds, "CardUnhealthy on n0")
+    first = read(vcjob())
+    found = decide(first, facts(evictions=(evicted,)))
+    patch = {one["path"]: one["value"] for one in size_patch(first, found, NOW_MS)}
+    written = patch["/metadata/annotations/npu-vigil~1elastic-state"]
+    state = msgspec.json.decode(written, type=PersistedJob)
+    again = read(with_kept(vcjob(), state, started=1))
+    assert decide(again, facts(evictions=(evicted,))).state is VcjobState.NO_CAUSE
+    later = msgspec.structs.replace(evicted, at_seconds=evicted.at_seconds + 1)
+    assert decide(again, facts(evictions=(evicted, later))).state is VcjobState.READY
+
+
 @pytest.mark.parametrize(
     ("evicted_at", "state"),
     [("2026-11-23T10:10:00Z", VcjobState.NO_CAUSE), ("2026-11-23T10:40:00Z", VcjobState.READY)],

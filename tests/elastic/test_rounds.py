@@ -9,6 +9,7 @@ import pytest
 
 from advisor.checks.ended_vcjobs import EndedJob, EndedJobs, FaultUnder
 from advisor.report import ElasticAdvice
+from contract.documents.elastic_job import PersistedJob
 from contract.errors import StoreRefused
 from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
@@ -16,7 +17,7 @@ from elastic.end_cause import Evicted
 from elastic.job_cache import KINDS
 from service.clock import Instant
 from stores.cluster import Snapshot
-from tests.elastic.jobs import ENDED_MS, NOW_MS, OPEN, UID, read, vcjob
+from tests.elastic.jobs import ENDED_MS, NOW_MS, OPEN, UID, read, size, vcjob, with_kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,7 @@ class _Around:
     steady_ms = NOW_MS
 
     def __init__(self, version: int, reason: str = "") -> None:
+        self.item = vcjob()
         self.would_write: list[str] = []
         self.shown: list[str] = []
         self.sized: list[int] = []
@@ -42,7 +44,7 @@ class _Around:
         found = EndedJob("default", "j", version, advice)
         if reason:
             found = EndedJob("default", "j", version, ElasticAdvice("default", "j", reason=reason))
-        self.answer = AggregatorReply(EndedJobs(version, (), (found,)))
+        self.answer = AggregatorReply(EndedJobs(version, (), (found,)), (), frozenset())
 
     async def ask(
         self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool
@@ -54,7 +56,7 @@ class _Around:
 
     async def read(self, _namespace: str, _name: str) -> bytes:
         """See ``VcJobs``."""
-        return json.dumps(vcjob()).encode()
+        return json.dumps(self.item).encode()
 
     async def pods(self, _namespace: str, _name: str) -> list[msgspec.Raw]:
         """See ``VcJobs``."""
@@ -64,9 +66,16 @@ class _Around:
         """See ``VcJobs``."""
         raise StoreRefused("the chips of a job stay")
 
+    async def patch_status(self, _namespace: str, _name: str, _patch: object) -> str:
+        """See ``VcJobs``."""
+        raise StoreRefused("jobs/status is forbidden")
+
     def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``JobEvents``."""
         self.shown.append(state)
+
+    def wrote(self, _job: ElasticJob, decision: RestartDecision) -> None:
+        """See ``JobEvents``."""
 
     def would(self, _job: ElasticJob, decision: RestartDecision) -> None:
         """See ``JobEvents``."""
@@ -119,6 +128,40 @@ async def test_a_job_that_was_refused_takes_no_room_from_others_until_it_is_trie
     await acting.round()
     assert around.sized == [1, 1]
     assert acting.refusals["refused"] == 2
+
+
+class _Half(_Around):
+    """Takes the size as version 8 of the job, and refuses the phase."""
+
+    async def patch(self, _namespace: str, _name: str, _patch: object) -> str:
+        """See ``VcJobs``."""
+        at_ms = ENDED_MS + 1000
+        written = PersistedJob(size(4), size(2), "x", 1, at_ms, (at_ms,))
+        self.item = with_kept(self.item, written)
+        self.item["metadata"]["resourceVersion"] = "8"
+        return "8"
+
+
+async def test_it_waits_until_the_aggregator_has_seen_the_last_write() -> None:
+    """What was started counts as taken; an answer from before that has its room as free."""
+    around = _Half(7)
+    acting = _acting(around, acts=True)
+    await acting.round()
+    acting.known.observe("jobs", Snapshot({UID: read(around.item)}))
+    await acting.round()
+    assert acting.standing_still == ("the aggregator has not seen the last write yet",)
+    assert acting.refusals["refused"] == 0
+
+
+async def test_a_refused_start_is_shown_though_the_size_before_it_was_written_here() -> None:
+    """Nothing is asked meanwhile, so no answer shows whether the aggregator has seen the size."""
+    around = _Half(8)
+    acting = _acting(around, acts=True)
+    for _ in range(4):
+        await acting.round()
+        acting.known.observe("jobs", Snapshot({UID: read(around.item)}))
+    assert (acting.jobs[0].state, acting.jobs[0].why) == ("refused", "jobs/status is forbidden")
+    assert acting.standing_still == ()
 
 
 async def test_a_fault_under_a_pod_that_ends_with_its_job_is_kept_until_the_job_has_ended() -> None:

@@ -294,7 +294,7 @@ def test_a_person_at_a_terminal_is_asked(folder_site: Site) -> None:
 
 @pytest.mark.apiserver
 @pytest.mark.timeout(120)
-def test_who_may_only_read_changes_nothing_and_learns_which_right_is_missing(
+def test_user_with_read_rights_changes_nothing_and_gets_the_missing_right(
     cluster_site: Site, control_plane: ControlPlane
 ) -> None:
     site = cluster_site

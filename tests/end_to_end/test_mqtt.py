@@ -87,7 +87,7 @@ def test_a_fault_reaches_the_cluster_documents_over_a_broker(
     assert "is_broken" not in node.place.retained("vigil/v1/nodes/node-1/beat")  # type: ignore[attr-defined]
 
 
-def test_what_is_no_document_is_counted_and_named(
+def test_malformed_payload_is_counted_and_named(
     node: Node, aggregator: Daemon, broker: Broker
 ) -> None:
     node.start()

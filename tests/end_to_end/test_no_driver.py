@@ -41,8 +41,8 @@ def test_it_waits_beats_and_reports_the_server(folder_node: Node, tmp_path: Path
     assert any(library in reason for reason in answer["reasons"])
     assert node.ask("/healthz")[0] == 200
     assert node.place.read(node.document) is None, "nothing is known of chips"
-    node.waits_for_text("it is looked for every 10 s")
-    assert node.logged().count("it is looked for every 10 s") == 1
+    node.waits_for_text("it is searched every 10 s")
+    assert node.logged().count("it is searched every 10 s") == 1
     assert "its files are gone" not in node.logged(), "there never were any"
     process = node.process
     shutil.copytree(installed, node.driver_root)

@@ -179,7 +179,7 @@ async def test_a_job_is_shown_with_the_fault_that_hits_it(
         assert lines[2].startswith("default/train: UnHealthy, since ")
         # The API server has no Node of this name, so it is not ready.
         assert lines[3] == "  n1  Node  SeparateNPU"
-        assert lines[4].startswith("  n1  NPU 3  80E18402  SeparateNPU  ")
+        assert lines[4].startswith("  n1  Ascend910-3  80E18402  SeparateNPU  ")
     finally:
         await store.close()
         daemon.stop()

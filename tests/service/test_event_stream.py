@@ -100,7 +100,7 @@ async def test_changes_arrive_in_order(
     assert (await one_node.event())[0] == "run-2"
 
 
-async def test_who_comes_back_gets_what_was_missed(
+async def test_reconnected_client_gets_missed_events(
     client: TestClient[web.Request, web.Application], stream: Stream
 ) -> None:
     send(stream, *(change(number) for number in range(5)))
@@ -131,7 +131,7 @@ async def test_a_slow_client_is_informed_and_blocks_no_other(
     assert (number, kind) == ("run-3000", "change") or int(number.partition("-")[2]) > 2_000
 
 
-async def test_who_asks_for_the_head_only_takes_no_place(
+async def test_head_request_takes_no_place(
     stream: Stream, client: TestClient[web.Request, web.Application]
 ) -> None:
     async with asyncio.timeout(10):
@@ -170,7 +170,7 @@ async def test_silent_clients_keep_no_other_out_of_a_quiet_stream(stream: Stream
             assert (await kept.event())[0] == "run-1"
 
 
-async def test_who_leaves_is_forgotten(
+async def test_client_that_leaves_frees_its_place(
     client: TestClient[web.Request, web.Application], stream: Stream
 ) -> None:
     answer = await client.get(PATH)

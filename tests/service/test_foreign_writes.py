@@ -70,7 +70,7 @@ def test_a_stranger_who_writes_for_three_seconds_holds_us_up_for_seconds() -> No
 
 
 @pytest.mark.parametrize("answers_in", [0.02, 0.5, 3.0])
-def test_who_undoes_each_write_meets_one_write_after_each_pause(answers_in: float) -> None:
+def test_program_that_undoes_each_write_meets_one_write_after_each_pause(answers_in: float) -> None:
     fought = fight(1000.0, answers_in=answers_in, seconds=1000)
     pauses = [later - one for one, later in pairwise(fought.writes) if one > fought.began]
     assert pauses[0] >= FIRST_PAUSE_SECONDS
@@ -113,7 +113,7 @@ def test_after_a_conflict_the_next_begins_anew() -> None:
     assert foreign.pause_seconds(80.0) == FIRST_PAUSE_SECONDS
 
 
-def test_what_was_no_strangers_does_not_count() -> None:
+def test_change_that_was_not_foreign_does_not_count() -> None:
     foreign = ForeignWrites()
     for _ in range(MANY):
         foreign.saw(0.0)
@@ -151,7 +151,7 @@ def test_a_conflict_has_a_line_when_it_begins_and_one_when_it_is_over(
     assert foreign.total == 2 * MANY + 2
 
 
-def test_who_writes_is_named() -> None:
+def test_conflict_names_the_writer() -> None:
     assert ForeignWriter().changes("doc") == "another program writes doc"
     assert ForeignWriter("kubectl-edit").changes("doc") == "'kubectl-edit' writes doc"
     differing = ForeignWriter(differing=("label a", "key b")).changes("doc")

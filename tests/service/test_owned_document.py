@@ -111,7 +111,7 @@ def test_the_answer_to_our_own_write_is_known_by_its_version() -> None:
     assert not is_answer(owned), "a deletion has no answer"
 
 
-async def test_who_else_writes_is_the_webhook_or_whom_the_store_names(store: NamingStore) -> None:
+async def test_other_writer_is_the_webhook_or_the_one_in_the_store(store: NamingStore) -> None:
     owned = OwnedDocument(SPACE, NAME)
     await owned.find_writer(store)
     assert owned.foreign.writer == UNKNOWN

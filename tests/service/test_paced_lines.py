@@ -61,7 +61,7 @@ async def test_no_minute_has_more_lines(
         assert sum(time <= other < time + 60 - pause for other in times) <= 3
 
 
-async def test_what_waits_is_not_lost_at_the_end(
+async def test_waiting_lines_are_written_at_the_end(
     lines: PacedLines, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(5):

@@ -68,7 +68,7 @@ async def test_a_beat_names_the_last_writes_of_its_agent(store: Store) -> None:
         await shows(store, beat)
 
 
-async def test_a_beat_replaces_the_one_before_whoever_made_it(store: Store) -> None:
+async def test_a_beat_replaces_the_one_before_of_any_holder(store: Store) -> None:
     for beat in (a_beat(), a_beat(at_ms=NOW_MS + 5000), a_beat(holder="host-b"), a_beat(at_ms=7)):
         await store.beat(beat)
         await shows(store, beat)

@@ -281,7 +281,7 @@ def keeps_anything(request: pytest.FixtureRequest) -> tuple[Store, Broker | None
 
 
 @pytest.mark.slow
-async def test_what_is_no_document_is_deleted_for_its_owner_and_stays_for_others(
+async def test_malformed_document_is_deleted_for_its_owner_and_stays_for_others(
     keeps_anything: tuple[Store, Broker | None], tmp_path: Path
 ) -> None:
     store, broker = keeps_anything
@@ -320,7 +320,7 @@ async def test_what_is_no_document_is_deleted_for_its_owner_and_stays_for_others
         assert owner.events[0] == DocumentsListed(())
 
 
-async def test_what_is_no_document_is_shown_to_whom_wants_to_know(
+async def test_malformed_document_is_shown_to_watches_with_spoilt(
     keeps_anything: tuple[Store, Broker | None], tmp_path: Path
 ) -> None:
     store, broker = keeps_anything

@@ -38,7 +38,7 @@ def test_a_refusal_is_logged_when_it_begins_and_when_it_ends(
     assert caplog.messages == ["topic is left out: it is one of 0", "topic is good again"]
 
 
-def test_who_looks_again_counts_the_same_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_listing_counts_a_refusal_once(caplog: pytest.LogCaptureFixture) -> None:
     refusals = Refusals(Clock())
     for what in ("no JSON", "no JSON", "no holder", "no holder"):
         refusals.find("file", Reason.UNREADABLE, what)

@@ -131,6 +131,35 @@ def test_an_aggregator_that_is_not_ready_is_not_well(known: Stand) -> None:
     assert b"the aggregator is not ready: nodes are not read yet" in output
 
 
+@pytest.mark.parametrize("called", [("status",), ("faults",), ("explain", "node-1")])
+def test_a_node_without_an_agent_of_ours_is_only_partly_known(
+    called: tuple[str, ...], known: Stand
+) -> None:
+    known.answers["/readyz"] = {"ready": True}
+    known.answers["/api/v1/liveness"]["liveness"]["problems"] = {}
+    node = known.answers["/api/v1/nodes"]["nodes"][0] | {"heartbeat": "unknown"}
+    known.answers["/api/v1/nodes"]["nodes"] = [node]
+    known.answers["/api/v1/nodes/node-1"] = {"node": node, "because": [], "chips": []}
+    known.answers["/api/v1/faults"]["faults"] = []
+    status, output, _ = vigil(known, *called, COLUMNS="300")
+    assert status == 1
+    assert b"not known:   whether there is a live agent on node-1" in output
+    assert b"is well" not in output
+    assert b"is not well" not in output
+
+
+@pytest.mark.parametrize("name", ["status", "faults"])
+def test_a_cluster_without_a_node_is_not_well(name: str, known: Stand) -> None:
+    known.answers["/readyz"] = {"ready": True}
+    known.answers["/api/v1/liveness"]["liveness"]["problems"] = {}
+    known.answers["/api/v1/nodes"]["nodes"] = []
+    known.answers["/api/v1/faults"]["faults"] = []
+    status, output, _ = vigil(known, name, COLUMNS="300")
+    assert status == 1
+    assert b"not known:   any node: none has a document or a heartbeat here" in output
+    assert b"is well" not in output
+
+
 @pytest.mark.parametrize(
     ("raw", "why"),
     [

@@ -7,8 +7,10 @@ elastic``.
 from __future__ import annotations
 
 import statistics
+import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from contract.documents.elastic_job import KEPT
@@ -31,6 +33,7 @@ pytestmark = [pytest.mark.server, pytest.mark.daemon, pytest.mark.timeout(240)]
 CRITICAL = "80E18005"
 """The third time within a day on the same chip it stays, so each test has a chip of its own."""
 _OWN_GRACE = 20
+_QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 _STARTS = 8
 
 
@@ -226,6 +229,60 @@ def test_a_network_fault_under_a_job_of_one_host(site: Site, elastic: Elastic) -
     job = site.volcano.job("inside")
     assert (job["metadata"]["uid"], site.size("inside")) == (uid, (1, 1))
     assert f"NETWORK on {node}" in job["metadata"]["annotations"][KEPT]
+
+
+def test_a_pod_fails_while_the_link_of_another_one_is_down(site: Site, elastic: Elastic) -> None:
+    """The controller ends the other pod for that, and with it what shows the fault."""
+    item = site.fresh("peers", 2)
+    item["spec"]["policies"].append({"event": "PodFailed", "action": "TerminateJob"})
+    uid = site.plane.request("POST", JOBS, item)["metadata"]["uid"]
+    site.volcano.until("peers", "Running")
+    site.around.graces = {"peers-w-0": 4}
+    node = site.node_of("peers-w-0")
+    site.cuts(node, 2)
+    with Changes(site.plane) as changes:
+        change = {"status": {"phase": "Failed"}}
+        site.plane.request("PATCH", f"{PODS}/peers-w-1/status", change)
+        changes.first("job", "MODIFIED", lambda one: _is_ours(one.item), 60)
+        # Size 0 removes the pod that failed.
+        site.sees(lambda: site.size("peers") == (2, 2) and _all_run(site, "peers", 2), "it runs")
+        commands = changes.all("command", "ADDED", lambda _: True)
+    assert not commands, "it was ended by a Command"
+    job = site.volcano.job("peers")
+    assert job["metadata"]["uid"] == uid
+    assert f"NETWORK on {node}" in job["metadata"]["annotations"][KEPT]
+    _avoids(site, "peers", node)
+
+
+@pytest.mark.timeout(420)
+def test_a_quota_that_is_used_up_is_named_and_nothing_is_started_over_and_over(
+    site: Site, elastic: Elastic
+) -> None:
+    """The controller ends a job of which no pod can be made after 15 tries, 3 minutes."""
+    _train(site, "quota", 2)
+    node = site.node_of("quota-w-0")
+    hard = {"pods": "0"}
+    quota = {"metadata": {"name": "none"}, "spec": {"hard": hard}}
+    made = site.plane.request("POST", _QUOTAS, quota)
+    used = made | {"status": {"hard": hard, "used": {"pods": "0"}}}
+    site.plane.request("PUT", f"{_QUOTAS}/none/status", used)
+    try:
+        site.agents[node].kill()
+        site.sees(lambda: _is_ours(site.volcano.job("quota")), "it is started again", 90)
+        site.sees(lambda: elastic.state("quota")[0] == "no-cause", "it has ended again", 300)
+        assert "a quota is used up" in elastic.state("quota")[1]
+        assert "exceeded quota: none" in str(site.events("quota"))
+        time.sleep(3)
+        job = site.volcano.job("quota")
+        assert job["status"]["state"]["phase"] == "Terminated"
+        assert msgspec.json.decode(job["metadata"]["annotations"][KEPT])["start"] == 1
+    finally:
+        site.plane.request("DELETE", f"{_QUOTAS}/none")
+
+
+def _all_run(site: Site, name: str, count: int) -> bool:
+    phases = [pod["status"]["phase"] for pod in site.volcano.pods(name)]
+    return phases == ["Running"] * count
 
 
 def _another_runs(site: Site, name: str, uid: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.elastic.jobs import as_written, vcjob
-from tests.parts.volcano import JOBS, PODS
+from tests.parts.volcano import JOBS, PODS, QUEUES, set_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,6 +147,22 @@ def test_an_ended_job_starts_again_in_place_and_ends_the_same_way(real: Real) ->
         assert len(pods) == size
         assert {_number(real, pod) for pod in pods} == {str(size)}
         assert real.around.job("again")["metadata"]["uid"] == made["metadata"]["uid"]
+
+
+def test_a_job_in_a_closed_queue_gets_its_podgroup_all_the_same(real: Real) -> None:
+    """So it is not seen by a missing PodGroup; the scheduler takes none from such a queue."""
+    made = real.train("closed")
+    real.delete_pods("closed")
+    real.around.until("closed", "Terminated")
+    real.sees(lambda: real.group(made) is None, "the PodGroup goes")
+    set_queue(real.plane, "Closed")
+    try:
+        real.start_again("closed", 2)
+        real.sees(lambda: real.group(made) is not None, "the PodGroup is made")
+        state = real.plane.request("GET", f"{QUEUES}/default")["status"]["state"]
+        assert state == "Closed"
+    finally:
+        set_queue(real.plane, "Open")
 
 
 def _number(real: Real, pod: dict[str, Any]) -> str:

@@ -21,6 +21,8 @@ from vigil.reports.status_report import (
     blind_of,
     fault_row,
     faults_of,
+    is_all_known,
+    not_known_of_nodes,
     of_agent,
     reasons_of_blind,
     reasons_of_faults,
@@ -200,7 +202,7 @@ def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeE
         *reasons_of_faults(rows, node.node),
         *reasons_of_blind(blind, node.node),
     )
-    not_known = ["which sources are blind"] if node.blind is None else []
+    not_known = not_known_of_nodes([node])
     if any(one.reported not in (None, one.fault.code) for found in parts for one in found.faults):
         not_known.append(
             f"which rules of {node.node} decide; vigil explain on that node shows them"
@@ -217,7 +219,7 @@ def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeE
         node=node.node,
         part=", ".join(one.part for one in parts) or part if part else "",
         at_ms=about.at_ms,
-        well=not reasons,
+        well=not reasons and is_all_known([node]),
         reasons=reasons,
         not_known=tuple(not_known),
         because=() if part else answer.because,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 STATUS = "/api/v1/status"
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
-_ALIVE = "alive"
+_ALIVE, _UNKNOWN = "alive", "unknown"
 _REPORTED = "reported"
 _HARMLESS = frozenset(
     {ChipLevel.NOT_HANDLE_FAULT, NodeLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, ""}
@@ -227,7 +227,6 @@ def of_nodes(
     about = client.get("/api/v1/leader", LeaderAnswer)
     ready = client.decoded(client.ask("/readyz")[1], ReadinessAnswer)
     blind = tuple(row for one in chosen for row in blind_of(one))
-    unsaid = [one.node for one in chosen if one.blind is None]
     reasons = [
         *([_ALARM] if liveness.alarm else []),
         *(f"the aggregator is not ready: {one}" for one in ready.reasons),
@@ -236,14 +235,15 @@ def of_nodes(
         *reasons_of_faults(faults, name),
         *reasons_of_blind(blind, name),
     ]
+    not_known = not_known_of_nodes(chosen)
     return StatusReport(
         source=source_of(about.leader),
         server=client.server,
         about=name or "the cluster",
         at_ms=about.at_ms if at_ms is None else at_ms,
-        well=not reasons,
+        well=not reasons and is_all_known(chosen),
         reasons=tuple(reasons),
-        not_known=(f"which sources are blind on {shortened(unsaid, NAMED)}",) if unsaid else (),
+        not_known=tuple(not_known),
         counts={
             "nodes": counts_of(f"{one.state}, {one.heartbeat}" for one in chosen),
             "chips": levels_of_chips(faults),
@@ -279,7 +279,7 @@ def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer], about: str | None = Non
     """
     by_word: dict[str, list[str]] = {}
     for one in nodes:
-        if one.heartbeat != _ALIVE:
+        if one.heartbeat not in (_ALIVE, _UNKNOWN):
             by_word.setdefault(f"the heartbeat is {one.heartbeat}", []).append(one.node)
         if one.state != _REPORTED:
             by_word.setdefault(f"device-info is {one.state}", []).append(one.node)
@@ -287,6 +287,21 @@ def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer], about: str | None = Non
             if status not in (None, "", "Healthy"):
                 by_word.setdefault(f"{word} {status}", []).append(one.node)
     yield from reasons_of_names(by_word, about)
+
+
+def not_known_of_nodes(nodes: Sequence[NodeSummaryAnswer]) -> list[str]:
+    """Return what an aggregator does not know of these nodes, such as those of a real NodeD."""
+    if not nodes:
+        return ["any node: none has a document or a heartbeat here"]
+    alive = [one.node for one in nodes if one.heartbeat == _UNKNOWN]
+    blind = [one.node for one in nodes if one.blind is None]
+    found = {"whether there is a live agent on": alive, "which sources are blind on": blind}
+    return [f"{what} {shortened(names, NAMED)}" for what, names in found.items() if names]
+
+
+def is_all_known(nodes: Sequence[NodeSummaryAnswer]) -> bool:
+    """Return whether there are nodes, and each has a heartbeat."""
+    return bool(nodes) and all(one.heartbeat != _UNKNOWN for one in nodes)
 
 
 def reasons_of_names(by_word: Mapping[str, list[str]], about: str | None) -> Iterator[str]:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from contract.codes.levels import ChipLevel
 from contract.codes.reference import CodeKind
+from contract.documents.separation import chip_of
 from contract.errors import ConfigurationError, Problem
+from service.clock import shown_time
 from service.shortened import shortened
 from vigil.daemon_client import UnknownNode
 from vigil.reports.explanation import NodeExplanation, PartExplanation, explained_fault, is_meant
@@ -28,6 +30,7 @@ from vigil.sources.document_rows import ComparedFault, compared_faults
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from contract.documents.isolation_request import IsolationRequest
     from vigil.reports.explanation import FaultExplanation
     from vigil.sources.store_contents import NodeContents, StoreContents
 
@@ -95,7 +98,7 @@ def explanation_of_documents(
             name,
             tuple(_lists(found, name)),
             (),
-            tuple(_explained(one) for one in seen.get(name, ())),
+            tuple(_explained(one, found.isolations) for one in seen.get(name, ())),
         )
         for name in names
         if part or name in seen
@@ -226,5 +229,11 @@ _KINDS_OF_DOCUMENT = {
 }
 
 
-def _explained(one: ComparedFault) -> FaultExplanation:
-    return explained_fault(one.row, one.reported, one.published)
+def _explained(one: ComparedFault, isolations: Mapping[int, IsolationRequest]) -> FaultExplanation:
+    chip = chip_of(one.row.part)
+    request = None if chip is None else isolations.get(chip)
+    because: tuple[str, ...] = ()
+    if one.row.code == ChipLevel.MANUALLY_SEPARATE_NPU and request is not None:
+        at = shown_time(request.at_ms)
+        because = (f"{request.by} (as stated) isolated it at {at}: {request.reason}",)
+    return explained_fault(one.row, one.reported, one.published, because=because)

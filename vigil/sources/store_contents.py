@@ -13,6 +13,7 @@ from contract.documents.cluster_info import entry_texts, read_device_entry, reco
 from contract.documents.cluster_node import read_node_entry
 from contract.documents.cluster_switch import read_switch_entry
 from contract.documents.device_info import decode as decode_device_info
+from contract.documents.isolation_request import IsolationRequest, read_requests
 from contract.documents.node_info import NodeRecord, decode_node_info
 from contract.documents.switch_info import SwitchRecord, decode_switch_info
 from contract.documents.vigil_key import VIGIL_KEY, VigilRecord, decode_vigil_key
@@ -57,7 +58,7 @@ class NodeContents(msgspec.Struct):
 
     ``problems`` name which document of it cannot be read, and why. ``own`` is what our agent
     reports beside the data of upstream; ``places`` names the documents of cluster-info that have
-    the node.
+    the node. ``isolations`` are the requests of operators, by physical id of the chip.
     """
 
     reported: DocumentView = msgspec.field(default_factory=DocumentView)
@@ -66,6 +67,7 @@ class NodeContents(msgspec.Struct):
     own: VigilRecord | None = None
     places: list[str] = []
     beat: Beat | None = None
+    isolations: dict[int, IsolationRequest] = {}
 
 
 class StoreContents(msgspec.Struct):
@@ -158,6 +160,7 @@ class _Reading:
 
     def _device_info(self, document: Document, name: str) -> None:
         node = self._node(name)
+        node.isolations = read_requests(document.annotations)
         try:
             info = decode_device_info(document.data, document.name)
             node.reported.device = device_record(info)

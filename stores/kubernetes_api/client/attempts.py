@@ -101,7 +101,7 @@ class Attempts:
     async def _is_overdue(
         self, first: asyncio.Task[Response], kind: RequestKind, began: float, not_before: float
     ) -> bool:
-        """Wait until ``first`` has ended, or is to be repeated; whether it is."""
+        """Wait until ``first`` has ended, or is to be repeated; return whether it is."""
         while True:
             now = _now()
             due = began + self._patience_seconds(kind, now)

@@ -23,7 +23,7 @@ _NEEDED = ("kubernetes.aio.client.configuration", "kubernetes.aio.config")
 
 @contextlib.contextmanager
 def _empty_parents() -> Iterator[None]:
-    """Parents that are not imported yet are empty for as long as this lasts."""
+    """Make parents that are not imported yet empty for as long as this lasts."""
     empty: list[str] = []
     try:
         for name in _PARENTS:

@@ -15,9 +15,10 @@ from agent.journal.journal import JournalStatus
 from agent.pages import status
 from agent.pages.history import JournalHistory
 from agent.pages.routes import application
-from agent.policy.state import Blindness, ChipState, Fault, PolicyState, SubjectState
+from agent.policy.state import Blindness, ChipState, Fault, PolicyState, SubjectState, Upgrade
 from agent.publishing.publication import Lag, Publication
 from contract.codes.levels import ChipLevel, NodeLevel, Severity
+from contract.codes.policies import AUTOFILL_CODE
 from contract.observation import NODE, chip_subject, host_subject
 from contract.operator_rules.fault_configuration import InForce, judge_texts
 from contract.pages.faults import FaultsPage, FaultStatus, names_of
@@ -323,6 +324,26 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
             200,
             503,
         }, "the journal of this test is nowhere"
+
+
+def test_what_isolates_a_chip_without_a_fault_has_a_row_as_at_the_aggregator() -> None:
+    manual = ChipLevel.MANUALLY_SEPARATE_NPU
+    by = Upgrade(AUTOFILL_CODE, "FaultAutofill", manual, NOW_MS - 5, "alice isolated it", "e7")
+    gone = Upgrade("80E18005", "FaultFrequency", manual, NOW_MS - 6, "3 times", "e8")
+    holds = Upgrade(FAULT.code, "FaultFrequency", manual, NOW_MS - 7, "2 times", "e9")
+    lower = Upgrade("81078603", "FaultDuration", ChipLevel.PRE_SEPARATE_NPU, NOW_MS, "held", "e0")
+    chips = {
+        3: ChipState(faults={FAULT.code: FAULT}, upgrades=(holds, lower)),
+        5: ChipState(upgrades=(by, gone)),
+    }
+    state = PolicyState("node-1", "boot", chips=chips)
+    shown = status.chip_statuses(state, "Ascend910", {})
+    faults = status.fault_statuses(state, "Ascend910")
+    rows = list(status.isolation_rows("node-1", shown, faults))
+    assert [(row.subject, row.code, row.level, row.since_ms, row.reason) for row in rows] == [
+        ("Ascend910-5", manual, manual, NOW_MS - 5, "alice isolated it"),
+        ("Ascend910-5", "80E18005", manual, NOW_MS - 6, "3 times"),
+    ]
 
 
 def test_a_chip_that_only_its_tool_reported_was_not_read() -> None:

@@ -172,9 +172,9 @@ class Life:
         self.stalled: dict[str, float] = {}
         state = PolicyState("node-1", "boot")
         self.clock_seconds = 0
-        self.verdicts = FaultState(state, catalogue.shipped(), self.now_ms, self._changed)
+        self.fault_state = FaultState(state, catalogue.shipped(), self.now_ms, self._changed)
         self.journal = Journal(
-            root, first_sequence=1, wall_clock=self.now_ms, on_recovered=self.verdicts.snapshot
+            root, first_sequence=1, wall_clock=self.now_ms, on_recovered=self.fault_state.snapshot
         )
         self.kinds: list[RowKind] = []
         append = self.journal.append
@@ -187,7 +187,7 @@ class Life:
         self.journal.append = noting  # type: ignore[method-assign]
         desk = DocumentsContext(
             self.store,
-            self.verdicts,
+            self.fault_state,
             self.journal,
             self.stalls,
             self.now_ms,
@@ -209,7 +209,7 @@ class Life:
         self.documents.wake(at_ms)
 
     def report(self, *reports: Observation | SourceAnswered) -> None:
-        self.verdicts.apply(list(reports))
+        self.fault_state.apply(list(reports))
 
     @property
     def beats(self) -> list[int]:
@@ -237,7 +237,7 @@ async def life(
     this = Life(root, generation, interval_seconds)
     watching = asyncio.create_task(this.watch())
     await until(lambda: bool(this.seen), "the watch")
-    this.verdicts.begin(this.journal)
+    this.fault_state.begin(this.journal)
     (kind,) = this.documents.publishers
     task = asyncio.create_task(this.documents.publish(kind))
     try:
@@ -246,7 +246,7 @@ async def life(
         for one in (task, watching):
             one.cancel()
         await asyncio.gather(task, watching, return_exceptions=True)
-        this.verdicts.end()
+        this.fault_state.end()
         await this.journal.close()
         await this.store.close()
 

@@ -395,7 +395,7 @@ class EarlyWatch(TroubledStore):
 async def test_a_deletion_before_the_answer_to_the_first_write_is_repaired_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher_module, "_UNSEEN_SECONDS", math.inf)
+    monkeypatch.setattr(publisher_module, "_WATCH_SECONDS", math.inf)
     bench = Bench(tmp_path, EarlyWatch)
     async with running(bench):
         await until(lambda: bench.acknowledged[:1] == [("healthy", 1)], "the first write")

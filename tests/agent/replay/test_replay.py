@@ -294,7 +294,7 @@ async def test_replay_uses_the_configuration_that_the_journal_has_in_force(tmp_p
     node.answer()
     node.see(Assertion.OCCUR, AIC)
     await node.wait(hours=1)
-    node.verdicts.configure(mild, catalogue_of(mild))
+    node.fault_state.configure(mild, catalogue_of(mild))
     await node.wait(hours=1)
     await node.killed()
     await node.begin(mild)

@@ -146,7 +146,7 @@ def test_another_grace_than_foretold(foretold: int, seen: int) -> None:
 
 
 @pytest.mark.parametrize(("grace", "outcome"), [(30, "came"), (5, "otherwise"), (None, "came")])
-def test_a_pod_that_has_ended_before_anybody_looks(grace: int | None, outcome: str) -> None:
+def test_a_pod_that_ended_before_the_first_list(grace: int | None, outcome: str) -> None:
     """The feed has seen with which grace; where it has not, nothing is compared."""
     job = Observed(grace=30)
     job.go("a")

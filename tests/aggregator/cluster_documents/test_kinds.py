@@ -268,7 +268,7 @@ def test_a_device_info_that_was_deleted_proves_nothing_through_the_next_one(
     assert ("n1" in published(bench.outputs[DEVICES].data[DEVICES])) is good
 
 
-def test_the_next_run_knows_who_was_lost() -> None:
+def test_the_next_run_restores_lost_nodes() -> None:
     bench = Bench(node_report("n1", [FAN], "Healthy"), node_report("n2", [CPU], "UnHealthy"))
     bench.lose("n1", "n7")
     annotations = bench.outputs[CLUSTER_NODE_NAME].annotations

@@ -213,7 +213,7 @@ _CHANGES = st.lists(
 
 
 @given(_CHANGES)
-def test_whatever_happens_shards_hold_everybody_and_fit(
+def test_shards_hold_every_node_and_fit_after_any_changes(
     changes: list[tuple[str, int | None, bool]],
 ) -> None:
     shards = ShardedDocument(device_info_name)

@@ -41,7 +41,7 @@ async def running(
         history=ClusterHistory(root.parent / "state", {}, system_clock),
         touch_period_seconds=45,
         writes_per_second=16,
-        parts=[counter],
+        plugins=[counter],
         lead=lead or leadership([store], f"a-{id(counter)}", 10, system_clock),
     )
     task = asyncio.create_task(aggregator.run())

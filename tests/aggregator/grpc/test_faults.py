@@ -173,7 +173,9 @@ async def test_an_empty_job_and_minus_one_are_the_same_client(bench: Bench, clie
     assert await stream.next() is None
 
 
-async def test_who_may_register(bench: Bench, client: Client) -> None:
+async def test_registration_without_known_job_and_role_is_refused(
+    bench: Bench, client: Client
+) -> None:
     code, text = await refused(client.ask(REGISTER, {"jobId": JOB}))
     assert code is grpc.StatusCode.UNKNOWN
     assert "role" in text
@@ -210,7 +212,7 @@ async def test_a_new_registration_ends_the_subscription_before_it(
     assert await pushed(beside) == (JOB, "fault", ["80E18402"])
 
 
-async def test_who_left_must_register_again(bench: Bench, client: Client) -> None:
+async def test_client_that_left_must_register_again(bench: Bench, client: Client) -> None:
     stream = await subscribed(client, bench, ME)
     assert bench.turned[-1] == ((JOB, "trainer"), True)
     stream.cancel()
@@ -296,7 +298,7 @@ def test_only_what_ended_unacknowledged_and_just_now_is_sent_again() -> None:
 
     def note(message: Message, at_ms: int, *, in_snapshot: bool = False) -> None:
         bench.jobs[message.job_id] = message
-        recoveries.note([message.job_id], at_ms, sent=in_snapshot)
+        recoveries.record([message.job_id], at_ms, sent=in_snapshot)
 
     note(Message(JOB), 0)
     assert list(recoveries.of(JOB, 0)) == [], "it was never ill"

@@ -45,28 +45,28 @@ class Hand:
         return Instant(1_790_000_000_000 + self.ms, self.ms)
 
 
-async def test_a_mailbox_keeps_each_name_once() -> None:
+async def test_a_workqueue_has_each_name_once() -> None:
     box = SubscriberWorkqueue()
     for name in "abaca":
-        box.put(name)
+        box.add(name)
     assert len(box) == 3
-    assert [await box.take() for _ in range(3)] == ["a", "b", "c"]
-    waiting = asyncio.ensure_future(box.take())
+    assert [await box.pop() for _ in range(3)] == ["a", "b", "c"]
+    waiting = asyncio.ensure_future(box.pop())
     await asyncio.sleep(0)
     assert not waiting.done()
-    box.put("d")
+    box.add("d")
     assert await waiting == "d"
-    waiting = asyncio.ensure_future(box.take())
+    waiting = asyncio.ensure_future(box.pop())
     await asyncio.sleep(0)
     box.close(SubscriptionEnd.STOPPING)
     box.close(SubscriptionEnd.REPLACED)
-    box.put("e")
+    box.add("e")
     assert await waiting is None
     assert box.closed is SubscriptionEnd.STOPPING
     assert len(box) == 0
 
 
-def test_who_registers_and_never_subscribes_is_forgotten() -> None:
+def test_client_that_registers_and_never_subscribes_is_forgotten() -> None:
     register = Subscriptions()
     idle, busy = Who("j1", "r"), Who("j2", "r")
     register.register(idle, 0)
@@ -269,7 +269,7 @@ async def test_a_host_that_can_never_be_had_is_reported_while_it_is_tried(host: 
 
 
 @pytest.mark.slow
-async def test_who_leads_does_not_wait_for_a_name_to_be_looked_up(
+async def test_leader_does_not_wait_for_a_name_to_be_looked_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked, answered = threading.Event(), threading.Event()
@@ -304,14 +304,14 @@ async def test_ipv6() -> None:
 
 
 @pytest.mark.slow
-def test_who_does_not_serve_does_not_pay() -> None:
+def test_grpc_is_not_imported_before_it_is_served() -> None:
     code = "import aggregator.process, aggregator.grpc.endpoint, aggregator.rank_tables.plugin, sys"
     code += "; sys.exit('grpc' in sys.modules or 'google.protobuf' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.slow
-async def test_who_leads_listens_as_soon_as_the_port_is_free(
+async def test_leader_listens_as_soon_as_the_port_is_free(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The leader before was paused, on the same host."""
@@ -333,7 +333,7 @@ async def test_who_leads_listens_as_soon_as_the_port_is_free(
 
 
 @pytest.mark.slow
-async def test_who_ceases_to_lead_tries_no_more() -> None:
+async def test_former_leader_tries_no_longer_to_listen() -> None:
     async with Bench().serving() as target:
         server = Bench().make(listen=target)
         await server.set_leading(True)

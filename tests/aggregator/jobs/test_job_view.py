@@ -309,7 +309,7 @@ def test_jobs_of_one_inference_service_are_reported_together() -> None:
     assert scene.job_view.message("service") is None
 
 
-def test_who_is_known() -> None:
+def test_jobs_are_known_by_key_and_mindie_id() -> None:
     scene = Scene(nodes=1)
     assert scene.job_view.knows("-1")
     assert not scene.job_view.knows("job")

@@ -77,7 +77,7 @@ def test_a_clock_that_is_set_is_noticed_and_forgotten() -> None:
     assert clocks.run(10).least_ms == 0
 
 
-def test_who_is_called_wrong_is_so_by_the_smallest_difference_that_fits() -> None:
+def test_wrong_clock_is_wrong_by_the_smallest_difference_that_fits() -> None:
     # Ends that change places are of an observer whose own clock was set back.
     ends = [-9000, -2001, -2000, -1000, 0, 1000, 2000, 2001, 9000]
     known = {f"{low}:{high}": Skew(low, high) for low in ends for high in ends}

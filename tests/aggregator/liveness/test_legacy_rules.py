@@ -9,7 +9,7 @@ import pytest
 from aggregator.liveness import persisted
 from aggregator.liveness.legacy_rules import (
     LegacyAnnotations,
-    OldNodes,
+    LegacyNodes,
     Seen,
     annotations_of,
     beat_of,
@@ -237,7 +237,7 @@ def test_the_brake_holds_for_old_heartbeats_too() -> None:
 
 
 def test_nodes_are_followed() -> None:
-    nodes = OldNodes()
+    nodes = LegacyNodes()
     assert not nodes.listed
     nodes.observe(Interrupted("away"))
     assert (nodes.listed, nodes.interrupted) == (False, "away")
@@ -275,7 +275,7 @@ def test_a_restart_is_a_fresh_threshold() -> None:
     assert first_unhealthy(restarted(7, ()), "1001") == 17
 
 
-def test_who_was_lost_stays_lost_over_a_restart() -> None:
+def test_lost_node_stays_lost_over_a_restart() -> None:
     scheduler = restarted(1001, ("n1",))
     assert not scheduler.annotated(1, "1001")
     assert scheduler.annotated(2, "1002")

@@ -85,7 +85,7 @@ def test_before_it_was_read_once_nothing_is_taken_for_deleted() -> None:
     assert set(bench.verdict.lost) == {"n1"}
 
 
-def test_who_is_gone_is_forgotten_in_what_is_kept_too() -> None:
+def test_deleted_node_is_removed_from_the_persistent_state() -> None:
     """Else a later run would know of a heartbeat that changed, and take its silence for a loss."""
     bench = Bench()
     memory = PersistedHeartbeats([bench.watch], bench.now)

@@ -142,7 +142,7 @@ def test_an_answer_that_took_longer_than_a_period_is_a_fresh_threshold() -> None
         assert ("n1" in judge(LostNodes(), [listing], 16_000).lost) is silent
 
 
-def test_who_was_lost_before_an_outage_stays_lost() -> None:
+def test_node_lost_before_an_outage_stays_lost() -> None:
     observer = Observer()
     for second in range(17):
         observer.list(second, beat("n1", 7))
@@ -320,7 +320,7 @@ def test_one_more_is_lost_while_the_alarm_lasts() -> None:
     assert set(fleet.lost_at) == {"n050"}
 
 
-def test_who_beats_again_is_let_go_and_a_small_rest_is_lost_a_threshold_later() -> None:
+def test_brake_releases_beating_nodes_and_a_small_rest_is_lost_a_threshold_later() -> None:
     fleet = Fleet(100)
     for number in range(30):
         fleet.ends[fleet.names[number]] = 100
@@ -426,7 +426,7 @@ def test_a_broken_connection_is_silent_after_one_interval() -> None:
     assert observer.list(9, received_beat(2, 0.0)) == NO_NODES
 
 
-def test_who_comes_back_in_time_never_was_away() -> None:
+def test_node_that_beats_again_within_the_threshold_is_never_lost() -> None:
     observer = Observer()
     observer.list(0, received_beat(1, 0.0))
     observer.list(4, received_beat(1, 1.0, broken=True))
@@ -461,7 +461,7 @@ def test_a_will_from_before_we_listened_is_no_news() -> None:
     assert observer.list(16, retained_will(1, 13.0)) == LOST
 
 
-def test_who_was_lost_by_a_will_stays_lost_when_the_broker_comes_back() -> None:
+def test_node_lost_by_a_will_stays_lost_when_the_broker_comes_back() -> None:
     observer = Observer()
     observer.list(0, received_beat(1, 0.0))
     observer.list(1, received_beat(1, 0.5, broken=True))
@@ -470,7 +470,7 @@ def test_who_was_lost_by_a_will_stays_lost_when_the_broker_comes_back() -> None:
         assert observer.list(second, retained_will(1, second - 0.5)) == LOST
 
 
-def test_who_went_before_it_ever_beat_is_unknown() -> None:
+def test_node_whose_connection_broke_before_its_first_beat_is_unknown() -> None:
     observer = Observer()
     will = Beat("n1", "", 5.0, 0, age_ms=0, is_broken=True)
     for second in range(100):

@@ -60,7 +60,7 @@ def brakes(replica: Replica) -> bool:
 
 @pytest.mark.slow
 @EITHER_END
-async def test_who_is_lost_stays_lost_until_it_beats(tmp_path: Path, *, killed: bool) -> None:
+async def test_lost_node_stays_lost_until_it_beats(tmp_path: Path, *, killed: bool) -> None:
     async with replicas(tmp_path) as site, agents(site, NODES) as beating:
         await servers(site)
         one, other = await two(site)
@@ -85,7 +85,7 @@ async def test_who_is_lost_stays_lost_until_it_beats(tmp_path: Path, *, killed: 
 
 @EITHER_END
 @pytest.mark.parametrize("before", [1, 8, 14])
-async def test_who_fell_silent_before_is_found_in_time(
+async def test_node_silent_before_a_takeover_is_lost_in_time(
     tmp_path: Path, before: int, *, killed: bool
 ) -> None:
     async with replicas(tmp_path) as site, agents(site, NODES) as beating:
@@ -124,7 +124,7 @@ async def test_no_node_is_lost_because_a_replica_has_just_begun(tmp_path: Path) 
 
 @pytest.mark.slow
 @EITHER_END
-async def test_who_fell_silent_while_no_aggregator_listened_is_lost_one_threshold_later(
+async def test_node_that_fell_silent_without_a_leader_is_lost_one_threshold_later(
     tmp_path: Path, *, killed: bool
 ) -> None:
     async with replicas(tmp_path) as site, agents(site, NODES) as beating:
@@ -143,7 +143,7 @@ async def test_who_fell_silent_while_no_aggregator_listened_is_lost_one_threshol
 @pytest.mark.slow
 @EITHER_END
 @pytest.mark.parametrize("before", [3, 12, 30])
-async def test_many_at_once_are_never_lost_whoever_leads(
+async def test_many_at_once_are_never_lost_under_any_leader(
     tmp_path: Path, before: int, *, killed: bool
 ) -> None:
     async with replicas(tmp_path) as site, agents(site, NODES) as beating:
@@ -169,7 +169,7 @@ async def test_many_at_once_are_never_lost_whoever_leads(
 
 
 @pytest.mark.slow
-async def test_who_is_lost_while_the_leader_is_paused_is_lost_for_it_too(tmp_path: Path) -> None:
+async def test_node_lost_while_the_leader_is_paused_is_lost_for_it_too(tmp_path: Path) -> None:
     async with replicas(tmp_path) as site, agents(site, NODES) as beating:
         await servers(site)
         one, other = await two(site)

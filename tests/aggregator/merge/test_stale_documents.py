@@ -51,15 +51,15 @@ def test_they_are_named_once_until_none_is_left(
     caplog.set_level(logging.INFO)
     beats = {"n1": (T0 + 30) * 1000, "n2": server_time(bench)}
     stale = StaleDocuments(bench.pipeline, beats.items)
-    stale.look()
+    stale.check()
     assert caplog.text == ""
     beats["n1"] += 700_000
     for _ in range(3):
-        stale.look()
+        stale.check()
         beats["n1"] += 60_000
     (line,) = caplog.records
     assert line.levelno == logging.WARNING
     assert "n1 (device-info, 730 s)" in line.getMessage()
     bench.put(report("n1", healthy(T0 + 900)), 900)
-    stale.look()
+    stale.check()
     assert "no document is older than two of its periods any more" in caplog.text

@@ -55,7 +55,7 @@ def test_switches_and_the_server_have_their_codes_and_their_status() -> None:
     )
 
 
-def test_what_an_earlier_run_published_is_no_news() -> None:
+def test_entries_of_an_earlier_run_are_no_change() -> None:
     changes = ChangeDetector()
     earlier = record(faulty(3))
     changes.seed("n1", PublishedNode(record(healthy()), None, None), earlier.faults)

@@ -89,7 +89,7 @@ async def test_each_change_is_there_once_over_kills(daemon: Daemon, store: Store
     await has(daemon, [*so_far, ended("n3", 7)])
 
 
-async def test_what_stood_before_there_was_a_history_is_no_news(
+async def test_faults_older_than_the_history_are_no_change(
     make: Make, address: tuple[str, Path | None], store: Store
 ) -> None:
     daemon, other = make(*address), make(*address)

@@ -75,11 +75,13 @@ async def test_a_fleet_in_trouble_is_ten_lines_a_minute(log: pytest.LogCaptureFi
     node_log.begin([], {})
     for number in range(3000):
         node = f"n{number}"
-        node_log.look(node, is_known=True)
-        node_log.take([FaultChange(node, 0, "Ascend910-3", CODE, None, "RestartNPU")])
-        node_log.take([FaultChange(node, 0, "Ascend910-3", CODE, "RestartNPU", None)])
-        node_log.take([FaultChange(node, 0, "Ascend910-4", CODE, None, "NotHandleFault")])
-        node_log.look(node, is_known=False)
+        node_log.observe_node(node, is_known=True)
+        node_log.observe_changes([FaultChange(node, 0, "Ascend910-3", CODE, None, "RestartNPU")])
+        node_log.observe_changes([FaultChange(node, 0, "Ascend910-3", CODE, "RestartNPU", None)])
+        node_log.observe_changes(
+            [FaultChange(node, 0, "Ascend910-4", CODE, None, "NotHandleFault")]
+        )
+        node_log.observe_node(node, is_known=False)
         node_log.refuse(node, "device-info", "it is bad")
         node_log.accept(node, "device-info")
         await asyncio.sleep(0.019)

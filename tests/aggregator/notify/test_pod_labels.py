@@ -69,7 +69,7 @@ async def labelling(*pods: Pods) -> AsyncIterator[Bench]:
             await task
 
 
-async def test_a_follower_sets_none_and_who_begins_to_lead_what_was_left() -> None:
+async def test_a_follower_sets_no_labels_and_a_new_leader_sets_the_missing_ones() -> None:
     pods = Pods()
     async with labelling(pods) as bench:
         bench.wanted = WANTED[:1]
@@ -132,7 +132,7 @@ async def test_a_pod_of_another_store_and_one_that_is_gone() -> None:
         assert there.labels.keys() == {"train-0"}
 
 
-async def test_who_lost_the_lease_stops_between_two_pods() -> None:
+async def test_labelling_stops_between_two_pods_without_the_lease() -> None:
     """Nothing refuses a label: who was paused must look at his clock before each."""
     pods = Pods()
     pods.seconds = 1.0

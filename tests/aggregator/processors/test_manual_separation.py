@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aggregator.inputs.node_context import NodeContext
 from aggregator.processors.manual_separation import KEPT_MS, ManualSeparation, Separated
 from aggregator.processors.separation_policy import SeparationPolicy
-from aggregator.processors.software_fault_window import MOST, WINDOW_MS, Windows
+from aggregator.processors.software_fault_window import MOST, WINDOW_MS, FaultWindows
 from aggregator.processors.state_types import NO_DEVICE_STATE, DeviceState, Occurrence
 from tests.aggregator.processors.cases import T, chip, node_context, one, pod, process, record
 
@@ -86,13 +86,13 @@ def at(ms: int, number: int = 0, code: str = "A", node: str = "n1", job: str = "
 
 
 def judged(*occurrences: Occurrence, now_ms: int = WINDOW_MS) -> list[Occurrence]:
-    windows = Windows()
+    windows = FaultWindows()
     windows.add(occurrences)
     return windows.step(T + now_ms)[0]
 
 
 def test_a_fault_waits_for_thirty_seconds() -> None:
-    windows = Windows()
+    windows = FaultWindows()
     windows.add([at(0)])
     assert windows.next_due_ms() == T + WINDOW_MS
     assert windows.step(T + WINDOW_MS - 1) == ([], frozenset())
@@ -118,7 +118,7 @@ def test_what_a_chip_repeats_within_the_window_counts_each_time() -> None:
 
 
 def test_levels_that_change_within_the_window_count_each_time() -> None:
-    mine, state, windows = node_context(pod(0)), NO_DEVICE_STATE, Windows()
+    mine, state, windows = node_context(pod(0)), NO_DEVICE_STATE, FaultWindows()
     for ms, level in enumerate(("RestartBusiness", "RestartNPU", "RestartBusiness")):
         done = process(faulty(level), T + ms, mine, state, counting=True)
         state = done.state
@@ -130,14 +130,14 @@ def test_levels_that_change_within_the_window_count_each_time() -> None:
 
 
 def test_a_clock_that_was_set_back_does_not_hold_a_fault_for_ever() -> None:
-    windows = Windows()
+    windows = FaultWindows()
     windows.add([at(0)])
     windows.set_back(T - HOUR)
     assert windows.next_due_ms() == T - HOUR + WINDOW_MS
 
 
 def test_too_many_are_not_kept() -> None:
-    windows = Windows()
+    windows = FaultWindows()
     windows.add(at(number, job=str(number)) for number in range(MOST + 3))
     assert windows.lost_total == 3
     assert len(list(windows.waiting)) == MOST

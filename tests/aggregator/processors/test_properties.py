@@ -231,7 +231,7 @@ courses = st.lists(
 
 @given(courses, known(), known(), st.integers(0, 9))
 @settings(max_examples=60, deadline=None)
-def test_who_goes_on_from_what_was_kept_shows_what_one_shows_who_never_stopped(
+def test_restart_from_persistent_state_publishes_the_same_as_no_restart(
     course: list[tuple[str, DeviceRecord, int]],
     one: NodeContext,
     other: NodeContext,

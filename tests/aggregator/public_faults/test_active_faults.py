@@ -71,7 +71,7 @@ def test_what_is_reported_once_stands_for_five_seconds(ledger: ActiveFaults) -> 
     assert count_at(ledger, 5) == 0
 
 
-def test_what_stands_is_not_changed_by_the_same_again(ledger: ActiveFaults) -> None:
+def test_repeated_report_does_not_change_a_fault(ledger: ActiveFaults) -> None:
     apply(ledger, "occur", 0)
     ledger.dirty.clear()
     assert apply(ledger, "occur", 1, reported=1) is FaultOutcome.KNOWN
@@ -128,7 +128,7 @@ def test_a_clock_that_was_set_back_is_no_overtaking(
     assert count_at(ledger, 100) == 0
 
 
-def test_what_ended_is_forgotten_after_a_minute(ledger: ActiveFaults) -> None:
+def test_ended_fault_is_forgotten_after_a_minute(ledger: ActiveFaults) -> None:
     apply(ledger, "recover", 0)
     assert ledger.next_due_ms() == 60_000
     ledger.step(at(60))

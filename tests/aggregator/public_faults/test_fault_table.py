@@ -99,7 +99,7 @@ def test_a_bad_table_never_replaces_a_good_one(text: str) -> None:
     assert faults.status().table_problems != ()
 
 
-def test_what_stands_is_judged_again() -> None:
+def test_faults_that_hold_are_judged_again_by_a_new_table() -> None:
     """Defect B21."""
     faults = begun()
     faults.send(fault_message(one()), at(0))
@@ -142,7 +142,7 @@ def test_the_config_map_goes_before_the_file() -> None:
     assert faults.status().table == "shipped"
 
 
-def test_what_waits_is_judged_by_the_table_of_its_turn() -> None:
+def test_pending_message_is_judged_by_the_table_of_its_turn() -> None:
     known = places("n1", synced=False)
     faults = begun(known)
     faults.send(fault_message(one()), at(0))

@@ -48,7 +48,7 @@ DPC, DTFS = "npu-vigil-dpc-fault-n1", "npu-vigil-dtfs-fault-n1"
         ("mindx-dl-deviceinfo--", "-", None),
     ],
 )
-def test_who_owns_a_name(name: str, node: str, resource: str | None) -> None:
+def test_document_name_shows_its_node(name: str, node: str, resource: str | None) -> None:
     assert owner_of(name) == (node, resource)
 
 
@@ -155,7 +155,7 @@ def with_faults() -> PublicFaultsPlugin:
 
 
 @pytest.mark.parametrize(("event", "reason"), ATTACKS.values(), ids=ATTACKS.keys())
-def test_what_does_not_belong_to_a_place_changes_nothing(
+def test_foreign_reports_in_a_document_of_one_node_change_nothing(
     event: Changed, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     faults = with_faults()
@@ -204,7 +204,7 @@ def test_of_a_message_about_both_the_own_part_counts(caplog: pytest.LogCaptureFi
     assert f"public faults in mindx-dl/{DPC}: everything is accepted again" in caplog.text
 
 
-def test_what_waits_for_the_nodes_is_judged_too() -> None:
+def test_reports_that_wait_for_the_node_list_are_checked_for_ownership_too() -> None:
     known = places("n1", "n2", synced=False)
     faults = begun(known)
     faults.observe(0, MESSAGES, at_place(DPC, storage(of_both())), at(0))
@@ -263,7 +263,7 @@ def test_after_a_restart_it_is_refused_again_and_what_was_good_stays() -> None:
     assert again.rejections.counts == {(0, "other-node"): 1}
 
 
-def test_who_writes_good_and_bad_in_turn_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_good_and_bad_texts_in_turn_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     faults = begun()
     for number in range(500):

@@ -31,7 +31,7 @@ def written(rows: Rows, before: Mapping[str, str]) -> dict[str, str]:
     return after
 
 
-def test_what_is_kept_is_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_read_back_equal_the_rows_put(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_module, "_MOST_ROWS", 5)
     rng = Random(7)
     rows, store = Rows(), dict[str, str]()
@@ -86,7 +86,7 @@ def test_what_did_not_change_is_not_written() -> None:
         '{"away":{"n1":1e99}}',
     ],
 )
-def test_what_is_no_state_is_reported(text: str) -> None:
+def test_unreadable_bucket_is_reported(text: str) -> None:
     state, (problem,) = read({"07": text, "08": '{"away":{"n1":1}}'})
     assert problem.startswith("07: ")
     assert state.away == {"n1": 1}

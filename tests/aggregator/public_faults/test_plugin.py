@@ -329,7 +329,7 @@ def test_it_is_what_the_daemon_asks_for() -> None:
     assert viewed.views() == ()
 
 
-def test_counts_do_not_grow_with_what_anybody_makes_up() -> None:
+def test_counts_do_not_grow_with_invented_names() -> None:
     faults = begun()
     for number in range(500):
         faults.send(fault_message(one(), resource=f"made-up-{number}"), at(0))

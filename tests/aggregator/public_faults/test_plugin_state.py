@@ -24,7 +24,7 @@ from tests.aggregator.public_faults.messages import (
 SEPARATED = {"0": ("220001001", "SeparateNPU")}
 
 
-def test_what_waits_survives_a_restart() -> None:
+def test_pending_messages_survive_a_restart() -> None:
     faults = begun(places("n1", synced=False))
     faults.send(fault_message(one("fault-0001"), one("fault-0002", devices=(1,))), at(0))
     state = kept(faults)

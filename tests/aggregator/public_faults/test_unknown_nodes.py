@@ -86,7 +86,7 @@ def test_it_counts_after_a_restart_too() -> None:
 
 
 @pytest.mark.parametrize("by", ["deletion", "document", "message", "text", "restart"])
-def test_what_does_not_hold_any_more_when_the_node_comes(by: str) -> None:
+def test_old_reports_do_not_count_when_the_node_comes(by: str) -> None:
     known = places("n1")
     faults = begun(known)
     read(faults, document("pub", fault_message(one(node=LATE))))

@@ -193,7 +193,7 @@ async def test_touches_go_on_while_something_changes_all_the_time() -> None:
     assert cluster.most_in_a_second() <= WRITES_PER_SECOND
 
 
-async def test_who_lost_the_lead_while_waiting_for_its_turn_writes_no_more() -> None:
+async def test_lead_lost_while_waiting_for_a_turn_ends_writes() -> None:
     """A process that was paused meanwhile knows old values, and maybe new versions."""
     cluster = Cluster(40, there=True)
     async with cluster.running():

@@ -49,7 +49,7 @@ def test_a_storm_is_spread_in_the_order_in_which_it_came() -> None:
     assert most_in_a_second([at for at, _ in granted]) == 20
 
 
-def test_who_was_written_is_last_again() -> None:
+def test_written_document_is_last_again() -> None:
     pace = RateLimitedQueue(1)
     for name in "abc":
         pace.ask(name, START_MS)
@@ -99,7 +99,7 @@ def test_the_next_change_finds_room_however_much_state_waits() -> None:
     assert written[WriteKind.STATE] > 100
 
 
-def test_who_withdraws_takes_no_turn() -> None:
+def test_withdrawn_document_takes_no_turn() -> None:
     pace = RateLimitedQueue(1)
     pace.ask("a", START_MS)
     pace.ask("b", START_MS)
@@ -113,7 +113,7 @@ def test_who_withdraws_takes_no_turn() -> None:
     st.integers(1, 60),
     st.lists(st.tuples(st.integers(0, 700), st.sampled_from(WriteKind)), min_size=1, max_size=150),
 )
-def test_never_more_in_any_second_and_everybody_in_the_end(
+def test_rate_limit_holds_in_any_second_and_every_document_is_written(
     writes_per_second: int, asked: list[tuple[int, WriteKind]]
 ) -> None:
     pace = RateLimitedQueue(writes_per_second)

@@ -251,7 +251,7 @@ def test_exactly_one_of_two_labels(deploy: dict[str, str]) -> None:
     assert "deploy-server" in service.tables.problems[0]
 
 
-def test_what_is_no_rank_table_is_left_alone() -> None:
+def test_configmap_without_rank_table_is_ignored() -> None:
     device_info = Document("mindie", "mindx-dl-deviceinfo-n1", {}, rings().labels)
     service = Service(rings(), device_info)
     assert service.tables.problems == ()

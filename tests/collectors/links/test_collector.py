@@ -321,7 +321,7 @@ async def test_a_tool_that_must_not_be_run(tmp_path: Path, mode: int, reason: st
     )
     trusting = around.paths
     strict = type(trusting)(trusting.driver_root, mode == 0o644, {})
-    around = type(around)(**{**vars(around), "places": strict})
+    around = type(around)(**{**vars(around), "paths": strict})
     task = asyncio.create_task(links().run(around))
     await until(lambda: node.words_about("node 0 "))
     task.cancel()

@@ -70,9 +70,9 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(
-    find: Callable[[], FoundLibrary], patience_seconds: float = 10.0
+    find: Callable[[], FoundLibrary], start_seconds: float = 10.0
 ) -> AsyncIterator[Running]:
-    state = Running(SwitchDriver(find, wall_clock, QUICK, patience_seconds))
+    state = Running(SwitchDriver(find, wall_clock, QUICK, start_seconds))
 
     async def read() -> None:
         async for item in state.driver.events():
@@ -270,7 +270,7 @@ async def test_a_slow_start_is_let_end_and_keeps_no_caller_waiting(
 ) -> None:
     switch = small_driver("switch")
     switch.command("hang-init")
-    async with running(found(switch), patience_seconds=0.2) as state:
+    async with running(found(switch), start_seconds=0.2) as state:
         began = time.monotonic()
         for _ in range(2):
             with pytest.raises(DriverGone, match=r"has been starting for 0\.2 s or longer"):

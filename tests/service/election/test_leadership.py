@@ -315,7 +315,7 @@ async def test_one_whose_renewals_never_return_is_waited_for_and_no_longer() -> 
         assert a.on_change == 2
 
 
-async def test_who_finds_the_lease_taken_stops_when_it_asks() -> None:
+async def test_leader_stops_when_it_reads_that_the_lease_is_taken() -> None:
     server = Server()
     async with candidates(server, "a") as (a,):
         await asyncio.sleep(1)

@@ -235,7 +235,7 @@ async def test_unfinished_requests_keep_no_other_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_who_lets_wait_is_closed(tmp_path: Path) -> None:
+async def test_slow_client_is_disconnected(tmp_path: Path) -> None:
     async with site(tmp_path, QUICK) as served:
         silent, half, idle, greedy = [await served.client() for _ in range(4)]
         half.send(HELLO[:-2])
@@ -261,7 +261,7 @@ async def test_who_lets_wait_is_closed(tmp_path: Path) -> None:
         (b"GET /hello HTTP/1.1\r\nX: " + b"y" * 20_000, 431),
     ],
 )
-async def test_what_is_no_request_is_counted_and_not_logged(
+async def test_malformed_request_is_counted_and_not_logged(
     sent: bytes, status: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with site(tmp_path, ListenerLimits()) as served:
@@ -290,7 +290,7 @@ async def test_a_page_that_cannot_be_made_is_logged_once(
 
 
 @pytest.mark.slow
-async def test_an_exposition_is_rendered_once_for_all_who_ask_within_a_second(
+async def test_an_exposition_is_rendered_once_for_all_requests_within_a_second(
     tmp_path: Path,
 ) -> None:
     rendered = 0

@@ -108,7 +108,7 @@ async def test_nothing_that_is_wrong_with_writes_makes_it_no_heartbeat(
     assert await store.beats("n") == (Beat("n", "host-a", 5.0, 7, writes=found),)
 
 
-async def test_what_is_no_file_is_left_out(store: DirectoryStore, tmp_path: Path) -> None:
+async def test_only_regular_files_are_heartbeats(store: DirectoryStore, tmp_path: Path) -> None:
     (tmp_path / "beats" / "folder.json").mkdir(parents=True)
     os.mkfifo(tmp_path / "beats" / "pipe.json")
     (tmp_path / "beats" / "loop.json").symlink_to("loop.json")

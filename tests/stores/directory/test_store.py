@@ -94,7 +94,9 @@ async def test_a_malformed_file_never_replaces_a_good_one(
     assert seen.of(Deleted) == []
 
 
-async def test_what_is_no_regular_file_is_left_out(directory: Store, root: Path) -> None:
+async def test_only_regular_files_with_valid_names_are_documents(
+    directory: Store, root: Path
+) -> None:
     await directory.put(GOOD)
     folder = root / "mindx-dl"
     os.mkfifo(folder / "fifo.json")

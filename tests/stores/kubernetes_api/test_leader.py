@@ -36,7 +36,7 @@ def spec(plane: ControlPlane) -> dict[str, Any]:
     return found
 
 
-async def test_taken_renewed_given_up_and_refused_to_who_is_late(
+async def test_lease_is_taken_renewed_released_and_refused_to_a_late_holder(
     control_plane: ControlPlane, lease: LeaderLease
 ) -> None:
     tenure = await lease.read()

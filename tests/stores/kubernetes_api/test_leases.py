@@ -57,7 +57,7 @@ async def shown(store: Store, count: int) -> dict[str, Beat]:
     pytest.fail(f"after 5 s there are {beats}")
 
 
-async def test_a_lease_contains_who_beats_how_often_and_when(
+async def test_a_lease_contains_holder_interval_and_time(
     control_plane: ControlPlane, kubernetes: Store
 ) -> None:
     await kubernetes.beat(a_beat())

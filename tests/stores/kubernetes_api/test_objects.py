@@ -131,7 +131,7 @@ async def test_an_event_about_a_config_map_names_its_uid(
 
 
 @pytest.mark.apiserver
-async def test_what_is_no_event_is_refused(objects: ClusterObjects) -> None:
+async def test_event_with_a_too_long_message_is_refused(objects: ClusterObjects) -> None:
     with pytest.raises(StoreRefused, match="can have at most 1024"):
         await objects.record(event("long.1", message="x" * 1025))
 

@@ -50,7 +50,9 @@ async def test_the_program_that_changed_data_last(
 
 
 @pytest.mark.apiserver
-async def test_who_else_changed_it_last(control_plane: ControlPlane, kubernetes: Store) -> None:
+async def test_last_other_writer_of_a_document(
+    control_plane: ControlPlane, kubernetes: Store
+) -> None:
     await kubernetes.put(Document("kube-system", "one", {"text": "ours"}))
     assert await kubernetes.other_writer("kube-system", "one") is None
     assert await kubernetes.other_writer("kube-system", "two") is None

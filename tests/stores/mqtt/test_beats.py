@@ -241,7 +241,7 @@ async def test_nonsense_is_reported_once_and_replaces_no_beat(
     await stranger.close()
 
 
-async def test_a_mistake_of_the_program_ends_whoever_needs_the_connection(broker: Broker) -> None:
+async def test_a_mistake_of_the_program_ends_all_users_of_the_connection(broker: Broker) -> None:
     def mistaken() -> None:
         raise ZeroDivisionError
 

@@ -126,7 +126,7 @@ async def test_a_right_password_is_let_in(broker: Broker, protocol: str) -> None
     await opened.close()
 
 
-async def test_a_password_that_everybody_can_read_is_refused(broker: Broker) -> None:
+async def test_a_password_that_all_users_can_read_is_refused(broker: Broker) -> None:
     mqtt = broker.with_password("node-4")
     assert mqtt.password_file is not None
     mqtt.password_file.chmod(0o604)

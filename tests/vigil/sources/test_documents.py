@@ -5,8 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
+from contract.documents.isolation_request import (
+    ISOLATION_ANNOTATION,
+    IsolationRequest,
+    encode_requests,
+)
 from contract.documents.vigil_key import VIGIL_KEY, BlindSource, encode_vigil_key
 from contract.errors import ConfigurationError
 from contract.names import (
@@ -240,3 +246,15 @@ def test_other_documents_are_not_read(tmp_path: Path) -> None:
     foreign = Document("elsewhere", "mindx-dl-deviceinfo-n9", {}, {"mx-consumer-cim": "true"})
     found = reported(tmp_path, public, foreign)
     assert found.counts["nodes"] == {}
+
+
+def test_documents_show_who_isolated_a_chip(tmp_path: Path) -> None:
+    document = report("n1", config([fault(3, "ManuallySeparateNPU", "")], unhealthy=(3,)))
+    request = IsolationRequest("alice@laptop", T0 * 1000, "HBM is replaced")
+    annotations = {ISOLATION_ANNOTATION: encode_requests({"Ascend910-3": request})}
+    isolated = msgspec.structs.replace(document, annotations=annotations)
+    found = contents(tmp_path, isolated)
+    (part,) = explanation_of_documents(found, _ADDRESS, "n1", "3").parts
+    assert [one.because for one in part.faults] == [
+        ("alice@laptop (as stated) isolated it at 2025-10-09 08:53:20 UTC: HBM is replaced",)
+    ]
