@@ -1,4 +1,4 @@
-"""Finds retired words in names, docstrings and texts of Python files; `make lint` runs it.
+"""Find retired words in names, docstrings and texts of Python files; `make lint` runs it.
 
 ``docs/retired-words.txt`` lists the words, ``docs/retired-words.json`` how many each file has.
 A file with more is an error; ``python -m tests.retired_words --write`` lists smaller numbers.
