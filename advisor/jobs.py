@@ -224,7 +224,7 @@ class SchedulerJob:
 
 
 def merged_label(own: str | None, others: Iterable[str | None]) -> str | None:
-    """Return the values of one label joined; one that is contained already adds nothing.
+    """Return the values of one label joined; one that is among them already adds nothing.
 
     Source: docs/spec/consumers.md#2.1.
     """
@@ -234,7 +234,7 @@ def merged_label(own: str | None, others: Iterable[str | None]) -> str | None:
             continue
         if joined is None:
             joined = value
-        elif value.lower() not in joined.lower():
+        elif value.casefold() not in joined.casefold().split(JOINT):
             joined = f"{joined}{JOINT}{value}"
     return joined
 

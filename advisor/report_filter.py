@@ -44,21 +44,26 @@ class JobScope:
 def scope_of(snapshot: ClusterSnapshot, job: str) -> JobScope | None:
     """Return what belongs to the PodGroups that are ``job``, by name or by owner.
 
-    ``job`` is ``<namespace>/<name>``. Pods may name a PodGroup that is not in the snapshot.
-    ``None``: nothing there is called so.
+    ``job`` is ``<namespace>/<name>``. A Deployment owns those of its ReplicaSets. Pods may name a
+    PodGroup that is not in the snapshot. ``None``: nothing there is called so.
     """
     namespace, _, name = job.partition("/")
+    owners = {name} | {
+        one.name
+        for one in snapshot.replica_sets
+        if one.namespace == namespace and one.owner is not None and one.owner.name == name
+    }
     there = [group for group in snapshot.podgroups if group.namespace == namespace]
     pods = [(pod, pod.group) for pod in snapshot.pods if pod.namespace == namespace]
     groups = {
         group.name
         for group in there
-        if group.name == name or (group.owner is not None and group.owner.name == name)
+        if group.name == name or (group.owner is not None and group.owner.name in owners)
     }
     groups |= {
         group
         for pod, group in pods
-        if group and (group == name or (pod.owner is not None and pod.owner.name == name))
+        if group and (group == name or (pod.owner is not None and pod.owner.name in owners))
     }
     advised = {one.name for one in snapshot.ascend_jobs if one.namespace == namespace}
     advised |= {one.name for one in snapshot.vcjobs if one.namespace == namespace}

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, create_model, model_validator
 from collectors.registry import COLLECTORS
 from contract.names import node_name_problem
 from contract.settings import HostName, ListenAddress, Section, StoreAddress
-from service.configuration import load, read_toml
+from service.configuration import load, load_daemon
 from stores.directory.settings import Directory
 from stores.mqtt.settings import Mqtt
 
@@ -155,13 +155,7 @@ def load_agent(
     variables = dict(environment)
     if "NODE_NAME" in variables:
         variables.setdefault("VIGIL_NODE_NAME", variables["NODE_NAME"])
-    return load(
-        AgentConfiguration,
-        file=None if file is None else read_toml(file),
-        environment=variables,
-        command_line=command_line,
-        source="vigil agent" if file is None else str(file),
-    )
+    return load_daemon(AgentConfiguration, file, variables, command_line, "agent")
 
 
 def check_agent(content: Mapping[str, object], source: str) -> None:

@@ -30,7 +30,6 @@ from agent.publishing.device_info import PATIENCE_SECONDS
 from agent.state_dir import claimed, restore_journal
 from agent.wiring import AgentParts
 from collectors.boot import boot_id, machine_digest
-from collectors.registry import ABOUT_CHIPS
 from contract.codes import catalogue
 from contract.errors import DriverMissing, DriverNotFound, StoreError, VigilError
 from dcmi_shim.driver import Driver
@@ -294,7 +293,7 @@ class Agent:
     async def _collect(self, collector: Collector) -> NoReturn:
         parts = self._parts
         await asyncio.gather(parts.documents.wait_until_read(), parts.fault_configuration.known())
-        while collector.name in ABOUT_CHIPS:
+        while getattr(collector, "about_chips", False):
             other_chips = parts.other_chips
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(

@@ -238,7 +238,7 @@ class NodeDocuments:
                 self._context.on_chips_restored()
         self._wake_now()
 
-    def _not_decided(self, kind: str, error: StoreError | TimeoutError) -> None:
+    def _not_decided(self, kind: str, error: StoreError) -> None:
         self.publishers[kind].record_store_failure(error)
 
     async def _before_repair(self, kind: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from agent.journal.file import FILE_NAME, RestoredJournal, read_restored
 from agent.journal.values import state_of
 from contract.errors import ConfigurationError, JournalError, Problem
-from service.broken_database import is_damaged, move_aside
+from service.database import is_damaged, move_aside
 from service.private import private_directory, private_file
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from aggregator.accepted_namespaces import ALL
 from contract.settings import HostName, ListenAddress, Section, StoreAddress
-from service.configuration import load, read_toml
+from service.configuration import load, load_daemon
 from stores.directory.settings import Directory
 from stores.document_names import is_namespace
 from stores.mqtt.settings import Mqtt
@@ -153,13 +153,7 @@ def load_aggregator(
     file: Path | None, environment: Mapping[str, str], command_line: Mapping[str, object]
 ) -> AggregatorConfiguration:
     """Merge and check all layers. Raises ``ConfigurationError`` with every problem."""
-    return load(
-        AggregatorConfiguration,
-        file=None if file is None else read_toml(file),
-        environment=environment,
-        command_line=command_line,
-        source="vigil aggregator" if file is None else str(file),
-    )
+    return load_daemon(AggregatorConfiguration, file, environment, command_line, "aggregator")
 
 
 def check_aggregator(content: Mapping[str, object], source: str) -> None:

@@ -88,7 +88,8 @@ class Collector(Protocol):
 
     ``settings`` is the model of its section of the configuration, which is called ``name`` with
     ``_`` for ``-``; a plain ``Section`` stands for none. A class may have ``gauges``: the readings
-    that ``/metrics`` shows as ``npu_vigil_<name>{chip}``, each with its HELP text.
+    that ``/metrics`` shows as ``npu_vigil_<name>{chip}``, each with its HELP text. One with
+    ``about_chips = True`` is cancelled and starts again when chips have other physical ids.
     """
 
     settings: ClassVar[type[Section]]

@@ -25,6 +25,7 @@ from contract.observation import (
 )
 from contract.settings import Section
 from dcmi_shim.ipmi.bmc import Ipmi
+from pacing.waiting import result_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -83,15 +84,10 @@ class BmcCollector:
         context.show(NODE, FAILED_READINGS, failed)
         while True:
             began, began_ms = loop.time(), context.wall_clock()
-            asking = asyncio.create_task(ipmi.alarms(before), name=f"{self.name} reading")
+            context.progress()
+            asking = ipmi.alarms(before)
             try:
-                while not asking.done():
-                    context.progress()
-                    await asyncio.wait({asking}, timeout=self.period_seconds)
-            finally:
-                asking.cancel()
-            try:
-                before = asking.result()
+                before = await result_of(asking, self.period_seconds, context.progress)
                 reports = tracker.observe(before, context.wall_clock())
             except (BmcError, ToolError) as error:
                 failed += 1

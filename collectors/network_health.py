@@ -30,6 +30,7 @@ class NetworkHealthCollector:
 
     name = "network-health"
     settings: ClassVar[type[Section]] = Section
+    about_chips = True
     period_seconds = 5.0
     deadline_seconds = 2.0
 

@@ -41,8 +41,3 @@ GAUGES: Mapping[str, str] = {
     name: text for make in COLLECTORS for name, text in getattr(make, "gauges", {}).items()
 }
 """The readings that ``/metrics`` shows, with their HELP texts."""
-
-ABOUT_CHIPS = frozenset(
-    {ChipFaultsCollector.name, NetworkHealthCollector.name, LinksCollector.name, HangCollector.name}
-)
-"""The collectors that start again when chips have other physical ids."""

@@ -31,7 +31,7 @@ from dcmi_shim.library.switch_calls import LIST_LENGTH
 from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.values import DriverGap
-from pacing.waiting import is_set_within
+from pacing.waiting import is_set_within, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,20 +105,20 @@ class SwitchCollector:
         """Return whether this node has switches; until its driver answers, tracked faults are
         blind.
         """
-        asking = asyncio.ensure_future(context.driver.inventory())
         is_blind = not context.tracked
-        try:
-            while not asking.done():
-                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-                context.progress()
-                if not asking.done() and not is_blind:
-                    is_blind = True
-                    reason = "the driver has not answered since the start"
-                    now_ms = context.wall_clock()
-                    context.report([SourceBlind(self.name, NODE, now_ms, reason)])
-            return asking.result().family == WITH_SWITCHES
-        finally:
-            asking.cancel()
+
+        def report_silence() -> None:
+            nonlocal is_blind
+            context.progress()
+            if not is_blind:
+                is_blind = True
+                reason = "the driver has not answered since the start"
+                now_ms = context.wall_clock()
+                context.report([SourceBlind(self.name, NODE, now_ms, reason)])
+
+        asking = context.driver.inventory()
+        inventory = await result_of(asking, _PATIENCE_SECONDS, report_silence)
+        return inventory.family == WITH_SWITCHES
 
 
 class SwitchRun:

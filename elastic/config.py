@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, Field
 
 from contract.settings import ListenAddress, Section
-from service.configuration import load, read_toml
+from service.configuration import load_daemon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,10 +42,4 @@ def load_elastic(
     file: Path | None, environment: Mapping[str, str], command_line: Mapping[str, object]
 ) -> ElasticConfiguration:
     """Merge and check all layers. Raises ``ConfigurationError`` with every problem."""
-    return load(
-        ElasticConfiguration,
-        file=None if file is None else read_toml(file),
-        environment=environment,
-        command_line=command_line,
-        source="vigil elastic" if file is None else str(file),
-    )
+    return load_daemon(ElasticConfiguration, file, environment, command_line, "elastic")

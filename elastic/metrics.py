@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
 from elastic.decision import REFUSED, VcjobState
-from service.metric_families import counter, gauge
+from service.metric_families import counter, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,23 +41,20 @@ class _Picture(Collector):
             ["state"],
             (([state], states[state]) for state in STATES),
         )
-        yield counter(
+        yield single_counter(
             "npu_vigil_elastic_starts",
             "Vcjobs that this process started again.",
-            [],
-            [([], self._acting.starts)],
+            self._acting.starts,
         )
-        yield counter(
+        yield single_counter(
             "npu_vigil_elastic_ends",
             "Vcjobs that this process ended because of a network fault.",
-            [],
-            [([], self._acting.faults.ends)],
+            self._acting.faults.ends,
         )
-        yield counter(
+        yield single_counter(
             "npu_vigil_elastic_deleted_pods",
             "Pods of dead nodes that this process deleted by force.",
-            [],
-            [([], self._acting.faults.deleted_pods)],
+            self._acting.faults.deleted_pods,
         )
         yield counter(
             "npu_vigil_elastic_refusals",
@@ -65,9 +62,8 @@ class _Picture(Collector):
             ["reason"],
             (([reason], self._acting.refusals[reason]) for reason in _REFUSALS),
         )
-        yield gauge(
+        yield single_gauge(
             "npu_vigil_elastic_blocking_reasons",
             "How many reasons there are to start nothing at all.",
-            [],
-            [([], len(self._acting.standing_still))],
+            len(self._acting.standing_still),
         )

@@ -1,8 +1,14 @@
-"""Waits with a deadline."""
+"""Waits with a deadline, and waits during which something else is due."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
 
 
 async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
@@ -12,3 +18,22 @@ async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
             return await event.wait()
     except TimeoutError:
         return False
+
+
+async def result_of(
+    work: Coroutine[Any, Any, T], every_seconds: float, meanwhile: Callable[[], None]
+) -> T:
+    """Return what ``work`` returns. Raises what it raises.
+
+    ``meanwhile`` is called every so many seconds until then. What it raises ends the wait, and
+    ``work`` is cancelled, as it is when the caller is.
+    """
+    task = asyncio.create_task(work)
+    try:
+        while True:
+            await asyncio.wait((task,), timeout=every_seconds)
+            if task.done():
+                return task.result()
+            meanwhile()
+    finally:
+        task.cancel()

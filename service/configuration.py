@@ -70,6 +70,23 @@ def read_toml(path: Path) -> dict[str, object]:
     raise ConfigurationError(str(path), [Problem("(file)", problem)])
 
 
+def load_daemon(
+    model: type[M],
+    file: Path | None,
+    environment: Mapping[str, str],
+    command_line: Mapping[str, object],
+    verb: str,
+) -> M:
+    """Read ``file`` and merge the layers of the daemon ``verb``; see ``load``."""
+    return load(
+        model,
+        file=None if file is None else read_toml(file),
+        environment=environment,
+        command_line=command_line,
+        source=f"vigil {verb}" if file is None else str(file),
+    )
+
+
 def load(
     model: type[M],
     *,

@@ -30,3 +30,13 @@ def counter(
     for values, value in rows:
         family.add_metric(values, value)
     return family
+
+
+def single_gauge(name: str, about: str, value: float) -> Metric:
+    """Return a gauge without labels."""
+    return GaugeMetricFamily(name, about, value=value)
+
+
+def single_counter(name: str, about: str, value: float) -> Metric:
+    """Return a counter without labels; ``_total`` is added to its name."""
+    return CounterMetricFamily(name, about, value=value)

@@ -33,7 +33,6 @@ compare and nothing to keep, and shares ``ForeignWrites``. The client of Cluster
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,9 +40,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from contract.errors import StoreError
+from pacing.waiting import result_of
 from service.foreign_parts import NOTHING, added_by_others, differences
 from service.foreign_writes import UNKNOWN, ForeignWriter, ForeignWrites
 from stores.base import READ_SECONDS, Document
+from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -152,9 +153,9 @@ class OwnedDocument:
             self.foreign.writer = ForeignWriter(differing=self.differing)
             return
         try:
-            async with asyncio.timeout(READ_SECONDS):
+            async with answered_within(READ_SECONDS):
                 found = await store.other_writer(self.namespace, self.name)
-        except (StoreError, TimeoutError):
+        except StoreError:
             return
         self.foreign.writer = UNKNOWN if found is None else ForeignWriter(found.name)
 
@@ -165,13 +166,9 @@ class Overtaken(Exception):
 
 async def made_unless(request: Coroutine[Any, Any, T], is_overtaken: Callable[[], bool]) -> T:
     """Wait for ``request``; a long one ends with ``Overtaken`` once it ``is_overtaken``."""
-    task = asyncio.create_task(request)
-    try:
-        while True:
-            await asyncio.wait((task,), timeout=_LONG_SECONDS)
-            if task.done():
-                return task.result()
-            if is_overtaken():
-                raise Overtaken
-    finally:
-        task.cancel()
+
+    def give_way() -> None:
+        if is_overtaken():
+            raise Overtaken
+
+    return await result_of(request, _LONG_SECONDS, give_way)

@@ -14,6 +14,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from pacing.waiting import result_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
@@ -35,15 +37,8 @@ def _seconds_since_boot() -> float:
 
 async def going_on(work: Coroutine[Any, Any, T], mark: Callable[[], None]) -> T:
     """Wait for ``work``, which ends by itself, and call ``mark`` from time to time meanwhile."""
-    task = asyncio.create_task(work)
-    try:
-        while True:
-            mark()
-            done, _ = await asyncio.wait((task,), timeout=_MARK_SECONDS)
-            if done:
-                return task.result()
-    finally:
-        task.cancel()
+    mark()
+    return await result_of(work, _MARK_SECONDS, mark)
 
 
 class Stalls:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from contract.errors import VigilError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
+T = TypeVar("T")
+
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_THREAD_SECONDS = 2.0
 
 
 def on_stop(on_signal: Callable[[], object]) -> None:
@@ -41,6 +44,20 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
             yield from leaves(error)
         else:
             yield error
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Return what ``work`` returns in a thread. Raises what it raises.
+
+    One that is cancelled waits for the thread, at most 2 s: no file is closed under the thread
+    that writes it.
+    """
+    task = asyncio.create_task(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=_THREAD_SECONDS)
+        raise
 
 
 async def until_stopped(work: Coroutine[None, None, object]) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Work(Generic[T]):
+class AbandonableThread(Generic[T]):
     """``work``, begun at once in a thread called ``name``."""
 
     def __init__(self, work: Callable[[], T], name: str) -> None:

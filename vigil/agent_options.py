@@ -1,4 +1,4 @@
-"""The options of ``vigil agent``, which ``vigil scan`` takes as well."""
+"""The options of ``vigil agent``. Other verbs take some or, as ``vigil scan``, all of them."""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from vigil import agent_options as options  # noqa: TC001  (typer reads it)
+
 
 def aggregator(
     store: Annotated[
@@ -20,19 +22,14 @@ def aggregator(
         list[str] | None,
         typer.Option(metavar="URL", help="Publish to each of these; default the first --store."),
     ] = None,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="How to reach the API server.")
-    ] = None,
+    kubeconfig: options.Kubeconfig = None,
     state_dir: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR", help="Its history and its name; default /var/lib/npu-vigil-aggregator."
         ),
     ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Health, metrics and API over HTTP; port 0: any."),
-    ] = None,
+    listen: options.Listen = None,
     grpc_listen: Annotated[
         str | None,
         typer.Option(
@@ -50,17 +47,14 @@ def aggregator(
         float | None,
         typer.Option(metavar="S", help="Touch what was not written for so long; default 45."),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", envvar="VIGIL_CONFIG", help="TOML; options win over it."),
-    ] = None,
+    config: options.Config = None,
 ) -> None:
     """Merge what the nodes report into the documents that schedulers read."""
     import os
 
     from vigil.starting import daemon_process
 
-    options = {
+    given = {
         "store": store or None,
         "publish": publish or None,
         "kubeconfig": kubeconfig,
@@ -74,4 +68,4 @@ def aggregator(
         from aggregator.config import load_aggregator
         from aggregator.process import run
 
-        run(load_aggregator(config, os.environ, options))
+        run(load_aggregator(config, os.environ, given))

@@ -140,7 +140,7 @@ class Ghosts:
 def _ghosts(cache: ClusterCache) -> Iterator[Finding]:
     for kind, entries in (("device", cache.devices), ("switch", cache.switches)):
         listed: dict[str, str] = {}
-        for key, seen in cache.seen.items():
+        for key, seen in sorted(cache.seen.items()):
             if not has(key, kind):
                 continue
             for node in seen.nodes:

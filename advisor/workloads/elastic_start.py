@@ -17,6 +17,7 @@ from contract.documents.elastic_job import (
     RESTART_ACTION,
     SHORTEST_TTL_SECONDS,
     SWITCH,
+    read_ending,
     read_kept,
 )
 from contract.scheduling import go_integer
@@ -75,7 +76,7 @@ def _original(job: VcJob, pod: SchedulerPod) -> tuple[int, int] | None:
     """Return pods and chips of each as the owner gave them; ``None`` where that is not known."""
     size = job.replicas, npu_request(pod)
     try:
-        kept = read_kept(job.annotations)
+        kept, _ = read_kept(job.annotations), read_ending(job.annotations)
     except ValueError:
         return None
     if kept is not None and size == (kept.size.replicas, kept.size.cards):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from contract.errors import StoreError, StoreRefused
 from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
 from service.trouble import Trouble
 from stores.base import WRITE_SECONDS
+from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from stores.base import ClusterObjects
@@ -49,11 +49,11 @@ class NodeAnnotations:
         self._stamp = now_seconds if now_seconds != self._stamp else now_seconds + 1
         annotations = {HEARTBEAT_ANNOTATION: str(self._stamp), INTERVAL_ANNOTATION: self._interval}
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
+            async with answered_within(_REQUEST_SECONDS):
                 await self._objects.set_node(self._node, {}, annotations)
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             self.failures += 1
-            self.trouble.begin(str(error) or f"no answer within {_REQUEST_SECONDS:g} s")
+            self.trouble.begin(str(error))
             return isinstance(error, StoreRefused)
         self.beaten_seconds = self._stamp
         self.trouble.end()

@@ -29,6 +29,7 @@ from pacing.waiting import is_set_within
 from service.stalls import going_on
 from service.trouble import Trouble
 from stores.base import READ_SECONDS, WRITE_SECONDS, Beat
+from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -212,9 +213,9 @@ class Heartbeat:
         refused it.
         """
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
+            async with answered_within(_REQUEST_SECONDS):
                 beats = await self._store.beats(self.node)
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             return self._observe_failure(error)
         self._observe(beats[0] if beats else None)
         return None
@@ -223,11 +224,11 @@ class Heartbeat:
         now_ms = self._callbacks.wall_clock()
         beat = self._next(now_ms, self._announced_seconds(_now() - began))
         try:
-            async with asyncio.timeout(WRITE_SECONDS):
+            async with answered_within(WRITE_SECONDS):
                 await self._store.beat(beat)
         except StoreConflict:
             return False  # another agent beat after our read
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             return self._failed("no heartbeat can be written", error)
         self._took_seconds.append(_now() - began)
         self.beats += 1
@@ -305,7 +306,7 @@ class Heartbeat:
         if self.may_publish and (not could or (self.has_rival and not had_rival)):
             self._callbacks.on_permitted()
 
-    def _observe_failure(self, error: StoreError | TimeoutError) -> bool:
+    def _observe_failure(self, error: StoreError) -> bool:
         could = self.may_publish
         self._claim = observe_failure(self._claim, _now())
         self._refused = self._refused or isinstance(error, StoreRefused)
@@ -313,9 +314,9 @@ class Heartbeat:
             self._callbacks.on_permitted()
         return self._failed("heartbeats cannot be read", error)
 
-    def _failed(self, what: str, error: StoreError | TimeoutError) -> bool:
+    def _failed(self, what: str, error: StoreError) -> bool:
         self.failures += 1
-        self.trouble.begin(f"{what}: {str(error) or 'no answer in time'}")
+        self.trouble.begin(f"{what}: {error}")
         return isinstance(error, StoreRefused)
 
     def _log_change(self, before: NameClaim) -> None:

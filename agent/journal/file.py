@@ -21,8 +21,7 @@ import msgspec
 from agent.journal.retention import prune
 from agent.journal.unacknowledged import SCHEMA as UNACKNOWLEDGED_SCHEMA
 from agent.journal.unacknowledged import identify, rename
-from contract.errors import JournalError
-from service.private import private_database
+from service.database import connect_writer, open_database, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,6 +30,7 @@ FILE_NAME = "journal.sqlite"
 SCHEMA_VERSION = 1
 _BUSY_SECONDS = 0.1
 _WAL_BYTES_KEPT = 1 << 20
+_CACHE_KIB = 512
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (
@@ -113,43 +113,29 @@ class RestoredJournal(msgspec.Struct, frozen=True):
     public_faults: JournalRow | None = None
 
 
-def _connect(path: Path, *, synchronous: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    try:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute(f"PRAGMA synchronous={synchronous}")
-        connection.execute("PRAGMA wal_autocheckpoint=0")
-        connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_KEPT}")
-        connection.execute("PRAGMA cache_size=-512")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
 class JournalFile:
     """The writing connection.
 
-    Raises ``sqlite3.Error`` or ``OSError`` when the disk does not do what it should, and
-    ``JournalError`` for a journal written by a newer version.
+    Raises ``sqlite3.Error`` or ``OSError`` when the disk does not do what it should, and for a
+    journal written by a newer version.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.unacknowledged_deleted = 0
         """Rows of changes that were deleted before an aggregator acknowledged them."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        private_database(path)
-        self._connection = _connect(path, synchronous="OFF")
+        self._connection = open_database(
+            path,
+            _SCHEMA + UNACKNOWLEDGED_SCHEMA,
+            SCHEMA_VERSION,
+            synchronous="OFF",
+            busy_seconds=_BUSY_SECONDS,
+            wal_bytes=_WAL_BYTES_KEPT,
+            cache_kib=_CACHE_KIB,
+            autocheckpoint=False,
+        )
         try:
-            version = self._connection.execute("PRAGMA user_version").fetchone()[0]
-            if version > SCHEMA_VERSION:
-                raise JournalError(f"{path} has schema version {version}; known is 1")
-            self._connection.executescript(_SCHEMA + UNACKNOWLEDGED_SCHEMA)
             identify(self._connection)
-            self._connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
             self._inode = path.stat().st_ino
         except BaseException:
             self._connection.close()
@@ -157,18 +143,11 @@ class JournalFile:
 
     def write(self, rows: Iterable[JournalRow]) -> None:
         """Commit all ``rows`` or none."""
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            connection.executemany(
+        with transaction(self._connection):
+            self._connection.executemany(
                 "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)",
                 ((row.sequence, row.at_ms, row.kind.value, row.body) for row in rows),
             )
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
     def rename(self) -> None:
         """Give the journal another name for the aggregator."""
@@ -196,7 +175,14 @@ class JournalSync:
     """The connection that syncs the WAL to the disk. ``sync`` takes as long as the disk does."""
 
     def __init__(self, path: Path) -> None:
-        self._connection = _connect(path, synchronous="FULL")
+        self._connection = connect_writer(
+            path,
+            synchronous="FULL",
+            busy_seconds=_BUSY_SECONDS,
+            wal_bytes=_WAL_BYTES_KEPT,
+            cache_kib=_CACHE_KIB,
+            autocheckpoint=False,
+        )
 
     def sync(self) -> None:
         """Sync all commits so far, so that they survive a power cut."""

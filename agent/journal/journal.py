@@ -30,7 +30,7 @@ from agent.journal.retention import MAX_AGE_MS, MAX_BYTES
 from agent.journal.slow_commits import SlowCommits
 from contract.counted import counted
 from contract.errors import JournalError
-from service.broken_database import is_damaged, move_aside
+from service.database import is_damaged, move_aside
 from service.trouble import Trouble
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import msgspec
 
 from agent.journal.file import SCHEMA_VERSION
 from contract.errors import JournalError
+from service.database import newer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,10 +61,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _pages(path: Path, connection: sqlite3.Connection) -> Iterator[StoredRow]:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > SCHEMA_VERSION:
-        raise JournalError(
-            f"{path} was written by a newer version: its schema is {version}, known is "
-            f"{SCHEMA_VERSION}"
-        )
+        raise JournalError(f"{path}: {newer(version, SCHEMA_VERSION)}")
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone():
         raise JournalError(f"{path} is no journal of an agent: it has no rows")
     last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0

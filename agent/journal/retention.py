@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent.journal.unacknowledged import delete_unacknowledged, keep_acknowledged
+from service.database import used_bytes
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,7 +38,7 @@ def prune(
     Changes behind ``acknowledged`` are still to be sent to an aggregator. They are deleted last,
     while the file is still too large. ``acknowledged`` is ``None`` where no aggregator reads them.
     """
-    too_large = _bytes(connection) > max_bytes
+    too_large = used_bytes(connection) > max_bytes
     if acknowledged is not None:
         keep_acknowledged(connection, acknowledged)
     deleted = connection.execute(
@@ -55,7 +56,7 @@ def prune(
         (_NEVER if acknowledged is None else acknowledged, _ROWS, too_large, older_than_ms),
     ).rowcount
     unacknowledged = 0
-    if acknowledged is not None and deleted < _ROWS and _bytes(connection) > max_bytes:
+    if acknowledged is not None and deleted < _ROWS and used_bytes(connection) > max_bytes:
         unacknowledged = delete_unacknowledged(connection, acknowledged, _ROWS)
     return Pruned(_ROWS in (deleted, unacknowledged), unacknowledged)
 
@@ -68,11 +69,3 @@ def _true_at_a_snapshot(kind: str) -> str:
         f" < coalesce((SELECT min(sequence) FROM rows WHERE kind = '{kind}'"
         f" AND sequence > old.sequence), {_NEVER})"
     )
-
-
-def _bytes(connection: sqlite3.Connection) -> int:
-    pages, free, size = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("page_count", "freelist_count", "page_size")
-    )
-    return int((pages - free) * size)

@@ -14,6 +14,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from service.database import transaction
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -92,8 +94,7 @@ def keep_acknowledged(connection: sqlite3.Connection, acknowledged: int) -> None
 
 def delete_unacknowledged(connection: sqlite3.Connection, acknowledged: int, limit: int) -> int:
     """Delete the oldest changes behind ``acknowledged`` that no restart needs; return how many."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         condition = (
             "kind = 'changes' AND sequence > ?"
             " AND sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
@@ -112,11 +113,6 @@ def delete_unacknowledged(connection: sqlite3.Connection, acknowledged: int, lim
                 " lost_rows = CASE WHEN lost_upto > ? THEN lost_rows ELSE 0 END + ?",
                 (upto, acknowledged, count),
             )
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
     return len(sequences)
 
 

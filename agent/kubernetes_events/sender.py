@@ -23,6 +23,7 @@ from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
 from service.trouble import Trouble
 from stores.base import WRITE_SECONDS
+from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -170,7 +171,7 @@ class EventSender:
         while True:
             if self._may_write():
                 try:
-                    async with asyncio.timeout(_REQUEST_SECONDS):
+                    async with answered_within(_REQUEST_SECONDS):
                         await self._objects.record(event)
                 except StoreRefused as error:
                     if not self._may_be_allowed_soon(error):
@@ -179,9 +180,8 @@ class EventSender:
                             f"Events are refused, they are in the journal only: {error}"
                         )
                         return
-                except (StoreError, TimeoutError) as error:
-                    why = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
-                    self._trouble.begin(f"no Events can be written, they wait: {why}")
+                except StoreError as error:
+                    self._trouble.begin(f"no Events can be written, they wait: {error}")
                 else:
                     self._sent += 1
                     self._works()

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, NoReturn
 
 from contract.errors import StoreError
+from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from stores.base import ClusterObjects
@@ -33,9 +34,9 @@ class DevicePluginAccount:
     async def run(self) -> NoReturn:
         """Log the accounts, and then wait until cancelled."""
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
+            async with answered_within(_REQUEST_SECONDS):
                 commands = await self._objects.commands(self._node)
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             log.info("the account of a Device Plugin in a pod is not known: %s", error)
         else:
             for pod, command, account in sorted(set(commands)):

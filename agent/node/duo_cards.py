@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from agent.node.device_plugin import PROGRAM
 from agent.publishing.render import DUO_FAMILY
 from contract.errors import StoreError
+from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,9 +66,9 @@ async def plugins_resetting_cards(objects: ClusterObjects | None, node: str) -> 
     found = await asyncio.to_thread(lambda: list(processes_resetting_cards()))
     if objects is not None:
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
+            async with answered_within(_REQUEST_SECONDS):
                 commands = await objects.commands(node)
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             log.info("the arguments of a Device Plugin in a pod are not known: %s", error)
         else:
             found += [f"pod {pod}" for pod, command, _ in commands if resets_together(command)]

@@ -24,6 +24,7 @@ from pacing.waiting import is_set_within
 from service.foreign_writes import ForeignWrites
 from service.trouble import Trouble
 from stores.base import WRITE_SECONDS
+from stores.deadline import answered_within
 from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class NodeObjectWriter:
                 self._foreign[key].wrote(now)
             self._written.update((key, (value, until)) for key, value in differences.items())
             try:
-                async with asyncio.timeout(_REQUEST_SECONDS):
+                async with answered_within(_REQUEST_SECONDS):
                     await self._objects.set_node(
                         self._node,
                         _of(LABEL, differences),
@@ -188,10 +189,9 @@ class NodeObjectWriter:
                 self._written.clear()
                 await asyncio.sleep(backoff.next_seconds())
                 continue
-            except (StoreError, TimeoutError) as error:
+            except StoreError as error:
                 self._written.clear()
-                why = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
-                self._trouble.begin(f"labels of node {self._node} cannot be written: {why}")
+                self._trouble.begin(f"labels of node {self._node} cannot be written: {error}")
                 refused = isinstance(error, StoreRefused)
                 await asyncio.sleep(_REFUSED_SECONDS if refused else backoff.next_seconds())
                 continue

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from contract.errors import StoreError
 from pacing.waiting import is_set_within
 from stores.base import WRITE_SECONDS
+from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -71,9 +72,9 @@ class OwnNodeOnly:
 
     async def _ask(self) -> None:
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
+            async with answered_within(_REQUEST_SECONDS):
                 self.is_in_force = await self._check()
-        except (StoreError, TimeoutError):
+        except StoreError:
             self.is_in_force = None  # other tasks log an unreachable store
         if self.is_in_force is False and not self._is_missed:
             self._is_missed = True

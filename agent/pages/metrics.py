@@ -17,6 +17,7 @@ from agent.pages import npu_exporter
 from agent.publishing.publication import BUCKETS_SECONDS
 from collectors.registry import GAUGES
 from service.log import dropped_lines
+from service.metric_families import counter, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from agent.kubernetes_events.sender import EventsStatus
     from agent.node.node_object import NodeObjectStatus
     from agent.pages.npu_exporter import Cards
-    from agent.pages.status import AgentStatus
+    from agent.pages.status import AgentStatus, HeldFaultStatus
     from agent.publishing.fault_service import FaultServiceStatus
     from agent.publishing.publication import Histogram, Publication
     from agent.shadow.difference_log import ShadowStatus
@@ -50,23 +51,25 @@ class _Picture(Collector):
         if status.usage is not None:
             devices = {chip.device for chip in status.chips}
             used = len(devices.intersection(status.usage.used))
-            yield _gauge("npu_vigil_chips_in_use", "Chips that pods have, as last known.", used)
+            yield single_gauge(
+                "npu_vigil_chips_in_use", "Chips that pods have, as last known.", used
+            )
         yield from _driver(status)
-        yield CounterMetricFamily(
+        yield single_counter(
             "npu_vigil_kernel_log_gaps",
             "Times that records of the kernel's log were lost before they were read.",
-            value=status.kernel_log_gaps,
+            status.kernel_log_gaps,
         )
-        yield CounterMetricFamily(
+        yield single_counter(
             "npu_vigil_log_lines_dropped",
             "Lines of the log that were dropped because no program read standard error.",
-            value=dropped_lines(),
+            dropped_lines(),
         )
         if status.missed_changes is not None:
-            yield CounterMetricFamily(
+            yield single_counter(
                 "npu_vigil_store_missed_changes",
                 "Changes of documents that a listing found and no event showed.",
-                value=status.missed_changes,
+                status.missed_changes,
             )
         yield from _publications(status, self._records)
         yield from _fault_configuration(status)
@@ -77,7 +80,7 @@ class _Picture(Collector):
         if status.node_object is not None:
             yield from _node_object(status.node_object)
         if status.own_node_only is not None:
-            yield _gauge(
+            yield single_gauge(
                 "npu_vigil_own_node_only",
                 "Whether the API server refuses writes of this agent to other nodes (1).",
                 status.own_node_only,
@@ -92,117 +95,108 @@ class _Picture(Collector):
             yield from npu_exporter.families(self._cards)
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value=value)
-
-
 def _chips(status: AgentStatus) -> Iterator[Metric]:
     read = sum(chip.was_read for chip in status.chips)
-    yield _gauge("npu_vigil_chips", "Chips that were read at least once.", read)
+    yield single_gauge("npu_vigil_chips", "Chips that were read at least once.", read)
     unknown = sum(chip.was_read and not chip.answers for chip in status.chips)
-    yield _gauge("npu_vigil_chips_unknown", "Of those, chips that give no answer now.", unknown)
-    faults = GaugeMetricFamily(
+    yield single_gauge(
+        "npu_vigil_chips_unknown", "Of those, chips that give no answer now.", unknown
+    )
+    yield gauge(
         "npu_vigil_faults",
         "A fault code that holds now on a chip, a switch port or a part of the server (1).",
-        labels=["chip", "subject", "part", "code", "level", "severity", "device_fault"],
+        ["chip", "subject", "part", "code", "level", "severity", "device_fault"],
+        ((_labels(fault), 1) for fault in status.faults),
     )
-    for fault in status.faults:
-        labels = [
-            "" if fault.chip is None else str(fault.chip),
-            fault.subject,
-            fault.part,
-            fault.code,
-            fault.level,
-            fault.severity or "",
-            str(fault.device_fault).lower(),
-        ]
-        faults.add_metric(labels, 1)
-    yield faults
-    upgrades = GaugeMetricFamily(
+    yield gauge(
         "npu_vigil_upgrades",
         "A rule that raises a code of a chip to a level, also after the code is gone (1).",
-        labels=["chip", "code", "level", "rule"],
+        ["chip", "code", "level", "rule"],
+        (
+            ([str(chip.chip), upgrade.code, upgrade.level, upgrade.kind], 1)
+            for chip in status.chips
+            for upgrade in chip.upgrades
+        ),
     )
-    for chip in status.chips:
-        for upgrade in chip.upgrades:
-            upgrades.add_metric([str(chip.chip), upgrade.code, upgrade.level, upgrade.kind], 1)
-    yield upgrades
-    health = GaugeMetricFamily(
+    yield gauge(
         "npu_vigil_chip_health",
         "The driver's health word of a chip: 0 healthy, 1 minor, 2 major, 3 critical.",
-        labels=["chip"],
+        ["chip"],
+        (([str(chip.chip)], chip.health) for chip in status.chips if chip.health is not None),
     )
-    for chip in status.chips:
-        if chip.health is not None:
-            health.add_metric([str(chip.chip)], chip.health)
-    yield health
     for name, text in GAUGES.items():
-        gauge = GaugeMetricFamily(f"npu_vigil_{name}", text, labels=["chip"])
-        for about, value in status.gauges.get(name, {}).items():
-            gauge.add_metric([about], value)
-        yield gauge
-    blind = GaugeMetricFamily(
+        readings = status.gauges.get(name, {}).items()
+        rows = (([about], value) for about, value in readings)
+        yield gauge(f"npu_vigil_{name}", text, ["chip"], rows)
+    blind = [([one.source, str(chip.chip)], one) for chip in status.chips for one in chip.blind]
+    blind += [([one.source, ""], one) for one in status.blind]
+    yield gauge(
         "npu_vigil_blind",
         "A source that gives no answer about a chip, or about the node where chip is empty (1).",
-        labels=["source", "chip"],
+        ["source", "chip"],
+        ((labels, 1) for labels, _ in blind),
     )
-    since = GaugeMetricFamily(
+    yield gauge(
         "npu_vigil_blind_since_timestamp_seconds",
         "Since when a source gives no answer about a chip or the node (Unix time).",
-        labels=["source", "chip"],
+        ["source", "chip"],
+        ((labels, one.since_ms / 1000) for labels, one in blind if one.since_ms is not None),
     )
-    unseen = [(str(chip.chip), source) for chip in status.chips for source in chip.blind]
-    for about, source in (*unseen, *(("", source) for source in status.blind)):
-        blind.add_metric([source.source, about], 1)
-        if source.since_ms is not None:
-            since.add_metric([source.source, about], source.since_ms / 1000)
-    yield blind
-    yield since
     if status.bmc_failed_readings is not None:
-        yield CounterMetricFamily(
+        yield single_counter(
             "npu_vigil_bmc_failed_readings",
             "Lists of the BMC that were not given, incomplete or inconsistent.",
-            value=status.bmc_failed_readings,
+            status.bmc_failed_readings,
         )
+
+
+def _labels(fault: HeldFaultStatus) -> list[str]:
+    return [
+        "" if fault.chip is None else str(fault.chip),
+        fault.subject,
+        fault.part,
+        fault.code,
+        fault.level,
+        fault.severity or "",
+        str(fault.device_fault).lower(),
+    ]
 
 
 def _driver(status: AgentStatus) -> Iterator[Metric]:
     driver = status.driver
-    yield CounterMetricFamily(
+    yield single_counter(
         "npu_vigil_driver_gaps",
         "Times that driver events may have been lost (a restarted driver process, a full queue).",
-        value=driver.gaps,
+        driver.gaps,
     )
-    yield _gauge(
+    yield single_gauge(
         "npu_vigil_driver_subscribed",
         "Whether the driver reports faults by events; else it is polled.",
         driver.library is not None and driver.polling_reason is None,
     )
     if status.list_period_seconds is not None:
-        yield _gauge(
+        yield single_gauge(
             "npu_vigil_driver_list_period_seconds",
             "How often the code list of each chip is asked.",
             status.list_period_seconds,
         )
-    yield _gauge(
+    yield single_gauge(
         "npu_vigil_driver_virtual_chips",
         "Chips that are cut into virtual devices, which are not supported: no device-info then.",
         len(driver.virtual_chips),
     )
-    stuck = GaugeMetricFamily(
-        "npu_vigil_driver_stuck_calls", "A driver call that does not return (1).", labels=["call"]
+    yield gauge(
+        "npu_vigil_driver_stuck_calls",
+        "A driver call that does not return (1).",
+        ["call"],
+        (([call], 1) for call in driver.stuck_calls),
     )
-    for call in driver.stuck_calls:
-        stuck.add_metric([call], 1)
-    yield stuck
-    stalled = GaugeMetricFamily(
+    yield gauge(
         "npu_vigil_stalled_seconds",
         "For how long a task has made no progress.",
-        labels=["task"],
+        ["task"],
+        (([task], seconds) for task, seconds in status.stalled.items()),
     )
-    for task, seconds in status.stalled.items():
-        stalled.add_metric([task], seconds)
-    yield stalled
 
 
 def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> Iterator[Metric]:
@@ -276,23 +270,19 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
 def _fault_configuration(status: AgentStatus) -> Iterator[Metric]:
     """By ``document``: the key in the ConfigMap and name of the file."""
     configuration = status.fault_configuration
-    problems = GaugeMetricFamily(
+    yield gauge(
         "npu_vigil_fault_configuration_problems",
         "Parts of the fault configuration that have not the effect they seem to have.",
-        labels=["document"],
+        ["document"],
+        (([name], count) for name, count in sorted(configuration.problem_counts.items())),
     )
-    source = GaugeMetricFamily(
+    yield gauge(
         "npu_vigil_fault_configuration_source",
         "Where a document in force is from: configmap, file, shipped, or kept from before (1).",
-        labels=["document", "source"],
+        ["document", "source"],
+        (([d.document, "kept" if d.kept else d.source], 1) for d in configuration.documents),
     )
-    for document in configuration.documents:
-        source.add_metric([document.document, "kept" if document.kept else document.source], 1)
-    for name, count in sorted(configuration.problem_counts.items()):
-        problems.add_metric([name], count)
-    yield problems
-    yield source
-    yield _gauge(
+    yield single_gauge(
         "npu_vigil_fault_configuration_watch_failing",
         "Whether a change of the fault configuration would not be noticed.",
         configuration.trouble is not None,
@@ -301,42 +291,42 @@ def _fault_configuration(status: AgentStatus) -> Iterator[Metric]:
 
 def _heartbeat(status: AgentStatus) -> Iterator[Metric]:
     heartbeat = status.heartbeat
-    yield CounterMetricFamily(
-        "npu_vigil_heartbeat_successes", "Heartbeats that the store took.", value=heartbeat.beats
+    yield single_counter(
+        "npu_vigil_heartbeat_successes", "Heartbeats that the store took.", heartbeat.beats
     )
-    yield CounterMetricFamily(
+    yield single_counter(
         "npu_vigil_heartbeat_failures",
         "Attempts to read or write the heartbeat that failed.",
-        value=heartbeat.failures,
+        heartbeat.failures,
     )
     if heartbeat.beaten_at_ms is not None:
-        yield _gauge(
+        yield single_gauge(
             "npu_vigil_heartbeat_last_success_timestamp_seconds",
             "When the store took a heartbeat last (Unix time).",
             heartbeat.beaten_at_ms / 1000,
         )
-    yield _gauge(
+    yield single_gauge(
         "npu_vigil_heartbeat_withheld",
         "Whether the agent does not beat because a task of it makes no progress.",
         heartbeat.withheld is not None,
     )
-    yield _gauge(
+    yield single_gauge(
         "npu_vigil_heartbeat_failing",
         "Whether the store accepts no heartbeat, or does not show whether another agent beats.",
         heartbeat.trouble is not None,
     )
     if (old := heartbeat.old) is not None:
-        yield _gauge(
+        yield single_gauge(
             "npu_vigil_legacy_heartbeat_failing",
             "Whether the Node takes no heartbeat for readers of old releases.",
             old.trouble is not None,
         )
-        yield _gauge(
+        yield single_gauge(
             "npu_vigil_legacy_heartbeat_label_missing",
             "Whether the Node lacks the label without which old readers leave heartbeats out.",
             old.label is not None,
         )
-    yield _gauge(
+    yield single_gauge(
         "npu_vigil_heartbeat_conflict",
         "Whether nothing is published because another agent has the node name.",
         heartbeat.conflict is not None,
@@ -345,50 +335,50 @@ def _heartbeat(status: AgentStatus) -> Iterator[Metric]:
 
 def _journal(status: AgentStatus) -> Iterator[Metric]:
     journal = status.journal
-    yield _gauge(
+    yield single_gauge(
         "npu_vigil_journal_failing",
         "Whether the journal fails or is late.",
         journal.trouble is not None,
     )
-    yield CounterMetricFamily(
-        "npu_vigil_journal_gaps", "Times the journal failed or was late.", value=journal.gaps
+    yield single_counter(
+        "npu_vigil_journal_gaps", "Times the journal failed or was late.", journal.gaps
     )
-    yield CounterMetricFamily(
-        "npu_vigil_journal_rows", "Rows written to the journal.", value=journal.rows_written
+    yield single_counter(
+        "npu_vigil_journal_rows", "Rows written to the journal.", journal.rows_written
     )
-    yield CounterMetricFamily(
-        "npu_vigil_journal_rows_lost", "Rows the journal lost.", value=journal.rows_dropped
+    yield single_counter(
+        "npu_vigil_journal_rows_lost", "Rows the journal lost.", journal.rows_dropped
     )
-    yield _gauge("npu_vigil_journal_rows_held", "Rows not written yet.", journal.rows_held)
-    yield CounterMetricFamily(
+    yield single_gauge("npu_vigil_journal_rows_held", "Rows not written yet.", journal.rows_held)
+    yield single_counter(
         "npu_vigil_journal_unacknowledged_deleted",
         "Rows of changes that were deleted before an aggregator acknowledged them.",
-        value=journal.changes_unacknowledged,
+        journal.changes_unacknowledged,
     )
 
 
 def _episodes(episodes: HistoryForwarderStatus) -> Iterator[Metric]:
-    yield _gauge(
+    yield single_gauge(
         "npu_vigil_history_forwarding_unacknowledged_rows",
         "Rows of changes in the journal that the aggregator has not acknowledged.",
         episodes.behind,
     )
-    yield _gauge(
+    yield single_gauge(
         "npu_vigil_history_forwarding_oldest_unacknowledged_timestamp_seconds",
         "From when the oldest of them is (Unix time); 0 while there are none.",
         (episodes.since_ms or 0) / 1000,
     )
-    yield CounterMetricFamily(
+    yield single_counter(
         "npu_vigil_history_forwarding_batches",
         "Batches that the broker accepted.",
-        value=episodes.sent,
+        episodes.sent,
     )
-    yield CounterMetricFamily(
+    yield single_counter(
         "npu_vigil_history_forwarding_resends",
         "Times that unacknowledged batches were sent again.",
-        value=episodes.repeats,
+        episodes.repeats,
     )
-    yield _gauge(
+    yield single_gauge(
         "npu_vigil_history_forwarding_failing",
         "Whether batches cannot be sent, or no aggregator answers.",
         episodes.trouble is not None,
@@ -396,20 +386,18 @@ def _episodes(episodes: HistoryForwarderStatus) -> Iterator[Metric]:
 
 
 def _events(events: EventsStatus) -> Iterator[Metric]:
-    family = CounterMetricFamily(
+    yield counter(
         "npu_vigil_events",
         "Kubernetes Events: taken by the API server (sent), or refused by it (refused).",
-        labels=["result"],
+        ["result"],
+        [(["sent"], events.sent), (["refused"], events.refused)],
     )
-    family.add_metric(["sent"], events.sent)
-    family.add_metric(["refused"], events.refused)
-    yield family
-    yield CounterMetricFamily(
+    yield single_counter(
         "npu_vigil_events_merged",
         "Reports that share a Kubernetes Event with an earlier one.",
-        value=events.merged,
+        events.merged,
     )
-    yield _gauge("npu_vigil_events_waiting", "Kubernetes Events that wait.", events.waiting)
+    yield single_gauge("npu_vigil_events_waiting", "Kubernetes Events that wait.", events.waiting)
 
 
 def _node_object(node: NodeObjectStatus) -> Iterator[Metric]:
@@ -423,55 +411,47 @@ def _node_object(node: NodeObjectStatus) -> Iterator[Metric]:
         "Changes of labels and annotations of ours on the Node by another program.",
         value=node.foreign_writes,
     )
-    yield _gauge(
+    yield single_gauge(
         "npu_vigil_node_object_failing",
         "Whether the Node cannot be read or written.",
         node.trouble is not None,
     )
-    conflict = GaugeMetricFamily(
+    yield gauge(
         "npu_vigil_node_object_conflict",
         "A label or annotation of the Node that is written only now and then because another "
         "program writes it (1).",
-        labels=["key"],
+        ["key"],
+        (([key], 1) for key in node.conflicts),
     )
-    for key in node.conflicts:
-        conflict.add_metric([key], 1)
-    yield conflict
 
 
 def _fault_service(service: FaultServiceStatus) -> Iterator[Metric]:
-    yield _gauge(
+    yield single_gauge(
         "npu_vigil_fault_service_waiting",
         "Changes of storage faults that ClusterD has not acknowledged yet.",
         service.waiting,
     )
-    family = CounterMetricFamily(
+    yield counter(
         "npu_vigil_fault_service_answers",
         "Changes of storage faults that ClusterD answered, by result.",
-        labels=["result"],
+        ["result"],
+        [(["acknowledged"], service.acknowledged), (["refused"], service.refused)],
     )
-    family.add_metric(["acknowledged"], service.acknowledged)
-    family.add_metric(["refused"], service.refused)
-    yield family
 
 
 def _shadow(shadow: ShadowStatus) -> Iterator[Metric]:
-    writes = CounterMetricFamily(
+    yield counter(
         "npu_vigil_shadow_writes",
         "What came of comparing each write of a real Device Plugin, and of waiting for one.",
-        labels=["result"],
+        ["result"],
+        (([result.value], count) for result, count in shadow.writes.items()),
     )
-    for result, count in shadow.writes.items():
-        writes.add_metric([result.value], count)
-    yield writes
-    differences = CounterMetricFamily(
+    yield counter(
         "npu_vigil_shadow_differences",
         "Differences of those writes, by the first field of a device or of the node.",
-        labels=["field"],
+        ["field"],
+        (([field.value], count) for field, count in shadow.differences.items()),
     )
-    for field, count in shadow.differences.items():
-        differences.add_metric([field.value], count)
-    yield differences
 
 
 def exposition(

@@ -17,8 +17,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-from prometheus_client.core import GaugeMetricFamily
-
 from agent.pages.npu_exporter_names import SHOWN
 from agent.publishing.render import family_of
 from collectors.chip_faults.collector import HEALTH, ChipFaultsCollector
@@ -26,6 +24,7 @@ from contract.codes.chip_codes import CARD_DROP
 from contract.errors import DriverGone
 from contract.observation import chip_subject
 from dcmi_shim.values import ChipNames
+from service.metric_families import gauge, single_gauge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -137,10 +136,7 @@ def _gauge(
     name: str, text: str, labels: Mapping[Chip, tuple[str, ...]], values: Mapping[Chip, float]
 ) -> Iterator[Metric]:
     if values:
-        family = GaugeMetricFamily(name, text, labels=_LABELS)
-        for chip, value in values.items():
-            family.add_metric(labels[chip], value)
-        yield family
+        yield gauge(name, text, _LABELS, ((labels[chip], value) for chip, value in values.items()))
 
 
 def _machine(cards: Cards, inventory: Inventory) -> Iterator[Metric]:
@@ -150,7 +146,7 @@ def _machine(cards: Cards, inventory: Inventory) -> Iterator[Metric]:
     if inventory.family in _WITH_CARDS:
         cards_here = len({chip.card_id for chip in inventory.chips})
         text = "Amount of card installed on the machine."
-        yield GaugeMetricFamily("machine_card_nums", text, value=cards_here)
+        yield single_gauge("machine_card_nums", text, cards_here)
     for name, text, value in (
         ("machine_npu_nums", "Amount of npu installed on the machine.", len(words)),
         ("machine_healthy_npu_nums", "Amount of healthy npu on the machine.", healthy),
@@ -166,7 +162,7 @@ def _machine(cards: Cards, inventory: Inventory) -> Iterator[Metric]:
             unknown,
         ),
     ):
-        yield GaugeMetricFamily(name, text, value=value)
+        yield single_gauge(name, text, value)
 
 
 def _error_codes(
@@ -189,11 +185,9 @@ def _error_codes(
 
 
 def _names(labels: Mapping[Chip, tuple[str, ...]]) -> Iterator[Metric]:
-    family = GaugeMetricFamily(
+    yield gauge(
         "npu_chip_info_name",
         "the Ascend npu name with value '1'",
-        labels=["name" if label == "model_name" else label for label in _LABELS],
+        ["name" if label == "model_name" else label for label in _LABELS],
+        ((values, 1) for values in labels.values()),
     )
-    for values in labels.values():
-        family.add_metric(values, 1)
-    yield family

@@ -25,6 +25,7 @@ from contract.names import (
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
 from stores.base import READ_SECONDS
+from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -119,7 +120,7 @@ class Ownership:
         wall_clock: Callable[[], int],
         progress: Callable[[], None],
         on_change: Callable[[], None],
-        on_failure: Callable[[StoreError | TimeoutError], None],
+        on_failure: Callable[[StoreError], None],
     ) -> None:
         self.other: OtherProgram | None = None
         """The program to which the document is left."""
@@ -154,7 +155,7 @@ class Ownership:
             self._woken.clear()
             try:
                 await self._ask()
-            except (StoreError, TimeoutError) as error:
+            except StoreError as error:
                 if not self.decided.is_set():
                     self._on_failure(error)
                 await asyncio.sleep(backoff.next_seconds())
@@ -172,9 +173,9 @@ class Ownership:
             await is_set_within(self._woken, seconds)
 
     async def _ask(self) -> None:
-        """Read the last writer from the store. Raises ``StoreError`` and ``TimeoutError``."""
+        """Read the last writer from the store. Raises ``StoreError``."""
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
+            async with answered_within(_REQUEST_SECONDS):
                 writer = await self._store.writer(self._owned.namespace, self._owned.name)
         except StoreRefused as error:
             log.warning("the other writers of %s are unknown: %s", self._owned.name, error)
@@ -203,9 +204,9 @@ class Ownership:
         if not self.is_ours:
             return
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
+            async with answered_within(_REQUEST_SECONDS):
                 writer = await self._store.other_writer(self._owned.namespace, self._owned.name)
-        except (StoreError, TimeoutError):
+        except StoreError:
             return
         if writer is None or not self._is_news(writer):
             return

@@ -31,6 +31,7 @@ from stores.base import (
     DocumentsListed,
     Selection,
 )
+from stores.deadline import answered_within
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -196,9 +197,9 @@ class DocumentPublisher:
         self.record.record_event(event_ms, self._callbacks.wall_clock())
         self._woken.set()
 
-    def record_store_failure(self, error: StoreError | TimeoutError) -> None:
+    def record_store_failure(self, error: StoreError) -> None:
         """Record that the store failed before the document could be read for the first time."""
-        self._begin_trouble(_reason(error))
+        self._begin_trouble(str(error))
 
     async def run(self) -> NoReturn:
         """Publish until cancelled."""
@@ -350,14 +351,14 @@ class DocumentPublisher:
         self._flying = write
         self._foreign.wrote(_now())
         try:
-            async with asyncio.timeout(WRITE_SECONDS):
+            async with answered_within(WRITE_SECONDS):
                 request = made_unless(self._request(write.document), is_overtaken)
                 version = await going_on(request, self._callbacks.progress)
         except Overtaken:
             self._unsure = write
             self._read_again = True
             return None
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             self._unsure = write
             self._read_again = True
             if write.lag is not None:
@@ -366,7 +367,7 @@ class DocumentPublisher:
                 self.record.writes[write.reason, "conflict"] += 1
                 return None
             self.record.writes[write.reason, "failed"] += 1
-            return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
+            return self._trouble(str(error), refused=isinstance(error, StoreRefused))
         finally:
             self._flying = None
         self._accept(write, version)
@@ -390,11 +391,11 @@ class DocumentPublisher:
         self._read_again = False
         is_watched = self.record.watch_trouble is None
         try:
-            async with asyncio.timeout(READ_SECONDS):
+            async with answered_within(READ_SECONDS):
                 shown = await self._store.get(self.namespace, self.name)
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             self._read_again = True
-            return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
+            return self._trouble(str(error), refused=isinstance(error, StoreRefused))
         before = self._document.there
         self._document.observe(shown)
         self._is_unseen = False
@@ -585,7 +586,3 @@ class DocumentPublisher:
 def _now() -> float:
     """Return seconds of a monotonic clock."""
     return asyncio.get_running_loop().time()
-
-
-def _reason(error: StoreError | TimeoutError) -> str:
-    return str(error) or "no answer in time"

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -20,7 +21,8 @@ import msgspec
 from aggregator.absence.last_known_file import FILE_NAME, KnownFile, LastKnownRow
 from contract.counted import counted
 from pacing.backoff import Backoff
-from service.broken_database import is_damaged, move_aside
+from service.database import is_damaged, move_aside
+from service.tasks import in_thread
 from stores.base import Document
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _GATHER_SECONDS = 0.5
-_CLOSE_SECONDS = 2.0
 _MOST_BYTES = 256 << 20
 _TROUBLE = (sqlite3.Error, OSError)
 
@@ -162,13 +163,7 @@ class LastKnown:
 
     async def _flush(self) -> bool:
         taken, self._waiting = self._waiting, {}
-        task = asyncio.ensure_future(asyncio.to_thread(self._write, taken))
-        try:
-            is_written = await asyncio.shield(task)
-        except asyncio.CancelledError:
-            # The file must not be closed while the thread writes it.
-            await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
-            raise
+        is_written = await in_thread(partial(self._write, taken))
         if not is_written:
             self._waiting = taken | self._waiting
         return is_written

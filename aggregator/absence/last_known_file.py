@@ -5,10 +5,9 @@ Commits do not wait for the disk: they survive ``kill -9``, and a power cut may 
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
-from service.private import private_database
+from service.database import open_database, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
 
 FILE_NAME = "last-known.sqlite"
 SCHEMA_VERSION = 1
-_BUSY_SECONDS = 5.0
-_CACHE_KIB = 256
-"""Rows are read once, at the start: the kernel's cache does the rest."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS known (
     store TEXT NOT NULL,
@@ -43,20 +39,8 @@ class KnownFile:
     """The open file. All methods raise ``sqlite3.Error`` and ``OSError``."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        private_database(path)
-        self._connection = sqlite3.connect(
-            path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
+        self._connection = open_database(path, _SCHEMA, SCHEMA_VERSION, synchronous="NORMAL")
         try:
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=NORMAL")
-            self._connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
-            version = self._connection.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, SCHEMA_VERSION):
-                raise OSError(f"it is of version {version}, this release has {SCHEMA_VERSION}")
-            self._connection.execute(_SCHEMA)
-            self._connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
             query = "SELECT coalesce(sum(length(body)), 0) FROM known"
             self._bytes: int = self._connection.execute(query).fetchone()[0]
         except BaseException:
@@ -73,8 +57,7 @@ class KnownFile:
         ``most_bytes``.
         """
         connection, size, left_out = self._connection, self._bytes, 0
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(connection):
             for row in rows:
                 where = (row.store, row.kind, row.place)
                 found = connection.execute(
@@ -92,11 +75,6 @@ class KnownFile:
                     connection.execute(
                         "DELETE FROM known WHERE store = ? AND kind = ? AND place = ?", where
                     )
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
         self._bytes = size
         return left_out
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from aggregator.processors.state_types import ACCOMPANIES, FILTER, UNDECIDED
-from service.metric_families import counter, gauge
+from service.metric_families import counter, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,28 +53,21 @@ def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
             len(services.rank_tables.shared),
         ),
     ):
-        yield gauge(f"npu_vigil_rank_table_{name}", about, [], [([], value)])
+        yield single_gauge(f"npu_vigil_rank_table_{name}", about, value)
     stream = services.stream
-    yield gauge(
-        "npu_vigil_stream_clients",
-        "Who listens to changes over HTTP now.",
-        [],
-        [([], stream.clients)],
+    yield single_gauge(
+        "npu_vigil_stream_clients", "Who listens to changes over HTTP now.", stream.clients
     )
-    yield counter(
-        "npu_vigil_stream_events", "Changes that were sent to them.", [], [([], stream.events)]
+    yield single_counter(
+        "npu_vigil_stream_events", "Changes that were sent to them.", stream.events
     )
-    yield counter(
-        "npu_vigil_stream_gaps",
-        "Times that one of them was sent a gap.",
-        [],
-        [([], stream.gaps)],
+    yield single_counter(
+        "npu_vigil_stream_gaps", "Times that one of them was sent a gap.", stream.gaps
     )
-    yield counter(
+    yield single_counter(
         "npu_vigil_stream_displaced",
         "Clients that lost their place to another one, because all were taken.",
-        [],
-        [([], stream.displaced)],
+        stream.displaced,
     )
     yield from _history(services.history)
 
@@ -121,11 +114,10 @@ def _advice(advice: AdviceStatus) -> Iterator[Metric]:
         ["outcome"],
         (([outcome], count) for outcome, count in advice.outcomes.items()),
     )
-    yield gauge(
+    yield single_gauge(
         "npu_vigil_advice_cpu_seconds",
         "CPU time of the newest computation of advice.",
-        [],
-        [([], advice.seconds)],
+        advice.seconds,
     )
 
 
@@ -171,12 +163,11 @@ def _public_faults(public: PublicFaultStatus) -> Iterator[Metric]:
             len(public.table_problems),
         ),
     ):
-        yield gauge(f"npu_vigil_public_faults_{name}", about, [], [([], value)])
-    yield counter(
+        yield single_gauge(f"npu_vigil_public_faults_{name}", about, value)
+    yield single_counter(
         "npu_vigil_public_faults_dropped",
         "Messages that were dropped because too many waited.",
-        [],
-        [([], public.dropped)],
+        public.dropped,
     )
     yield counter(
         "npu_vigil_public_faults_outcomes",
@@ -194,12 +185,11 @@ def _separation(separation: SeparationStatus) -> Iterator[Metric]:
         ("left_out_nodes", "Nodes not in what the next leader finds.", separation.left_out),
         ("problems", "Documents that cannot be read.", len(separation.problems)),
     ):
-        yield gauge(f"npu_vigil_separation_{name}", about, [], [([], value)])
-    yield counter(
+        yield single_gauge(f"npu_vigil_separation_{name}", about, value)
+    yield single_counter(
         "npu_vigil_separation_dropped",
         "New faults that did not count because too many waited.",
-        [],
-        [([], separation.lost)],
+        separation.lost,
     )
 
 
@@ -218,14 +208,11 @@ def _cluster_state(cluster_state: ClusterStateStatus) -> Iterator[Metric]:
         labels,
         ((values, float(one.known and one.interrupted is None)) for values, one in followed),
     )
-    yield gauge(
-        "npu_vigil_jobs", "Jobs that have a pod or a PodGroup.", [], [([], cluster_state.jobs)]
-    )
-    yield gauge(
+    yield single_gauge("npu_vigil_jobs", "Jobs that have a pod or a PodGroup.", cluster_state.jobs)
+    yield single_gauge(
         "npu_vigil_shared_serial_numbers",
         "Serial numbers that several Nodes have, so that they name none.",
-        [],
-        [([], len(cluster_state.shared_serial_numbers))],
+        len(cluster_state.shared_serial_numbers),
     )
 
 
@@ -240,8 +227,8 @@ def _grpc(grpc: GrpcStatus) -> Iterator[Metric]:
             float(bool(grpc.tls_problem)),
         ),
     ):
-        yield gauge(f"npu_vigil_grpc_{name}", about, [], [([], value)])
-    yield counter("npu_vigil_grpc_sent", "Messages that went to streams.", [], [([], grpc.sent)])
+        yield single_gauge(f"npu_vigil_grpc_{name}", about, value)
+    yield single_counter("npu_vigil_grpc_sent", "Messages that went to streams.", grpc.sent)
 
 
 def _history(history: HistoryStatus) -> Iterator[Metric]:
@@ -257,10 +244,9 @@ def _history(history: HistoryStatus) -> Iterator[Metric]:
             history.dropped,
         ),
     ):
-        yield counter(f"npu_vigil_history_{name}", about, [], [([], value)])
-    yield gauge(
+        yield single_counter(f"npu_vigil_history_{name}", about, value)
+    yield single_gauge(
         "npu_vigil_history_failing",
         "1 while the history cannot be written: batches are not acknowledged.",
-        [],
-        [([], float(history.trouble is not None))],
+        history.trouble is not None,
     )

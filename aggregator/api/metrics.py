@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from aggregator.api.feature_metrics import metrics_of_parts
 from aggregator.merge.stale_documents import DEVICE_INFO, NODE_INFO
 from service.log import dropped_lines
-from service.metric_families import counter, gauge
+from service.metric_families import counter, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,11 +78,10 @@ def _cluster(status: AggregatorStatus) -> Iterator[Metric]:
         ["code", "level", "severity", "device_fault", "severity_source"],
         ((labels, count) for labels, count in sorted(faults.items())),
     )
-    yield gauge(
+    yield single_gauge(
         "npu_vigil_ready",
         "1 after everything known was published once.",
-        [],
-        [([], float(not status.health.not_ready))],
+        not status.health.not_ready,
     )
     yield gauge(
         "npu_vigil_stalled_seconds",
@@ -90,11 +89,10 @@ def _cluster(status: AggregatorStatus) -> Iterator[Metric]:
         ["task"],
         (([task], seconds) for task, seconds in status.health.stalled.items()),
     )
-    yield counter(
+    yield single_counter(
         "npu_vigil_log_lines_dropped",
         "Lines of the log that were dropped because no program read standard error.",
-        [],
-        [([], dropped_lines())],
+        dropped_lines(),
     )
 
 
@@ -133,17 +131,15 @@ def _liveness(status: AggregatorStatus) -> Iterator[Metric]:
             if node.clock_skew_seconds is not None
         ),
     )
-    yield gauge(
+    yield single_gauge(
         "npu_vigil_node_lost_brake",
         "1 while so many nodes fell silent at once that they are not published lost.",
-        [],
-        [([], float(status.liveness.alarm))],
+        status.liveness.alarm,
     )
-    yield gauge(
+    yield single_gauge(
         "npu_vigil_heartbeats_unreadable",
         "Places whose heartbeats, or nodes with old ones, cannot be listed now.",
-        [],
-        [([], float(len(status.liveness.problems)))],
+        len(status.liveness.problems),
     )
     yield gauge(
         "npu_vigil_heartbeats_last_read_age_seconds",
@@ -190,11 +186,10 @@ def _blind(status: AggregatorStatus) -> Iterator[Metric]:
         labels,
         ((values, ms / 1000) for values, ms in blind[:MOST_BLIND] if ms is not None),
     )
-    yield gauge(
+    yield single_gauge(
         "npu_vigil_cluster_blind_sources",
         "How many such sources there are.",
-        [],
-        [([], float(len(blind) + sum(node.blind_left_out for node in status.nodes)))],
+        len(blind) + sum(node.blind_left_out for node in status.nodes),
     )
 
 
@@ -340,17 +335,15 @@ def _documents(status: AggregatorStatus) -> Iterator[Metric]:
 
 
 def _leader(status: AggregatorStatus) -> Iterator[Metric]:
-    yield gauge(
+    yield single_gauge(
         "npu_vigil_aggregator_leader",
         "1 while this aggregator writes, 0 while it follows another one.",
-        [],
-        [([], float(status.leader.leads))],
+        status.leader.leads,
     )
-    yield counter(
+    yield single_counter(
         "npu_vigil_aggregator_transitions",
         "Times that this aggregator began to lead.",
-        [],
-        [([], status.leader.taken)],
+        status.leader.taken,
     )
     yield gauge(
         "npu_vigil_state_documents",

@@ -21,6 +21,7 @@ from pacing.waiting import is_set_within
 from service.shortened import shortened
 from service.trouble import Trouble
 from stores.base import Changed, Selection
+from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -234,14 +235,13 @@ class MissedWrites:
         asked = {WriteClaim(kind, node): number for node, number in numbers.items()}
         changed = documents.listen()
         try:
-            async with asyncio.timeout(_READ_SECONDS):
+            async with answered_within(_READ_SECONDS):
                 names = documents.names_of(numbers)
                 found = await read_by_name(self._store, documents.selection, names, _FEW)
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             self.counts[FAILED] += len(asked)
             self.claims.failed(asked, self._clock().steady_ms)
-            why = str(error) or "no answer in time"
-            self._trouble.begin(f"{kind} of {counted(len(asked), 'node')}: {why}")
+            self._trouble.begin(f"{kind} of {counted(len(asked), 'node')}: {error}")
             return
         finally:
             documents.unlisten(changed)

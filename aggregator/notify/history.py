@@ -12,7 +12,8 @@ import contextlib
 import logging
 import sqlite3
 from collections import deque
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -27,12 +28,13 @@ from contract.errors import StoreError
 from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.broken_database import is_damaged, move_aside
+from service.database import is_damaged, move_aside
+from service.tasks import in_thread
 from service.trouble import Trouble
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from aggregator.notify.history_file import PublishedLevels
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     from contract.pages.history import HistoryPage, HistoryRange
     from service.clock import Clock
     from stores.base import EventChannel, HistoryAck, HistoryBatch
-
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,6 @@ _GATHER_SECONDS = 1.0
 """How long published changes are gathered: each commit waits for the disk, and no reader for this
 one.
 """
-_CLOSE_SECONDS = 2.0
 _TROUBLE = (sqlite3.Error, OSError)
 
 
@@ -205,9 +204,9 @@ class ClusterHistory:
             changes = tuple(self._changes)
             try:
                 rows = [one for _, one in batches]
-                stored = await self._in_thread(self._store, rows, changes)
+                stored = await in_thread(partial(self._store, rows, changes, self._clock().wall_ms))
                 if self._clock().steady_ms >= next_prune_ms:
-                    more = await self._in_thread(self._prune)
+                    more = await in_thread(partial(self._prune, self._clock().wall_ms))
                     pause_ms = 50 if more else int(_PRUNE_SECONDS * 1000)
                     next_prune_ms = self._clock().steady_ms + pause_ms
             except _TROUBLE as error:
@@ -220,16 +219,6 @@ class ClusterHistory:
             self._lost += stored.lost
             self._refused += stored.refused
             await self._answer(batches, stored.acks)
-
-    async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
-        now_ms = self._clock().wall_ms
-        task = asyncio.ensure_future(asyncio.to_thread(work, *arguments, now_ms))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            # The file must not be closed while the thread writes it.
-            await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
-            raise
 
     def _store(
         self, batches: list[HistoryBatch], changes: tuple[FaultChange, ...], now_ms: int
@@ -265,7 +254,9 @@ class ClusterHistory:
 
     async def _in_trouble(self, error: Exception, backoff: Backoff) -> None:
         self._trouble.begin(str(error))
-        await self._in_thread(self._close_after_trouble, is_damaged(error))
+        await in_thread(
+            partial(self._close_after_trouble, is_damaged(error), self._clock().wall_ms)
+        )
         await asyncio.sleep(backoff.next_seconds())
         self._came.set()
 

@@ -8,7 +8,7 @@ together with their events, so no event is ever there twice.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -16,11 +16,11 @@ import msgspec
 from contract.documents.episodes import EpisodeEvent
 from contract.pages.changes import FaultChange
 from contract.pages.history import HistoryPage, HistoryRow
-from service.private import private_database
+from service.database import open_database, transaction, used_bytes
 from stores.base import HistoryAck, HistoryBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from contract.pages.history import HistoryRange
@@ -30,9 +30,6 @@ SCHEMA_VERSION = 1
 _PRUNE_ROWS = 2_000
 _JOURNALS_OF_A_NODE = 8
 _BUSY_SECONDS = 5.0
-_WAL_BYTES_KEPT = 4 << 20
-_CACHE_KIB = 256
-"""Rows are appended, and pages are asked for by people: the kernel's cache does the rest."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
@@ -85,27 +82,7 @@ class HistoryFile:
     """The writing connection. Raises ``sqlite3.Error`` or ``OSError`` when the disk fails."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        private_database(path)
-        self._connection = connection = sqlite3.connect(
-            path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_KEPT}")
-            connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version > SCHEMA_VERSION:
-                raise sqlite3.NotSupportedError(
-                    f"{path} was written by a newer version: its schema is {version}, known is "
-                    f"{SCHEMA_VERSION}"
-                )
-            connection.executescript(_SCHEMA)
-            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        except BaseException:
-            connection.close()
-            raise
+        self._connection = open_database(path, _SCHEMA, SCHEMA_VERSION, synchronous="FULL")
 
     def store_batches(self, batches: Iterable[HistoryBatch], now_ms: int) -> StoredBatches:
         """Store what of ``batches`` is next; all of it or, with an error, nothing.
@@ -115,7 +92,7 @@ class HistoryFile:
         """
         acks: dict[tuple[str, str], HistoryAck] = {}
         events = lost = refused = 0
-        with self._transaction():
+        with transaction(self._connection):
             for batch in batches:
                 known, lost_after = self._position(batch)
                 key = batch.node, batch.journal
@@ -138,7 +115,7 @@ class HistoryFile:
         """Set the levels that are published now, without an event; unless the history has them."""
         if _has_table(self._connection, "standing"):
             return
-        with self._transaction():
+        with transaction(self._connection):
             self._connection.execute(_STANDING)
             self._stand(
                 (node, *key, level)
@@ -149,7 +126,7 @@ class HistoryFile:
     def store_changes(self, changes: Iterable[FaultChange]) -> None:
         """Store published changes; all of them or, with an error, none."""
         changes = tuple(changes)
-        with self._transaction():
+        with transaction(self._connection):
             self._connection.executemany(
                 "INSERT INTO events (node, journal, heard_at_ms, lost, body)"
                 " VALUES (?, '', ?, 0, ?)",
@@ -208,28 +185,13 @@ class HistoryFile:
 
         Positions stay. Return whether there may be more to delete.
         """
-        pages, free, size = (
-            self._connection.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("page_count", "freelist_count", "page_size")
-        )
-        too_large = (pages - free) * size > max_bytes
+        too_large = used_bytes(self._connection) > max_bytes
         deleted = self._connection.execute(
             "DELETE FROM events WHERE number IN"
             " (SELECT number FROM events ORDER BY number LIMIT ?) AND (? OR heard_at_ms < ?)",
             (_PRUNE_ROWS, too_large, older_than_ms),
         ).rowcount
         return deleted == _PRUNE_ROWS
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
 
     def close(self) -> None:
         """Close the connection."""

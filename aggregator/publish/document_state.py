@@ -44,9 +44,15 @@ W = TypeVar("W", bound=DesiredContent)
 
 
 class WatchedDocument(OwnedDocument, Generic[W]):
-    """One document of ours as its watch shows it; it must have ``labels`` and may have others."""
+    """One document of ours as its watch shows it; it must have ``labels`` and may have others.
 
-    def __init__(self, namespace: str, name: str, labels: dict[str, str]) -> None:
+    ``is_input``: others may change it, because that is read. No number of changes stops us. What
+    the store makes of our own writes is no such change.
+    """
+
+    def __init__(
+        self, namespace: str, name: str, labels: dict[str, str], *, is_input: bool = False
+    ) -> None:
         super().__init__(namespace, name)
         self.labels = labels
         self.acknowledged = _NEVER
@@ -55,9 +61,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self.touches_total = 0
         self.refused_total = 0
         """Writes that the store refused because they were computed from an older document."""
-        self.is_input = False
-        """Whether others may change it, because that is read: no number of changes stops us. What
-        the store makes of our own writes is no such change."""
+        self._is_input = is_input
         self.fenced = True
         """Whether no earlier leader can write the document any more."""
         self.trouble = Trouble(
@@ -227,7 +231,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             return
         self._foreign = None if isinstance(self.shown, StoreContent) else self._ours(self.shown)
         # Operators may change it any number of times, a webhook may not.
-        if self.is_input and not self.differing:
+        if self._is_input and not self.differing:
             self.foreign.total += 1
         elif self.foreign.saw(_seconds(now)):
             self.must_find_writer = True

@@ -59,12 +59,12 @@ class ViewOutput(WatchedDocument[Showing]):
 
 
 class _Shown:
-    """One view: its watch and its writer."""
+    """One view: its watch and its writer. One that is an input is watched elsewhere."""
 
-    def __init__(self, desk: WriterContext, showing: Showing) -> None:
+    def __init__(self, desk: WriterContext, showing: Showing, *, is_input: bool) -> None:
         view = showing.view
         self.showing = showing
-        self.output = ViewOutput(view.namespace, view.name, view.labels)
+        self.output = ViewOutput(view.namespace, view.name, view.labels, is_input=is_input)
         self.output.begin(desk.clock(), fence=desk.leadership.fences)
         self.writing = DocumentWriter(
             desk, self.output, value=lambda: self.showing, pause_seconds=_PAUSE_SECONDS
@@ -146,13 +146,13 @@ class UpstreamViews:
             key = (view.namespace, view.name)
             shown = self._shown.get(key)
             if shown is None:
-                shown = self._shown[key] = _Shown(self._desk, Showing(view, 0))
+                is_input = any(_is_selected(view, selection) for selection in self._inputs)
+                shown = _Shown(self._desk, Showing(view, 0), is_input=is_input)
+                self._shown[key] = shown
                 url = self._desk.store.url
                 run = shown.writing.run()
                 self._tasks.append(tasks.create_task(run, name=f"show {view.name} in {url}"))
-                if any(_is_selected(view, selection) for selection in self._inputs):
-                    shown.output.is_input = True
-                else:
+                if not is_input:
                     watch = shown.watch()
                     self._tasks.append(tasks.create_task(watch, name=f"watch {view.name} in {url}"))
             elif shown.showing.view != view:

@@ -33,7 +33,7 @@ from contract.observation import (
 from contract.settings import Section
 from dcmi_shim.library.return_codes import ENVIRONMENT, NOT_READY, SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.values import DriverGap
-from pacing.waiting import is_set_within
+from pacing.waiting import is_set_within, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -127,6 +127,7 @@ class ChipFaultsCollector:
 
     name = "chip-faults"
     settings: ClassVar[type[Section]] = ChipFaultsSection
+    about_chips = True
     enabled = True
     deadline_seconds = 2.0
 
@@ -179,16 +180,12 @@ class ChipFaultsRun:
 
     async def begin(self) -> None:
         """Wait for the driver's list; a chip that is known and not listed is missing."""
-        asking = asyncio.ensure_future(self._driver.listed())
-        try:
-            while not asking.done():
-                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-                self._context.progress()
-                if not asking.done():
-                    self._log_silent("the driver has not answered since the start")
-            self._take_over(asking.result())
-        finally:
-            asking.cancel()
+
+        def report_silence() -> None:
+            self._context.progress()
+            self._log_silent("the driver has not answered since the start")
+
+        self._take_over(await result_of(self._driver.listed(), _PATIENCE_SECONDS, report_silence))
         for subject in sorted(self._tracked):
             self._missing[subject] = self._watched(subject, None)
 

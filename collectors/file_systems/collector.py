@@ -34,7 +34,7 @@ from contract.observation import (
 )
 from contract.settings import Section, at_most
 from pacing.waiting import is_set_within
-from stores.abandonable_thread import Work
+from stores.abandonable_thread import AbandonableThread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,7 +153,7 @@ class FileSystemsRun:
         self._tracker = FileSystemTracker(
             self._source, context.tracked, self._kept.mounts, collector.thresholds
         )
-        self._stuck: dict[FileSystem | None, Work[_CheckResult]] = {}
+        self._stuck: dict[FileSystem | None, AbandonableThread[_CheckResult]] = {}
         self._blind: str | None = ""
         self._check_now = asyncio.Event()
 
@@ -183,7 +183,7 @@ class FileSystemsRun:
         while None not in self._stuck:
             left_out = frozenset(at.device for at in self._stuck if at is not None)
             round_ = _Round(self._collector.host, left_out)
-            work = Work(round_, f"{self._source} check")
+            work = AbandonableThread(round_, f"{self._source} check")
             try:
                 seen = await work.result(deadline)
             except TimeoutError:

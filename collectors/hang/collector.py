@@ -22,13 +22,14 @@ from contract.settings import Section
 from dcmi_shim.hccn.tool import A5_COUNTERS, A5_PORTS, COUNTERS, HccnTool
 from dcmi_shim.library.enums import Utilization
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
+from pacing.waiting import result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from collectors.base import AgentOptions, CollectorContext
     from contract.observation import Report, Subject
-    from dcmi_shim.values import Chip, Inventory
+    from dcmi_shim.values import Chip
 
 _FIRST_SECONDS = 10.0
 _PATIENCE_SECONDS = 1.0
@@ -61,6 +62,7 @@ class HangCollector:
 
     name = "hang"
     settings: ClassVar[type[Section]] = HangSection
+    about_chips = True
     enabled = True
     """Always: also without detection, faults of an earlier run must end."""
 
@@ -125,7 +127,9 @@ class HangRun:
 
     async def round(self) -> None:
         """Ask chip after chip."""
-        inventory = await self._inventory()
+        self._context.progress()
+        asking = self._driver.inventory()
+        inventory = await result_of(asking, _PATIENCE_SECONDS, self._context.progress)
         family = FAMILIES.get(inventory.family)
         self._has_network = family is not None and family.has_network
         self._is_a5 = inventory.family == _A5
@@ -136,15 +140,6 @@ class HangRun:
                 self._report(await self._ask(chip, tracker))
             self._context.progress()
         self._log_missing()
-
-    async def _inventory(self) -> Inventory:
-        while True:
-            self._context.progress()
-            try:
-                async with asyncio.timeout(_PATIENCE_SECONDS):
-                    return await self._driver.inventory()
-            except TimeoutError:
-                continue
 
     def _tracker(self, chip: Chip) -> HangTracker:
         tracker = self._chips.get(chip.physical_id)

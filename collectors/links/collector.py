@@ -39,7 +39,7 @@ from contract.observation import (
 )
 from contract.settings import Section
 from dcmi_shim.hccn.tool import A5_PORT_ENABLED, A5_PORTS, LINK, HccnTool
-from pacing.waiting import is_set_within
+from pacing.waiting import is_set_within, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,6 +114,7 @@ class LinksCollector:
 
     name = "links"
     settings: ClassVar[type[Section]] = LinksSection
+    about_chips = True
     gauges: ClassVar[Mapping[str, str]] = {
         LINK_UP: "Whether hccn_tool finds the link of a chip up."
     }
@@ -172,16 +173,13 @@ class LinksRun:
 
     async def begin(self) -> None:
         """Wait for the chips; a link that was down and cannot be asked about is blind."""
-        asking = asyncio.ensure_future(self._context.driver.inventory())
-        try:
-            while not asking.done():
-                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-                self._context.progress()
-                if not asking.done():
-                    self._log_missing("the driver has not answered since the start")
-            self._take_over(asking.result())
-        finally:
-            asking.cancel()
+
+        def report_silence() -> None:
+            self._context.progress()
+            self._log_missing("the driver has not answered since the start")
+
+        asking = self._context.driver.inventory()
+        self._take_over(await result_of(asking, _PATIENCE_SECONDS, report_silence))
         if self._links:
             self._log_missing("the driver does not show this chip")
 

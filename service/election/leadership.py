@@ -22,6 +22,7 @@ from pacing.waiting import is_set_within
 from service.store_outage import Failing
 from service.trouble import Trouble
 from stores.base import WRITE_SECONDS, Tenure
+from stores.deadline import answered_within
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -407,9 +408,9 @@ class ByLease:
         if own is None:
             return
         try:
-            async with asyncio.timeout(_RELEASE_SECONDS):
+            async with answered_within(_RELEASE_SECONDS):
                 await self._lease.write(Tenure("", 1, own.transitions, own.version))
-        except (StoreError, TimeoutError) as error:
+        except StoreError as error:
             _log.warning("the Lease is not given up and will run out: %s", error)
 
     async def _wait(self, seconds: float | None) -> None:

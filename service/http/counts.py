@@ -7,7 +7,7 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from service.metric_families import counter, single_counter, single_gauge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,30 +68,26 @@ class Counts:
     def families(self) -> Iterator[Metric]:
         """Make the metrics."""
         if self.listening is not None:
-            yield GaugeMetricFamily(
+            yield single_gauge(
                 "npu_vigil_http_listening",
                 "Whether the address of --listen is served; it is tried again while it is not.",
-                value=self.listening,
+                self.listening,
             )
-        yield GaugeMetricFamily(
-            "npu_vigil_http_connections", "Open HTTP connections.", value=self.connections
-        )
-        yield CounterMetricFamily(
+        yield single_gauge("npu_vigil_http_connections", "Open HTTP connections.", self.connections)
+        yield single_counter(
             "npu_vigil_http_accept_failures",
             "Connections that could not be accepted, or were closed for lack of descriptors.",
-            value=self.accept_failures,
+            self.accept_failures,
         )
-        requests = CounterMetricFamily(
-            "npu_vigil_http_requests", "HTTP requests by result.", labels=["result"]
+        yield counter(
+            "npu_vigil_http_requests",
+            "HTTP requests by result.",
+            ["result"],
+            (([result.value], self.requests[result]) for result in RequestResult),
         )
-        for result in RequestResult:
-            requests.add_metric([result.value], self.requests[result])
-        yield requests
-        closed = CounterMetricFamily(
+        yield counter(
             "npu_vigil_http_closed_connections",
             "HTTP connections that the server closed to protect itself, by reason.",
-            labels=["reason"],
+            ["reason"],
+            (([reason.value], self.closed[reason]) for reason in ConnectionEnd),
         )
-        for reason in ConnectionEnd:
-            closed.add_metric([reason.value], self.closed[reason])
-        yield closed

@@ -328,6 +328,30 @@ def test_edits_of_labels_do_not_count_while_a_job_is_cached() -> None:
     assert len(deleted(scene.session())) == 3
 
 
+@pytest.mark.parametrize(
+    ("group", "pods", "row"),
+    [
+        ({"fault-scheduling": "external-force"}, FORCE, "D5"),
+        (FORCE, {"fault-scheduling": "FORCE"}, "D15"),
+        (FORCE | {"fault-retry-times": "10"}, {"fault-retry-times": "1"}, None),
+        (FORCE | {"fault-retry-times": "10"}, {"fault-retry-times": "10"}, "D15"),
+    ],
+)
+def test_labels_that_differ_are_joined_unless_one_is_there_already(
+    group: dict[str, str], pods: dict[str, str], row: str | None
+) -> None:
+    scene = Scene()
+    scene.add("j", ["n1", "n2"], group)
+    scene.change("j-0", labels=pods)
+    scene.change("j-1", labels=pods)
+    if "fault-retry-times" in pods:
+        scene.change("j-1", phase="Failed")
+    else:
+        scene.chips["n2"] = Chips(unhealthy=[3])
+    report = scene.session()
+    assert [one.row for one in report.decisions] == ([] if row is None else [row])
+
+
 def test_software_becomes_a_fault_with_a_newly_failed_pod() -> None:
     scene = _scene(FORCE | ON | {"fault-retry-times": "2"})
     scene.session()

@@ -48,14 +48,8 @@ def elastic(
         Path | None,
         typer.Option(metavar="DIR", help="Its name; default /var/lib/npu-vigil-elastic."),
     ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Health, metrics and API over HTTP; port 0: any."),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", envvar="VIGIL_CONFIG", help="TOML; options win over it."),
-    ] = None,
+    listen: options.Listen = None,
+    config: options.Config = None,
 ) -> None:
     """Run the daemon, unless a command follows."""
     if context.invoked_subcommand is not None:

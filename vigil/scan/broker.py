@@ -6,7 +6,6 @@ What is published goes to the node's echo topic and is not retained.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import ssl
 import uuid
@@ -17,7 +16,9 @@ from contract.counted import counted
 from contract.errors import StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
 from contract.topics import ack_topic, document_topic
+from stores.abandonable_thread import AbandonableThread
 from stores.address import shown
+from stores.deadline import answered_within
 from stores.mqtt.address import parse_address
 from stores.mqtt.client import MqttClient, tls_of
 from stores.mqtt.connection import BrokerConnection, Sink
@@ -26,7 +27,6 @@ from stores.mqtt.limits import Sizes, unusable
 from vigil.scan.certificates import end_of_der, end_of_pem
 from vigil.scan.documents import WRITERS, look_at_fault_configuration
 from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
-from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
@@ -92,7 +92,7 @@ async def _tcp(address: BrokerAddress) -> Check:
         socket.create_connection((address.host, address.port), _CONNECT_SECONDS).close()
 
     try:
-        await in_thread(connect, 2 * _CONNECT_SECONDS)
+        await AbandonableThread(connect, "scan").result(2 * _CONNECT_SECONDS)
     except (OSError, TimeoutError) as error:
         why = getattr(error, "strerror", None) or str(error) or "no answer"
         advice = "is the broker started, its listener on this address, and a firewall between?"
@@ -113,7 +113,7 @@ async def _tls(address: BrokerAddress, configuration: AgentConfiguration) -> Che
             return encrypted.getpeercert(binary_form=True) or b""
 
     try:
-        end = end_of_der(await in_thread(shake_hands, 3 * _CONNECT_SECONDS))
+        end = end_of_der(await AbandonableThread(shake_hands, "scan").result(3 * _CONNECT_SECONDS))
     except ssl.SSLCertVerificationError as error:
         advice = (
             "mqtt.ca_file must hold the authority that issued the broker's certificate, and the "
@@ -155,7 +155,7 @@ def _ends(name: str, found: str, end: datetime) -> Check:
 async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> Check:
     try:
         async with (
-            asyncio.timeout(_LOGIN_SECONDS),
+            answered_within(_LOGIN_SECONDS),
             MqttClient(
                 address,
                 configuration.mqtt,
@@ -169,8 +169,8 @@ async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> C
             if lacking is not None:
                 advice = "docs/stores.md has what a broker needs"
                 return problem(LOGIN, str(lacking), advice, ExitStatus.OUTSIDE)
-    except (StoreError, TimeoutError) as error:
-        found = str(error) or f"no answer within {_LOGIN_SECONDS:g} s"
+    except StoreError as error:
+        found = str(error)
         advice = "look at mqtt.user, mqtt.password_file, mqtt.certificate_file, the broker's log"
         return problem(LOGIN, found, advice, ExitStatus.OUTSIDE)
     except (OSError, ValueError) as error:
@@ -187,7 +187,7 @@ async def _topics(connection: BrokerConnection, node: str) -> Check:
     """Publish to the node's echo topic behind a subscription to each of what it reads."""
     sink = Sink()
     try:
-        async with asyncio.timeout(_TOPICS_SECONDS):
+        async with answered_within(_TOPICS_SECONDS):
             session = await connection.session()
             for topic in (
                 document_topic(DEVICE_INFO_NAMESPACE, device_info_name(node)),
@@ -195,8 +195,8 @@ async def _topics(connection: BrokerConnection, node: str) -> Check:
             ):
                 async with session.subscribed((topic,), sink):
                     await session.list_now(topic)
-    except (StoreError, TimeoutError) as error:
-        found = str(error) or f"no answer within {_TOPICS_SECONDS:g} s"
+    except StoreError as error:
+        found = str(error)
         advice = (
             f"let the client read and write its topics below vigil/v1/nodes/{node}/ and read "
             "vigil/v1/config/#: see systemd/mosquitto for rights by the name in the certificate"

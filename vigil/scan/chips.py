@@ -18,8 +18,8 @@ from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.library.return_codes import NOT_READY
 from dcmi_shim.worker.supervisor import DriverSettings
+from stores.abandonable_thread import AbandonableThread
 from vigil.scan.findings import ExitStatus, not_applicable, ok, problem, warning
-from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
@@ -48,14 +48,14 @@ class Hardware:
 async def look_at_driver(configuration: AgentConfiguration) -> Hardware:
     """Find, load and ask the driver as the agent does, in a child process with deadlines."""
     try:
-        library = await in_thread(
+        library = await AbandonableThread(
             lambda: find_library(
                 configuration.driver_root,
                 trust_driver=configuration.trust_driver,
                 environment=os.environ,
             ),
-            _FIND_SECONDS,
-        )
+            "scan",
+        ).result(_FIND_SECONDS)
     except (DriverNotFound, TimeoutError) as error:
         found = str(error) or f"looking for it takes longer than {_FIND_SECONDS:g} s"
         root = configuration.driver_root or DEFAULT_DRIVER_ROOT

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from agent.node.own_node_only import ADVICE, MISSING
 from contract.errors import ConfigurationError, StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, NODE_INFO_NAMESPACE
+from stores.deadline import answered_within
 from vigil.scan.findings import CheckState, ExitStatus, not_applicable, ok, problem
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ async def look_at_cluster(configuration: AgentConfiguration) -> tuple[Check, ...
         found = "; ".join(str(one) for one in error.problems)
         return _left_out(problem(SERVER, found, "give --kubeconfig", ExitStatus.CONFIGURATION))
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with answered_within(_SECONDS):
             server = ok(SERVER, f"Kubernetes {await access.version()}")
     except ConfigurationError as error:
         found = "; ".join(str(one) for one in error.problems)
         advice = "see kubectl --kubeconfig ... version"
         return _left_out(problem(SERVER, found, advice, ExitStatus.CONFIGURATION))
-    except (StoreError, TimeoutError) as error:
-        found = str(error) or f"no answer within {_SECONDS:g} s"
+    except StoreError as error:
+        found = str(error)
         advice = "see kubectl --kubeconfig ... version; a firewall, a proxy, a certificate?"
         return _left_out(problem(SERVER, found, advice, ExitStatus.OUTSIDE))
     else:
@@ -68,15 +68,15 @@ def _left_out(check: Check) -> tuple[Check, ...]:
 async def _namespaces(access: Access) -> Check:
     missing, unknown = [], []
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with answered_within(_SECONDS):
             for namespace in (DEVICE_INFO_NAMESPACE, NODE_INFO_NAMESPACE):
                 there = await access.has_namespace(namespace, _PROBE)
                 if there is None:
                     unknown.append(namespace)
                 elif not there:
                     missing.append(namespace)
-    except (StoreError, TimeoutError) as error:
-        found = str(error) or f"no answer within {_SECONDS:g} s"
+    except StoreError as error:
+        found = str(error)
         return problem(NAMESPACES, found, "scan again when the API server answers")
     if missing:
         advice = "; ".join(f"kubectl create namespace {one}" for one in missing)
@@ -94,10 +94,10 @@ async def _own_node_only(access: Access, configuration: AgentConfiguration) -> C
     if configuration.shadow:
         return not_applicable(OWN_NODE_ONLY, "in shadow nothing is written")
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with answered_within(_SECONDS):
             is_in_force = await access.is_own_node_only(configuration.node_name)
-    except (StoreError, TimeoutError) as error:
-        found = str(error) or f"no answer within {_SECONDS:g} s"
+    except StoreError as error:
+        found = str(error)
         return problem(OWN_NODE_ONLY, found, "scan again when the API server answers")
     if is_in_force is None:
         return not_applicable(OWN_NODE_ONLY, "no answer to a rehearsed write shows it")
@@ -111,10 +111,10 @@ async def _rights(access: Access, configuration: AgentConfiguration, deletes: bo
 
     wanted = rights_of(configuration, deletes_device_info=deletes)
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with answered_within(_SECONDS):
             missing = await access.missing(wanted)
-    except (StoreError, TimeoutError) as error:
-        found = str(error) or f"no answer within {_SECONDS:g} s"
+    except StoreError as error:
+        found = str(error)
         return problem(RIGHTS, found, "scan again when the API server answers")
     if missing:
         listed = [f"{right} ({wanted[right]})" for right in missing]

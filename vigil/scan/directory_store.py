@@ -14,10 +14,10 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
+from stores.abandonable_thread import AbandonableThread
 from stores.directory.files import BEATS, document_path
 from stores.directory.owner import shared_problem
 from vigil.scan.findings import ExitStatus, ok, problem
-from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from vigil.scan.findings import Check
@@ -32,10 +32,9 @@ async def look_at_directory(url: str, node: str, *, others_may_write: bool) -> C
     """Check whether the documents of ``node`` can be written in ``directory:PATH``."""
     place = url.removeprefix("directory:")
     try:
-        return await in_thread(
-            lambda: _directory(Path(place).expanduser().absolute(), node, others_may_write),
-            _SECONDS,
-        )
+        return await AbandonableThread(
+            lambda: _directory(Path(place).expanduser().absolute(), node, others_may_write), "scan"
+        ).result(_SECONDS)
     except TimeoutError:
         advice = "a mounted file system whose server is away? see dmesg and mount"
         found = f"{place} hangs: no answer within {_SECONDS:g} s"

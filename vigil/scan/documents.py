@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,8 +14,9 @@ from contract.operator_rules.fault_configuration import (
     InForce,
     judge,
 )
+from stores.abandonable_thread import AbandonableThread
+from stores.deadline import answered_within
 from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
-from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -40,16 +40,15 @@ async def look_at_writers(configuration: AgentConfiguration, store: Store) -> Ch
     owned = owned_by(configuration.node_name, configuration.documents)
     now_ms = time.time_ns() // 1_000_000
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with answered_within(_SECONDS):
             found = [
                 other_program(one, await store.writer(one.namespace, one.name), now_ms)
                 for one in owned
             ]
     except StoreRefused as error:
         return not_applicable(WRITERS, f"who writes is not known: {error}")
-    except (StoreError, TimeoutError) as error:
-        why = str(error) or f"the store does not answer within {_SECONDS:g} s who writes"
-        return problem(WRITERS, why, "scan again when the store answers", ExitStatus.OUTSIDE)
+    except StoreError as error:
+        return problem(WRITERS, str(error), "scan again when the store answers", ExitStatus.OUTSIDE)
     others = [str(other) for other in found if other is not None]
     if others:
         advice = "one of the two must stop, see above: until then this agent is not ready"
@@ -66,13 +65,15 @@ async def look_at_fault_configuration(
     for config_map in CONFIG_MAPS if read is not None else ():
         assert read is not None
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with answered_within(_SECONDS):
                 document = await read(config_map.namespace, config_map.name)
             given[config_map] = None if document is None else document.data
-        except (StoreError, TimeoutError) as error:
-            unread = str(error) or f"no answer within {_SECONDS:g} s"
+        except StoreError as error:
+            unread = str(error)
     try:
-        files = await in_thread(lambda: read_files(configuration.fault_config_dir), _SECONDS)
+        files = await AbandonableThread(
+            lambda: read_files(configuration.fault_config_dir), "scan"
+        ).result(_SECONDS)
     except TimeoutError:
         found = f"{configuration.fault_config_dir} hangs: no answer within {_SECONDS:g} s"
         return problem(FAULT_CONFIGURATION, found, "put the files on a local disk")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from collectors.bmc import BmcSection
 from collectors.host_clock import is_synchronised
 from collectors.kernel_log.collector import KernelLogSection
+from stores.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem, warning
-from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
@@ -52,7 +52,7 @@ async def look_at_kernel_log(configuration: AgentConfiguration) -> Check:
             os.close(descriptor)
 
     try:
-        await in_thread(read, _DEVICE_SECONDS)
+        await AbandonableThread(read, "scan").result(_DEVICE_SECONDS)
     except TimeoutError:
         return problem(KERNEL_LOG, f"{path} hangs", "the kernel does not answer; see the console")
     except BlockingIOError:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from aggregator.accepted_namespaces import ALL
 from aggregator.config import load_aggregator
 from contract.errors import ConfigurationError
+from stores.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem
-from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,9 @@ async def look_at_namespaces(
     Without ``file`` the usual one is read, if it is there.
     """
     try:
-        return await in_thread(lambda: _settings(file, environment), _SECONDS)
+        return await AbandonableThread(lambda: _settings(file, environment), "scan").result(
+            _SECONDS
+        )
     except TimeoutError:
         found = f"{file or USUAL_FILE} hangs: no answer within {_SECONDS:g} s"
         advice = "put the aggregator's file on a local disk"

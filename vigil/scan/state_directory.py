@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from agent.state_dir import is_claimed
 from service.pages import LISTEN_NAME
+from stores.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem
-from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,9 @@ async def look_at_place(configuration: AgentConfiguration) -> tuple[Check, ...]:
     """State directory, whether an agent works on it, and whether the address is free."""
     directory = configuration.state_dir
     try:
-        checks, runs = await in_thread(lambda: _state_dir(directory), _SECONDS)
+        checks, runs = await AbandonableThread(lambda: _state_dir(directory), "scan").result(
+            _SECONDS
+        )
     except TimeoutError:
         advice = "give --state-dir a local disk; see dmesg for this one"
         hangs = problem(STATE_DIR, f"{directory} hangs: no answer in {_SECONDS:g} s", advice)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from collectors.storage.collector import StorageSection
 from collectors.storage.status_file import read_checked
 from collectors.storage.status_parser import DPC, DTFS, parse
+from stores.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem
-from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
@@ -43,7 +43,7 @@ async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
         return parse(read_checked(path, any_owner=any_owner), client)
 
     try:
-        instances = await in_thread(read, _FILE_SECONDS)
+        instances = await AbandonableThread(read, "scan").result(_FILE_SECONDS)
     except TimeoutError:
         advice = f"the kernel module of {client.name} does not answer; see dmesg"
         return problem(name, f"{path} hangs: no answer in {_FILE_SECONDS:g} s", advice)
@@ -85,7 +85,7 @@ async def _clusterd(configuration: AgentConfiguration) -> Check:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
 
     try:
-        await in_thread(connect, 2 * _CONNECT_SECONDS)
+        await AbandonableThread(connect, "scan").result(2 * _CONNECT_SECONDS)
     except (OSError, TimeoutError) as error:
         why = getattr(error, "strerror", None) or str(error) or "no answer"
         advice = (

@@ -28,8 +28,8 @@ from dcmi_shim.library.discovery import find_library
 from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.tool import check_tool, tool_environment
+from stores.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem, warning
-from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
@@ -140,7 +140,7 @@ async def look_at_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
     if not settings.enabled:
         return tuple(not_applicable(name, "bmc.enabled is false") for name in (BMC, BMC_TOOL))
     device = Path(settings.device)
-    has_device = await in_thread(device.exists, _DEVICE_SECONDS)
+    has_device = await AbandonableThread(device.exists, "scan").result(_DEVICE_SECONDS)
     tool = _bmc_tool(device if has_device else None, trust=configuration.trust_driver)
     ipmi = Ipmi(
         device, os.environ, settings.deadline_seconds, trust_driver=configuration.trust_driver

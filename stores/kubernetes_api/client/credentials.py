@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contract.errors import Problem, StoreMisconfigured, StoreUnavailable
-from stores.abandonable_thread import Work
+from stores.abandonable_thread import AbandonableThread
 from stores.kubernetes_api.client.configuration import ConfigurationReader
 from stores.kubernetes_api.client.credential_files import CredentialFiles
 from stores.kubernetes_api.client.credential_plugin import Plugins
@@ -50,7 +50,7 @@ class Credentials:
         self._is_closed = False
         self._unused: Problem | None = None
         self._task: asyncio.Task[None] | None = None
-        self._stuck: Work[Any] | None = None
+        self._stuck: AbandonableThread[Any] | None = None
         self._began = -math.inf
         self._looked = -math.inf
 
@@ -132,7 +132,7 @@ class Credentials:
         self._files = files
 
     async def _in_thread(self, work: Callable[[], T], seconds: float) -> T:
-        begun = Work(work, "credentials")
+        begun = AbandonableThread(work, "credentials")
         try:
             return await begun.result(seconds)
         except TimeoutError:

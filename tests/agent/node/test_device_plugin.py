@@ -61,3 +61,11 @@ async def test_the_plugin_and_its_account_are_named(caplog: pytest.LogCaptureFix
 async def test_pods_that_cannot_be_read_end_nothing(caplog: pytest.LogCaptureFixture) -> None:
     (line,) = await logged(Objects(StoreUnavailable("no answer")), caplog)
     assert "is not known: no answer" in line
+
+
+@pytest.mark.looptime
+async def test_pods_that_are_not_listed_in_time_are_a_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (line,) = await logged(Objects(TimeoutError()), caplog)
+    assert "is not known: no answer within 10 s" in line

@@ -154,7 +154,7 @@ def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     HistoryFile(tmp_path / FILE_NAME).close()
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
         connection.execute("PRAGMA user_version=9")
-    with pytest.raises(sqlite3.NotSupportedError, match="newer version"):
+    with pytest.raises(sqlite3.NotSupportedError, match="newer release"):
         HistoryFile(tmp_path / FILE_NAME)
 
 

@@ -217,6 +217,21 @@ def test_one_job_of_two(tmp_path: Path) -> None:
     assert isinstance(missing.exception, ConfigurationError)
 
 
+def test_a_deployment_owns_the_podgroups_of_its_replica_sets(tmp_path: Path) -> None:
+    items = two_pods_on_two_of_three_nodes()
+    deployment = {"kind": "Deployment", "name": "d", "uid": "u", "controller": True}
+    made = named("ReplicaSet", "d-1", "default", "apps/v1", spec={"replicas": 2})
+    made["metadata"]["ownerReferences"] = [deployment]
+    owner = {"kind": "ReplicaSet", "name": "d-1", "uid": made["metadata"]["uid"]}
+    for one in items:
+        if one["kind"] in ("Pod", "PodGroup"):
+            one["metadata"]["ownerReferences"] = [owner | {"controller": True}]
+    file = tmp_path / "dump.json"
+    file.write_text(as_list([*items, made]))
+    result = vigil("--dump", file, "--job", "default/d", "--what-if", "n1 UnHealthy")
+    assert result.exit_code == 1
+
+
 def test_one_node_of_three(dump: Path) -> None:
     what_if = ("--what-if", "n1 UnHealthy")
     assert vigil("--dump", dump, "--node", "n2", *what_if).exit_code == 1
