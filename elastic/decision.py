@@ -222,11 +222,7 @@ def _cause(job: ElasticJob, facts: JobContext) -> str:
 
 def _without_cause(job: ElasticJob) -> str:
     kept, why = kept_of(job), "it ended without a fault of a chip, a network or a node"
-    if kept is None or job.started != kept.start:
-        return why
-    # Conditions have whole seconds.
-    since_ms = kept.at_ms // 1000 * 1000
-    if any(one.phase == "Running" and one.at_ms >= since_ms for one in job.conditions):
+    if kept is None or job.started != kept.start or job.has_run:
         return why
     return (
         f"start {kept.start} ended before the job ran, and not by a fault. The controller gives up "

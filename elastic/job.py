@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from itertools import pairwise, takewhile
+from itertools import dropwhile, pairwise, takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -149,6 +149,13 @@ class ElasticJob(msgspec.Struct, frozen=True):
             ),
             default=0,
         )
+
+    @property
+    def has_run(self) -> bool:
+        """Whether it has run since the end before this one."""
+        before = dropwhile(lambda one: one.phase in FINISHED, reversed(self.conditions))
+        latest = takewhile(lambda one: one.phase not in FINISHED, before)
+        return any(one.phase == "Running" for one in latest)
 
     @property
     def last_active_ms(self) -> int:

@@ -273,15 +273,22 @@ def test_an_end_after_its_owner_resumed_it_needs_a_cause_of_its_own(
     assert found.state is state
 
 
-def test_a_quota_that_is_used_up_is_named_and_no_start_follows() -> None:
-    """The controller ends a job of which no pod can be made after 15 tries."""
+@pytest.mark.parametrize(("phases", "is_named"), [(("Pending",), True), (("Running",), False)])
+def test_a_quota_that_is_used_up_is_named_and_no_start_follows(
+    phases: tuple[str, ...], is_named: bool
+) -> None:
+    """The controller ends a job of which no pod can be made after 15 tries.
+
+    The job ran until the second in which it was started again.
+    """
     item = with_kept(vcjob(), kept(size(2)), started=1)
+    item["status"]["conditions"] = [
+        {"status": phase, "lastTransitionTime": "2026-11-23T11:00:01Z"}
+        for phase in ("Running", "Terminated", *phases, "Terminating", "Terminated")
+    ]
     found = decide(read(item), facts())
     assert (found.state, found.write) == (VcjobState.NO_CAUSE, None)
-    assert "quota" in found.why
-    ran = {"status": "Running", "lastTransitionTime": "2026-11-23T11:00:10Z"}
-    item["status"]["conditions"][1:] = [ran, item["status"]["conditions"][1]]
-    assert "quota" not in decide(read(item), facts()).why
+    assert ("quota" in found.why) is is_named
 
 
 def test_another_size_than_was_written_is_written_again() -> None:
