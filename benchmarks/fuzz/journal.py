@@ -93,7 +93,7 @@ class JournalRows:
         self._restore(kind, body, good)
         assert found.rows == len(rows)
         assert len(found.days) <= 400
-        if any("cannot be understood" in one.what for one in found.breaks):
+        if any("cannot be decoded" in one.what for one in found.breaks):
             raise JournalError(found.breaks[0].what)
 
     def _restore(self, kind: str, body: str, good: str) -> None:

@@ -74,7 +74,7 @@ def test_the_collector_gives_a_metric_and_a_fault(folder_node: Node, tmp_path: P
     ("number", "name", "more"),
     [
         (0, "collectors/water.py", "made: type[Collector] = WaterCollector\n"),
-        (2, "aggregator/maintenance.py", "made: Part = Maintenance()\n"),
+        (2, "aggregator/maintenance.py", "made: Plugin = Maintenance()\n"),
     ],
     ids=["collector", "plugin"],
 )
@@ -85,7 +85,7 @@ def test_the_programs_pass_make_lint(number: int, name: str, more: str, tmp_path
     done = run("ruff", "format", "--diff", "--stdin-filename", name, "-", given=program)
     assert done.returncode == 0, done.stdout
     typed = tmp_path / "typed.py"
-    imports = "from aggregator.plugin import Part\nfrom collectors.base import Collector\n"
+    imports = "from aggregator.plugin import Plugin\nfrom collectors.base import Collector\n"
     typed.write_text(f"{program}\n{imports}\n{more}")
     done = run("mypy", str(typed))
     assert done.returncode == 0, done.stdout
@@ -118,7 +118,7 @@ def test_the_plugin_shows_what_it_reads(tmp_path: Path) -> None:
         "from aggregator import process\n"
         "from maintenance import Maintenance\n"
         "from vigil.main import main\n"
-        "process.run = partial(process.run, parts=[Maintenance()])\n"
+        "process.run = partial(process.run, plugins=[Maintenance()])\n"
         "main()\n"
     )
     store = tmp_path / "store"

@@ -80,7 +80,7 @@ def test_an_agent_that_gets_many_signals_ends_in_order(folder_node: Node, tmp_pa
     node.healthy()
     assert ended_by_many(node.process.send_signal, node.process.poll) == 0
     assert announced_seconds(tmp_path / "store" / "beats", node.name) == ABSENCE_SECONDS
-    assert node.journal("stop") == [{"reason": "Stopped: a signal asked for it"}]
+    assert node.journal("stop") == [{"reason": "Stopped: a signal requested it"}]
 
 
 def test_a_leader_that_gets_many_signals_lets_others_lead(cluster: Cluster, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_each_kind_of_document_is_repaired_three_times_a_minute(
                 WITHIN_A_SECOND,
             )
     assert "conflict" not in node.logged()
-    spoilt = "somebody else deleted or spoilt it"
+    spoilt = "another program deleted or spoilt it"
     node.wait(lambda: node.logged().count(spoilt) == 3 * len(OF_NODE), "each is named once", 5)
     counted = 'npu_vigil_publication_foreign_writes_total{document="'
     assert aggregator.metric("npu_vigil_publication_foreign_writes_total") == 3 * len(OF_CLUSTER)

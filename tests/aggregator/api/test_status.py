@@ -41,7 +41,7 @@ def test_switches_and_servers_show_every_code_with_its_level() -> None:
         ("n3", "CPU 1", "host", "00000002", "PreSeparateFault"),
     ]
     assert [one.since_ms for one in found] == [T0 * 1000, T0 * 1000, began_ms, began_ms]
-    assert names_of("[0x00f103b0,155649,na,na]")["summary"] == "Switch: PCIe fault"
+    assert names_of("[0x00f103b0,155649,na,na]")["summary"] == "Forwarding engine function failure"
     assert names_of("06000025")["name"] is not None
     assert [one.node for one in fault_statuses(bench.pipeline, nodes={"n3"})] == ["n3", "n3"]
 
