@@ -41,7 +41,7 @@ class HistoryBatches:
     stored.
     """
 
-    name = "telling"
+    name = "history-batch"
     seeds = tuple(
         encode_batch(one).decode()
         for one in (
@@ -80,7 +80,7 @@ class HistoryBatches:
 class HistoryAcks:
     """An acknowledgement is a position in a journal, or refused."""
 
-    name = "heard"
+    name = "history-ack"
     seeds = tuple(
         encode_ack(HistoryAck(_NODE, journal, sequence)).decode()
         for journal, sequence in (("j", 0), ("4f1c", 17), ("4f1c", 1 << 40))
