@@ -165,7 +165,7 @@ def credential_in(printed: bytes, version: str) -> PluginCredential:
         what = decode_text(error) if isinstance(error, msgspec.ValidationError) else "no JSON"
         raise PluginUnusable(f"printed no ExecCredential: {what}") from None
     if answer.kind != "ExecCredential" or answer.api_version != version:
-        raise PluginUnusable(f"printed no ExecCredential of {version}")
+        raise PluginUnusable(f"printed no ExecCredential of {quoted(version)}")
     status = answer.status
     if (status.client_certificate_data is None) != (status.client_key_data is None):
         raise PluginUnusable("printed a certificate without its key, or a key without certificate")
