@@ -55,7 +55,7 @@ class Head(NamedTuple):
 
 
 class _Decoded(Generic[E]):
-    """A document as it was read last, and in which entries its last versions differ."""
+    """A document as it was read last."""
 
     def __init__(self) -> None:
         self.by_node: dict[str, E] = {}
@@ -65,51 +65,19 @@ class _Decoded(Generic[E]):
         """Of the node of each entry: two keys may name one."""
         self._text: str | None = None
         self._entries: Entries[E] = Entries({})
-        self._steps: list[tuple[str, tuple[str, ...]]] = []
-        """Versions, and the nodes of which each has another entry than the one before it."""
 
-    def move(self, form: EntryForm[E], text: str, name: str, version: str) -> None:
-        """Go to a version. Raises ``DocumentError``, and stays where it was."""
-        others: tuple[str, ...] = ()
-        if text != self._text:
-            before = self._entries
-            self._entries = document_entries.read_entries(text, name, form, before)
-            self._text = text
-            entries = self._entries.entries
-            if tuple(entries) == tuple(before.entries):
-                others = tuple(
-                    [
-                        node
-                        for node, old, new in zip(
-                            self._names, before.entries.values(), entries.values(), strict=True
-                        )
-                        if old is not new
-                    ]
-                )
-            else:
-                self._names = [key.removeprefix(form.prefix) for key in entries]
-                self.nodes = tuple(dict.fromkeys(self._names))
-                self._steps = []
-            self.by_node = dict(zip(self._names, entries.values(), strict=True))
-        elif self._steps and self._steps[-1][0] == version:
+    def move(self, form: EntryForm[E], text: str, name: str) -> None:
+        """Read another text. Raises ``DocumentError``, and stays where it was."""
+        if text == self._text:
             return
-        self._steps = [*self._steps[1 - _MOST_STEPS :], (version, others)]
-
-    def others_since(self, version: str) -> set[str] | None:
-        """Return the nodes of which the entry may be another than in ``version``.
-
-        ``None`` where that is not known, or the document had other nodes.
-        """
-        found: set[str] = set()
-        for known, nodes in reversed(self._steps):
-            if known == version:
-                return found
-            found.update(nodes)
-        return None
-
-
-_MOST_STEPS = 16
-"""Versions of a document; in a session of a second there are fewer."""
+        before = self._entries
+        self._entries = document_entries.read_entries(text, name, form, before)
+        self._text = text
+        entries = self._entries.entries
+        if tuple(entries) != tuple(before.entries):
+            self._names = [key.removeprefix(form.prefix) for key in entries]
+            self.nodes = tuple(dict.fromkeys(self._names))
+        self.by_node = dict(zip(self._names, entries.values(), strict=True))
 
 
 class DecodedDocuments:
@@ -118,9 +86,8 @@ class DecodedDocuments:
     def __init__(self) -> None:
         self._found: dict[str, _Decoded[Any]] = {}
         self._heads: dict[int, Head] = {}
-        self._apart: dict[str, tuple[list[tuple[str, ...]], bool]] = {}
 
-    def read(self, form: EntryForm[E], text: str, name: str, version: str) -> _Decoded[E]:
+    def read(self, form: EntryForm[E], text: str, name: str) -> _Decoded[E]:
         """Return a document. An entry that did not change is the same object as before.
 
         Raises ``DocumentError``.
@@ -130,16 +97,8 @@ class DecodedDocuments:
         known: _Decoded[E] | None = self._found.get(name)
         if known is None:
             known = self._found[name] = _Decoded()
-        known.move(form, text, name, version)
+        known.move(form, text, name)
         return known
-
-    def are_apart(self, kind: str, listed: list[tuple[str, ...]]) -> bool:
-        """Whether no node is in two documents of a kind, which have the nodes of ``listed``."""
-        known = self._apart.get(kind)
-        if known is None or known[0] != listed:
-            nodes = [node for one in listed for node in one]
-            known = self._apart[kind] = listed, len(nodes) == len(set(nodes))
-        return known[1]
 
     def head(self, one: StoredConfigMap) -> Head:
         """Return what distinguishes this ConfigMap from others."""
@@ -223,11 +182,6 @@ class ClusterCache:
         self._devices = _Entries(state.devices)
         self._switches = _Entries(state.switches)
         self._nodes = _Entries(state.nodes)
-        self._configmaps = state.configmaps
-        self._apart: dict[str, bool] = {}
-        """Whether no node was in two documents of a kind when the session began."""
-        self._are_moved = False
-        """Whether a document has other nodes than when the session began."""
         self.seen: dict[str, SeenConfigMap] = dict(state.configmaps)
         self.findings: list[Finding] = []
         self.crashed_by = ""
@@ -285,7 +239,7 @@ class ClusterCache:
 
     def _write(self, key: str, version: str, one: StoredConfigMap) -> None:
         try:
-            found, event_at_ms = self._take(one, version)
+            found, event_at_ms = self._take(one)
         except DocumentError as error:
             before = self.seen.get(key)
             self.seen[key] = SeenConfigMap(
@@ -304,28 +258,26 @@ class ClusterCache:
         known = self.seen.get(key)
         if known is not None and known.nodes == found:
             found = known.nodes
-        else:
-            self._are_moved = True
         self.seen[key] = SeenConfigMap(version, found, event_at_ms=event_at_ms)
 
-    def _take(self, one: StoredConfigMap, version: str) -> tuple[tuple[str, ...], int]:
+    def _take(self, one: StoredConfigMap) -> tuple[tuple[str, ...], int]:
         """Return the nodes of a ConfigMap and its last event, having taken over its entries."""
         if one.name == names.CLUSTER_NODE_NAME:
             form = document_entries.NODES
-            hosts = self._documents.read(form, _value(one, one.name), one.name, version)
+            hosts = self._documents.read(form, _value(one, one.name), one.name)
             self._note(self.nodes, hosts.by_node)
             self._note(hosts.by_node, self.nodes)
             self._nodes = _Entries(hosts.by_node)
             return hosts.nodes, _touched_ms(one)
         if one.name.startswith(names.CLUSTER_DEVICE_PREFIX):
             devices = self._documents.read(
-                document_entries.DEVICES, _value(one, one.name), one.name, version
+                document_entries.DEVICES, _value(one, one.name), one.name
             )
             self._merge(self._devices, one, devices)
             return devices.nodes, _touched_ms(one) or _newest_ms(devices.by_node.values())
         if one.name.startswith(names.CLUSTER_SWITCH_PREFIX):
             switches = self._documents.read(
-                document_entries.SWITCHES, _value(one, one.name), one.name, version
+                document_entries.SWITCHES, _value(one, one.name), one.name
             )
             self._merge(self._switches, one, switches)
             return switches.nodes, _touched_ms(one) or _newest_ms(switches.by_node.values())
@@ -362,13 +314,8 @@ class ClusterCache:
         Those that left their document are dropped; upstream keeps them (consumers#8-1).
         """
         known, entries = cache.by_node, document.by_node
-        nodes = self._others_since(one, document)
-        omitted: list[str] = []
-        if nodes is not None:
-            others = known.others({node: entries[node] for node in nodes})
-        else:
-            others = known.others(entries)
-            omitted = list(self._omitted(one, entries)) if self._corrected else []
+        others = known.others(entries)
+        omitted = list(self._omitted(one, entries)) if self._corrected else []
         self._note(others, known)
         if others:
             cache.own().update(others)
@@ -377,27 +324,6 @@ class ClusterCache:
             self.changed.add(node)
             text = f"its entry has left {one.name}: it does not count any more"
             self.findings.append(_divergence(1, f"Node {node}", text))
-
-    def _others_since(self, one: StoredConfigMap, document: _Decoded[E]) -> set[str] | None:
-        """Return the nodes of which the entry may be another than when a document was merged.
-
-        ``None``: all may, since another document with the same nodes may have been merged later.
-        """
-        key = _key(one)
-        before = self.seen.get(key)
-        if before is None or not before.is_readable or not self._are_apart(kind_of(key)):
-            return None
-        return document.others_since(before.version)
-
-    def _are_apart(self, kind: str) -> bool:
-        """Whether no node is in two documents of a kind, nor was when the session began."""
-        if self._are_moved:
-            return False
-        if kind not in self._apart:
-            maps = self._configmaps.items()
-            listed = [seen.nodes for key, seen in maps if kind_of(key) == kind]
-            self._apart[kind] = self._documents.are_apart(kind, listed)
-        return self._apart[kind]
 
     def _omitted(self, one: StoredConfigMap, now: Container[str]) -> Iterator[str]:
         """Return the nodes that a document had, and that no document has any more."""

@@ -58,6 +58,8 @@ def _merged(
 
 _BOTH = [("cluster-info-device-0", {"a": 1}), ("cluster-info-device-1", {"b": 1})]
 _FIRST = [("cluster-info-device-0", {"c": 1}), ("cluster-info-device-1", {"a": 2})]
+_GONE: Writes = [("cluster-info-switch-0", None)]
+_SWITCH = ("cluster-info-switch-1", {"a": 2})
 _SAME = ("cluster-info-device-1", {"a": 2, "b": 1})
 
 
@@ -67,6 +69,8 @@ _SAME = ("cluster-info-device-1", {"a": 2, "b": 1})
 @example([([*_BOTH, _SAME], True), ([("cluster-info-device-0", None), _SAME], True)])
 @example([(_FIRST, True), ([("cluster-info-device-0", {"c": 1, "a": 3}), _FIRST[1]], True)])
 @example([([_BOTH[0], _SAME], True), ([("cluster-info-device-0", {"a": 3}), _SAME], True)])
+@example([([("cluster-info-switch-0", {"a": 1}), _SWITCH], True), (_GONE, True), ([_SWITCH], True)])
+@example([([_SAME, _BOTH[0]], True), ([("cluster-info-device-0", {})], True), ([_SAME], True)])
 def test_each_session_is_as_if_all_was_read_anew(sessions: list[tuple[Writes, bool]]) -> None:
     """Some sessions come to nothing: the next one begins with the same state."""
     documents = DecodedDocuments()
