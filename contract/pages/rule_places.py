@@ -36,8 +36,6 @@ _DOCUMENT_OF = {
     CodeKind.SWITCH: SWITCH_FAULT_CODE_KEY,
     CodeKind.NODE: NODE_CONFIGURATION_KEY,
 }
-
-
 _SUBJECTS = {"switch": CodeKind.SWITCH, "host": CodeKind.NODE, "storage": CodeKind.PUBLIC}
 
 

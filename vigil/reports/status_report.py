@@ -293,9 +293,9 @@ def not_known_of_nodes(nodes: Sequence[NodeSummaryAnswer]) -> list[str]:
     """Return what an aggregator does not know of these nodes, such as those of a real NodeD."""
     if not nodes:
         return ["any node: none has a document or a heartbeat here"]
-    alive = [one.node for one in nodes if one.heartbeat == _UNKNOWN]
+    unknown = [one.node for one in nodes if one.heartbeat == _UNKNOWN]
     blind = [one.node for one in nodes if one.blind is None]
-    found = {"whether there is a live agent on": alive, "which sources are blind on": blind}
+    found = {"whether there is a live agent on": unknown, "which sources are blind on": blind}
     return [f"{what} {shortened(names, NAMED)}" for what, names in found.items() if names]
 
 
