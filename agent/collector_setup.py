@@ -12,7 +12,7 @@ from collectors.file_systems.collector import FileSystemsSection
 from collectors.registry import COLLECTORS
 from contract.codes.host_codes import HOST_CODES
 from contract.observation import NODE, Assertion, Observation, SourceBlind
-from service.files import replace
+from service.files.atomic import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

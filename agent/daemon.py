@@ -36,10 +36,10 @@ from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, IN_ROOT, FoundLibrary, find_library
 from dcmi_shim.library.vendor import DCMI
 from dcmi_shim.worker.supervisor import DriverSettings
-from service.descriptors import raise_soft_limit
 from service.http.limits import ListenerLimits
-from service.log import flush_log, set_up_logging
-from service.pages import serving
+from service.log.setup import flush_log, set_up_logging
+from service.open_file_limit import raise_soft_limit
+from service.pages.daemon_pages import serving
 from service.systemd import notify_manager
 from service.tasks import leaves, on_stop
 from stores.address import open_store

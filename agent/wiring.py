@@ -41,7 +41,7 @@ from collectors.storage.collector import StorageSection
 from contract.codes import catalogue
 from contract.observation import Gap
 from contract.operator_rules.fault_configuration import catalogue_of
-from service.event_stream import PLACES, Stream
+from service.pages.event_stream import PLACES, Stream
 from service.stalls import Stalls
 from stores.read_only import ReadOnly
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.fault_page import FAULT_ROWS
-from service.page_rows import PageRows, snapshot
+from service.pages.fault_page import FAULT_ROWS
+from service.pages.page_rows import PageRows, snapshot
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aggregator.api.collect_status import Picture
     from aggregator.api.status import NodeStatus
     from aggregator.jobs.status import HitJob
-    from service.event_stream import Stream
+    from service.pages.event_stream import Stream
 
 _NODE_ROWS: PageRows[NodeStatus] = PageRows(
     "nodes",

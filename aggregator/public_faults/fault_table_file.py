@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import aiofiles
 
 from contract.operator_rules.public_fault_table import LARGEST_BYTES
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable

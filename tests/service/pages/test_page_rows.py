@@ -10,10 +10,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from service.compression import accepts_gzip
-from service.event_stream import Stream
-from service.operations import Operation, Parameter, serve
-from service.page_rows import PAGING, PageRows, snapshot
+from service.pages.compression import accepts_gzip
+from service.pages.event_stream import Stream
+from service.pages.operations import Operation, Parameter, serve
+from service.pages.page_rows import PAGING, PageRows, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PROGRAM = """
 import logging
-from service.log import set_up_logging
+from service.log.setup import set_up_logging
 set_up_logging()
 log = logging.getLogger("agent.daemon")
 log.debug("nobody reads this")
@@ -33,7 +33,7 @@ except ValueError as error:
     log.critical("ends: %r", error, exc_info=error)
 """
 STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ agent\.daemon: ")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def written(kind: str, *, names_it: bool, program: tuple[str, ...] = ("-c", PROGRAM)) -> list[str]:
@@ -92,7 +92,7 @@ def test_why_a_program_ends_is_an_error_in_the_journal() -> None:
 
 SET_UP = """
 import logging, sys
-from service.log import protect_standard_streams, set_up_logging
+from service.log.setup import protect_standard_streams, set_up_logging
 protect_standard_streams()
 set_up_logging()
 log = logging.getLogger("agent.daemon")
@@ -165,7 +165,7 @@ def test_a_reader_that_is_gone_disturbs_no_other() -> None:
         [
             sys.executable,
             "-c",
-            SET_UP + "from service.log import dropped_lines, flush_log\n"
+            SET_UP + "from service.log.setup import dropped_lines, flush_log\n"
             "flush_log(); print(dropped_lines(), file=sys.__stdout__)",
         ],
         stdout=subprocess.PIPE,

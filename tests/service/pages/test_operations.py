@@ -9,8 +9,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from contract.pages.changes import FaultChange
-from service import event_stream, operations
-from service.operations import Operation, Parameter
+from service.pages import event_stream, operations
+from service.pages.operations import Operation, Parameter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from service.private import private_database
+from service.files.private import private_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from service.foreign_writes import (
+from service.owned_documents.foreign_writes import (
     FIRST_PAUSE_SECONDS,
     LAST_PAUSE_SECONDS,
     MANY,

@@ -41,8 +41,8 @@ import msgspec
 
 from contract.errors import StoreError
 from pacing.waiting import result_of
-from service.foreign_parts import NOTHING, added_by_others, differences
-from service.foreign_writes import UNKNOWN, ForeignWriter, ForeignWrites
+from service.owned_documents.foreign_parts import NOTHING, added_by_others, differences
+from service.owned_documents.foreign_writes import UNKNOWN, ForeignWriter, ForeignWrites
 from stores.base import READ_SECONDS, Document
 from stores.deadline import answered_within
 

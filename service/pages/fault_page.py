@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contract.pages.faults import FaultsPage, FaultStatus
-from service.operations import Operation, Parameter
-from service.page_rows import PAGING, PageRows
+from service.pages.operations import Operation, Parameter
+from service.pages.page_rows import PAGING, PageRows
 
 LEVEL = Parameter("level", "Only faults at this level", is_repeatable=True)
 CODE = Parameter("code", "Only faults with this code", is_repeatable=True)

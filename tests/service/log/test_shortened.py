@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.shortened import shortened
+from service.log.shortened import shortened
 
 
 def test_a_list_shows_how_many_more_there_are() -> None:

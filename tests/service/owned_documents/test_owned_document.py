@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import StoreConflict, StoreUnavailable
-from service.foreign_parts import MOST_BYTES
-from service.foreign_writes import UNKNOWN
-from service.owned_document import Overtaken, OwnedDocument, StoreContent, made_unless
+from service.owned_documents.foreign_parts import MOST_BYTES
+from service.owned_documents.foreign_writes import UNKNOWN
+from service.owned_documents.owned_document import (
+    Overtaken,
+    OwnedDocument,
+    StoreContent,
+    made_unless,
+)
 from stores.base import Document, LastWriter
 from stores.directory.store import DirectoryStore
 

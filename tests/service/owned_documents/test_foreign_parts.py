@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contract.names import REPORT_LABEL
-from service.foreign_parts import MOST_BYTES, NOTHING, added_by_others, differences
+from service.owned_documents.foreign_parts import MOST_BYTES, NOTHING, added_by_others, differences
 from stores.base import Document
 
 NAME = "mindx-dl-deviceinfo-n"

@@ -18,7 +18,7 @@ from aggregator.config import AggregatorConfiguration
 from aggregator.notify.history_file import HistoryFile
 from aggregator.process import _has_documents
 from service.election.identity import Identity
-from service.private import private_database, private_directory
+from service.files.private import private_database, private_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from service.shortened import shortened
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     import logging

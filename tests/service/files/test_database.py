@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.database import is_damaged, open_database, transaction, used_bytes
+from service.files.database import is_damaged, open_database, transaction, used_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path

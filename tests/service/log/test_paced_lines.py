@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from service.paced_lines import PacedLines
+from service.log.paced_lines import PacedLines
 
 pytestmark = pytest.mark.looptime
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from service.trouble import Trouble, Troubles
+from service.log.trouble import Trouble, Troubles
 
 _log = logging.getLogger("tests.trouble")
 

@@ -13,8 +13,8 @@ import time
 from typing import TYPE_CHECKING
 
 from contract.counted import counted
-from service.log_writer import LogWriter
-from service.standard_streams import STANDARD_ERROR, never_wait
+from service.log.standard_streams import STANDARD_ERROR, never_wait
+from service.log.writer import LogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from aiohttp import ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from contract.pages.changes import FaultChange
-from service.event_stream import PATH, Stream
+from service.pages.event_stream import PATH, Stream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from service.compression import compressing
-from service.pages import json_response
+from service.pages.compression import compressing
+from service.pages.daemon_pages import json_response
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from service.pages import application, serving
+from service.pages.daemon_pages import application, serving
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from service.log_writer import LogWriter
+    from service.log.writer import LogWriter
 
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("closed", [(2,), (0, 1, 2), (1,)])
@@ -17,7 +17,7 @@ def test_closed_standard_streams_are_opened(closed: tuple[int, ...]) -> None:
 import os, sys
 for descriptor in map(int, sys.argv[1:]):
     os.close(descriptor)
-from service.standard_streams import open_missing
+from service.log.standard_streams import open_missing
 open_missing()
 assert [os.path.samefile(f"/proc/self/fd/{one}", os.devnull) for one in map(int, sys.argv[1:])]
 pipe = os.pipe()

@@ -17,12 +17,12 @@ import msgspec
 from aiohttp import hdrs, web
 
 from contract.validation_texts import decode_text
-from service.operations import Parameter, refused
+from service.pages.operations import Parameter, refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-    from service.event_stream import Stream
+    from service.pages.event_stream import Stream
 
 T = TypeVar("T", bound=msgspec.Struct)
 
