@@ -65,7 +65,7 @@ class _Pod(Item):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-_pages: msgspec.json.Decoder[ListPage[_Pod]] = msgspec.json.Decoder(ListPage[_Pod])
+_read_page = msgspec.json.Decoder(ListPage[_Pod]).decode
 _pod = msgspec.json.Decoder(_Pod)
 
 
@@ -78,7 +78,7 @@ def follow_pods(connection: ApiConnection, node: str) -> AsyncIterator[UsageEven
     if problem := node_name_problem(node):
         raise StoreRefused(f"the node name {problem}")
     query = {"fieldSelector": f"{ALIVE}={node}", "resourceVersion": "0"}
-    return watched(connection, PATH, query, _pages, "pods", _everything, _one)
+    return watched(connection, PATH, query, _read_page, "pods", _everything, _one)
 
 
 def _one(kind: str, content: msgspec.Raw) -> tuple[UsageEvent, str]:
