@@ -14,10 +14,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec.structs import astuple
 
-from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
-from contract.names import HEARTBEAT_NAMESPACE, heartbeat_name, node_name_problem
+from contract.errors import StoreConflict, StoreUnavailable
+from contract.names import HEARTBEAT_NAMESPACE, heartbeat_name
 from contract.refusal import Reason
 from stores.base import Beat
+from stores.document_names import check_node_name
 from stores.kubernetes_api import leases, wire
 from stores.kubernetes_api.namespaces import create_namespace
 from stores.refusals import Refusals
@@ -213,9 +214,7 @@ def _place(name: str) -> str:
 
 
 def _path(node: str) -> str:
-    problem = node_name_problem(node)
-    if problem is not None:
-        raise StoreRefused(f"the node name {problem}")
+    check_node_name(node)
     return f"{_LEASES}/{quote(heartbeat_name(node), safe='')}"
 
 

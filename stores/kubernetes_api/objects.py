@@ -9,9 +9,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from contract.errors import StoreRefused
-from contract.names import node_name_problem
 from stores.base import NodeChanged, NodeObject, NodesListed
+from stores.document_names import check_node_name
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.own_node_only import is_own_node_only
 from stores.kubernetes_api.pods_with_chips import ALIVE
@@ -125,7 +124,7 @@ class KubernetesObjects:
 
     async def commands(self, node: str) -> tuple[tuple[str, str, str], ...]:
         """See ``ClusterObjects``. Asked of the API server's cache, as the node's kubelet does."""
-        _check(node)
+        check_node_name(node)
         selector = quote(f"{ALIVE}={node}", safe="")
         path = f"/api/v1/pods?fieldSelector={selector}&resourceVersion=0"
         answer = await self._connection.request("GET", path)
@@ -142,12 +141,12 @@ class KubernetesObjects:
 
     async def is_own_node_only(self, node: str) -> bool | None:
         """See ``ClusterObjects``."""
-        _check(node)
+        check_node_name(node)
         return await is_own_node_only(self._connection, node)
 
     def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
         """See ``ClusterObjects``. Only metadata travels, not the status that kubelets write."""
-        _check(node)
+        check_node_name(node)
         query = {"fieldSelector": f"metadata.name={node}"}
         return watched(
             self._connection,
@@ -213,13 +212,8 @@ def _time(at_ms: int, precision: str) -> str:
 
 
 def _path(node: str) -> str:
-    _check(node)
+    check_node_name(node)
     return f"{_NODES}/{quote(node, safe='')}"
-
-
-def _check(node: str) -> None:
-    if problem := node_name_problem(node):
-        raise StoreRefused(f"the node name {problem}")
 
 
 def _object(node: _Node) -> NodeObject:
