@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
-from contract.errors import StoreConflict, StoreError, StoreRefused, StoreUnavailable
+from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from pacing.backoff import Backoff
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent, spoilt
 from stores.directory import files
@@ -27,7 +27,7 @@ from stores.directory.one_thread import OneThread
 from stores.directory.owner import OwnerCheck
 from stores.document_names import check_names
 from stores.interruption import Interrupted
-from stores.touch import TOUCHED, touched_now
+from stores.json_documents import demand_version, touched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable
@@ -360,12 +360,7 @@ class DirectoryStore:
         if expected is None:
             return
         current = self._read_or_complain(namespace, name)
-        version = "" if current is None else current.version
-        if version != expected:
-            wanted = f"version {expected}" if expected else "nothing"
-            there = f"version {version}" if version else "nothing"
-            path = self._path(namespace, name)
-            raise StoreConflict(f"{path}: expected {wanted}, found {there}")
+        demand_version(self._path(namespace, name), current, expected)
 
     def _touch(self, namespace: str, name: str) -> None:
         if not self._path(namespace, name).exists():
@@ -374,9 +369,8 @@ class DirectoryStore:
         with files.locked(self._root, namespace) as directory:
             document = self._read_or_complain(namespace, name)
             if document is not None:
-                annotations = document.annotations | {TOUCHED: touched_now()}
-                touched = msgspec.structs.replace(document, annotations=annotations)
-                files.replace(directory, self._path(namespace, name), files.encode(touched))
+                content = files.encode(touched(document))
+                files.replace(directory, self._path(namespace, name), content)
 
     def _delete(self, namespace: str, name: str, expected: str | None) -> None:
         if (self._root / namespace).is_dir():

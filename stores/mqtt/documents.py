@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from contract.counted import counted
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.topics import document_filters, document_place
-from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
+from stores import json_documents
 from stores.base import Changed, Deleted, Document, DocumentsListed, spoilt
 from stores.document_names import is_name, is_namespace
 from stores.interruption import Interrupted
@@ -31,50 +28,23 @@ _MOST_DOCUMENTS = 65_536
 _MOST_COMPLAINTS = 1000
 
 
-class MalformedMessage(Exception):
-    """A message that is no document of its topic; the text is the reason."""
-
-
-class _Payload(msgspec.Struct, omit_defaults=True):
-    labels: dict[str, str]
-    data: dict[str, str]
-    annotations: dict[str, str] = {}
-
-
-_decoder = msgspec.json.Decoder(_Payload)
-
-
 def encode(document: Document) -> bytes:
     """Return the message that holds the document. Raises ``StoreRefused``."""
-    place = f"{document.namespace}/{document.name}"
-    try:
-        payload = msgspec.json.encode(
-            _Payload(document.labels, document.data, document.annotations)
-        )
-    except (UnicodeEncodeError, TypeError) as error:
-        raise StoreRefused(f"{place} cannot be written as JSON: {error}") from None
+    payload = json_documents.encode(document)
     if len(payload) > LARGEST_BYTES:
+        place = f"{document.namespace}/{document.name}"
         raise StoreRefused(f"{place} has {len(payload)} bytes, more than {LARGEST_BYTES}")
     return payload
 
 
 def decode(topic: str, payload: bytes) -> Document:
-    """Return the document in a message. Raises ``MalformedMessage``."""
+    """Return the document in a message. Raises ``ValueError`` with why it is none."""
     place = document_place(topic)
     if place is None or not is_namespace(place[0]) or not is_name(place[1]):
-        raise MalformedMessage("no document has this topic")
+        raise ValueError("no document has this topic")
     if len(payload) > LARGEST_BYTES:
-        raise MalformedMessage(f"it has {len(payload)} bytes, more than {LARGEST_BYTES}")
-    try:
-        found = _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(decode_text(error)) from None
-    return Document(*place, found.data, found.labels, found.annotations, version_of(payload))
-
-
-def version_of(payload: bytes) -> str:
-    """Return what stands for the content of a message."""
-    return hashlib.blake2b(payload, digest_size=12).hexdigest()
+        raise ValueError(f"it has {len(payload)} bytes, more than {LARGEST_BYTES}")
+    return json_documents.decode(place, payload, json_documents.digest(payload))
 
 
 class Complaints:
@@ -238,10 +208,10 @@ class BrokerDocuments:
             return None
         try:
             document = decode(topic, payload)
-        except MalformedMessage as error:
+        except ValueError as error:
             place = document_place(topic)
             if selection is not None and selection.spoilt and place is not None:
-                return spoilt(place, str(error), version_of(payload), selection)
+                return spoilt(place, str(error), json_documents.digest(payload), selection)
             self._complaints.log_once(topic, f"it is no document: {error}")
             return known
         self._complaints.forget(topic)

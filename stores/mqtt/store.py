@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.errors import StoreConflict, StoreForbidden
+from contract.errors import StoreForbidden
 from contract.topics import document_topic
 from stores.document_names import check_names
+from stores.json_documents import demand_version, digest, touched
 from stores.mqtt.beats import BrokerHeartbeats, LastWill
 from stores.mqtt.channel import MqttChannel
 from stores.mqtt.connection import BrokerConnection
-from stores.mqtt.documents import BrokerDocuments, encode, selected_topics, version_of
+from stores.mqtt.documents import BrokerDocuments, encode, selected_topics
 from stores.mqtt.limits import packet_bytes
-from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -102,9 +102,9 @@ class MqttStore:
         payload = encode(document)
         async with self._alone(topic):
             if expected is not None:
-                await self._demand(topic, expected)
+                demand_version(topic, await self._get(topic), expected)
             await self._connection.publish(topic, payload, retain=True)
-            version = version_of(payload)
+            version = digest(payload)
             if not self._names_refusals:
                 await self._prove(topic, payload, version)
         return version
@@ -119,8 +119,8 @@ class MqttStore:
         check_names(namespace, name)
         topic = document_topic(namespace, name)
         async with self._alone(topic):
-            if expected is not None and await self._get(topic) is not None:
-                await self._demand(topic, expected)
+            if expected is not None and (current := await self._get(topic)) is not None:
+                demand_version(topic, current, expected)
             await self._connection.publish(topic, b"", retain=True)
 
     def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
@@ -154,9 +154,7 @@ class MqttStore:
         async with self._alone(topic):
             document = await self._get(topic)
             if document is not None:
-                annotations = document.annotations | {TOUCHED: touched_now()}
-                touched = msgspec.structs.replace(document, annotations=annotations)
-                await self._connection.publish(topic, encode(touched), retain=True)
+                await self._connection.publish(topic, encode(touched(document)), retain=True)
 
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``. A broker does not name the writer."""
@@ -207,11 +205,3 @@ class MqttStore:
             f"messages (retain_available true) of {len(payload)} bytes. Otherwise another program "
             "wrote it just now"
         )
-
-    async def _demand(self, topic: str, expected: str) -> None:
-        current = await self._get(topic)
-        version = "" if current is None else current.version
-        if version != expected:
-            wanted = f"version {expected}" if expected else "nothing"
-            there = f"version {version}" if version else "nothing"
-            raise StoreConflict(f"{topic}: expected {wanted}, found {there}")
