@@ -15,7 +15,8 @@ from agent.journal.file import RowKind, body_of
 from agent.journal.values import decoded
 from contract.errors import JournalError
 from contract.pages.blind import BlindStatus
-from stores.base import PodUsage, UsageEnded, UsageListed
+from stores.base import PodUsage
+from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -137,16 +138,16 @@ class StoreAllocation:
             )
             self.blind = BlindStatus(SOURCE, self._wall_clock(), reason)
 
-    def _apply(self, event: UsageListed | PodUsage | UsageEnded) -> None:
+    def _apply(self, event: Snapshot[PodUsage] | Update[PodUsage]) -> None:
         match event:
-            case UsageListed(pods):
-                self._pods = {pod.uid: pod for pod in pods}
+            case Snapshot(pods):
+                self._pods = dict(pods)
                 if self.blind is not None:
                     self.blind = None
                     log.warning("the store answers again about which chips pods use")
-            case PodUsage():
-                self._pods[event.uid] = event
-            case UsageEnded(uid):
+            case Update(uid, PodUsage() as pod):
+                self._pods[uid] = pod
+            case Update(uid):
                 self._pods.pop(uid, None)
 
     def _recompute(self) -> bool:

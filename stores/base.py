@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 from contract.documents.episodes import EpisodeEvent
+from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -153,19 +154,8 @@ class PodUsage(msgspec.Struct, frozen=True):
     container: str = ""
 
 
-class UsageListed(msgspec.Struct, frozen=True):
-    """All pods that use chips or will, at the start and after each interruption."""
-
-    pods: tuple[PodUsage, ...]
-
-
-class UsageEnded(msgspec.Struct, frozen=True):
-    """The pod ``uid`` uses no chips any more."""
-
-    uid: str
-
-
-UsageEvent: TypeAlias = UsageListed | PodUsage | UsageEnded | Interrupted
+UsageEvent: TypeAlias = Snapshot[PodUsage] | Update[PodUsage] | Interrupted
+"""Keys are uids of the pods that use chips or will."""
 
 
 class Involved(msgspec.Struct, frozen=True):
@@ -209,20 +199,8 @@ class NodeObject(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-class NodesListed(msgspec.Struct, frozen=True):
-    """All Nodes with the label by name: at the start of a watch and after each interruption."""
-
-    nodes: dict[str, NodeObject]
-
-
-class NodeChanged(msgspec.Struct, frozen=True):
-    """A Node came, changed, or (``None``) went or has the label no more."""
-
-    name: str
-    node: NodeObject | None
-
-
-NodesEvent: TypeAlias = NodesListed | NodeChanged | Interrupted
+NodesEvent: TypeAlias = Snapshot[NodeObject] | Update[NodeObject] | Interrupted
+"""Keys are names of the Nodes that have the label."""
 
 
 class ClusterObjects(Protocol):
@@ -259,7 +237,7 @@ class ClusterObjects(Protocol):
     def watch_nodes(self, label: tuple[str, str]) -> AsyncIterator[NodesEvent]:
         """Follow the labels and annotations of all Nodes with this label for ever.
 
-        The first event is ``NodesListed`` or ``Interrupted``. A Node that gets the label comes, one
+        The first event is ``Snapshot`` or ``Interrupted``. A Node that gets the label comes, one
         that loses it goes; of the others nothing is reported. Of a Node nothing else is kept.
         """
 
@@ -466,7 +444,7 @@ class Store(Protocol):
     def usage(self, node: str) -> AsyncIterator[UsageEvent] | None:
         """Follow which chips the pods of a node use, for ever.
 
-        ``None`` where the store knows nothing of pods. The first event is ``UsageListed`` or
+        ``None`` where the store knows nothing of pods. The first event is ``Snapshot`` or
         ``Interrupted``.
         """
 

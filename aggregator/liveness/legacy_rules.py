@@ -17,7 +17,8 @@ import msgspec
 
 from contract.documents.node_info import Generation, NodeBeat
 from contract.names import HEARTBEAT_ANNOTATION, HEARTBEAT_LABEL, INTERVAL_ANNOTATION
-from stores.base import Beat, NodeChanged, NodesListed
+from stores.base import Beat
+from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -78,13 +79,13 @@ class LegacyNodes:
         match event:
             case Interrupted(reason):
                 self.interrupted = reason
-            case NodesListed(nodes):
+            case Snapshot(nodes):
                 self.listed, self.interrupted = True, None
                 found = ((name, annotations_of(node)) for name, node in nodes.items())
                 self.annotations = {
                     name: annotations for name, annotations in found if annotations is not None
                 }
-            case NodeChanged(name, node):
+            case Update(name, node):
                 annotations = None if node is None else annotations_of(node)
                 if annotations is None:
                     self.annotations.pop(name, None)

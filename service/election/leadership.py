@@ -244,7 +244,7 @@ class ByLease:
             tasks.create_task(self._follow(), name="follow the Lease")
             while True:
                 self._wake.clear()
-                await self._wait(await self._act())
+                await is_set_within(self._wake, await self._act())
         raise AssertionError("the tasks never end")
 
     async def _follow(self) -> NoReturn:
@@ -412,9 +412,6 @@ class ByLease:
                 await self._lease.write(Tenure("", 1, own.transitions, own.version))
         except StoreError as error:
             _log.warning("the Lease is not given up and will run out: %s", error)
-
-    async def _wait(self, seconds: float | None) -> None:
-        await is_set_within(self._wake, seconds)
 
 
 def _safe_ms(tenure: Tenure) -> int:

@@ -165,15 +165,11 @@ def _only_for(names: Collection[str]) -> Middleware:
     return check
 
 
-def _make_way(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-
-
 def _serve_socket(server: HttpServer, path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
     try:
-        _make_way(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
         # Before the name exists, so that no other user can ever connect.
         os.fchmod(listener.fileno(), 0o600)
         listener.bind(str(path))

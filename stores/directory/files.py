@@ -76,17 +76,16 @@ def name_in(file_name: str) -> str | None:
     return name if name != file_name and is_name(name) else None
 
 
-def namespaces(root: Path) -> list[str]:
-    """Return the namespaces there are."""
+def namespaces(root: Path, only: str | None = None) -> tuple[str, ...]:
+    """Return the namespaces there are, or ``only`` this one."""
     with (
         _explained(f"read {root}"),
         contextlib.suppress(FileNotFoundError),
         os.scandir(root) as entries,
     ):
-        return sorted(
-            e.name for e in entries if is_namespace(e.name) and e.name != BEATS and e.is_dir()
-        )
-    return []
+        found = (e.name for e in entries if is_namespace(e.name) and e.name != BEATS and e.is_dir())
+        return tuple(sorted(name for name in found if only in (None, name)))
+    return ()
 
 
 def names(root: Path, namespace: str) -> list[str]:

@@ -59,7 +59,7 @@ def listed(root: Path, selection: Selection) -> DirectoryListing:
     Raises ``StoreUnavailable`` where the directory is not there.
     """
     identity = _identity(root)
-    found = tuple(n for n in files.namespaces(root) if selection.namespace in (None, n))
+    found = files.namespaces(root, selection.namespace)
     stamps: dict[_Key, Stamp] = {}
     for namespace in found:
         if selection.name is None:

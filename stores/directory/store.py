@@ -267,7 +267,7 @@ class DirectoryStore:
             inotify.add(self._root)
         except OSError as error:
             raise StoreUnavailable(f"cannot watch {self._root}: {error.strerror}") from error
-        for namespace in self._namespaces(selection):
+        for namespace in files.namespaces(self._root, selection.namespace):
             try:
                 inotify.add(self._root / namespace)
             except (FileNotFoundError, NotADirectoryError):
@@ -275,10 +275,6 @@ class DirectoryStore:
             except OSError as error:
                 where = self._root / namespace
                 raise StoreUnavailable(f"cannot watch {where}: {error.strerror}") from error
-
-    def _namespaces(self, selection: Selection) -> tuple[str, ...]:
-        found = files.namespaces(self._root)
-        return tuple(n for n in found if selection.namespace in (None, n))
 
     def _keys(self, changed: Iterable[tuple[Path, str]], selection: Selection) -> tuple[_Key, ...]:
         keys = []
@@ -292,7 +288,7 @@ class DirectoryStore:
 
     def _scan(self, selection: Selection, known: dict[_Key, Document]) -> dict[_Key, Document]:
         found = {}
-        for namespace in self._namespaces(selection):
+        for namespace in files.namespaces(self._root, selection.namespace):
             for name in files.names(self._root, namespace):
                 if selection.name in (None, name):
                     document = self._read(namespace, name, known, selection)

@@ -20,7 +20,7 @@ from contract.refusal import Reason
 from stores.base import Beat
 from stores.document_names import check_node_name
 from stores.kubernetes_api import leases, wire
-from stores.kubernetes_api.namespaces import create_namespace
+from stores.kubernetes_api.namespaces import create
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:
@@ -168,11 +168,10 @@ class LeaseHeartbeats:
     async def _create(self, beat: Beat, what: str) -> bool:
         """Create the first Lease of this node; return whether there was none."""
         body = msgspec.json.encode(leases.whole(beat))
-        answer = await self._connection.request(
-            "POST", f"{_LEASES}?{wire.FIELD_MANAGER}", body, is_urgent=True
+        path = f"{_LEASES}?{wire.FIELD_MANAGER}"
+        answer = await create(
+            self._connection, path, body, namespace=HEARTBEAT_NAMESPACE, what=what
         )
-        if answer.status == HTTPStatus.NOT_FOUND:
-            await create_namespace(self._connection, HEARTBEAT_NAMESPACE, what)
         return self._is_written(beat, answer, what)
 
     async def _read(self, node: str, query: str, what: str) -> leases.Lease | None:

@@ -14,7 +14,7 @@ import msgspec
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
 from stores.base import Tenure
 from stores.kubernetes_api import wire
-from stores.kubernetes_api.namespaces import create_namespace
+from stores.kubernetes_api.namespaces import create
 from stores.kubernetes_api.watch import ListPage, watched
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ class _Spec(msgspec.Struct, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     lease_transitions: int | None = None
-    acquire_time: str | None = None
 
 
 class _Lease(msgspec.Struct):
@@ -77,17 +76,17 @@ class KubernetesLeaderLease:
         """See ``LeaderLease``. A missing namespace is created."""
         what = f"write {self._what}"
         body = self._body(tenure)
-        method, path = ("PUT", self._path) if tenure.version else ("POST", _LEASES)
-        for _ in range(2):
-            answer = await self._connection.request(
-                method, f"{path}?{wire.FIELD_MANAGER}", body, is_urgent=True
-            )
-            if answer.status != HTTPStatus.NOT_FOUND:
-                break
-            if tenure.version:
+        if tenure.version:
+            path = f"{self._path}?{wire.FIELD_MANAGER}"
+            answer = await self._connection.request("PUT", path, body, is_urgent=True)
+            if answer.status == HTTPStatus.NOT_FOUND:
                 # It was deleted: the next candidate makes a new one.
                 raise wire.refusal(HTTPStatus.CONFLICT, answer.body, what)
-            await create_namespace(self._connection, LEADER_NAMESPACE, what)
+        else:
+            path = f"{_LEASES}?{wire.FIELD_MANAGER}"
+            answer = await create(
+                self._connection, path, body, namespace=LEADER_NAMESPACE, what=what
+            )
         written = self._decoded(wire.accepted(answer, what), what)
         _check(tenure, written, what)
         return written

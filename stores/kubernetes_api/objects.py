@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from stores.base import NodeChanged, NodeObject, NodesListed
+from stores.base import NodeObject
+from stores.cluster import Snapshot, Update
 from stores.document_names import check_node_name
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.own_node_only import is_own_node_only
@@ -231,10 +232,10 @@ def _one(kind: str, content: msgspec.Raw) -> tuple[NodeObject, str]:
 
 
 def _all_nodes(found: list[_Node]) -> NodesEvent:
-    return NodesListed({node.metadata.name: _object(node) for node in found})
+    return Snapshot({node.metadata.name: _object(node) for node in found})
 
 
 def _one_of_all(kind: str, content: msgspec.Raw) -> tuple[NodesEvent, str]:
     node = _node.decode(content)
     seen = _object(node)
-    return NodeChanged(node.metadata.name, None if kind == "DELETED" else seen), seen.version
+    return Update(node.metadata.name, None if kind == "DELETED" else seen), seen.version

@@ -21,7 +21,7 @@ from stores.kubernetes_api.beats import LeaseHeartbeats
 from stores.kubernetes_api.client.connection import ApiConnection
 from stores.kubernetes_api.cluster import KubernetesCluster
 from stores.kubernetes_api.leader import KubernetesLeaderLease
-from stores.kubernetes_api.namespaces import create_namespace
+from stores.kubernetes_api.namespaces import create
 from stores.kubernetes_api.objects import KubernetesObjects
 from stores.kubernetes_api.pods_with_chips import follow_pods
 from stores.kubernetes_api.watch import ListPage, listed, watched
@@ -106,7 +106,8 @@ class KubernetesStore:
         body = wire.config_map_body(document, expected)
         for _ in range(_ATTEMPTS):
             if expected != "":
-                answer = await self._write("PUT", _path(namespace, name), body, headers)
+                path = f"{_path(namespace, name)}?{self._manager}"
+                answer = await self._connection.request("PUT", path, body, headers, is_urgent=True)
                 shown = await self._shown(answer, document, what)
                 if shown is not None:
                     return shown
@@ -119,13 +120,15 @@ class KubernetesStore:
                     raise wire.refusal(answer.status, answer.body, what)
                 elif expected is not None:
                     raise StoreConflict(f"cannot {what}: version {expected} was deleted")
-            answer = await self._write("POST", _path(namespace), body, headers)
+            path = f"{_path(namespace)}?{self._manager}"
+            answer = await create(
+                self._connection, path, body, headers, namespace=namespace, what=what
+            )
             shown = await self._shown(answer, document, what)
             if shown is not None:
                 return shown
-            if answer.status == HTTPStatus.NOT_FOUND:
-                await create_namespace(self._connection, namespace, what)
-            elif answer.status != HTTPStatus.CONFLICT or expected is not None:
+            is_conflict = answer.status == HTTPStatus.CONFLICT and expected is None
+            if not is_conflict and answer.status != HTTPStatus.NOT_FOUND:
                 raise wire.refusal(answer.status, answer.body, what)
         raise StoreUnavailable(f"cannot {what}: others write it all the time")
 
@@ -184,12 +187,6 @@ class KubernetesStore:
             document.name,
         )
         return True
-
-    async def _write(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> ApiAnswer:
-        path = f"{path}?{self._manager}"
-        return await self._connection.request(method, path, body, headers, is_urgent=True)
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""

@@ -120,11 +120,9 @@ class ReceivedHeartbeats:
         self._refusals = refusals
         self._received: dict[str, _ReceivedBeat] = {}
         self._listed: set[str] | None = None
-        self.end_reason = ""
 
     def begin_list(self) -> None:
         """Begin a list: all that is retained comes now."""
-        self.end_reason = ""
         self._listed = set()
 
     def end_list(self) -> None:
@@ -175,8 +173,7 @@ class ReceivedHeartbeats:
         self._received[node] = _ReceivedBeat(payload, pulse, time.monotonic())
 
     def end(self, reason: str) -> None:
-        """End it: nothing more comes."""
-        self.end_reason = reason
+        """Do nothing: what was received stays. See ``MessageSink``."""
 
     def beats(self) -> tuple[Beat, ...]:
         """Return all nodes that beat or beat once."""

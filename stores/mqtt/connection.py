@@ -68,8 +68,7 @@ BrokerEvent: TypeAlias = Received | Subscribed | Interrupted
 class Sink:
     """What was received and not yet taken. Of too much, or after the session, nothing is left."""
 
-    def __init__(self, most: int = MOST_WAITING) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._waiting: deque[Received] = deque()
         self._more = asyncio.Event()
         self._end = ""
@@ -78,7 +77,7 @@ class Sink:
         """Add a message."""
         if self._end:
             return
-        if len(self._waiting) >= self._most:
+        if len(self._waiting) >= MOST_WAITING:
             dropped = len(self._waiting) + 1
             self.end(
                 f"{counted(dropped, 'message')} dropped: they came faster than they were processed"
@@ -367,10 +366,10 @@ class BrokerConnection:
         session = await self.session()
         await session.publish(topic, payload, retain=retain)
 
-    async def messages(self, topics: str, most: int = MOST_WAITING) -> AsyncIterator[BrokerEvent]:
+    async def messages(self, topics: str) -> AsyncIterator[BrokerEvent]:
         """Follow a filter of ``contract.topics`` at QoS 1, over interruptions, for ever.
 
-        Begins with ``Subscribed`` or ``Interrupted``. When more than ``most`` messages wait to be
+        Begins with ``Subscribed`` or ``Interrupted``. When more than 20,000 messages wait to be
         taken they are dropped, which is an interruption.
         """
         reason = ""
@@ -378,7 +377,7 @@ class BrokerConnection:
         while True:
             try:
                 session = await self.session(waits=bool(reason))
-                sink = Sink(most)
+                sink = Sink()
                 async with session.subscribed((topics,), sink):
                     await session.list_now(topics)
                     backoff.reset()

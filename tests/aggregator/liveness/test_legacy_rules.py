@@ -35,7 +35,8 @@ from contract.documents.node_info import (
     encode_node_beat,
 )
 from service.clock import Instant
-from stores.base import Beat, NodeChanged, NodeObject, NodesListed
+from stores.base import Beat, NodeObject
+from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -241,17 +242,17 @@ def test_nodes_are_followed() -> None:
     assert not nodes.listed
     nodes.observe(Interrupted("away"))
     assert (nodes.listed, nodes.interrupted) == (False, "away")
-    nodes.observe(NodesListed({"a": node("5"), "b": node("6", label=None), "c": node(None)}))
+    nodes.observe(Snapshot({"a": node("5"), "b": node("6", label=None), "c": node(None)}))
     assert (nodes.listed, nodes.interrupted) == (True, None)
     assert nodes.annotations == {
         "a": LegacyAnnotations(NodeBeat(5, 5)),
         "c": LegacyAnnotations(None),
     }
-    nodes.observe(NodeChanged("b", node("7", "9")))
-    nodes.observe(NodeChanged("a", node("5", label="off")))
-    nodes.observe(NodeChanged("c", None))
+    nodes.observe(Update("b", node("7", "9")))
+    nodes.observe(Update("a", node("5", label="off")))
+    nodes.observe(Update("c", None))
     assert nodes.annotations == {"b": LegacyAnnotations(NodeBeat(7, 9))}
-    nodes.observe(NodesListed({}))
+    nodes.observe(Snapshot({}))
     assert nodes.annotations == {}
 
 
