@@ -77,12 +77,8 @@ class ForeignWrites:
         self._pauses = pauses()
         self._pause_seconds = 0.0
         self._paused_from = 0.0
-        self._stands = False
-
-    @property
-    def stands(self) -> bool:
+        self.stands = False
         """Whether no other program has changed anything since we wrote."""
-        return self._stands
 
     def saw(self, now: float) -> bool:
         """Count one change.
@@ -93,24 +89,24 @@ class ForeignWrites:
         self.total += 1
         self._at.append(now)
         if self.is_conflict:
-            stood, self._stands = self._stands, False
+            stood, self.stands = self.stands, False
             if stood:
                 self._pause_seconds = self._pauses.next_seconds()
             return stood
-        self._stands = False
+        self.stands = False
         if len(self._at) < MANY or now - self._at[0] >= WINDOW_SECONDS:
             return False
         self.is_conflict = True
         self._pauses.reset()
         self._pause_seconds = self._pauses.next_seconds()
         self._paused_from = now
-        self._stands = False
+        self.stands = False
         return True
 
     def wrote(self, now: float) -> None:
         """Record a write or an attempt: a conflict allows the next write after its pause."""
         self._paused_from = now
-        self._stands = True
+        self.stands = True
 
     def pause_seconds(self, now: float) -> float:
         """Return for how long we may not write yet; 0 without a conflict."""

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from stores.base import Beat, LastWriter
     from stores.directory.listing import Identity
-    from stores.refusals import Refusals
 
 _log = logging.getLogger(__name__)
 
@@ -69,13 +68,9 @@ class DirectoryStore:
         self._thread = OneThread(str(root))
         self._lister = Lister(root, self._thread)
         self._heartbeats = DirectoryHeartbeats(root, self._owner)
+        self.refusals = self._heartbeats.refusals
         self.leader_lock = DirectoryLock(root)
         self.mark = DirectoryMark(root, self._owner, self._thread)
-
-    @property
-    def refusals(self) -> Refusals:
-        """See ``Store``."""
-        return self._heartbeats.refusals
 
     @property
     def missed_changes(self) -> int:

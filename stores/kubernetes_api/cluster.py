@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import msgspec
 
@@ -111,12 +110,12 @@ class KubernetesCluster:
         A program that may write a pod may put another program into it.
         """
         check_names(namespace, name)
-        place = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        path = wire.object_path("/api/v1", "pods", namespace, name)
         # The uid of a pod cannot be changed: a patch with another one is refused.
         metadata = {"labels": labels} | ({} if uid is None else {"uid": uid})
         answer = await self._connection.request(
             "PATCH",
-            f"{place}/status?{wire.FIELD_MANAGER}",
+            f"{path}/status?{wire.FIELD_MANAGER}",
             msgspec.json.encode({"metadata": metadata}),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )

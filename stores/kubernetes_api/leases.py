@@ -17,6 +17,7 @@ from contract.validation_texts import decode_text
 from stores.base import Beat
 from stores.kubernetes_api import wire
 
+API = "/apis/coordination.k8s.io/v1"
 LABEL = ("npu-vigil/heartbeat", "true")
 """Which Leases are heartbeats."""
 _NODE = "npu-vigil/node"

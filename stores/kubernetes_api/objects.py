@@ -67,7 +67,7 @@ class KubernetesObjects:
         """See ``ClusterObjects``."""
         answer = await self._connection.request(
             "POST",
-            f"/api/v1/namespaces/{quote(event.namespace, safe='')}/events?{wire.FIELD_MANAGER}",
+            f"{wire.object_path('/api/v1', 'events', event.namespace)}?{wire.FIELD_MANAGER}",
             msgspec.json.encode(event_body(event, await self._uid(event))),
             headers=wire.ONLY_METADATA,
         )
@@ -84,12 +84,8 @@ class KubernetesObjects:
             return involved.name
         if involved.uid or involved.kind != "ConfigMap":
             return involved.uid
-        namespace, name = quote(involved.namespace, safe=""), quote(involved.name, safe="")
-        answer = await self._connection.request(
-            "GET",
-            f"/api/v1/namespaces/{namespace}/configmaps/{name}",
-            headers=wire.ONLY_METADATA,
-        )
+        path = wire.object_path("/api/v1", "configmaps", involved.namespace, involved.name)
+        answer = await self._connection.request("GET", path, headers=wire.ONLY_METADATA)
         if answer.status != HTTPStatus.OK:
             return ""
         try:
@@ -214,7 +210,7 @@ def _time(at_ms: int, precision: str) -> str:
 
 def _path(node: str) -> str:
     check_node_name(node)
-    return f"{_NODES}/{quote(node, safe='')}"
+    return wire.object_path("/api/v1", "nodes", None, node)
 
 
 def _object(node: _Node) -> NodeObject:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import msgspec
 
@@ -30,9 +29,8 @@ from stores.touch import TOUCHED, touched_now
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-    from stores.base import Beat, LastWriter, UsageEvent
+    from stores.base import LastWriter, UsageEvent
     from stores.kubernetes_api.client.attempts import ApiAnswer
-    from stores.refusals import Refusals
 
 _ATTEMPTS = 3
 
@@ -59,15 +57,15 @@ class KubernetesStore:
         self.url = url
         self._manager = wire.OPERATOR_MANAGER if by_operator else wire.FIELD_MANAGER
         self._connection = ApiConnection(kubeconfig)
-        self._heartbeats = LeaseHeartbeats(self._connection)
+        heartbeats = LeaseHeartbeats(self._connection)
+        self.refusals = heartbeats.refusals
+        self.beat = heartbeats.beat
+        self.beats = heartbeats.beats
+        self.dry_run_beat = heartbeats.dry_run
+        self.forget_beat = heartbeats.forget
         self.objects = KubernetesObjects(self._connection)
         self.cluster = KubernetesCluster(self._connection)
         self.leader_lease = KubernetesLeaderLease(self._connection)
-
-    @property
-    def refusals(self) -> Refusals:
-        """See ``Store``."""
-        return self._heartbeats.refusals
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
@@ -209,22 +207,6 @@ class KubernetesStore:
         """See ``Store``."""
         return follow_pods(self._connection, node)
 
-    async def beat(self, beat: Beat) -> None:
-        """See ``Store``."""
-        await self._heartbeats.beat(beat)
-
-    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
-        """See ``Store``."""
-        return await self._heartbeats.beats(node)
-
-    async def dry_run_beat(self, node: str) -> None:
-        """See ``Store``."""
-        await self._heartbeats.dry_run(node)
-
-    async def forget_beat(self, node: str) -> None:
-        """See ``Store``."""
-        await self._heartbeats.forget(node)
-
     async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
         check_names(namespace, name)
@@ -275,13 +257,7 @@ class KubernetesStore:
 
 
 def _path(namespace: str | None, name: str | None = None) -> str:
-    path = "/api/v1"
-    if namespace is not None:
-        path += f"/namespaces/{quote(namespace, safe='')}"
-    path += "/configmaps"
-    if name is not None:
-        path += f"/{quote(name, safe='')}"
-    return path
+    return wire.object_path("/api/v1", "configmaps", namespace, name)
 
 
 def _query(selection: Selection) -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -150,6 +151,16 @@ MERGE_PATCH_HEADERS = {"Content-Type": "application/merge-patch+json"}
 
 SUCCESS = (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED)
 _TEMPORARY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.GONE)
+
+
+def object_path(api: str, kind: str, namespace: str | None, name: str | None = None) -> str:
+    """Return the path of an object, or without ``name`` of all; ``api`` is as ``/api/v1``.
+
+    Without ``namespace`` those of all namespaces, or one that is in none, as a Node.
+    """
+    parts = [] if namespace is None else ["namespaces", namespace]
+    parts += [kind] if name is None else [kind, name]
+    return "/".join((api, *(quote(part, safe="") for part in parts)))
 
 
 def document(config_map: ConfigMap) -> Document:

@@ -228,7 +228,7 @@ class BrokerHeartbeats:
         check_node_name(node)
         await self._connection.publish(beat_topic(node), b"", retain=True)
 
-    async def beats(self, node: str | None) -> tuple[Beat, ...]:
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
         """See ``Store``."""
         if node is not None:
             check_node_name(node)

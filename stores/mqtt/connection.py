@@ -442,7 +442,8 @@ class BrokerConnection:
         try:
             await session.begin(client)
             is_back = self._error is not None
-            self._up(session)
+            self._session, self._error = session, None
+            self._notify()
             if is_back and not (await asyncio.wait({ending}, timeout=_STEADY_SECONDS))[0]:
                 _log.info("%s: connected again", self._address)
             reason = f"{self._address}: the connection broke: {await ending}"
@@ -450,11 +451,6 @@ class BrokerConnection:
             ending.cancel()
             session.end(reason)
         return reason
-
-    def _up(self, session: Session) -> None:
-        self._session = session
-        self._error = None
-        self._notify()
 
     def _lost(self, error: StoreError) -> None:
         self._session = None

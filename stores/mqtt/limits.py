@@ -73,11 +73,8 @@ def no_qos(address: BrokerAddress) -> StoreRefused:
 def packet_bytes(topic: str, payload: bytes, *, is_v5: bool) -> int:
     """Return the size of a PUBLISH packet at QoS 1 without properties (MQTT 5, 3.3)."""
     rest = 2 + len(topic.encode()) + 2 + (1 if is_v5 else 0) + len(payload)
-    return 1 + _length_bytes(rest) + rest
-
-
-def _length_bytes(rest: int) -> int:
-    return next(count for count in (1, 2, 3, 4, 5) if rest < 128**count)
+    length_bytes = next(count for count in (1, 2, 3, 4, 5) if rest < 128**count)
+    return 1 + length_bytes + rest
 
 
 class Sizes:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from stores.mqtt.address import BrokerAddress
     from stores.mqtt.connection import Session
     from stores.mqtt.settings import Mqtt
-    from stores.refusals import Refusals
 
 
 class MqttStore:
@@ -66,18 +65,17 @@ class MqttStore:
         )
         self._documents = BrokerDocuments(self._connection, shows_flags=mqtt.protocol == "5")
         self._heartbeats = BrokerHeartbeats(self._connection, will)
-        self.channel = MqttChannel(self._connection, self._heartbeats.refusals)
+        self.refusals = self._heartbeats.refusals
+        self.beat = self._heartbeats.beat
+        self.beats = self._heartbeats.beats
+        self.forget_beat = self._heartbeats.forget
+        self.channel = MqttChannel(self._connection, self.refusals)
         self._writing: dict[str, asyncio.Lock] = {}
         self._names_refusals = mqtt.protocol == "5"
         self._writable: set[str] = set()
         self._proven = 0
         """The largest document that was read back; of this session only."""
         self._proven_in: Session | None = None
-
-    @property
-    def refusals(self) -> Refusals:
-        """See ``Store``."""
-        return self._heartbeats.refusals
 
     @property
     def largest_document(self) -> int | None:
@@ -131,20 +129,8 @@ class MqttStore:
         """See ``Store``. A broker knows nothing of pods."""
         return
 
-    async def beat(self, beat: Beat) -> None:
-        """See ``Store``."""
-        await self._heartbeats.beat(beat)
-
-    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
-        """See ``Store``."""
-        return await self._heartbeats.beats(node)
-
     async def dry_run_beat(self, node: str) -> None:
         """See ``Store``. Nothing is in the way of a beat."""
-
-    async def forget_beat(self, node: str) -> None:
-        """See ``Store``."""
-        await self._heartbeats.forget(node)
 
     async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
