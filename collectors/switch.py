@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collectors.driver_list_tracker import Key
     from contract.observation import Report
     from dcmi_shim.library.discovery import FoundLibrary
-    from dcmi_shim.switch.event import DriverSwitchEvent
+    from dcmi_shim.values import DriverSwitchEvent
 
 _log = logging.getLogger(__name__)
 WITH_SWITCHES = "Ascend910A3"
