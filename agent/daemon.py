@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from agent.collect_status import cards, collect_status, version
 from agent.collector_setup import collectors_of, reports_when_disabled
@@ -290,7 +290,7 @@ class Agent:
         await self._parts.fault_configuration.known()
         await self._parts.documents.publish(kind)
 
-    async def _collect(self, collector: Collector) -> NoReturn:
+    async def _collect(self, collector: Collector[Any]) -> NoReturn:
         parts = self._parts
         await asyncio.gather(parts.documents.wait_until_read(), parts.fault_configuration.known())
         while getattr(collector, "about_chips", False):
