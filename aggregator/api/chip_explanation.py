@@ -13,15 +13,10 @@ from aggregator.api.fault_status import (
     raised_at_ms,
     separated_since_ms,
 )
+from aggregator.cluster_documents.published_node import ACCOMPANIES, FILTER
 from aggregator.processors.custom_filter import filters
 from aggregator.processors.record_edits import PUBLIC_FAULT
-from aggregator.processors.state_types import (
-    ACCOMPANIES,
-    FILTER,
-    NO_DEVICE_STATE,
-    NO_SWITCH_STATE,
-    Times,
-)
+from aggregator.processors.state_types import NO_DEVICE_STATE, NO_SWITCH_STATE, Times
 from contract.codes.levels import ChipLevel
 from contract.counted import counted
 from contract.documents.cluster_device import pre_separates
@@ -34,9 +29,9 @@ from service.clock import shown_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from aggregator.cluster_documents.published_node import WithheldFault
     from aggregator.inputs.node_context import JobState, NodeContext
     from aggregator.merge.pipeline import Pipeline
-    from aggregator.processors.state_types import WithheldFault
     from aggregator.public_faults.values import ActivePublicFault
     from contract.documents.cluster_device import CodeFault, DeviceRecord
     from contract.documents.switch_info import SwitchRecord

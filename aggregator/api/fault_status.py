@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.agent_reports.fault_answers import ChipFaultDetails
+from aggregator.cluster_documents.published_node import FILTER
 from aggregator.processors.record_edits import PUBLIC_FAULT
-from aggregator.processors.state_types import FILTER, NO_DEVICE_STATE, NO_SWITCH_STATE
+from aggregator.processors.state_types import NO_DEVICE_STATE, NO_SWITCH_STATE
 from contract.codes.levels import ChipLevel
 from contract.documents.switch_info import event_key
 from contract.pages.faults import FaultStatus, names_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from aggregator.processors.state_types import ACCOMPANIES, FILTER, UNDECIDED
+from aggregator.cluster_documents.published_node import ACCOMPANIES, FILTER, UNDECIDED
 from service.metric_families import counter, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:

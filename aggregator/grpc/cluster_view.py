@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aggregator.grpc.interfaces import CLUSTER
+from aggregator.grpc.fault_messages import CLUSTER
 from aggregator.grpc.wire_messages import large_fault_signal
 from contract.wire import fault_pb2 as wire
 
 if TYPE_CHECKING:
-    from aggregator.grpc.interfaces import FaultMessage, JobFaultLookup
+    from aggregator.grpc.fault_messages import FaultMsgSignal
+    from aggregator.grpc.interfaces import JobFaultLookup
     from service.clock import Clock
 
 FOUND = 200
@@ -33,7 +34,7 @@ class ClusterView:
         self._faults = faults
         self._clock = clock
         self._making = asyncio.Lock()
-        self._of: FaultMessage | None = None
+        self._of: FaultMsgSignal | None = None
         self._made_ms = 0
         self._answer = wire.FaultQueryResult()
 
@@ -47,7 +48,7 @@ class ClusterView:
                 self._of, self._made_ms = message, now_ms
             return self._answer
 
-    def _holds(self, message: FaultMessage, now_ms: int) -> bool:
+    def _holds(self, message: FaultMsgSignal, now_ms: int) -> bool:
         if message is self._of:
             return True
         is_young = self._of is not None and now_ms < self._made_ms + HOLDS_MS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aggregator.grpc.call import Context, leave, refuse, streaming, unary
 from aggregator.grpc.cluster_view import FOUND, ClusterView
-from aggregator.grpc.interfaces import CLUSTER, NORMAL
+from aggregator.grpc.fault_messages import CLUSTER, NORMAL
 from aggregator.grpc.subscriber_log import ListeningLog
 from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Subscriber, Subscriptions
 from aggregator.grpc.takeover_recoveries import Recoveries
@@ -19,7 +19,8 @@ from pacing.token_bucket import TokenBucket
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from aggregator.grpc.interfaces import FaultMessage, JobFaultLookup
+    from aggregator.grpc.fault_messages import FaultMsgSignal
+    from aggregator.grpc.interfaces import JobFaultLookup
     from aggregator.grpc.subscriptions import SubscriberWorkqueue
     from service.clock import Clock
 
@@ -148,7 +149,7 @@ class FaultService:
                 sent[job] = message
                 await self._send(context, job, message)
 
-    async def _send(self, context: Context, job: str, message: FaultMessage | None) -> None:
+    async def _send(self, context: Context, job: str, message: FaultMsgSignal | None) -> None:
         await context.write(fault_signal(job, message))
         self.sent += 1
 

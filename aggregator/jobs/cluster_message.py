@@ -8,21 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.jobs.message_types import (
-    DeviceFaultInfo,
-    Health,
-    NodeFaultInfo,
-    SwitchFaultInfo,
-    health_of_level,
-    health_of_status,
-)
+from aggregator.grpc.fault_messages import DeviceFaultInfo, NodeFaultInfo, SwitchFaultInfo
+from aggregator.jobs.health import Health, health_of_level, health_of_status
 from aggregator.jobs.messages import worst_levels, worst_word
 from aggregator.jobs.rank_faults import NODE, NPU, SWITCH, WHOLE, device_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aggregator.jobs.interfaces import PublishedView
+    from aggregator.cluster_documents.published_node import PublishedNode
     from contract.documents.cluster_device import CodeFault, DeviceRecord
     from contract.documents.node_info import NodeRecord
     from contract.documents.switch_info import SwitchRecord
@@ -31,7 +25,7 @@ _PRE_SEPARATE = "PreSeparateFault"
 
 
 def cluster_info(
-    name: str, ip: str, serial_number: str, published: PublishedView, *, ready: bool
+    name: str, ip: str, serial_number: str, published: PublishedNode, *, ready: bool
 ) -> NodeFaultInfo | None:
     """Return the node's part of the cluster's message; ``None`` where nothing is wrong."""
     if published.device is None:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.jobs.message_types import (
+from aggregator.grpc.fault_messages import (
     FAULT,
     NORMAL,
     DeviceFaultInfo,
     FaultMsgSignal,
-    Health,
     NodeFaultInfo,
     SwitchFaultInfo,
-    health_of_level,
 )
+from aggregator.jobs.health import Health, health_of_level
 from aggregator.jobs.rank_faults import NPU, SWITCH
 from contract.codes.levels import ChipLevel
 

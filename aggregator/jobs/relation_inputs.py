@@ -14,8 +14,8 @@ from aggregator.jobs.relations import FaultPlace, Relevant, Trigger
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from aggregator.cluster_documents.published_node import PublishedNode
     from aggregator.inputs.node_context import PodState
-    from aggregator.jobs.interfaces import PublishedView
     from aggregator.jobs.relation_tables import RelationTables
     from aggregator.jobs.relations import Track
 
@@ -24,7 +24,7 @@ _NOTHING = Relevant()
 
 def relevant(
     node: str,
-    published: PublishedView,
+    published: PublishedNode,
     chips: Collection[str],
     before: Relevant | None,
     now_ms: int,
@@ -54,7 +54,7 @@ def relevant(
 
 
 def _received(
-    node: str, published: PublishedView, chips: Collection[str]
+    node: str, published: PublishedNode, chips: Collection[str]
 ) -> Iterator[tuple[FaultPlace, int | None]]:
     """Yield every fault of the chips and of the switch, and when it was first received."""
     for fault in () if published.device is None else published.device.faults:

@@ -13,7 +13,7 @@ from contract.pages.subjects import part_name, port_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.merge.pipeline import PublishedNode
+    from aggregator.cluster_documents.published_node import PublishedNode
     from contract.documents.cluster_device import CodeFault
 
 _NOTHING: dict[tuple[str, str], str] = {}

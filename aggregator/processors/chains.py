@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from aggregator.cluster_documents.published_node import WithheldEvent, WithheldFault
 from aggregator.inputs.node_context import NodeContext
 from aggregator.processors.apply_separation import separate
 from aggregator.processors.custom_filter import (
@@ -22,8 +23,6 @@ from aggregator.processors.state_types import (
     DeviceState,
     Occurrence,
     SwitchState,
-    WithheldEvent,
-    WithheldFault,
     earliest,
     receive,
 )

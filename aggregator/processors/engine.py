@@ -14,18 +14,12 @@ from aggregator.processors import state_codec
 from aggregator.processors.chains import ChainContext, process_device, process_node, process_switch
 from aggregator.processors.separation_documents import SeparationDocuments
 from aggregator.processors.state import ProcessorState
-from aggregator.processors.state_types import (
-    NO_DEVICE_STATE,
-    NO_SWITCH_STATE,
-    Occurrence,
-    WithheldEvent,
-    WithheldFault,
-    earliest,
-)
+from aggregator.processors.state_types import NO_DEVICE_STATE, NO_SWITCH_STATE, Occurrence, earliest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from aggregator.cluster_documents.published_node import WithheldEvent, WithheldFault
     from aggregator.inputs.node_context import NodeContext
     from aggregator.plugin import View
     from contract.documents.cluster_device import DeviceRecord

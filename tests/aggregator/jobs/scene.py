@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.cluster_documents.published_node import PublishedNode
 from aggregator.inputs.node_context import JobState, NodeState, PodState
 from aggregator.jobs.job_view import JobView
 from aggregator.jobs.relation_tables import SHIPPED
@@ -28,35 +29,9 @@ MAKES_SUB_HEALTHY = "8C1F8609"
 CQE = "8C1F8608"
 
 
-class Hidden(msgspec.Struct, frozen=True):
-    """What is hidden of a chip."""
-
-    fault: CodeFault
-    why: str = "filter"
-
-
-class HiddenEvent(msgspec.Struct, frozen=True):
-    """What is hidden of a switch."""
-
-    event: SwitchEvent
-    level: str
-
-
-class Published(msgspec.Struct, frozen=True):
-    """What ``aggregator.jobs.interfaces.Published`` asks for."""
-
-    device: DeviceRecord | None = None
-    switch: SwitchRecord | None = None
-    node: NodeRecord | None = None
-    hidden: tuple[Hidden, ...] = ()
-    hidden_events: tuple[HiddenEvent, ...] = ()
-    received_ms: dict[str, dict[str, int]] = {}
-    events_received_ms: dict[str, int] = {}
-
-
 @dataclass
 class Lookup:
-    """What ``aggregator.jobs.interfaces.World`` asks for."""
+    """The ``ClusterStateLookup`` of a test."""
 
     pods_known: bool = True
     nodes_known: bool = True
@@ -79,7 +54,7 @@ class Scene:
 
     def __init__(self, nodes: int = 0, tables: RelationTables = SHIPPED) -> None:
         self.lookup = Lookup()
-        self.published: dict[str, Published] = {}
+        self.published: dict[str, PublishedNode] = {}
         self.tables = tables
         self.now_ms = 0
         self.is_read = True
@@ -97,7 +72,7 @@ class Scene:
     def node(self, name: str, *, ready: bool = True) -> None:
         number = int(name.lstrip("n") or "0") if name.lstrip("n").isdecimal() else 0
         self.lookup.nodes[name] = NodeState(name, f"192.168.0.{number}", f"SN-{name}", ready)
-        self.published.setdefault(name, Published(device=healthy()))
+        self.published.setdefault(name, PublishedNode(device=healthy()))
         self.look(name)
 
     def pod(
@@ -125,7 +100,7 @@ class Scene:
     def publish(self, node: str, /, **what: object) -> None:
         """Publish something else of a node."""
         self.published[node] = msgspec.structs.replace(
-            self.published.get(node, Published()), **what
+            self.published.get(node, PublishedNode()), **what
         )
         self.look(node)
 

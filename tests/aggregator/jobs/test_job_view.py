@@ -7,13 +7,17 @@ from itertools import permutations
 import msgspec
 import pytest
 
+from aggregator.cluster_documents.published_node import (
+    ACCOMPANIES,
+    FILTER,
+    PublishedNode,
+    WithheldEvent,
+    WithheldFault,
+)
+from aggregator.grpc.fault_messages import FAULT, NORMAL, DeviceFaultInfo, FaultMsgSignal
 from aggregator.inputs.node_context import JobState
-from aggregator.jobs.message_types import FAULT, NORMAL, DeviceFaultInfo, FaultMsgSignal
 from contract.documents.cluster_node import lost_node
 from tests.aggregator.jobs.scene import (
-    Hidden,
-    HiddenEvent,
-    Published,
     Scene,
     fault,
     healthy,
@@ -168,13 +172,13 @@ def test_what_a_filter_hides_is_reported_and_does_not_count() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     codes = [fault(chip, "RestartNPU", "80C98000") for chip in (0, 5)]
-    scene.publish("n0", hidden=tuple(Hidden(one) for one in codes))
+    scene.publish("n0", hidden=tuple(WithheldFault(one, FILTER, None) for one in codes))
     event = switch("UnHealthy", "RestartRequest", ("[0x1,na,L2,na]", 1, 2)).events[0]
-    scene.publish("n0", hidden_events=(HiddenEvent(event, "RestartRequest"),))
+    scene.publish("n0", hidden_events=(WithheldEvent(event, 0, "RestartRequest", 0),))
     assert devices(scene.job_view.message("job")).keys() == {("NPU", "0"), ("Switch", "-1")}
     (status,) = scene.job_view.status()
     assert (status.health, status.ranks) == ("Healthy", ())
-    scene.publish("n0", hidden=(Hidden(codes[0], "accompanies"),), hidden_events=())
+    scene.publish("n0", hidden=(WithheldFault(codes[0], ACCOMPANIES, None),), hidden_events=())
     assert scene.job_view.message("job") == FaultMsgSignal("job", NORMAL), "no filter hides it"
     assert scene.job_view.cluster().signal_type == NORMAL
 
@@ -271,7 +275,7 @@ def test_the_cluster_receives_every_node_with_chips() -> None:
     scene.publish("n1", switch=switch("UnHealthy", "Separate", event))
     waiting = part("PSU", 1, "PreSeparateFault", "0300000D")
     scene.publish("n2", node=parts("Healthy", waiting))
-    scene.published["n3"] = Published(node=parts("UnHealthy", waiting))
+    scene.published["n3"] = PublishedNode(node=parts("UnHealthy", waiting))
     scene.look("n3")
     message_sent = scene.job_view.cluster()
     assert (message_sent.job_id, message_sent.signal_type) == ("-1", FAULT)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from aggregator.grpc.fault_messages import FAULT, NORMAL, FaultMsgSignal
 from aggregator.inputs.node_context import JobState
-from aggregator.jobs.message_types import FAULT, NORMAL, FaultMsgSignal
 from tests.aggregator.jobs.scene import Scene, fault, part, parts
 
 BROKEN = fault(1, "RestartNPU", "80E18402")
