@@ -13,7 +13,6 @@ rate_limits.py        limits of messages; pending_messages.py: messages that wai
 recent_texts.py       recent texts of documents, for the next leader
 message_documents.py  the documents that carry messages, and which of them were applied
 persisted_rows.py     the state in buckets, for the next run
-grpc_entry.py         applies messages that came over gRPC
 status.py             outcomes of messages
 values.py             reports and faults
 """

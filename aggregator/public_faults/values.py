@@ -49,7 +49,20 @@ class PublicFaultReport(msgspec.Struct, frozen=True, array_like=True):
         return self.node, self.resource, self.fault_id
 
 
-class ActivePublicFault(msgspec.Struct, frozen=True, array_like=True):
+class _OneFault(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of one fault of one node."""
+
+    node: str
+    resource: str
+    fault_id: str
+
+    @property
+    def key(self) -> Key:
+        """The fault that it is about."""
+        return self.node, self.resource, self.fault_id
+
+
+class ActivePublicFault(_OneFault, frozen=True, array_like=True):
     """A fault that holds. Times in milliseconds are wall times.
 
     ``level`` is the last one that a table gave its code. ``reported_at_ms`` and ``received_at_ms``
@@ -57,9 +70,6 @@ class ActivePublicFault(msgspec.Struct, frozen=True, array_like=True):
     its chips are known to exist.
     """
 
-    node: str
-    resource: str
-    fault_id: str
     fault_type: str
     code: str
     level: str
@@ -70,11 +80,6 @@ class ActivePublicFault(msgspec.Struct, frozen=True, array_like=True):
     received_at_ms: Int64
     ends_at_ms: Int64 | None
     placed: bool
-
-    @property
-    def key(self) -> Key:
-        """The fault that it is about."""
-        return self.node, self.resource, self.fault_id
 
 
 class UnplacedFault(msgspec.Struct, frozen=True, array_like=True):
@@ -89,19 +94,11 @@ class UnplacedFault(msgspec.Struct, frozen=True, array_like=True):
     is_all: bool
 
 
-class EndedFault(msgspec.Struct, frozen=True, array_like=True):
+class EndedFault(_OneFault, frozen=True, array_like=True):
     """A fault that does not hold, by a message of a moment ago."""
 
-    node: str
-    resource: str
-    fault_id: str
     reported_at_ms: Int64
     received_at_ms: Int64
-
-    @property
-    def key(self) -> Key:
-        """The fault that it is about."""
-        return self.node, self.resource, self.fault_id
 
 
 class FaultOutcome(StrEnum):
