@@ -48,19 +48,16 @@ _WORDS = {
 _LISTS = ("available", "unhealthy", "network_unhealthy", "recovering")
 
 
-class ExplainedFault(msgspec.Struct, frozen=True):
-    """A code on a chip. ``reported`` (by the node) and ``published`` are its levels, ``null`` where
-    there is none. ``since_ms``: when it began as its source reports it, else ``received_at_ms``;
-    that is since when an aggregator has it. ``until_ms``: when what ``because`` names ends by time
-    alone. Times are epoch milliseconds, ``null`` where there is none.
-    The names, ``severity``, ``device_fault`` and ``severity_source`` are those of ``FaultStatus``.
+class ExplainedCode(msgspec.Struct, frozen=True, kw_only=True):
+    """A code on a part of a node, and why it is published or not.
+
+    ``reported`` (by the node) and ``published`` are its levels, ``null`` where there is none.
+    ``since_ms``: when it began as its source reports it, else ``received_at_ms``; that is since
+    when an aggregator has it. ``until_ms``: when what ``because`` names ends by time alone. Times
+    are epoch milliseconds, ``null`` where there is none. The names are those of ``FaultStatus``.
     """
 
     code: str
-    severity: str | None
-    device_fault: bool | None
-    severity_source: str
-    fault_type: str
     reported: str | None
     published: str | None
     since_ms: int | None
@@ -70,6 +67,24 @@ class ExplainedFault(msgspec.Struct, frozen=True):
     name: str | None = None
     name_zh: str | None = None
     summary: str = ""
+
+
+class ExplainedFault(ExplainedCode, frozen=True, kw_only=True):
+    """A code on a chip. ``severity``, ``device_fault`` and ``severity_source`` are those of
+    ``FaultStatus``.
+    """
+
+    severity: str | None
+    device_fault: bool | None
+    severity_source: str
+    fault_type: str
+
+
+class ExplainedEvent(ExplainedCode, frozen=True, kw_only=True):
+    """A code on a port of an on-board switch."""
+
+    switch: int
+    port: int
 
 
 class ExplainedChip(msgspec.Struct, frozen=True):
@@ -87,23 +102,6 @@ class ExplainedChip(msgspec.Struct, frozen=True):
     faults: tuple[ExplainedFault, ...]
     because: tuple[str, ...]
     blind: tuple[BlindStatus, ...] = ()
-
-
-class ExplainedEvent(msgspec.Struct, frozen=True):
-    """A code on a port of an on-board switch; see ``ExplainedFault``."""
-
-    switch: int
-    port: int
-    code: str
-    reported: str | None
-    published: str | None
-    since_ms: int | None
-    until_ms: int | None
-    because: str
-    received_at_ms: int | None = None
-    name: str | None = None
-    name_zh: str | None = None
-    summary: str = ""
 
 
 def blind_text(one: BlindStatus) -> str:
@@ -126,10 +124,10 @@ class _Reasons:
         self,
         pipeline: Pipeline,
         node: str,
-        facts: NodeContext,
+        node_context: NodeContext,
         standing: Iterable[ActivePublicFault],
     ) -> None:
-        self._pipeline, self._node, self._facts = pipeline, node, facts
+        self._pipeline, self._node, self._facts = pipeline, node, node_context
         self._standing = tuple(standing)
         self.answers = ChipFaultDetails(pipeline, node)
         self._isolations = isolation_requests(pipeline, node)
@@ -241,7 +239,7 @@ def explained_chips(
     pipeline: Pipeline,
     node: str,
     reported: DeviceRecord | None,
-    facts: NodeContext,
+    node_context: NodeContext,
     standing: Iterable[ActivePublicFault],
     blind: Iterable[BlindStatus] = (),
 ) -> Iterator[ExplainedChip]:
@@ -253,7 +251,7 @@ def explained_chips(
     entry = pipeline.device.entries.get(node)
     published = None if entry is None else entry.record
     hidden = pipeline.processing.hidden.get(node, ())
-    reasons = _Reasons(pipeline, node, facts, standing)
+    reasons = _Reasons(pipeline, node, node_context, standing)
     chips = {
         chip for record in (reported, published) if record is not None for chip in record.chips
     }
@@ -263,8 +261,10 @@ def explained_chips(
         mine = [one for one in hidden if one.fault.chip == chip]
         faults = tuple(_faults(reasons, reported, published, mine, chip))
         sources = tuple(unseen.get(chip, ()))
-        used = None if facts.used is None else chip in facts.used
-        pods = tuple(f"{pod.namespace}/{pod.name}" for pod in facts.pods if chip in pod.chips)
+        used = None if node_context.used is None else chip in node_context.used
+        pods = tuple(
+            f"{pod.namespace}/{pod.name}" for pod in node_context.pods if chip in pod.chips
+        )
         because = (
             *_about_chip(lists, faults, used, is_hidden=bool(mine)),
             *(f"{blind_text(one)}; its state is the last that was known" for one in sources),
@@ -353,15 +353,13 @@ def _about_chip(
 
 
 def explained_events(
-    pipeline: Pipeline, node: str, reported: SwitchRecord | None, facts: NodeContext
+    pipeline: Pipeline, node: str, reported: SwitchRecord | None, node_context: NodeContext
 ) -> Iterator[ExplainedEvent]:
     """Yield the events of a node's switches, with their reasons."""
     entry = pipeline.switch.entries.get(node)
-    reasons = _Reasons(pipeline, node, facts, ())
+    reasons = _Reasons(pipeline, node, node_context, ())
     received = pipeline.processing.switches.get(node, NO_SWITCH_STATE).received
-    before = (
-        {} if reported is None else {event_key(e): (e, level) for e, level in leveled(reported)}
-    )
+    before = {} if reported is None else {event_key(e): (e, lv) for e, lv in leveled(reported)}
     after = {} if entry is None else {event_key(e): (e, lv) for e, lv in leveled(entry.record)}
     aside = {event_key(one.event): one for one in pipeline.processing.hidden_events.get(node, ())}
     for key in sorted(before.keys() | after.keys() | aside.keys()):

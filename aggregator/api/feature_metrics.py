@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from aggregator.advising.status import AdviceStatus
     from aggregator.api.cluster_state_status import ClusterStateStatus
-    from aggregator.api.status import AggregatorStatus
+    from aggregator.api.collect_status import AggregatorStatus
     from aggregator.grpc.status import GrpcStatus
     from aggregator.notify.history import HistoryStatus
     from aggregator.processors.status import SeparationStatus

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from aggregator.api.status import AggregatorStatus
+    from aggregator.api.collect_status import AggregatorStatus
 
 BLIND_STATES = ("blind", "none", "unknown")
 
@@ -190,7 +190,7 @@ def _blind(status: AggregatorStatus) -> Iterator[Metric]:
 
 
 def _stores(status: AggregatorStatus) -> Iterator[Metric]:
-    sources = status.sources
+    sources = status.documents.stores
     yield gauge(
         "npu_vigil_store_connected",
         "1 while changes in the store are watched.",
@@ -219,7 +219,7 @@ def _stores(status: AggregatorStatus) -> Iterator[Metric]:
         "npu_vigil_rejected_documents",
         "Documents, heartbeats and messages that were refused, by why.",
         ["store", "reason"],
-        (([one.store, one.reason], one.number) for one in status.rejected),
+        (([one.store, one.reason], one.number) for one in status.documents.rejected),
     )
     yield gauge(
         "npu_vigil_rejected_nodes",
@@ -279,7 +279,7 @@ _OF_A_DOCUMENT = (
 
 def _documents(status: AggregatorStatus) -> Iterator[Metric]:
     labels = ["store", "document"]
-    documents = [([d.store, d.document], d) for d in status.documents]
+    documents = [([d.store, d.document], d) for d in status.documents.documents]
     for make, name, about in _OF_A_DOCUMENT:
         rows = ((values, float(getattr(d, name))) for values, d in documents)
         yield make(f"npu_vigil_publication_{name}", about, labels, rows)
@@ -301,23 +301,23 @@ def _leader(status: AggregatorStatus) -> Iterator[Metric]:
     yield single_gauge(
         "npu_vigil_aggregator_leader",
         "1 while this aggregator writes, 0 while it follows another one.",
-        status.leader.leads,
+        status.leader.leader.leads,
     )
     yield single_counter(
         "npu_vigil_aggregator_transitions",
         "Times that this aggregator began to lead.",
-        status.leader.taken,
+        status.leader.leader.taken,
     )
     for make, name, about in (
         (gauge, "documents", "Documents in which the state of an aggregator plugin is kept."),
         (gauge, "bytes", "Size of the state of an aggregator plugin."),
         (counter, "writes", "Acknowledged writes of state."),
     ):
-        rows = (([one.name], float(getattr(one, name))) for one in status.kept)
+        rows = (([one.name], float(getattr(one, name))) for one in status.leader.kept)
         yield make(f"npu_vigil_state_{name}", about, ["plugin"], rows)
     yield gauge(
         "npu_vigil_state_problems",
         "Documents of state that cannot be read or written.",
         ["plugin"],
-        (([one.name], len(one.problems)) for one in status.kept),
+        (([one.name], len(one.problems)) for one in status.leader.kept),
     )
