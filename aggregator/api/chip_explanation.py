@@ -9,19 +9,18 @@ import msgspec
 from aggregator.agent_reports.fault_answers import ChipFaultDetails, isolation_requests
 from aggregator.api.fault_status import (
     began_at_ms,
-    leveled,
     raised_at_ms,
-    separated_since_ms,
+    received_ms,
 )
 from aggregator.cluster_documents.published_node import ACCOMPANIES, FILTER
 from aggregator.processors.custom_filter import filters
 from aggregator.processors.record_edits import PUBLIC_FAULT
-from aggregator.processors.state_types import NO_DEVICE_STATE, NO_SWITCH_STATE, Times
+from aggregator.processors.state_types import NO_SWITCH_STATE
 from contract.codes.levels import ChipLevel
 from contract.counted import counted
 from contract.documents.cluster_device import pre_separates
 from contract.documents.separation import chip_of
-from contract.documents.switch_info import event_key
+from contract.documents.switch_info import event_key, leveled
 from contract.pages.blind import BlindStatus
 from contract.pages.faults import names_of
 from service.clock import shown_time
@@ -131,14 +130,10 @@ class _Reasons:
         self._standing = tuple(standing)
         self.answers = ChipFaultDetails(pipeline, node)
         self._isolations = isolation_requests(pipeline, node)
-        self.received: Times = pipeline.processing.devices.get(node, NO_DEVICE_STATE).received
 
     def since_ms(self, chip: str, code: str) -> int | None:
         """Return since when an aggregator has the fault (epoch milliseconds)."""
-        at_ms = self.received.get(chip, {}).get(code)
-        if at_ms is None and code == _MANUAL:
-            at_ms = separated_since_ms(self._pipeline, self._node, chip)
-        return at_ms
+        return received_ms(self._pipeline, self._node, chip, code)
 
     def filtering_jobs(
         self, code: str, level: str, chip: str | None, since_ms: int, until_ms: int
@@ -293,7 +288,7 @@ def _faults(
         because, until_ms = reasons.of_fault(one, other, held)
         answer = reasons.answers.of(chip, code)
         shown = one or other or (None if held is None else held.fault)
-        received_ms = reasons.since_ms(chip, code)
+        since_ms = reasons.since_ms(chip, code)
         raised_ms = 0 if shown is None else raised_at_ms(shown)
         yield ExplainedFault(
             code=code,
@@ -303,10 +298,10 @@ def _faults(
             fault_type=fault_type,
             reported=None if one is None else one.level,
             published=None if other is None else other.level,
-            since_ms=began_at_ms(raised_ms, received_ms),
+            since_ms=began_at_ms(raised_ms, since_ms),
             until_ms=until_ms,
             because=because,
-            received_at_ms=received_ms,
+            received_at_ms=since_ms,
             **names_of(code),
         )
 

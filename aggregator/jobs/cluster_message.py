@@ -12,6 +12,7 @@ from aggregator.grpc.fault_messages import DeviceFaultInfo, NodeFaultInfo, Switc
 from aggregator.jobs.health import Health, health_of_level, health_of_status
 from aggregator.jobs.messages import worst_levels, worst_word
 from aggregator.jobs.rank_faults import NODE, NPU, SWITCH, WHOLE, device_id_of
+from contract.documents.switch_info import event_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +62,7 @@ def _switch(record: SwitchRecord | None) -> Iterator[DeviceFaultInfo]:
     faults = []
     for event in record.events:
         code, chip, port = event.assembled_fault_code, event.switch_chip_id, event.switch_port_id
-        level = levels.get(f"{code}_{chip}_{port}", "")
+        level = levels.get(event_key(event), "")
         times = str(event.alarm_raised_time)
         faults.append(SwitchFaultInfo(code, str(chip), str(port), times, level))
     codes = tuple(fault.fault_code for fault in faults)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from aggregator.processors import state_takeover
 from aggregator.processors.manual_separation import ManualSeparation, Separated
 from aggregator.processors.separation_policy import SeparationPolicy
 from aggregator.processors.software_fault_window import FaultWindows
+from aggregator.processors.state_takeover import complete, joined_device, joined_switch, missing
 from aggregator.processors.state_types import (
     NO_DEVICE_STATE,
     NO_SWITCH_STATE,
@@ -159,7 +159,8 @@ class ProcessorState:
         """Replace everything by what was kept, completed by what is newer; return what could not be
         read.
         """
-        own = dict(self.devices), dict(self.switches), tuple(self.windows.waiting)
+        devices, switches = dict(self.devices), dict(self.switches)
+        waiting = tuple(self.windows.waiting)
         for book in (self.devices, self.switches, self.separation.counts, self.separation.chips):
             book.clear()
         self.windows.clear()
@@ -167,26 +168,19 @@ class ProcessorState:
         nodes, problems = decode_buckets({key: texts[key] for key in texts.keys() - {POLICY}})
         problems += (f"bucket {problem}" for problem in unread)
         self.separation.policy = policies.get(POLICY, self.separation.policy)
-        for node, kept in nodes:
-            self._restore(node, kept)
+        for node, one in nodes:
+            self._restore(node, one)
         self._kept()
-        self._complete(*own, now_ms)
+        self.to_keep.update(
+            complete(self.devices, devices, NO_DEVICE_STATE, joined_device, now_ms),
+            complete(self.switches, switches, NO_SWITCH_STATE, joined_switch, now_ms),
+        )
+        if self.separation.policy.enabled:
+            kept = tuple(self.windows.waiting)
+            uncounted = tuple(missing(waiting, kept, self.separation, now_ms))
+            self.windows.add(uncounted)
+            self.to_keep |= {one.node for one in uncounted}
         return problems
-
-    def _complete(
-        self,
-        devices: dict[str, DeviceState],
-        switches: dict[str, SwitchState],
-        waiting: tuple[Occurrence, ...],
-        now_ms: int,
-    ) -> None:
-        self.to_keep |= state_takeover.books(self.devices, self.switches, devices, switches, now_ms)
-        if not self.separation.policy.enabled:
-            return
-        kept = tuple(self.windows.waiting)
-        missing = tuple(state_takeover.missing(waiting, kept, self.separation, now_ms))
-        self.windows.add(missing)
-        self.to_keep |= {one.node for one in missing}
 
     def _restore(self, node: str, kept: PersistedNode) -> None:
         if kept.device != NO_DEVICE_STATE:
