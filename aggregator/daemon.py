@@ -37,7 +37,7 @@ from aggregator.notify.leader_events import LeaderEvents
 from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
 from aggregator.plugin_host import PluginHost
-from aggregator.public_faults.fault_table_file import follow_table
+from aggregator.public_faults.fault_table import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from aggregator.publish.publisher import StorePublisher
 from aggregator.rank_tables.plugin import CONTROLLER, RankTables

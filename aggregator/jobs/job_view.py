@@ -18,8 +18,7 @@ from aggregator.jobs.node_view import ViewedNodes
 from aggregator.jobs.rank_faults import fault_devices
 from aggregator.jobs.ranks import RankRecord, rank_records, seats
 from aggregator.jobs.relation_inputs import followed, pods_hit, relevant
-from aggregator.jobs.relation_labels import PodLabel, wanted_labels
-from aggregator.jobs.relation_state import RelationState
+from aggregator.jobs.relation_state import PodLabel, RelationState
 from aggregator.jobs.relation_tables import SHIPPED
 from aggregator.jobs.status import hit_job, job_status, relation_statuses
 
@@ -313,11 +312,7 @@ class JobView:
 
     def labels(self) -> tuple[PodLabel, ...]:
         """Return the labels that pods are to have and do not have yet."""
-        return wanted_labels(self._book, self._index)
-
-    def status(self) -> tuple[JobStatus, ...]:
-        """Return which jobs are hit, by what, on which nodes, since when."""
-        return tuple(one for job in sorted(self._parts) if (one := self.job(job)) is not None)
+        return tuple(self._book.wanted_labels(self._index))
 
     def hit(self) -> Iterator[HitJob]:
         """Yield the hit jobs without what costs much. The iteration may be paused."""

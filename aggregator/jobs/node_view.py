@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from aggregator.cluster_documents.published_node import PublishedNode
 from aggregator.grpc.fault_messages import CLUSTER, FaultMsgSignal, NodeFaultInfo
 from aggregator.inputs.node_context import NodeState
-from aggregator.jobs.cluster_message import cluster_info
-from aggregator.jobs.messages import message
+from aggregator.jobs.messages import cluster_info, message
 from aggregator.jobs.rank_faults import is_quiet
 from contract.documents.cluster_node import is_only_silence
 

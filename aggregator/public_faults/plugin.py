@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aggregator.plugin import View
-    from aggregator.public_faults.node_lookup import NodeLookup
     from aggregator.public_faults.status import Rejections
     from aggregator.public_faults.validation import ValidationReply
-    from aggregator.public_faults.values import ActivePublicFault, Key
+    from aggregator.public_faults.values import ActivePublicFault, Key, NodeLookup
     from contract.documents.cluster_device import DeviceRecord
     from contract.documents.public_fault import PublicFault
     from contract.operator_rules.public_fault_table import PublicFaultTable

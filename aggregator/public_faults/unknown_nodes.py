@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aggregator.public_faults.node_lookup import NodeLookup
     from aggregator.public_faults.persisted_rows import Rows
-    from aggregator.public_faults.values import PublicFaultReport, UnplacedFault
+    from aggregator.public_faults.values import NodeLookup, PublicFaultReport, UnplacedFault
 
 MOST = 10_000
 """Beyond that the oldest is forgotten."""

@@ -1,4 +1,4 @@
-"""Values of public faults: reports in messages, and faults as they are known.
+"""Values of public faults: reports in messages, faults as they are known, and where they can be.
 
 Rows of the state are arrays: fields are only ever added at the end.
 """
@@ -6,7 +6,7 @@ Rows of the state are arrays: fields are only ever added at the end.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, TypeAlias
+from typing import Annotated, Protocol, TypeAlias
 
 import msgspec
 
@@ -115,3 +115,22 @@ class FaultOutcome(StrEnum):
     OVERTAKEN = "overtaken"
     """A newer message was applied."""
     FULL = "full"
+
+
+class NodeLookup(Protocol):
+    """What is known of nodes, for reports about them."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether every store has listed its nodes once, and so a node that is not here does not
+        exist.
+        """
+
+    def has_node(self, node: str) -> bool:
+        """Return whether there is a Node object or a document of this node."""
+
+    def chips(self, node: str) -> frozenset[str] | None:
+        """Return the names of its chips; ``None`` where none was reported yet."""
+
+    def node_of(self, serial_number: str) -> str | None:
+        """Return the node with this serial number; ``None`` where none has it."""

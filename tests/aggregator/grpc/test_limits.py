@@ -13,8 +13,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from aggregator.grpc.cluster_view import HOLDS_MS, MANY
 from aggregator.grpc.fault_messages import FAULT, FaultMsgSignal
+from aggregator.grpc.fault_service import HOLDS_MS, MANY
 from aggregator.grpc.server import CALLS_PER_SECOND, MOST_BYTES_RECEIVED, MOST_CONNECTIONS
 from aggregator.grpc.subscriptions import (
     LEASE_MS,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aggregator.jobs.relation_tables import RelationTables
+    from aggregator.jobs.status import JobStatus
 
 T0_MS = 1_760_000_000_000
 LINK_DOWN = "81078603"
@@ -65,6 +66,11 @@ class Scene:
     def fresh(self) -> JobView:
         """Make an empty job view."""
         return JobView(self.lookup, self.published.get, self.tables, lambda: self.is_read)
+
+    def status(self) -> tuple[JobStatus, ...]:
+        """Return which jobs are hit, by what, on which nodes, since when."""
+        jobs = (self.job_view.job(hit.job) for hit in self.job_view.hit())
+        return tuple(job for job in jobs if job is not None)
 
     def instant(self) -> Instant:
         return Instant(T0_MS + self.now_ms, self.now_ms)

@@ -93,7 +93,7 @@ def test_a_pod_without_chips_receives_its_node_only() -> None:
     scene.publish("n0", node=parts("UnHealthy", part("CPU", 1, "SeparateFault", "00000001")))
     scene.node("n0", ready=False)
     assert devices(scene.job_view.message("job")).keys() == {("CPU", "1"), ("Node", "-1")}
-    (status,) = scene.job_view.status()
+    (status,) = scene.status()
     assert status.health == "UnHealthy"
     scene.pod("a", "n0", "job", "1")
     assert devices(scene.job_view.message("job")).keys() == {
@@ -141,7 +141,7 @@ def test_times_of_public_faults_are_reported_in_milliseconds() -> None:
     scene.pod("a", "n0", "job", "0", rank=0)
     one = fault(0, "SeparateNPU", "220001001", time_ms=1_760_000_100)
     scene.chips("n0", msgspec.structs.replace(one, fault_type="PublicFault"))
-    (status,) = scene.job_view.status()
+    (status,) = scene.status()
     assert status.nodes[0].faults[0].time_ms == status.ranks[0].time_ms == 1_760_000_100_000
 
 
@@ -176,7 +176,7 @@ def test_what_a_filter_hides_is_reported_and_does_not_count() -> None:
     event = switch("UnHealthy", "RestartRequest", ("[0x1,na,L2,na]", 1, 2)).events[0]
     scene.publish("n0", hidden_events=(WithheldEvent(event, 0, "RestartRequest", 0),))
     assert devices(scene.job_view.message("job")).keys() == {("NPU", "0"), ("Switch", "-1")}
-    (status,) = scene.job_view.status()
+    (status,) = scene.status()
     assert (status.health, status.ranks) == ("Healthy", ())
     scene.publish("n0", hidden=(WithheldFault(codes[0], ACCOMPANIES, None),), hidden_events=())
     assert scene.job_view.message("job") == FaultMsgSignal("job", NORMAL), "no filter hides it"
@@ -242,7 +242,7 @@ def test_a_pre_separation_makes_no_job_ill() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     scene.chips("n0", fault(0, "PreSeparateNPU", "80C98000"))
-    (status,) = scene.job_view.status()
+    (status,) = scene.status()
     assert status.health == "Healthy"
 
 
@@ -335,7 +335,7 @@ def test_a_job_that_went_is_reported_once_more() -> None:
     assert scene.job_view.pop_changed_jobs() == {"job"}
     assert scene.job_view.message("job") is None
     assert not scene.job_view.knows("job")
-    assert scene.job_view.status() == ()
+    assert scene.status() == ()
 
 
 def test_since_when_a_job_is_hit() -> None:
@@ -346,7 +346,7 @@ def test_since_when_a_job_is_hit() -> None:
     scene.pod("a", "n0", "job", "0")
     scene.wait(5000)
     scene.chips("n0", fault(0, "RestartNPU", "1"), fault(0, "RestartNPU", "2"))
-    (status,) = scene.job_view.status()
+    (status,) = scene.status()
     assert (status.namespace, status.name, status.since_ms) == ("default", "job", began_ms)
 
 

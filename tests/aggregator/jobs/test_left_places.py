@@ -41,7 +41,7 @@ def test_a_job_is_hit_until_the_replacement_has_its_chips() -> None:
     before = scene.job_view.message("job")
     scene.end("a", "n0")
     assert scene.job_view.message("job") == before
-    assert scene.job_view.status() == (), "nothing hits a pod that the job has"
+    assert scene.status() == (), "nothing hits a pod that the job has"
     scene.pod("c", "n2", "job", rank=0)
     assert scene.job_view.message("job") == before, "it has no chips yet"
     assert scene.job_view.pop_changed_jobs() == frozenset()
