@@ -14,7 +14,7 @@ from aggregator.absence.last_known import KnownBeat, LastKnown, LastKnownStore
 from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.absence.rules import Absence
 from aggregator.accepted_namespaces import ALL
-from aggregator.api.collect_status import Picture, StatusParts
+from aggregator.api.collect_status import StatusQueries
 from aggregator.api.readiness import Readiness
 from aggregator.cluster_documents.kinds import kind_of
 from aggregator.cluster_documents.shards import text_limit
@@ -37,7 +37,7 @@ from aggregator.notify.leader_events import LeaderEvents
 from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
 from aggregator.plugin_host import PluginHost
-from aggregator.public_faults.fault_table_file import follow_table
+from aggregator.public_faults.fault_table import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from aggregator.publish.publisher import StorePublisher
 from aggregator.rank_tables.plugin import CONTROLLER, RankTables
@@ -297,7 +297,7 @@ class Aggregator:
         self._copies: tuple[Document, ...] = ()
         """What an earlier run published, for a store that lost it."""
         self._has_copies = True
-        shown = StatusParts(
+        self.queries = StatusQueries(
             absences=self.absences,
             advising=self.advising,
             job_view=self.job_view,
@@ -315,9 +315,10 @@ class Aggregator:
             takeover=self.takeover,
             notifier=self.notifier,
             cluster_state=self.cluster_state,
+            clock=clock,
+            publish_lost=publish_lost,
         )
-        self.picture = Picture(shown, clock, publish_lost=publish_lost)
-        """What is shown of all this."""
+        """What pages and metrics show of all this."""
         self._wake = asyncio.Event()
 
     async def run(self) -> NoReturn:

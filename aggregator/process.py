@@ -92,7 +92,7 @@ async def _run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin]
     if aggregator.public_faults.namespaces.takes_all:
         setting = aggregator.public_faults.namespaces.setting
         _log.info("public faults are taken from all namespaces; %s names those to trust", setting)
-    pages = application(aggregator.readiness.health, aggregator.picture, history, aggregator.stream)
+    pages = application(aggregator.queries)
     try:
         async with serving(
             pages,

@@ -149,7 +149,7 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
             while follower.readiness.health().not_ready:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert leader.leadership.leads
-        assert follower.picture.leader().leader.role == f"follower of a-{id(one)}"
+        assert follower.queries.leader_page().leader.role == f"follower of a-{id(one)}"
         assert other.led == []
         one.count("a")
         leader.wake()
