@@ -6,21 +6,21 @@ import asyncio
 import logging
 import os
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.absence.directory_mark import DirectoryMarks
 from aggregator.absence.forget_requests import ForgetRequests
 from aggregator.absence.last_known import KnownBeat, LastKnown, LastKnownStore
 from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.absence.rules import Absence
-from aggregator.accepted_namespaces import ALL
-from aggregator.api.collect_status import Picture, StatusParts
+from aggregator.api.collect_status import Picture
 from aggregator.api.readiness import Readiness
 from aggregator.cluster_documents.kinds import kind_of
 from aggregator.cluster_documents.shards import text_limit
 from aggregator.durable_ack import durable_answer
 from aggregator.failover.read_repair import ReadRepair
 from aggregator.failover.takeover import Takeover
+from aggregator.grpc.endpoint import endpoint_of
 from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.cluster_watch import follow
 from aggregator.inputs.node_document_reader import read_documents
@@ -45,7 +45,6 @@ from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from pacing.waiting import is_set_within
 from service.clock import Clock, system_clock
-from service.election.leadership import Always, Leadership
 from service.event_stream import PLACES, Stream
 from service.stalls import Stalls
 from service.systemd import notify_manager
@@ -53,13 +52,11 @@ from stores.base import Document, DocumentsListed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from aggregator.advising.advice import Advising
     from aggregator.advising.status import AdviceChange
-    from aggregator.grpc.interfaces import JobFaultLookup, RankTableLookup, Send
+    from aggregator.config import AggregatorConfiguration
     from aggregator.grpc.server import GrpcServer
-    from aggregator.grpc.subscriptions import Subscriber
     from aggregator.inputs.node_documents import DocumentWatch
     from aggregator.liveness.rules import ObservedHeartbeat
     from aggregator.notify.history import ClusterHistory
@@ -68,6 +65,7 @@ if TYPE_CHECKING:
     from contract.documents.node_info import NodeRecord
     from contract.documents.public_fault import PublicFault
     from service.clock import Instant
+    from service.election.leadership import Leadership
     from stores.base import Beat, Store, WatchEvent
     from stores.cluster import Cluster
 
@@ -97,21 +95,8 @@ def _advising(
     return Advising(clusters[0], clock, send, wake) if clusters else None
 
 
-class Serve(Protocol):
-    """Makes the gRPC server for clients of ClusterD."""
-
-    def __call__(
-        self,
-        faults: JobFaultLookup,
-        tables: RankTableLookup,
-        send: Send,
-        clock: Clock,
-        turned: Callable[[Subscriber], None],
-    ) -> GrpcServer: ...
-
-
 class Aggregator:
-    """Reads ``stores``, and publishes to ``publish`` while it leads; both by URL.
+    """Reads and publishes as ``configuration`` has it; ``stores`` are by URL.
 
     ``plugins`` are aggregator plugins beside its own. One that changes by a call from outside calls
     ``wake``.
@@ -119,35 +104,30 @@ class Aggregator:
 
     def __init__(
         self,
+        configuration: AggregatorConfiguration,
         stores: Mapping[str, Store],
-        publish: Mapping[str, Store],
-        *,
         history: ClusterHistory,
-        touch_period_seconds: float,
-        writes_per_second: int,
-        publish_lost: bool = True,
+        lead: Leadership,
         clock: Clock = system_clock,
         plugins: Iterable[Plugin] = (),
-        lead: Leadership | None = None,
-        serve: Serve | None = None,
-        table_file: Path | None = None,
-        public_fault_namespaces: tuple[str, ...] = (ALL,),
-        rank_table_namespaces: tuple[str, ...] = (ALL,),
-        stream_places: int = PLACES,
-        advise: bool = False,
-        state_dir: Path | None = None,
     ) -> None:
-        """Make all parts; ``state_dir`` has the last known state of stores that may lose theirs."""
+        """Make all parts."""
         self._clock = clock
+        self._configuration = configuration
+        touch_period_seconds = configuration.touch_period_seconds
+        publish = [stores[url] for url in configuration.publish_urls]
+        stores = {url: stores[url] for url in configuration.read_urls}
         lasting = [url for url, store in stores.items() if not store.absence_is_deletion]
-        self.last_known = LastKnown(state_dir, clock)
+        self.last_known = LastKnown(configuration.state_dir, clock)
         self.stores = stores
-        self.leadership = Always("") if lead is None else lead
+        self.leadership = lead
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
         self.cluster_state = ClusterState([store.cluster is not None for store in stores.values()])
         sources = tuple(self._source(url, lasts=url in lasting) for url in stores)
         self._places = KnownNodes(sources, self.cluster_state)
-        self.public_faults = PublicFaultsPlugin(self._places, len(stores), public_fault_namespaces)
+        self.public_faults = PublicFaultsPlugin(
+            self._places, len(stores), configuration.public_faults.namespaces
+        )
         self.pipeline = Pipeline(
             sources,
             touch_period_seconds,
@@ -163,11 +143,17 @@ class Aggregator:
         }
         """What each store lacks that may come back without what it had."""
         self.job_view = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
-        self.rank_tables = RankTables(len(stores), rank_table_namespaces)
+        self.rank_tables = RankTables(len(stores), configuration.rank_tables.namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
         self._labelling = Labelling(clusters, self.job_view.labels, self.leadership)
-        self.stream = Stream(f"{clock().wall_ms:x}", stream_places)
-        self.advising = _advising(clusters, clock, self.stream, self.wake) if advise else None
+        # Streams never take the places that other pages need.
+        places = min(PLACES, configuration.pages.max_connections // 2)
+        self.stream = Stream(f"{clock().wall_ms:x}", places)
+        self.advising = (
+            _advising(clusters, clock, self.stream, self.wake)
+            if configuration.advice.enabled
+            else None
+        )
         self.notifier = Notifier(
             self.pipeline,
             self.cluster_state,
@@ -176,15 +162,12 @@ class Aggregator:
             self.stream,
             history,
             self._labelling,
-            None
-            if serve is None
-            else serve(self.job_view, self.rank_tables, self._sent, clock, self._turned),
+            self._grpc_server(),
         )
-        self._table_file = table_file
         self._moved: set[str] = set()
+        """Nodes whose Node, pods or jobs changed since the last step."""
         self._limit = VALUE_LIMIT
         """How long the text of a cluster document may be now."""
-        """Nodes whose Node, pods or jobs changed since the last step."""
         self.publishers = tuple(
             StorePublisher(
                 store,
@@ -194,12 +177,12 @@ class Aggregator:
                 followed=self._followed,
                 leadership=self.leadership,
                 touch_period_seconds=touch_period_seconds,
-                writes_per_second=writes_per_second,
+                writes_per_second=configuration.pace.writes_per_second,
                 clock=clock,
                 stalls=self.stalls,
                 forgot=self._forgot,
             )
-            for store in publish.values()
+            for store in publish
         )
         old = {
             url: LegacyHeartbeatWatch(
@@ -225,7 +208,7 @@ class Aggregator:
             )
         }
         self.marks = DirectoryMarks(
-            stores, state_dir, lambda url: self.absences[url].nodes, self.wake
+            stores, configuration.state_dir, lambda url: self.absences[url].nodes, self.wake
         )
         self.heartbeat_monitor = HeartbeatMonitor(
             stores,
@@ -293,32 +276,23 @@ class Aggregator:
             clock,
         )
         self._read_repair = ReadRepair(self.pipeline, tuple(stores.values()), clock, self.wake)
-        self._publish_lost = publish_lost
         self._copies: tuple[Document, ...] = ()
         """What an earlier run published, for a store that lost it."""
         self._has_copies = True
-        shown = StatusParts(
-            absences=self.absences,
-            advising=self.advising,
-            job_view=self.job_view,
-            leadership=self.leadership,
-            heartbeat_monitor=self.heartbeat_monitor,
-            marks=self.marks,
-            missed_writes=self.missed_writes,
-            pipeline=self.pipeline,
-            public_faults=self.public_faults,
-            publishers=self.publishers,
-            rank_tables=self.rank_tables,
-            readiness=self.readiness,
-            stores=self.stores,
-            stream=self.stream,
-            takeover=self.takeover,
-            notifier=self.notifier,
-            cluster_state=self.cluster_state,
-        )
-        self.picture = Picture(shown, clock, publish_lost=publish_lost)
+        self.picture = Picture(self, clock, publish_lost=configuration.liveness.publish)
         """What is shown of all this."""
         self._wake = asyncio.Event()
+
+    def _grpc_server(self) -> GrpcServer | None:
+        """Return the server for clients of ClusterD. Without it gRPC is not imported."""
+        endpoint = endpoint_of(self._configuration.grpc)
+        if endpoint is None:
+            return None
+        from aggregator.grpc.server import GrpcServer
+
+        return GrpcServer(
+            endpoint, self.job_view, self.rank_tables, self._sent, self._clock, self._turned
+        )
 
     async def run(self) -> NoReturn:
         """Aggregate until cancelled, then let another replica lead at once."""
@@ -364,9 +338,8 @@ class Aggregator:
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
-            if self._table_file is not None:
-                table = follow_table(self._table_file, self._configure)
-                tasks.create_task(table, name="read the table of public faults")
+            table = follow_table(self._configuration.public_faults.table_file, self._configure)
+            tasks.create_task(table, name="read the table of public faults")
             for url, forgetting in self._forgetting.items():
                 tasks.create_task(forgetting.run(), name=f"follow what is forgotten in {url}")
             tasks.create_task(self._labelling.run(), name="label pods")
@@ -511,7 +484,7 @@ class Aggregator:
         return watch.interrupted if watch.listed else watch.interrupted or "it was not listed yet"
 
     def _fell_silent(self, lost: frozenset[str]) -> None:
-        if self._publish_lost:
+        if self._configuration.liveness.publish:
             self.pipeline.set_lost(lost)
             self._wake.set()
 
@@ -545,7 +518,7 @@ class Aggregator:
         self.pipeline.restore((*documents, *lost))
         for error in self.pipeline.unreadable:
             _log.warning("an earlier run's document is overwritten: %s", error)
-        if not self._publish_lost:
+        if not self._configuration.liveness.publish:
             self.pipeline.set_lost(frozenset())
         self.readiness.await_start("waiting for the persistent state")
         await self.takeover.restore()
@@ -667,5 +640,5 @@ class Aggregator:
     def _inherit(self, lost: frozenset[str]) -> None:
         """Take over which nodes another leader has published as lost."""
         self.heartbeat_monitor.inherit(lost)
-        if self._publish_lost:
+        if self._configuration.liveness.publish:
             self.pipeline.set_lost(frozenset(self.heartbeat_monitor.lost_nodes.lost))

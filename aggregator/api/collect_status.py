@@ -6,8 +6,7 @@ two rows of one answer may be some milliseconds apart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -48,7 +47,7 @@ from pacing.cooperative import all_of
 from service.page_rows import SLICE_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator
 
     from aggregator.absence.directory_mark import DirectoryMarks
     from aggregator.absence.rules import Absence
@@ -74,23 +73,22 @@ if TYPE_CHECKING:
     from stores.base import Store
 
 
-@dataclass(frozen=True, kw_only=True)
-class StatusParts:
+class StatusParts(Protocol):
     """The parts of an aggregator whose state is shown; mappings are by URL of a store."""
 
-    absences: Mapping[str, Absence]
+    absences: dict[str, Absence]
     advising: Advising | None
     job_view: JobView
     leadership: Leadership
     heartbeat_monitor: HeartbeatMonitor
     marks: DirectoryMarks
-    missed_writes: Mapping[str, MissedWrites]
+    missed_writes: dict[str, MissedWrites]
     pipeline: Pipeline
     public_faults: PublicFaultsPlugin
-    publishers: Sequence[StorePublisher]
+    publishers: tuple[StorePublisher, ...]
     rank_tables: RankTables
     readiness: Readiness
-    stores: Mapping[str, Store]
+    stores: dict[str, Store]
     stream: Stream
     takeover: Takeover
     notifier: Notifier
