@@ -48,7 +48,7 @@ from service.clock import Clock, system_clock
 from service.event_stream import PLACES, Stream
 from service.stalls import Stalls
 from service.systemd import notify_manager
-from stores.base import Document, DocumentsListed
+from stores.base import Changed, Document, DocumentsListed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -135,12 +135,7 @@ class Aggregator:
             public=self.public_faults,
             deleted_after_ms=_DELETED_AFTER_MS,
         )
-        self.absences = {
-            source.url: Absence(source, {"device-info": source.devices, "node-info": source.nodes})
-            for source in self.pipeline.sources
-            if isinstance(source.devices, LastingDocumentWatch)
-            and isinstance(source.nodes, LastingDocumentWatch)
-        }
+        self.absences = {source.url: Absence(source) for source in sources if source.url in lasting}
         """What each store lacks that may come back without what it had."""
         self.job_view = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), configuration.rank_tables.namespaces)
@@ -199,12 +194,13 @@ class Aggregator:
         self.missed_writes = {
             url: MissedWrites(
                 store,
-                documents_of(source, number, self.pipeline, self.public_faults, clock, self._found),
+                documents_of(source, number, self.public_faults),
+                partial(self._apply_read, number),
                 clock,
                 self.wake,
             )
-            for number, ((url, store), source) in enumerate(
-                zip(stores.items(), self.pipeline.sources, strict=True)
+            for number, (source, (url, store)) in enumerate(
+                zip(sources, stores.items(), strict=True)
             )
         }
         self.marks = DirectoryMarks(
@@ -387,26 +383,14 @@ class Aggregator:
             return DocumentSource(url)
         watch = partial(
             LastingDocumentWatch,
-            keep=partial(self._keep_document, url),
+            keep=partial(self.last_known.record, url),
             has_agent=lambda node: self.heartbeat_monitor.knows(url, node),
         )
         return DocumentSource(url, watch)
 
-    def _keep_document(
-        self, url: str, namespace: str, name: str, document: Document | None
-    ) -> None:
-        if document is None:
-            self.last_known.remove(url, namespace, name)
-        else:
-            self.last_known.record(url, document)
-
     def _note_beat(self, url: str, node: str, heartbeat: ObservedHeartbeat | None) -> None:
-        if heartbeat is None:
-            self.last_known.remove_beat(url, node)
-        else:
-            self.last_known.record_beat(
-                url, node, KnownBeat(heartbeat.holder, heartbeat.interval_ms)
-            )
+        beat = None if heartbeat is None else KnownBeat(heartbeat.holder, heartbeat.interval_ms)
+        self.last_known.record_beat(url, node, beat)
 
     def _forgot(self) -> None:
         """Look for lost state: the first store that is published to may have lost documents."""
@@ -426,11 +410,17 @@ class Aggregator:
             absence.log_changes(now)
             self._forgetting[url].request_heartbeats()
 
-    def _found(self, number: int, event: WatchEvent) -> None:
-        """Observe a document with public faults that was read by name in the store with this
-        number.
-        """
-        self._judge(self.public_faults.observe(number, MESSAGES, event, self._clock()))
+    def _apply_read(self, number: int, kind: str, documents: Mapping[str, Document | None]) -> None:
+        """Apply documents of nodes that were read by name in the store with this number."""
+        now = self._clock()
+        for watch in self.pipeline.sources[number].watches:
+            if watch.document == kind:
+                self.pipeline.read(watch, documents, now)
+                return
+        for document in documents.values():
+            if document is not None:
+                event = Changed(document)
+                self._judge(self.public_faults.observe(number, MESSAGES, event, now))
 
     def _listed_nodes(self, nodes: frozenset[str] | None) -> None:
         moved = self.pipeline.nodes | self.cluster_state.places if nodes is None else nodes
@@ -605,7 +595,8 @@ class Aggregator:
         value = self.pipeline.value(name)
         annotations = dict(value.annotations)
         data, labels = {name: value.text}, dict([CLUSTER_LABEL])
-        self.last_known.record(url, Document(CLUSTER_NAMESPACE, name, data, labels, annotations))
+        document = Document(CLUSTER_NAMESPACE, name, data, labels, annotations)
+        self.last_known.record(url, CLUSTER_NAMESPACE, name, document)
         self._has_copies = True
 
     def _drop_copies(self) -> None:
@@ -613,8 +604,9 @@ class Aggregator:
         if self._has_copies:
             self._has_copies = False
             self.takeover.persistent_state.drop_copies()
+            url = self.publishers[0].store.url
             for name in self.pipeline.documents:
-                self.last_known.remove(self.publishers[0].store.url, CLUSTER_NAMESPACE, name)
+                self.last_known.record(url, CLUSTER_NAMESPACE, name, None)
 
     def _appeared(self, documents: Iterable[Document]) -> None:
         self._wake_publishers(self.pipeline.adopt(documents))

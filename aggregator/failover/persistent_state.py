@@ -149,9 +149,12 @@ class PersistentState:
     def drop_copies(self) -> None:
         """Remove the copies in the state directory: another leader writes newer state."""
         self._found_copies.clear()
-        for owned in self._documents.values() if self._copies is not None else ():
-            assert self._copies is not None
-            self._copies.remove(self._store.url, owned.namespace, owned.name)
+        for owned in self._documents.values():
+            self._keep_copy(owned, None)
+
+    def _keep_copy(self, owned: OwnedDocument, stored: Document | None) -> None:
+        if self._copies is not None:
+            self._copies.record(self._store.url, owned.namespace, owned.name, stored)
 
     async def restore(self, *, fence: bool) -> None:
         """Pass to every plugin the state that was stored last. Raises ``StoreError``.
@@ -414,8 +417,7 @@ class PersistentState:
         if text is None:
             await owned.replace(self._store, None, demands=self._is_conditional)
             self._documents.pop(key, None)
-            if self._copies is not None:
-                self._copies.remove(self._store.url, owned.namespace, owned.name)
+            self._keep_copy(owned, None)
         else:
             size = len(text.encode())
             if size > LARGEST_BYTES:
@@ -428,8 +430,7 @@ class PersistentState:
             expected = owned.version if self._is_conditional else None
             stored = await self._store.put_shown(document, expected=expected)
             owned.observe(stored)
-            if self._copies is not None:
-                self._copies.record(self._store.url, stored)
+            self._keep_copy(owned, stored)
             if found := owned.differences(document):
                 self._undone.setdefault(key, pauses())
                 other = ForeignWriter(differing=found)
