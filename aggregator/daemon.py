@@ -39,7 +39,9 @@ from aggregator.notify.pod_labels import Labelling
 from aggregator.plugin_host import PluginHost
 from aggregator.public_faults.fault_table_file import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
+from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.publisher import StorePublisher
+from aggregator.publish.write_queue import WriteQueue
 from aggregator.rank_tables.plugin import CONTROLLER, RankTables
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
@@ -165,16 +167,18 @@ class Aggregator:
         """How long the text of a cluster document may be now."""
         self.publishers = tuple(
             StorePublisher(
-                store,
+                WriterContext(
+                    store,
+                    lead,
+                    clock,
+                    self.stalls,
+                    WriteQueue(configuration.pace.writes_per_second, clock),
+                    touch_period_seconds,
+                ),
                 value=self.pipeline.value,
                 acknowledged=self._acknowledged,
                 appeared=self._appeared,
                 followed=self._followed,
-                leadership=self.leadership,
-                touch_period_seconds=touch_period_seconds,
-                writes_per_second=configuration.pace.writes_per_second,
-                clock=clock,
-                stalls=self.stalls,
                 forgot=self._forgot,
             )
             for store in publish
@@ -253,7 +257,6 @@ class Aggregator:
             self.plugins,
             self.leadership,
             clock,
-            self.stalls,
             leader_changed=LeaderEvents(self.leadership, self.stream, clock).send_if_changed,
             inherit=self._inherit,
             began=self._began_to_lead,

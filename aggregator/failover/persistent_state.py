@@ -41,11 +41,7 @@ if TYPE_CHECKING:
 
     from aggregator.absence.last_known import LastKnown
     from aggregator.plugin import Persistent
-    from aggregator.publish.write_queue import WriteQueue
-    from service.clock import Clock
-    from service.election.leadership import Leadership
-    from service.stalls import Stalls
-    from stores.base import Store
+    from aggregator.publish.document_writer import WriterContext
 
 _log = logging.getLogger(__name__)
 
@@ -81,25 +77,21 @@ class PersistentState:
 
     def __init__(
         self,
-        store: Store,
+        context: WriterContext,
         persistent: Iterable[Persistent],
-        leadership: Leadership,
-        clock: Clock,
-        stalls: Stalls,
-        turns: WriteQueue,
         copies: LastKnown | None = None,
     ) -> None:
-        self._store = store
-        self._copies = None if store.absence_is_deletion else copies
+        self._store = context.store
+        self._copies = None if context.store.absence_is_deletion else copies
         self._found_copies: dict[_Key, str] = {}
         """Texts that an earlier run kept, for a store that has none at all."""
         self._may_have_forgotten = False
-        self._turns = turns
+        self._turns = context.turns
         self._plugins = {plugin.name: plugin for plugin in persistent}
-        self._leadership = leadership
-        self._clock = clock
-        self._stalls = stalls
-        self._is_conditional = compares_versions(store)
+        self._leadership = context.leadership
+        self._clock = context.clock
+        self._stalls = context.stalls
+        self._is_conditional = compares_versions(context.store)
         self._documents: dict[_Key, OwnedDocument] = {}
         self._dirty: dict[_Key, int] = {}
         """What is to be written, with the number of the poll that found it."""

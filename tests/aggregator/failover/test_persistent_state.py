@@ -12,6 +12,7 @@ from aggregator.config import AggregatorConfiguration
 from aggregator.daemon import Aggregator
 from aggregator.failover.persistent_state import KEY, LARGEST_BYTES, PersistentState
 from aggregator.notify.history import ClusterHistory
+from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.write_queue import WriteQueue
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from service.clock import Instant, system_clock
@@ -191,7 +192,8 @@ async def keeping(store: DirectoryStore, keeper: Texts) -> AsyncIterator[Persist
     def clock() -> Instant:
         return system_clock()
 
-    one = PersistentState(store, [keeper], Always("me"), clock, Stalls(), WriteQueue(16, clock))
+    context = WriterContext(store, Always("me"), clock, Stalls(), WriteQueue(16, clock))
+    one = PersistentState(context, [keeper])
     async with asyncio.TaskGroup() as tasks:
         one.lead(tasks)
         try:
