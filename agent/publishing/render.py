@@ -181,8 +181,8 @@ def _entries(
         if upgrade.code == AUTOFILL_CODE:
             bare = _entry(CARD_UNHEALTHY, name, {}, upgrade.level)
             continue
-        lifted = TimeAndLevel(upgrade.upgraded_at_ms, upgrade.level)
-        codes[upgrade.code] = _worse(codes.get(upgrade.code), lifted)
+        raised = TimeAndLevel(upgrade.upgraded_at_ms, upgrade.level)
+        codes[upgrade.code] = _worse(codes.get(upgrade.code), raised)
     network = {code: entry for code, entry in codes.items() if is_network(code)}
     own = {code: entry for code, entry in codes.items() if not is_network(code)}
     if network.keys().isdisjoint(known.faults) and is_network_healthy(_level(network)):
