@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from agent.journal.file import RowKind, body_of
+from agent.journal.rows import RowKind, body_of
 from agent.pages.status import publication_status
 from agent.policy.state import LINK_SOURCE, Acknowledged, ChipsRemembered, Forgotten, Released
 from agent.policy.step import Input, is_one_off_waiting
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from agent.chip_allocation import StoreAllocation
     from agent.fault_state import FaultState
-    from agent.journal.file import JournalRow
     from agent.journal.journal import Journal
+    from agent.journal.rows import JournalRow
     from agent.pages.status import PublicationStatus
     from agent.policy.state import PolicyState
     from agent.publishing.node_info_heartbeat import NodeInfoBeat

@@ -11,7 +11,6 @@ import contextlib
 import sqlite3
 import tempfile
 from contextlib import closing
-from enum import StrEnum
 from pathlib import Path
 from shutil import copyfile
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.journal.retention import prune
+from agent.journal.rows import JournalRow, RowKind
 from agent.journal.unacknowledged import SCHEMA as UNACKNOWLEDGED_SCHEMA
 from agent.journal.unacknowledged import identify, rename
 from service.database import connect_writer, open_database, transaction
@@ -53,44 +53,6 @@ _IN_FORCE_AT_SNAPSHOT = (
     "SELECT max(sequence) FROM rows WHERE kind = 'fault-configuration' AND sequence <"
     " (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
 )
-
-
-class RowKind(StrEnum):
-    """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy.
-
-    ``fault-configuration`` has the ``FaultTexts`` that are in force from there on; none before the
-    first one. ``isolation`` was written by earlier releases.
-    """
-
-    START = "start"
-    STOP = "stop"
-    CONFIGURATION = "configuration"
-    FAULT_CONFIGURATION = "fault-configuration"
-    SNAPSHOT = "snapshot"
-    REPORTS = "reports"
-    ACKNOWLEDGED = "acknowledged"
-    CHANGES = "changes"
-    PUBLICATION = "publication"
-    ISOLATION = "isolation"
-    USAGE = "usage"
-    GAP = "gap"
-    EVENTS = "events"
-    SHADOW = "shadow"
-    PUBLIC_FAULTS = "public-faults"
-
-
-class JournalRow(msgspec.Struct, frozen=True):
-    """One row: ``at_ms`` is epoch milliseconds, ``body`` JSON."""
-
-    sequence: int
-    at_ms: int
-    kind: RowKind
-    body: str
-
-
-def body_of(value: object) -> str:
-    """Return ``value`` as the body of a row."""
-    return msgspec.json.encode(value).decode()
 
 
 class RestoredJournal(msgspec.Struct, frozen=True):
@@ -146,7 +108,7 @@ class JournalFile:
         with transaction(self._connection):
             self._connection.executemany(
                 "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)",
-                ((row.sequence, row.at_ms, row.kind.value, row.body) for row in rows),
+                ((row.sequence, row.at_ms, row.kind, row.body) for row in rows),
             )
 
     def rename(self) -> None:
@@ -196,7 +158,7 @@ class JournalSync:
 def _restored_journal(connection: sqlite3.Connection) -> RestoredJournal:
     def rows(where: str, parameters: Sequence[object] = ()) -> tuple[JournalRow, ...]:
         found = connection.execute(f"SELECT * FROM rows {where}", parameters)
-        return tuple(JournalRow(row[0], row[1], RowKind(row[2]), row[3]) for row in found)
+        return tuple(JournalRow(*row) for row in found)
 
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone():
         return RestoredJournal()

@@ -18,15 +18,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.journal.file import (
-    FILE_NAME,
-    JournalFile,
-    JournalRow,
-    JournalSync,
-    RowKind,
-    body_of,
-)
+from agent.journal.file import FILE_NAME, JournalFile, JournalSync
 from agent.journal.retention import MAX_AGE_MS, MAX_BYTES
+from agent.journal.rows import JournalRow, RowKind, body_of
 from agent.journal.slow_commits import SlowCommits
 from contract.counted import counted
 from contract.errors import JournalError
@@ -312,7 +306,7 @@ class Journal:
             self._dirty = True
             self._condition.notify_all()
             dropped = self._dropped
-        changes = sum(row.kind is RowKind.CHANGES for row in rows)
+        changes = sum(row.kind == RowKind.CHANGES for row in rows)
         self._call(self._rows_committed, last, dropped, changes)
 
     def _prune(self, file: JournalFile) -> bool:

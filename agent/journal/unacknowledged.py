@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from agent.journal.rows import JournalRow, RowKind
 from service.database import transaction
 
 if TYPE_CHECKING:
@@ -36,15 +37,6 @@ CREATE TABLE IF NOT EXISTS journal (
 _BUSY_SECONDS = 0.5
 
 
-class UnacknowledgedRow(msgspec.Struct, frozen=True):
-    """A row of changes: ``at_ms`` is epoch milliseconds, ``body`` JSON."""
-
-    sequence: int
-    at_ms: int
-    body: str
-    kind: str = "changes"
-
-
 class UnacknowledgedRows(msgspec.Struct, frozen=True):
     """Some rows behind a sequence, the oldest first, of the journal named ``journal``.
 
@@ -55,7 +47,7 @@ class UnacknowledgedRows(msgspec.Struct, frozen=True):
 
     journal: str
     acknowledged: int
-    rows: tuple[UnacknowledgedRow, ...]
+    rows: tuple[JournalRow, ...]
     lost: int
     lost_upto: int
     more: bool
@@ -131,7 +123,7 @@ def read_unacknowledged(
         if found is None:
             return None
         journal, acknowledged, lost_upto, lost_rows = found
-        rows: list[UnacknowledgedRow] = []
+        rows: list[JournalRow] = []
         size = 0
         more = False
         for sequence, at_ms, body in connection.execute(
@@ -143,7 +135,7 @@ def read_unacknowledged(
             if len(rows) >= max_rows or (rows and size > max_bytes):
                 more = True
                 break
-            rows.append(UnacknowledgedRow(sequence, at_ms, body))
+            rows.append(JournalRow(sequence, at_ms, RowKind.CHANGES, body))
     lost = lost_rows if lost_upto > after else 0
     return UnacknowledgedRows(
         journal, acknowledged, tuple(rows), lost, lost_upto if lost else after, more

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from agent.fault_state import FaultState, configured_by, restore
-from agent.journal.file import FILE_NAME, JournalFile, RowKind, read_restored
+from agent.journal.file import FILE_NAME, JournalFile, read_restored
 from agent.journal.journal import Journal
+from agent.journal.rows import RowKind
 from contract.codes.catalogue import shipped
 from contract.observation import Assertion, Observation, chip_subject
 from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of

@@ -18,15 +18,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.journal import slow_commits
-from agent.journal.file import (
-    FILE_NAME,
-    JournalFile,
-    JournalRow,
-    RestoredJournal,
-    RowKind,
-    read_restored,
-)
+from agent.journal.file import FILE_NAME, JournalFile, RestoredJournal, read_restored
 from agent.journal.journal import Journal
+from agent.journal.rows import JournalRow, RowKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,7 +114,7 @@ KILLED = """
 import asyncio, sys
 from pathlib import Path
 from agent.journal.journal import Journal
-from agent.journal.file import RowKind
+from agent.journal.rows import RowKind
 
 async def main():
     journal = Journal(Path(sys.argv[1]), first_sequence=1, wall_clock=lambda: 0,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.history_forwarding.batch import batch_of
-from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RestoredJournal, RowKind, body_of
+from agent.journal.file import FILE_NAME, JournalFile, RestoredJournal
+from agent.journal.rows import JournalRow, RowKind, body_of
 from agent.journal.unacknowledged import read_behind, read_unacknowledged
 from agent.policy.state import Change, ChangeKind, PolicyState
 from agent.state_dir import first_sequence
