@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from agent.journal.journal import Journal
     from agent.journal.unacknowledged import UnacknowledgedRows
-    from stores.base import EventChannel, Store
+    from stores.base import EventChannel
 
 log = logging.getLogger("agent.episodes")
 
@@ -57,15 +57,6 @@ class HistoryForwarderStatus(msgspec.Struct, frozen=True):
     sent: int = msgspec.field(name="told")
     repeats: int
     trouble: str | None
-
-
-def forwarder_of(
-    store: Store, node: str, journal: Journal, directory: Path, wall_clock: Callable[[], int]
-) -> HistoryForwarder | None:
-    """Return the forwarder for ``store``; ``None`` where it carries no history."""
-    if store.channel is None:
-        return None
-    return HistoryForwarder(store.channel, node, journal, directory, wall_clock)
 
 
 class HistoryForwarder:
@@ -162,7 +153,7 @@ class HistoryForwarder:
         begins = self._window.sent_upto is None or sequence < (self._acknowledged or 0)
         rows = self._window.acknowledge(sequence, self._now())
         self._acknowledged = sequence
-        self._journal.acknowledge(sequence)
+        self._journal.acknowledged = sequence
         self._more = True
         if begins:
             await self._count(sequence)
@@ -191,7 +182,7 @@ class HistoryForwarder:
         """Count the rows behind ``acknowledged`` in the journal."""
         with contextlib.suppress(*_TROUBLE):
             found = await asyncio.to_thread(read_behind, self._path, acknowledged)
-            self._behind, self._since_ms = found.rows, found.since_ms
+            self._behind, self._since_ms = found
 
     async def _send_changes(self) -> NoReturn:
         while True:
@@ -222,7 +213,7 @@ class HistoryForwarder:
             return False
         self._name = unacknowledged.journal
         if self._journal.acknowledged is None:
-            self._journal.acknowledge(unacknowledged.acknowledged)
+            self._journal.acknowledged = unacknowledged.acknowledged
         await self._count(unacknowledged.acknowledged)
         await self._apply_acks()
         return True

@@ -53,13 +53,6 @@ class UnacknowledgedRows(msgspec.Struct, frozen=True):
     more: bool
 
 
-class ForwardingBacklog(msgspec.Struct, frozen=True):
-    """How many rows of changes are behind a sequence, and from when the oldest of them is."""
-
-    rows: int = 0
-    since_ms: int | None = None
-
-
 def identify(connection: sqlite3.Connection) -> None:
     """Give a new journal its name."""
     connection.execute(
@@ -142,8 +135,8 @@ def read_unacknowledged(
     )
 
 
-def read_behind(path: Path, acknowledged: int) -> ForwardingBacklog:
-    """Count the journal's rows behind ``acknowledged``.
+def read_behind(path: Path, acknowledged: int) -> tuple[int, int | None]:
+    """Return how many rows of changes are behind ``acknowledged``, and the time of the oldest (ms).
 
     Raises ``sqlite3.Error`` or ``OSError``.
     """
@@ -153,9 +146,9 @@ def read_behind(path: Path, acknowledged: int) -> ForwardingBacklog:
             (acknowledged,),
         ).fetchone()
         if not rows:
-            return ForwardingBacklog()
+            return 0, None
         since = connection.execute("SELECT at_ms FROM rows WHERE sequence = ?", (first,)).fetchone()
-    return ForwardingBacklog(rows, since[0])
+    return rows, since[0]
 
 
 def connect_existing(path: Path) -> sqlite3.Connection:
