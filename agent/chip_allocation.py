@@ -42,6 +42,9 @@ class ChipAllocation:
     assigned: frozenset[str] = frozenset()
 
 
+NOTHING_IN_USE = ChipAllocation()
+
+
 class AllocationStatus(msgspec.Struct, frozen=True):
     """The devices that ``pods`` have and those that are chosen for them, as the status page shows
     them.

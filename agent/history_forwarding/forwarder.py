@@ -20,7 +20,7 @@ from agent.history_forwarding.batch import batch_of
 from agent.journal.file import FILE_NAME
 from agent.journal.unacknowledged import read_behind, read_unacknowledged
 from contract.errors import StoreError
-from pacing.waiting import is_set_within
+from pacing.waiting import is_set_within, now_seconds
 from service.trouble import Trouble
 from stores.base import HistoryAck, HistoryBatch
 from stores.interruption import Interrupted
@@ -108,14 +108,11 @@ class HistoryForwarder:
 
     async def run(self) -> NoReturn:
         """Send until cancelled."""
-        self._window = AckWindow(self._now())
+        self._window = AckWindow(now_seconds())
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._receive_acks(), name="history acknowledgements")
             tasks.create_task(self._send_changes(), name="history batches")
         raise AssertionError("the tasks never end")
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
 
     def count(self, rows: int) -> None:
         """Count ``rows`` of changes that the journal has committed; they are sent next."""
@@ -129,7 +126,7 @@ class HistoryForwarder:
         async for event in self._channel.acks(self._node):
             if isinstance(event, Interrupted):
                 self._last_ack = None
-                self._window.forget(self._now())
+                self._window.forget(now_seconds())
                 self._trouble.begin(event.reason)
             else:
                 self._last_ack = event
@@ -151,7 +148,7 @@ class HistoryForwarder:
         self._unanswered = 0
         self._trouble.end()
         begins = self._window.sent_upto is None or sequence < (self._acknowledged or 0)
-        rows = self._window.acknowledge(sequence, self._now())
+        rows = self._window.acknowledge(sequence, now_seconds())
         self._acknowledged = sequence
         self._journal.acknowledged = sequence
         self._more = True
@@ -176,7 +173,7 @@ class HistoryForwarder:
         self._last_ack = None
         self._acknowledged = None
         self._journal.rename()
-        self._window.forget(self._now())
+        self._window.forget(now_seconds())
 
     async def _count(self, acknowledged: int) -> None:
         """Count the rows behind ``acknowledged`` in the journal."""
@@ -197,12 +194,12 @@ class HistoryForwarder:
         """
         if self._name is None and not await self._begin():
             return _AGAIN_SECONDS
-        if self._window.seconds(self._now()) == 0:
+        if self._window.seconds(now_seconds()) == 0:
             await self._repeat()
         while self._more and self._window.may_send():
             if not await self._send_next():
                 return _AGAIN_SECONDS
-        return self._window.seconds(self._now())
+        return self._window.seconds(now_seconds())
 
     async def _begin(self) -> bool:
         """Read the journal's name and its stored acknowledgement, which protects rows from
@@ -225,7 +222,7 @@ class HistoryForwarder:
                 "no aggregator answers: none runs, it cannot write its history, or the broker's "
                 "access rules forbid it"
             )
-        if self._window.repeat(self._now()):
+        if self._window.repeat(now_seconds()):
             assert self._name is not None
             # An aggregator answers an empty batch with its sequence.
             await self._send(HistoryBatch(self._node, self._name, 0, 0, ()))
@@ -247,7 +244,7 @@ class HistoryForwarder:
         if unacknowledged.journal != self._name:
             log.warning("the journal was replaced; from here on the new one is sent")
             self._name = unacknowledged.journal
-            self._window.forget(self._now())
+            self._window.forget(now_seconds())
             self._more = True
             return True
         batch = batch_of(self._node, unacknowledged, after)
@@ -255,7 +252,7 @@ class HistoryForwarder:
             self._more = self._more or unacknowledged.more
             at_ms = unacknowledged.rows[0].at_ms if unacknowledged.rows else self._wall_clock()
             sent = Sent(after, batch.upto, len(unacknowledged.rows), at_ms)
-            self._window.record_sent(sent, self._now())
+            self._window.record_sent(sent, now_seconds())
             await self._send(batch)
         return True
 
@@ -276,4 +273,4 @@ class HistoryForwarder:
             pass  # not acknowledged, so it is sent again
         except StoreError as error:
             self._trouble.begin(str(error))
-            self._window.forget(self._now())
+            self._window.forget(now_seconds())

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.events")
 
-_REQUEST_SECONDS = WRITE_SECONDS
 _FIRST_PAUSE_SECONDS = 0.1
 _LAST_PAUSE_SECONDS = 5.0
 _INVENTORY_SECONDS = 10.0
@@ -170,7 +169,7 @@ class EventSender:
         while True:
             if self._may_write():
                 try:
-                    async with answered_within(_REQUEST_SECONDS):
+                    async with answered_within(WRITE_SECONDS):
                         await self._objects.record(event)
                 except StoreRefused as error:
                     if not self._may_be_allowed_soon(error):
