@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from advisor.checks.ended_vcjobs import ended_jobs
 from advisor.report import Finding, FindingSeverity
 from advisor.scheduler_view.nodes import UNHEALTHY_WORD
-from advisor.workloads.elastic_start import elastic_start
+from advisor.workloads.elastic_conditions import elastic_start
 from contract.documents.elastic_job import ENDED
 
 if TYPE_CHECKING:

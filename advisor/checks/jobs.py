@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from advisor.jobs import JOINT, npu_request
 from advisor.report import Finding, FindingSeverity, WorkloadKind
-from advisor.workloads import workload_of
+from advisor.workloads.workload_kind import workload_of
 from contract import scheduling
 
 if TYPE_CHECKING:

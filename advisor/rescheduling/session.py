@@ -34,7 +34,8 @@ from advisor.rescheduling.fault_scheduling import (
 )
 from advisor.rescheduling.selection import PodSelection, select
 from advisor.scheduler_view.state import FaultType
-from advisor.workloads import follow_up, workload_of
+from advisor.workloads.pod_recreation import follow_up
+from advisor.workloads.workload_kind import workload_of
 from contract import scheduling
 from contract.counted import counted
 
