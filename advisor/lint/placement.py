@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.near import nearest
 from advisor.lint.pods import HOST_ARCH, SCHEDULER_NAME
 from advisor.lint.workload import WorkloadForm
+from advisor.similar_words import nearest
 from contract.counted import counted
 from contract.scheduling import ACCELERATOR_TYPE, SCHEDULE_POLICY
 

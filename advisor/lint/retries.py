@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.near import nearest
 from advisor.lint.workload import WorkloadForm
+from advisor.similar_words import nearest
 from contract.scheduling import APP, FAULT_RETRY_TIMES, MINDIE_APPS, go_integer
 
 if TYPE_CHECKING:

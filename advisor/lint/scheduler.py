@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.near import nearest
+from advisor.similar_words import nearest
 from contract.scheduling import (
     GRACE_OVER_TIME,
     INIT_PARAMS,

@@ -11,7 +11,6 @@ from advisor.report import (
     Action,
     Deletion,
     Finding,
-    FindingSeverity,
     JobDecision,
     Retry,
     Scope,
@@ -526,9 +525,7 @@ class Rescheduling:
 
     def _diverges(self, section: int, job: SchedulerJob, text: str) -> None:
         self._findings.setdefault(job.key, []).append(
-            Finding(
-                FindingSeverity.WARNING, "UPSTREAM_DIVERGES", f"PodGroup {job.key}", text, section
-            )
+            Finding.divergence(f"PodGroup {job.key}", text, section)
         )
 
     def _decide(

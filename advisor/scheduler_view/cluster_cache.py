@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from advisor.layered_dict import LayeredDict, layered
 from advisor.options import Profile
-from advisor.report import Finding, FindingSeverity
+from advisor.report import Finding
 from advisor.scheduler_view import document_entries
 from advisor.scheduler_view.document_entries import Entries
 from advisor.scheduler_view.state import SeenConfigMap
@@ -197,9 +197,7 @@ class ClusterCache:
     def _hidden(self, head: Head) -> Finding:
         label, value = names.CLUSTER_LABEL if self._cluster else names.REPORT_LABEL
         text = f"The scheduler does not see it: wrong namespace, or no label {label}={value}"
-        return Finding(
-            FindingSeverity.WARNING, "CONFIGMAP_INVISIBLE", f"ConfigMap {head.key}", text
-        )
+        return Finding.warning("CONFIGMAP_INVISIBLE", f"ConfigMap {head.key}", text)
 
     def _is_visible(self, head: Head) -> bool:
         return head.is_of_cluster if self._cluster else head.is_of_agent
@@ -215,8 +213,7 @@ class ClusterCache:
                 is_readable=False,
                 event_at_ms=before.event_at_ms if before else 0,
             )
-            self._problems[key] = Finding(
-                FindingSeverity.ERROR,
+            self._problems[key] = Finding.error(
                 "CONFIGMAP_SKIPPED",
                 f"ConfigMap {key}",
                 f"The scheduler skips it and keeps what it had before: {error.where}: {error.what}",
@@ -263,7 +260,7 @@ class ClusterCache:
         if not text:
             if self._corrected:
                 text = "an empty DeviceInfoCfg is skipped as any other that cannot be read"
-                self.findings.append(_divergence(2, f"ConfigMap {_key(one)}", text))
+                self.findings.append(Finding.divergence(f"ConfigMap {_key(one)}", text, 2))
             else:
                 self.crashed_by = _key(one)
             raise DocumentError(one.name, DEVICE_INFO_KEY, "is empty; the scheduler crashes on it")
@@ -289,7 +286,7 @@ class ClusterCache:
             cache.pop(node, None)
             self.changed.add(node)
             text = f"its entry has left {one.name}: it does not count any more"
-            self.findings.append(_divergence(1, f"Node {node}", text))
+            self.findings.append(Finding.divergence(f"Node {node}", text, 1))
 
     def _omitted(self, one: StoredConfigMap, now: Container[str]) -> Iterator[str]:
         """Return the nodes that a document had, and that no document has any more."""
@@ -351,10 +348,6 @@ def has(key: str, kind: str) -> bool:
 
 def _key(one: StoredConfigMap) -> str:
     return f"{one.namespace}/{one.name}"
-
-
-def _divergence(section: int, called: str, text: str) -> Finding:
-    return Finding(FindingSeverity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
 
 
 def _digest(one: StoredConfigMap) -> str:
