@@ -23,7 +23,6 @@ from advisor.snapshot_index import SnapshotIndex
 from advisor.workloads.elastic_conditions import kept_of
 from contract import scheduling
 from contract.documents.elastic_job import FINISHED
-from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -202,17 +201,7 @@ def _advice(job: VcJob, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvic
     if kept is not None and (replicas, cards) == (kept.size.replicas, kept.size.cards):
         replicas, cards = kept.original.replicas, kept.original.cards
     pod = msgspec.structs.replace(pod, requests={**pod.requests, npu_resource(pod): cards})
-    least = go_integer(job.annotations.get(scheduling.MIN_REPLICAS, "")) or 1
-    fit = take_fit(_as_job(job, pod, replicas), pod, replicas, least, pool, options)
-    reason = "" if fit.replicas is not None else "BELOW_MIN_REPLICAS"
-    return ElasticAdvice(
-        job.namespace,
-        job.name,
-        replicas=fit.replicas,
-        cards=fit.cards,
-        reason=reason,
-        why=fit.why,
-    )
+    return take_fit(job, _as_job(job, pod, replicas), pod, replicas, pool, options)
 
 
 def _still_there(job: VcJob, pods: int) -> ElasticAdvice:
