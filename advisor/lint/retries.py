@@ -43,7 +43,7 @@ def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     backoff = workload.backoff
     limit = go_integer(backoff.value) if backoff is not None else None
     if backoff is not None and limit is not None and 0 < limit < count:
-        place = workload.place.at(backoff.line, backoff.file)
+        place = workload.place.at_text(backoff)
         words = {"retries": count, "limit": limit, "next": limit + 1}
         yield finding("RETRY_VS_BACKOFF", place, **words)
     if count <= 0 or workload.form not in _FORMS or _is_mindie(group):
