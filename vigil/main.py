@@ -76,23 +76,11 @@ def _without_verbs() -> typer.Typer:
 
 
 app = _without_verbs()
-app.command("advise")(advise)
-app.command("agent")(agent)
-app.command("aggregator")(aggregator)
-app.command("demo")(demo)
-app.command("explain")(explain)
-app.command("faults")(faults)
-app.command("forget")(forget)
-app.command("isolate")(isolate)
-app.command("jobs")(jobs)
-app.command("lint")(lint)
-app.command("release")(release)
-app.command("replay")(replay)
-app.command("scan")(scan)
-app.command("status")(status)
-app.command("timeline")(timeline)
-app.command("uninstall")(uninstall)
-app.command("validate")(validate)
+for _verb in (
+    *(advise, agent, aggregator, demo, explain, faults, forget, isolate, jobs, lint, release),
+    *(replay, scan, status, timeline, uninstall, validate),
+):
+    app.command(_verb.__name__)(_verb)
 app.add_typer(elastic.app, name="elastic")
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")
