@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vigil.exit_status import ExitStatus
 from vigil.sources import options
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from contract.codes.reference import CodeReference
     from vigil.sources.source import AnswerSource
 
-_UNKNOWN = 2
 _WIDTH = 100
 _DRIVER_DIGITS = 8
 _INDENT = " " * 12
@@ -66,7 +66,7 @@ def explain(
     node, _, part = what.partition("/")
     if re.fullmatch(_NODE, node) is None:
         print(_unknown(what), file=sys.stderr)
-        sys.exit(_UNKNOWN)
+        sys.exit(ExitStatus.WRONG_USE)
 
     from vigil.daemon_client import UnknownNode
     from vigil.reports.explanation_lines import explanation_lines
@@ -90,7 +90,7 @@ def explain(
         if not _has_digits_of_code(what):
             raise
         print(_unknown(what), file=sys.stderr)
-        sys.exit(_UNKNOWN)
+        sys.exit(ExitStatus.WRONG_USE)
 
 
 def _unknown(code: str) -> str:

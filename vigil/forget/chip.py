@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import logging
 import os
-import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from contract.observation import chip_subject
 from contract.operator_rules.fault_configuration import catalogue_of
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import find_library
-from service.log import last_words
+from vigil.exit_status import ExitStatus, print_done, print_refusal
 from vigil.socket_connection import SocketConnection
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
     from agent.policy.state import PolicyState
 
-_DONE, _REFUSED, _OUTSIDE = 0, 1, 3
 _PATIENCE_SECONDS = 10.0
 _LIST_SECONDS = 15.0
 _ANSWER_SECONDS = 5.0
@@ -56,21 +54,23 @@ class AgentPaths:
     trust_driver: bool
 
 
-def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> int:
+def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
     """Forget the chip ``name``, or only show what that would be; return the exit status."""
     logging.disable(logging.CRITICAL)
     if not (node.state_dir / FILE_NAME).exists():
-        return _print_result(_OUTSIDE, f"{node.state_dir} has no journal of an agent")
+        return print_refusal(f"{node.state_dir} has no journal of an agent", ExitStatus.OUTSIDE)
     status = _status(node.state_dir)
     if status is not None:
         return _through_agent(node, name, status, is_meant=is_meant)
     return _in_journal(node, name, is_meant=is_meant)
 
 
-def _through_agent(node: AgentPaths, name: str, status: dict[str, Any], *, is_meant: bool) -> int:
+def _through_agent(
+    node: AgentPaths, name: str, status: dict[str, Any], *, is_meant: bool
+) -> ExitStatus:
     if status["driver"]["family"] is None:
-        return _print_result(
-            _OUTSIDE, "the driver has not listed its chips yet; nothing is forgotten"
+        return print_refusal(
+            "the driver has not listed its chips yet; nothing is forgotten", ExitStatus.OUTSIDE
         )
     chips = {chip["device"]: chip for chip in status["chips"]}
     if name not in chips:
@@ -83,26 +83,30 @@ def _through_agent(node: AgentPaths, name: str, status: dict[str, Any], *, is_me
     try:
         asked = request_removal(node.state_dir, name)
     except OSError as error:
-        return _print_result(_OUTSIDE, f"{node.state_dir} cannot be written: {error.strerror}")
+        return print_refusal(
+            f"{node.state_dir} cannot be written: {error.strerror}", ExitStatus.OUTSIDE
+        )
     give_up = time.monotonic() + _PATIENCE_SECONDS
     while asked.exists():
         if time.monotonic() > give_up:
-            return _print_result(
-                _OUTSIDE, f"the agent has not taken up {asked}; it will when it can"
+            return print_refusal(
+                f"the agent has not taken up {asked}; it will when it can", ExitStatus.OUTSIDE
             )
         time.sleep(_LOOK_SECONDS)
     after = _status(node.state_dir)
     if after is None or any(chip["device"] == name for chip in after["chips"]):
-        return _print_result(_REFUSED, f"{name} is not forgotten: see the log of the agent")
-    return _print_result(_DONE, f"{name} is forgotten")
+        return print_refusal(f"{name} is not forgotten: see the log of the agent")
+    return print_done(f"{name} is forgotten")
 
 
-def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> int:
+def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
     with claimed(node.state_dir):
         remembered = read_restored(node.state_dir / FILE_NAME)
         last = remembered.snapshot or next(iter(remembered.inputs), None)
         if last is None or remembered.snapshot is None:
-            return _print_result(_OUTSIDE, f"the journal in {node.state_dir} has no snapshot")
+            return print_refusal(
+                f"the journal in {node.state_dir} has no snapshot", ExitStatus.OUTSIDE
+            )
         found = msgspec.json.decode(remembered.snapshot.body, type=_Named)
         state = restore(remembered, found.node, boot_id(), shipped(), machine_digest())
         chip = chip_of(name)
@@ -112,7 +116,7 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> int:
             if asyncio.run(_does_answer(node, state, chip)):
                 return _answers(name)
         except (DriverError, TimeoutError) as error:
-            return _print_result(_OUTSIDE, f"the driver does not list its chips: {error}")
+            return print_refusal(f"the driver does not list its chips: {error}", ExitStatus.OUTSIDE)
         if not is_meant:
             return _would(name, list(state.chips[chip].faults))
         now_ms = time.time_ns() // 1_000_000
@@ -127,9 +131,7 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> int:
             file.write(rows)
         finally:
             file.close()
-    return _print_result(
-        _DONE, f"{name} is forgotten; the documents follow when the agent is started"
-    )
+    return print_done(f"{name} is forgotten; the documents follow when the agent is started")
 
 
 class _Named(msgspec.Struct):
@@ -181,24 +183,19 @@ async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
         driver.close()
 
 
-def _print_result(status: int, text: str) -> int:
-    print(last_words(text), file=sys.stdout if status == _DONE else sys.stderr)
-    return status
-
-
-def _unknown(name: str, known: list[str]) -> int:
-    return _print_result(
-        _REFUSED, f"no chip {name} is remembered; there are: {', '.join(known) or 'none'}"
+def _unknown(name: str, known: list[str]) -> ExitStatus:
+    return print_refusal(
+        f"no chip {name} is remembered; there are: {', '.join(known) or 'none'}",
     )
 
 
-def _answers(name: str) -> int:
-    return _print_result(_REFUSED, f"{name} answers: it is in the node, and is not forgotten")
+def _answers(name: str) -> ExitStatus:
+    return print_refusal(f"{name} answers: it is in the node, and is not forgotten")
 
 
-def _would(name: str, codes: list[str]) -> int:
+def _would(name: str, codes: list[str]) -> ExitStatus:
     held = f" and its faults {', '.join(codes)} end" if codes else ""
-    return _print_result(_DONE, f"{name} would be forgotten{held}; nothing was changed: add --yes")
+    return print_done(f"{name} would be forgotten{held}; nothing was changed: add --yes")
 
 
 def _status(state_dir: Path) -> dict[str, Any] | None:

@@ -19,7 +19,8 @@ from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.library.return_codes import NOT_READY
 from dcmi_shim.worker.supervisor import DriverSettings
 from stores.abandonable_thread import AbandonableThread
-from vigil.scan.findings import ExitStatus, not_applicable, ok, problem, warning
+from vigil.exit_status import ExitStatus
+from vigil.scan.findings import not_applicable, ok, problem, warning
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable

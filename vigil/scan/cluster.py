@@ -8,7 +8,8 @@ from agent.node.own_node_only import ADVICE, MISSING
 from contract.errors import ConfigurationError, StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, NODE_INFO_NAMESPACE
 from stores.deadline import answered_within
-from vigil.scan.findings import CheckState, ExitStatus, not_applicable, ok, problem
+from vigil.exit_status import ExitStatus
+from vigil.scan.findings import CheckState, not_applicable, ok, problem
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
@@ -36,14 +37,14 @@ async def look_at_cluster(configuration: AgentConfiguration) -> tuple[Check, ...
         access = Access(kubeconfig_files(configuration.kubeconfig))
     except ConfigurationError as error:
         found = "; ".join(str(one) for one in error.problems)
-        return _left_out(problem(SERVER, found, "give --kubeconfig", ExitStatus.CONFIGURATION))
+        return _left_out(problem(SERVER, found, "give --kubeconfig", ExitStatus.WRONG_USE))
     try:
         async with answered_within(_SECONDS):
             server = ok(SERVER, f"Kubernetes {await access.version()}")
     except ConfigurationError as error:
         found = "; ".join(str(one) for one in error.problems)
         advice = "see kubectl --kubeconfig ... version"
-        return _left_out(problem(SERVER, found, advice, ExitStatus.CONFIGURATION))
+        return _left_out(problem(SERVER, found, advice, ExitStatus.WRONG_USE))
     except StoreError as error:
         found = str(error)
         advice = "see kubectl --kubeconfig ... version; a firewall, a proxy, a certificate?"
