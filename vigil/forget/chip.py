@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import logging
 import os
 import time
-from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,14 +23,16 @@ from collectors.boot import boot_id, machine_digest
 from contract.codes.catalogue import shipped
 from contract.codes.families import FAMILIES
 from contract.documents.separation import chip_of
-from contract.errors import DriverCallError, DriverCallStuck, DriverError
+from contract.errors import DriverCallError, DriverCallStuck, DriverError, StoreUnavailable
 from contract.listed_chips import ListedChip
 from contract.observation import chip_subject
 from contract.operator_rules.fault_configuration import catalogue_of
-from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import find_library
+from vigil.daemon_client import DaemonClient
+from vigil.driver_at_work import driver_at_work, first_answer
 from vigil.exit_status import ExitStatus, print_done, print_refusal
-from vigil.socket_connection import SocketConnection
+from vigil.reports.answers import AgentAnswer
+from vigil.reports.status_report import STATUS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,18 +66,18 @@ def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
 
 
 def _through_agent(
-    node: AgentPaths, name: str, status: dict[str, Any], *, is_meant: bool
+    node: AgentPaths, name: str, status: AgentAnswer, *, is_meant: bool
 ) -> ExitStatus:
-    if status["driver"]["family"] is None:
+    if status.driver.family is None:
         return print_refusal(
             "the driver has not listed its chips yet; nothing is forgotten", ExitStatus.OUTSIDE
         )
-    chips = {chip["device"]: chip for chip in status["chips"]}
+    chips = {chip.device: chip for chip in status.chips}
     if name not in chips:
         return _unknown(name, sorted(chips))
-    if chips[name]["answers"]:
+    if chips[name].answers:
         return _answers(name)
-    held = [fault["code"] for fault in status["faults"] if fault["device"] == name]
+    held = [fault.code for fault in status.faults if fault.device == name]
     if not is_meant:
         return _would(name, held)
     try:
@@ -94,7 +94,7 @@ def _through_agent(
             )
         time.sleep(_LOOK_SECONDS)
     after = _status(node.state_dir)
-    if after is None or any(chip["device"] == name for chip in after["chips"]):
+    if after is None or any(chip.device == name for chip in after.chips):
         return print_refusal(f"{name} is not forgotten: see the log of the agent")
     return print_done(f"{name} is forgotten")
 
@@ -150,19 +150,12 @@ def _names(state: PolicyState) -> list[str]:
 async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
     """Return whether the driver lists the chip, and it answers. Raises ``DriverError``."""
     library = find_library(node.driver_root, trust_driver=node.trust_driver, environment=os.environ)
-    driver = Driver(library, lambda: time.time_ns() // 1_000_000)
-    work = asyncio.create_task(driver.run(), name="driver")
-    try:
-        listing = asyncio.create_task(driver.listed(), name="list")
-        done, _ = await asyncio.wait(
-            {work, listing}, timeout=_LIST_SECONDS, return_when=asyncio.FIRST_COMPLETED
-        )
-        listing.cancel()
-        if listing not in done:
-            if work in done:
-                await work
+    async with driver_at_work(library) as (driver, ended):
+        chips = await first_answer(driver.listed(), ended, _LIST_SECONDS)
+        if chips is None:
+            if ended.done():
+                await ended
             raise TimeoutError(driver.trouble or "it does not answer")
-        chips = listing.result()
         listed = [
             ListedChip(one.physical_id, one.logic_id, one.device_id, one.die, one.serial)
             for one in chips
@@ -177,10 +170,6 @@ async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
             except (DriverCallError, DriverCallStuck):
                 return False
         return True
-    finally:
-        work.cancel()
-        await asyncio.wait({work})
-        driver.close()
 
 
 def _unknown(name: str, known: list[str]) -> ExitStatus:
@@ -198,12 +187,10 @@ def _would(name: str, codes: list[str]) -> ExitStatus:
     return print_done(f"{name} would be forgotten{held}; nothing was changed: add --yes")
 
 
-def _status(state_dir: Path) -> dict[str, Any] | None:
+def _status(state_dir: Path) -> AgentAnswer | None:
     """Return the status page of the agent that runs; ``None`` where none answers."""
+    client = DaemonClient(f"unix:{state_dir / SOCKET_NAME}", _ANSWER_SECONDS)
     try:
-        with closing(SocketConnection(str(state_dir / SOCKET_NAME), _ANSWER_SECONDS)) as connection:
-            connection.request("GET", "/api/v1/status")
-            found: dict[str, Any] = msgspec.json.decode(connection.getresponse().read())
-            return found
-    except (OSError, http.client.HTTPException, msgspec.DecodeError):
+        return client.get(STATUS, AgentAnswer)
+    except StoreUnavailable:
         return None
