@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from collectors.base import AgentOptions
 from collectors.file_systems.collector import FileSystemsSection
@@ -30,7 +30,7 @@ _LARGEST_BYTES = 1 << 20
 
 def collectors_of(
     configuration: AgentConfiguration,
-) -> Iterator[tuple[str, Collector | None]]:
+) -> Iterator[tuple[str, Collector[Any] | None]]:
     """Yield every source by its name, with ``None`` for one that is switched off."""
     options = AgentOptions(
         npu_exporter_names=configuration.metrics.npu_exporter_names,

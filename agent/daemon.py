@@ -13,14 +13,15 @@ import logging
 import os
 import time
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from agent.collect_status import cards, collect_status, version
 from agent.collector_setup import collectors_of, reports_when_disabled
 from agent.exit_deadline import ExitDeadline
 from agent.fault_state import restore
 from agent.heartbeat.holder import this_holder
-from agent.journal.file import FILE_NAME, RowKind, body_of
+from agent.journal.file import FILE_NAME
+from agent.journal.rows import RowKind, body_of
 from agent.pages import status
 from agent.pages.history import JournalHistory
 from agent.pages.npu_exporter import keep_names
@@ -290,7 +291,7 @@ class Agent:
         await self._parts.fault_configuration.known()
         await self._parts.documents.publish(kind)
 
-    async def _collect(self, collector: Collector) -> NoReturn:
+    async def _collect(self, collector: Collector[Any]) -> NoReturn:
         parts = self._parts
         await asyncio.gather(parts.documents.wait_until_read(), parts.fault_configuration.known())
         while getattr(collector, "about_chips", False):

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from agent.publishing.fault_service_call import request_of
 from aggregator.durable_ack import durable_answer
 from aggregator.grpc.wire_messages import public_fault as received
-from aggregator.public_faults.grpc_entry import answered
 from contract.documents.public_fault import Influence
 from contract.wire import pubfault_pb2 as wire
 from tests.aggregator.public_faults.messages import at, begun, fault_message, one, places, standing
@@ -43,7 +42,7 @@ async def test_an_empty_request_is_refused() -> None:
 async def test_an_answer_waits_until_the_nodes_are_known() -> None:
     known = places("n1", synced=False)
     faults = begun(known)
-    asking = asyncio.create_task(answered(faults, fault_message(one(node="ghost")), clock))
+    asking = asyncio.create_task(faults.answered(fault_message(one(node="ghost")), clock))
     await asyncio.sleep(0)
     assert not asking.done()
     known.synced = True
@@ -56,7 +55,7 @@ async def test_an_answer_waits_until_the_nodes_are_known() -> None:
 async def test_an_answer_does_not_wait_for_ever() -> None:
     known = places("n1", synced=False)
     faults = begun(known)
-    answer = await answered(faults, fault_message(one()), clock, patience_seconds=0.01)
+    answer = await faults.answered(fault_message(one()), clock, patience_seconds=0.01)
     assert answer.code == 0
     assert "waits until the nodes are known" in answer.info
     known.synced = True
