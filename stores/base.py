@@ -50,8 +50,9 @@ class Selection(msgspec.Struct, frozen=True):
 
     ``has_label`` is one that they carry besides, whatever its value; no document of a node does.
     ``owned``: the watcher writes them. What is no document any more is then shown as deleted, also
-    when it is spoilt again; for all other watchers the last good one stays. ``spoilt``: it is shown
-    with its ``problem`` instead, and the watcher keeps the last good one.
+    when it is malformed again; for all other watchers the last good one stays.
+    ``shows_malformed``: it is shown with its ``problem`` instead, and the watcher keeps the last
+    good one.
     """
 
     namespace: str | None = None
@@ -59,7 +60,7 @@ class Selection(msgspec.Struct, frozen=True):
     label: tuple[str, str] | None = None
     has_label: str | None = None
     owned: bool = False
-    spoilt: bool = False
+    shows_malformed: bool = False
 
     def fits(self, labels: Mapping[str, str]) -> bool:
         """Return whether a document with these labels is one of them as far as labels go."""
@@ -68,7 +69,9 @@ class Selection(msgspec.Struct, frozen=True):
         return self.label is None or labels.get(self.label[0]) == self.label[1]
 
 
-def spoilt(place: tuple[str, str], problem: str, version: str, selection: Selection) -> Document:
+def malformed_document(
+    place: tuple[str, str], problem: str, version: str, selection: Selection
+) -> Document:
     """Make what a watch with ``selection`` shows in place of what is no document."""
     labels = {} if selection.label is None else dict([selection.label])
     return Document(*place, {}, labels, version=version, problem=problem)
@@ -290,7 +293,7 @@ class EventChannel(Protocol):
         """Publish to a node what is kept of it, retained for later subscribers."""
 
 
-class Tenure(msgspec.Struct, frozen=True):
+class LeaderElectionRecord(msgspec.Struct, frozen=True):
     """Which replica leads, as a store has it; none where ``holder`` is empty.
 
     ``version`` changes with each renewal, which is how others see that the holder lives: clocks of
@@ -306,14 +309,14 @@ class Tenure(msgspec.Struct, frozen=True):
 class LeaderLease(Protocol):
     """One of several writers leads for as long as it renews a Lease in time."""
 
-    def watch(self) -> AsyncIterator[Tenure | Interrupted]:
+    def watch(self) -> AsyncIterator[LeaderElectionRecord | Interrupted]:
         """Follow it for ever; without a Lease, ``holder`` and ``version`` are empty."""
 
-    async def read(self) -> Tenure:
+    async def read(self) -> LeaderElectionRecord:
         """Return it as it is now."""
 
-    async def write(self, tenure: Tenure) -> Tenure:
-        """Take, renew or give up the Lease whose version is ``tenure.version``, as it is then.
+    async def write(self, record: LeaderElectionRecord) -> LeaderElectionRecord:
+        """Take, renew or give up the Lease whose version is ``record.version``, as it is then.
 
         ``StoreConflict`` where it has another version.
         """

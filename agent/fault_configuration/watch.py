@@ -134,7 +134,7 @@ class FaultConfiguration:
         raise AssertionError("a watch never ends")
 
     async def _follow_store(self, config_map: OperatorConfigMap) -> NoReturn:
-        selection = Selection(config_map.namespace, config_map.name, spoilt=True)
+        selection = Selection(config_map.namespace, config_map.name, shows_malformed=True)
         while True:
             try:
                 async for event in self._store.watch(selection):

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from aggregator.publish.publisher import StorePublisher
     from service.clock import Clock
     from service.election.leadership import Leadership
+    from service.failing_requests import FailingRequests
     from service.stalls import Stalls
-    from service.store_outage import Failing
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Readiness:
             if problem is not None and is_serious:
                 yield problem
 
-    def _asked(self) -> Iterator[tuple[str, Failing, bool]]:
+    def _asked(self) -> Iterator[tuple[str, FailingRequests, bool]]:
         """Yield what is asked of stores, and whether it is of several documents."""
         for source in self._pipeline.sources:
             for watch in source.watches:

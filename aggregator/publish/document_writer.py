@@ -17,8 +17,8 @@ from aggregator.publish.touch_schedule import TouchSchedule
 from contract.errors import DocumentError, StoreConflict, StoreError
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
+from service.failing_requests import FailingRequests
 from service.owned_documents.owned_document import Overtaken, StoreContent, made_unless
-from service.store_outage import Failing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ class WriterContext:
     stalls: Stalls
     turns: WriteQueue
     touch_period_seconds: float | None = None
-    failing: Failing = field(default_factory=Failing)
+    failing: FailingRequests = field(default_factory=FailingRequests)
 
 
 class DocumentWriter(Generic[W]):

@@ -19,8 +19,8 @@ from aggregator.publish.document_state import ClusterDocument
 from aggregator.publish.document_writer import DocumentWriter, ended
 from contract.errors import StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
+from service.failing_requests import FailingRequests
 from service.owned_documents.owned_document import StoreContent
-from service.store_outage import Failing
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
@@ -62,7 +62,7 @@ class StorePublisher:
         self.outputs: dict[str, ClusterDocument] = {}
         self.interrupted: str | None = None
         self.interruptions_total = 0
-        self.reading = Failing()
+        self.reading = FailingRequests()
         """Whether its watch fails."""
         self.writing = context.failing
         """Which of its writes have failed since the last one that did not."""

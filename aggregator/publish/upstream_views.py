@@ -18,9 +18,9 @@ from aggregator.plugin import View
 from aggregator.publish.document_state import WatchedDocument
 from aggregator.publish.document_writer import DocumentWriter, ended
 from contract.errors import StoreError
+from service.failing_requests import FailingRequests
 from service.log.trouble import Trouble
 from service.owned_documents.owned_document import StoreContent
-from service.store_outage import Failing
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
@@ -121,7 +121,7 @@ class UpstreamViews:
 
     def __init__(self, context: WriterContext, inputs: Iterable[Selection]) -> None:
         # Readers of views wait for no touch, and what fails of them keeps nothing else back.
-        self._context = replace(context, touch_period_seconds=None, failing=Failing())
+        self._context = replace(context, touch_period_seconds=None, failing=FailingRequests())
         self._inputs = tuple(inputs)
         self._shown: dict[_Key, _Shown] = {}
         self._tasks: list[asyncio.Task[NoReturn]] = []

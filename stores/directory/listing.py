@@ -134,7 +134,7 @@ class Lister:
                 self._seen = began, await self._thread.run(_identity, self._root)
             return self._seen[1]
 
-    def miss(self, count: int, key: _Key) -> None:
+    def count_missed(self, count: int, key: _Key) -> None:
         """Count changes that no event showed; ``key`` is one of the documents."""
         if not self.missed:
             _log.warning(
@@ -182,7 +182,7 @@ class ListingComparison:
         """Record a change that is reported, and whether only a list shows a deletion."""
         (self._gone.add if is_by_list else self._gone.discard)(key)
 
-    def late(self, keys: Iterable[_Key]) -> tuple[_Key, ...]:
+    def late_deletions(self, keys: Iterable[_Key]) -> tuple[_Key, ...]:
         """Return those of ``keys`` that a list lacked before the kernel reported their change."""
         return tuple(key for key in keys if key in self._gone)
 
@@ -205,7 +205,7 @@ class ListingComparison:
         for key in keys:
             self._unshown.setdefault(key, now + SHOWN_SECONDS)
 
-    def missed(self, now: float) -> tuple[_Key, ...]:
+    def pop_missed(self, now: float) -> tuple[_Key, ...]:
         """Return the changes whose event did not come in time, each once."""
         missed = tuple(key for key, until in self._unshown.items() if until <= now)
         for key in missed:

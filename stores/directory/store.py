@@ -15,7 +15,15 @@ import msgspec
 
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from pacing.backoff import Backoff
-from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent, spoilt
+from stores.base import (
+    Changed,
+    Deleted,
+    Document,
+    DocumentsListed,
+    Selection,
+    WatchEvent,
+    malformed_document,
+)
 from stores.directory import files
 from stores.directory import mark as directory_mark
 from stores.directory.beats import DirectoryHeartbeats
@@ -206,7 +214,7 @@ class DirectoryStore:
             self._demand_same(comparison, await self._lister.identity(fresh=everything))
         keys = self._keys(changed, selection)
         comparison.shown(keys)
-        late = comparison.late(keys)
+        late = comparison.late_deletions(keys)
         if everything:
             await self._thread.run(self._add_all, inotify, selection)
             comparison.shown(comparison.listing.stamps)
@@ -220,9 +228,9 @@ class DirectoryStore:
             events = await self._updates(keys, selection, known)
         there = {_key(event) for event in events}
         events += tuple(Deleted(*key) for key in late if key not in there)
-        missed = comparison.missed(_now())
+        missed = comparison.pop_missed(_now())
         if missed:
-            self._lister.miss(len(missed), missed[0])
+            self._lister.count_missed(len(missed), missed[0])
         if _now() < comparison.due:
             return events
         for event in events:
@@ -296,15 +304,15 @@ class DirectoryStore:
     ) -> tuple[Changed | Deleted, ...]:
         before = {key: known[key] for key in keys if key in known}
         after = {}
-        spoilt = []
+        malformed = []
         for key in keys:
             document = self._read(*key, known, selection)
             if document is not None and selection.fits(document.labels):
                 after[key] = document
             elif selection.owned and key not in before and key in self._complained:
-                # It was spoilt, written anew and spoilt again between two reads.
-                spoilt.append(Deleted(*key))
-        return (*_difference(before, after), *spoilt)
+                # It was spoilt, written anew and malformed again between two reads.
+                malformed.append(Deleted(*key))
+        return (*_difference(before, after), *malformed)
 
     def _read(
         self,
@@ -321,8 +329,8 @@ class DirectoryStore:
         try:
             document = files.read(self._root, namespace, name)
         except files.MalformedFile as error:
-            if selection.spoilt:
-                return spoilt((namespace, name), str(error), error.digest, selection)
+            if selection.shows_malformed:
+                return malformed_document((namespace, name), str(error), error.digest, selection)
             self._complain(namespace, name, error)
             return None if selection.owned else known.get((namespace, name))
         self._complained.pop((namespace, name), None)

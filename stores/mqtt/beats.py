@@ -100,7 +100,7 @@ class LastWill:
         )
         return aiomqtt.Will(beat_topic(self._node), msgspec.json.encode(broken), qos=1, retain=True)
 
-    def beaten(self, pulse: HeartbeatMessage) -> None:
+    def record_beat(self, pulse: HeartbeatMessage) -> None:
         """Record that this beat was made; the next will repeats it."""
         if pulse.node == self._node:
             self._last = pulse
@@ -221,7 +221,7 @@ class BrokerHeartbeats:
         )
         await session.publish(beat_topic(beat.node), msgspec.json.encode(pulse), retain=True)
         if self._will is not None:
-            self._will.beaten(pulse)
+            self._will.record_beat(pulse)
 
     async def forget(self, node: str) -> None:
         """See ``Store.forget_beat``."""

@@ -24,7 +24,7 @@ from pacing.backoff import Backoff
 from stores.interruption import Interrupted
 from stores.mqtt.client import MqttClient
 from stores.mqtt.errors import ended_at_first, first_refused, hung_up_at_retained
-from stores.mqtt.limits import Sizes, no_qos, no_retain, unusable
+from stores.mqtt.limits import PacketLimit, no_qos, no_retain, unusable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -335,7 +335,7 @@ class BrokerConnection:
         self._node = node
         self._will = will
         # Not the node's name alone: two agents of one name would throw each other out for ever.
-        self.sizes = Sizes(address)
+        self.packet_limit = PacketLimit(address)
         """Which packets the broker takes."""
         self._identifier = f"npu-vigil-{node or 'cluster'}-{uuid.uuid4().hex[:8]}"
         self._task: asyncio.Task[NoReturn] | None = None
@@ -421,7 +421,7 @@ class BrokerConnection:
                     self._identifier,
                     self._will(),
                     session.dispatch,
-                    self.sizes,
+                    self.packet_limit,
                 )
                 async with client:
                     began = time.monotonic()

@@ -11,7 +11,7 @@ from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.topics import document_filters, document_place
 from pacing.backoff import Backoff
 from stores import json_documents
-from stores.base import Changed, Deleted, Document, DocumentsListed, spoilt
+from stores.base import Changed, Deleted, Document, DocumentsListed, malformed_document
 from stores.document_names import is_name, is_namespace
 from stores.interruption import Interrupted
 
@@ -47,7 +47,7 @@ def decode(topic: str, payload: bytes) -> Document:
     return json_documents.decode(place, payload, json_documents.digest(payload))
 
 
-class Complaints:
+class MalformedTopics:
     """Logs of each topic once what is wrong with it, and again when something else is."""
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class BrokerDocuments:
         self._connection = connection
         self._shows_flags = shows_flags
         self._has_named_flags = False
-        self._complaints = Complaints()
+        self._malformed = MalformedTopics()
 
     async def read(self, topics: tuple[str, ...]) -> dict[str, Document]:
         """Return the documents retained below these filters, by topic."""
@@ -204,17 +204,19 @@ class BrokerDocuments:
     ) -> Document | None:
         """Return the document in a message; where it is malformed, the known one or the problem."""
         if not payload:
-            self._complaints.forget(topic)
+            self._malformed.forget(topic)
             return None
         try:
             document = decode(topic, payload)
         except ValueError as error:
             place = document_place(topic)
-            if selection is not None and selection.spoilt and place is not None:
-                return spoilt(place, str(error), json_documents.digest(payload), selection)
-            self._complaints.log_once(topic, f"it is no document: {error}")
+            if selection is not None and selection.shows_malformed and place is not None:
+                return malformed_document(
+                    place, str(error), json_documents.digest(payload), selection
+                )
+            self._malformed.log_once(topic, f"it is no document: {error}")
             return known
-        self._complaints.forget(topic)
+        self._malformed.forget(topic)
         return document
 
     def _event(
@@ -235,6 +237,6 @@ class BrokerDocuments:
             return Deleted(before.namespace, before.name)
         place = document_place(topic)
         if selection.owned and after is None and payload and place is not None:
-            # It was spoilt, written anew and spoilt again between two reads.
+            # It was spoilt, written anew and malformed again between two reads.
             return Deleted(*place)
         return None

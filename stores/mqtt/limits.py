@@ -77,7 +77,7 @@ def packet_bytes(topic: str, payload: bytes, *, is_v5: bool) -> int:
     return 1 + length_bytes + rest
 
 
-class Sizes:
+class PacketLimit:
     """Which packets a broker takes, over all connections to it.
 
     A limit in CONNACK counts for its connection. A broker that states none, as with MQTT 3.1.1,
@@ -131,7 +131,7 @@ class Sizes:
                 f"raise {_SET_SIZE}; nothing else is held up"
             )
 
-    def took(self, size: int) -> None:
+    def record_accepted(self, size: int) -> None:
         """Record that a packet was acknowledged."""
         self._taken = max(self._taken, size)
         if self._suspect is not None and size >= self._suspect:
@@ -146,7 +146,7 @@ class Sizes:
         self._again_at = self._steady_seconds() + self._pause_seconds
         self._pause_seconds = min(2 * self._pause_seconds, LAST_PAUSE_SECONDS)
 
-    def broke(self, largest: int, *, was_too_large: bool) -> None:
+    def record_break(self, largest: int, *, was_too_large: bool) -> None:
         """Record that the connection broke while ``largest`` was sent, 0 for nothing."""
         self._announced = None
         if was_too_large and largest:

@@ -339,7 +339,7 @@ async def test_malformed_document_is_shown_to_watches_with_spoilt(
         )
 
     spoil(b"[]")
-    selection = Selection(namespace, label=LABEL, spoilt=True)
+    selection = Selection(namespace, label=LABEL, shows_malformed=True)
     async with watching(store, selection) as seen:
         await seen.until(lambda seen: (namespace, name) in seen.documents)
         first = seen.documents[namespace, name]

@@ -23,7 +23,7 @@ from stores.mqtt.address import parse_address
 from stores.mqtt.client import MqttClient, tls_of
 from stores.mqtt.connection import BrokerConnection, Sink
 from stores.mqtt.documents import BrokerDocuments
-from stores.mqtt.limits import Sizes, unusable
+from stores.mqtt.limits import PacketLimit, unusable
 from vigil.exit_status import ExitStatus
 from vigil.scan.certificates import end_of_der, end_of_pem
 from vigil.scan.documents import WRITERS, look_at_fault_configuration
@@ -163,7 +163,7 @@ async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> C
                 _identifier(),
                 None,
                 lambda *_: None,
-                Sizes(address),
+                PacketLimit(address),
             ) as client,
         ):
             lacking = unusable(address, client.limits)

@@ -194,9 +194,9 @@ async def _nodes_with_plugin(
     if not _is_kubernetes(store):
         return frozenset()
     from stores.address import kubeconfig_files
-    from stores.kubernetes_api.uninstall import Remains
+    from stores.kubernetes_api.uninstall import UninstallRequests
 
-    remains = Remains(kubeconfig_files(configuration.kubeconfig))
+    remains = UninstallRequests(kubeconfig_files(configuration.kubeconfig))
     try:
         return await remains.nodes_with_plugin()
     finally:
@@ -247,9 +247,9 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
         await plan.store.forget_beat(node)
     if _is_kubernetes(plan.store):
         from stores.address import kubeconfig_files
-        from stores.kubernetes_api.uninstall import Remains
+        from stores.kubernetes_api.uninstall import UninstallRequests
 
-        remains = Remains(kubeconfig_files(configuration.kubeconfig))
+        remains = UninstallRequests(kubeconfig_files(configuration.kubeconfig))
         try:
             await remains.delete_leader_leases()
         finally:

@@ -62,7 +62,7 @@ def identify(context: ssl.SSLContext, certificate: bytes, key: bytes | None) -> 
         raise Unusable(f"cannot be kept in memory: {error.strerror}") from None
 
 
-def is_of_tls(error: BaseException | None) -> bool:
+def is_tls_error(error: BaseException | None) -> bool:
     """Return whether other certificates might have avoided ``error`` or what caused it."""
     while error is not None:
         if isinstance(error, ssl.SSLError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 LONG_MS = 30_000
 
 
-class Failing:
+class FailingRequests:
     """The failures since the last success, by the name of what failed."""
 
     def __init__(self) -> None:
