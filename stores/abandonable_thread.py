@@ -23,8 +23,9 @@ class AbandonableThread(Generic[T]):
         self._result: Future[T] = Future()
         # A task that gives up waiting cannot cancel it any more.
         self._result.set_running_or_notify_cancel()
-        self._work = work
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(
+            target=finish, args=(self._result, work), name=name, daemon=True
+        )
         self._thread.start()
 
     @property
@@ -36,9 +37,6 @@ class AbandonableThread(Generic[T]):
         """Return what it returned or raised. Raises ``TimeoutError`` when it takes longer."""
         async with asyncio.timeout(deadline_seconds):
             return await asyncio.wrap_future(self._result)
-
-    def _run(self) -> None:
-        finish(self._result, self._work)
 
 
 def finish(result: Future[T], work: Callable[[], T]) -> None:

@@ -47,15 +47,12 @@ class ReadOnly:
         """See ``Store``."""
         return self._store.largest_document
 
-    async def put(self, document: Document, *, expected: str | None = None) -> str:
+    async def put(self, document: Document, *, expected: str | None = None) -> NoReturn:
         """Refuse the write."""
         del expected
         _refuse(f"put {document.namespace}/{document.name}")
 
-    async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
-        """Refuse the write."""
-        del expected
-        _refuse(f"put {document.namespace}/{document.name}")
+    put_shown = put
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """Refuse the write."""

@@ -97,7 +97,7 @@ async def snapshot(
         # Rows with one key stay together, so that none is lost between two pages.
         if limit is not None and len(found) >= limit and about.key(row) != last:
             assert last is not None, "the limit is at least 1"
-            more = msgspec.json.encode(_token_of(last))
+            more = msgspec.json.encode(base64.urlsafe_b64encode(msgspec.json.encode(last)).decode())
             break
         if limit is not None:
             last = about.key(row)
@@ -118,10 +118,6 @@ async def snapshot(
     )
     headers = {hdrs.ETAG: tag, hdrs.CONTENT_TYPE: "application/json"}
     return web.Response(body=body, headers=headers)
-
-
-def _token_of(key: tuple[str, ...]) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(key)).decode()
 
 
 def _key_of(token: str) -> tuple[str, ...]:

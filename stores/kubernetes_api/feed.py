@@ -80,13 +80,7 @@ class Feed(Generic[AnyItem, Value]):
         """Follow them for ever. Raises ``StoreRefused``."""
         kind = self._kind
         return watched(
-            connection,
-            kind.path,
-            kind.query,
-            self._read_page,
-            kind.name,
-            self._everything,
-            self._one,
+            connection, kind.path, kind.query, self._read_page, kind.name, self._snapshot, self._one
         )
 
     def _read_page(self, body: bytes) -> ListPage[_Read[Value]]:
@@ -104,7 +98,7 @@ class Feed(Generic[AnyItem, Value]):
         kept = [_Read(key, value) for key, value in found if value is not None]
         return ListPage(page.metadata, kept)
 
-    def _everything(self, found: list[_Read[Value]]) -> Snapshot[Value]:
+    def _snapshot(self, found: list[_Read[Value]]) -> Snapshot[Value]:
         items = {one.key: one.value for one in found if one.value is not None}
         unreadable = frozenset(one.key for one in found if one.value is None)
         for key in self._unreadable.keys() - unreadable:

@@ -14,6 +14,7 @@ import msgspec
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
 from stores.base import LeaderElectionRecord
 from stores.kubernetes_api import wire
+from stores.kubernetes_api.leases import API, LeaseSpec
 from stores.kubernetes_api.namespaces import create
 from stores.kubernetes_api.watch import ListPage, watched
 
@@ -23,21 +24,15 @@ if TYPE_CHECKING:
     from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import ApiConnection
 
-_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"
+_LEASES = wire.object_path(API, "leases", LEADER_NAMESPACE)
 
 NO_RECORD = LeaderElectionRecord("", 0)
 """The value where there is no Lease."""
 
 
-class _Spec(msgspec.Struct, rename="camel"):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    lease_transitions: int | None = None
-
-
 class _Lease(msgspec.Struct):
     metadata: wire.LabelledMetadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
 
 _decoder = msgspec.json.Decoder(_Lease)

@@ -31,21 +31,14 @@ async def create(
     Returns the answer. Raises ``StoreError``, where ``what`` is what could not be done.
     """
     answer = await connection.request("POST", path, body, headers, is_urgent=True)
-    if answer.status == HTTPStatus.NOT_FOUND:
-        await _create_namespace(connection, namespace, what)
-        answer = await connection.request("POST", path, body, headers, is_urgent=True)
-    return answer
-
-
-async def _create_namespace(connection: ApiConnection, namespace: str, what: str) -> None:
-    """Create ``namespace``, without which one cannot ``what``; one that is there is no error."""
-    body = msgspec.json.encode(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    )
-    answer = await connection.request("POST", "/api/v1/namespaces", body)
-    if answer.status == HTTPStatus.FORBIDDEN:
+    if answer.status != HTTPStatus.NOT_FOUND:
+        return answer
+    new = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    made = await connection.request("POST", "/api/v1/namespaces", msgspec.json.encode(new))
+    if made.status == HTTPStatus.FORBIDDEN:
         raise StoreRefused(
             f"cannot {what}: there is no namespace {namespace} and it may not be created; "
             f"create it (kubectl create namespace {namespace})"
         )
-    wire.accepted(answer, f"create namespace {namespace}", HTTPStatus.CONFLICT)
+    wire.accepted(made, f"create namespace {namespace}", HTTPStatus.CONFLICT)
+    return await connection.request("POST", path, body, headers, is_urgent=True)

@@ -150,7 +150,7 @@ async def test_one_leads_and_renews_and_the_other_follows() -> None:
         )
 
 
-async def test_what_is_given_up_is_taken_at_once() -> None:
+async def test_lease_that_is_given_up_is_taken_at_once() -> None:
     server = Server()
     async with candidates(server, "a", "b") as (a, b):
         await asyncio.sleep(5)

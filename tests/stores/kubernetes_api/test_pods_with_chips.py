@@ -58,7 +58,7 @@ async def test_of_one_node_everything_about_its_pods_is_reported(
 
 @pytest.mark.apiserver
 @pytest.mark.parametrize("resource", ["Ascend910", "npu", "Ascend310P", "Ascend310"])
-async def test_what_volcano_chose_is_reported_for_every_kind_of_card(
+async def test_chips_assigned_by_volcano_are_reported_for_every_kind_of_card(
     control_plane: ControlPlane, kubernetes: Store, resource: str
 ) -> None:
     chosen = {f"huawei.com/{resource}": f"{resource}-3"}

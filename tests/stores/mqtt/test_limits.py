@@ -36,7 +36,7 @@ LARGE = Document("mindx-dl", "mindx-dl-nodeinfo-node-1", {"text": "x" * (2 * LIM
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
-    """Starts a broker with these settings, or starts it again with others."""
+    """Start a broker with these settings, or start it again with others."""
     brokers: list[Broker] = []
 
     def again(*settings: str) -> Broker:
@@ -196,7 +196,7 @@ def test_small_packets_and_such_as_were_taken_show_nothing(packet_limit: PacketL
     assert packet_limit.limit is None
 
 
-def test_what_was_found_out_is_tried_again_after_another_break_and_once_only(
+def test_learned_packet_limit_is_tried_again_once_after_another_break(
     packet_limit: PacketLimit,
 ) -> None:
     packet_limit.refuse(90_000)
@@ -211,7 +211,7 @@ def test_what_was_found_out_is_tried_again_after_another_break_and_once_only(
     assert allows(packet_limit, 90_000)
 
 
-def test_what_was_found_out_is_tried_again_after_pauses_that_double() -> None:
+def test_learned_packet_limit_is_tried_again_after_pauses_that_double() -> None:
     hand = Hand()
     packet_limit = PacketLimit(parse_address("mqtt://broker"), hand)
     packet_limit.record_break(90_000, was_too_large=True)
@@ -227,7 +227,7 @@ def test_what_was_found_out_is_tried_again_after_pauses_that_double() -> None:
 @pytest.mark.parametrize(
     ("announced", "limit"), [(None, None), (1, 1), (70_000, 70_000), (2**32 - 1, 2**32 - 1)]
 )
-def test_what_is_reported_counts_for_one_connection(
+def test_limit_in_connack_counts_for_one_connection(
     packet_limit: PacketLimit, announced: int | None, limit: int | None
 ) -> None:
     packet_limit.begin(BrokerLimits(announced))

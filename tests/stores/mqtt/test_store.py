@@ -40,7 +40,7 @@ async def store(broker: Broker) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def anybody(broker: Broker) -> AsyncIterator[BrokerConnection]:
-    """A stranger who may publish everything."""
+    """Connect as a client that may publish everything."""
     connection = BrokerConnection(parse_address(broker.url), Mqtt(), None)
     yield connection
     await connection.close()

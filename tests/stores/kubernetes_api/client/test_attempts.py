@@ -30,7 +30,7 @@ _SOON_SECONDS = 3.0
 
 @pytest.fixture
 def store(proxied: Store) -> Store:
-    """A store that asks through ``proxy``."""
+    """Open a store that connects through ``proxy``."""
     return proxied
 
 
@@ -91,7 +91,7 @@ async def test_a_write_whose_answer_never_comes_is_no_conflict(
         await store.put(_document("3"), expected=version)
 
 
-async def test_what_arrives_late_undoes_nothing_newer(
+async def test_late_write_undoes_nothing_newer(
     proxy: ApiProxy, store: Store, control_plane: ControlPlane
 ) -> None:
     version = await store.put(_document("1"))
