@@ -51,7 +51,7 @@ class _Option:
 
 
 def parse_toml(text: str, source: str) -> dict[str, object]:
-    """Parse a TOML file's text; ``ConfigurationError`` when it is none."""
+    """Parse the text of a TOML file. Raises ``ConfigurationError``."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -216,7 +216,7 @@ def _beside(candidate: _Path, path: _Path) -> bool:
 
 
 def _problem_text(item: ErrorDetails) -> str:
-    said = validation_text(item)
+    problem = validation_text(item)
     given = item["input"]
     is_shown = isinstance(given, (str, int, float, bool)) or given is None
-    return f"{said}; given {given!r}" if is_shown else said
+    return f"{problem}; given {given!r}" if is_shown else problem

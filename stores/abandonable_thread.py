@@ -40,7 +40,7 @@ class AbandonableThread(Generic[T]):
 
 
 def finish(result: Future[T], work: Callable[[], T]) -> None:
-    """Do ``work`` in this thread; ``result``, which is running, gets what comes of it."""
+    """Do ``work`` in this thread; put its value or error into ``result``, which is running."""
     try:
         value = work()
     except BaseException as error:

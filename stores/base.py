@@ -365,7 +365,7 @@ class Store(Protocol):
 
     @property
     def refusals(self) -> Refusals:
-        """What is refused of heartbeats and messages; documents are for their readers to judge."""
+        """The refused heartbeats and messages. Documents are judged by their readers."""
 
     @property
     def absence_is_deletion(self) -> bool:

@@ -1,4 +1,4 @@
-"""What watches of documents and of cluster objects have in common."""
+"""Interruptions of watches, of documents as of cluster objects."""
 
 from __future__ import annotations
 

@@ -41,12 +41,12 @@ def decode(place: tuple[str, str], text: bytes, version: str) -> Document:
 
 
 def digest(content: bytes) -> str:
-    """Return what stands for the content of a document."""
+    """Return a digest of the content of a document."""
     return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
 def touched(document: Document) -> Document:
-    """Return the document as a touch leaves it."""
+    """Return the document with the annotation of a touch."""
     annotations = document.annotations | {TOUCHED: touched_now()}
     return msgspec.structs.replace(document, annotations=annotations)
 

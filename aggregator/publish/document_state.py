@@ -194,7 +194,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         if self.acknowledged == _NEVER and self._shows_exactly(value):
             self._has(value)
         self._judge(value, now)
-        self.foreign.ended(_seconds(now))
+        self.foreign.end_if_over(_seconds(now))
         behind = value.revision > self.acknowledged
         if behind and self.pending_since_ms is None:
             self.pending_since_ms = now.wall_ms
@@ -213,7 +213,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """Observe that a write ended, acknowledged or not: in a conflict the next one has
         to wait.
         """
-        self.foreign.wrote(_seconds(now))
+        self.foreign.record_write(_seconds(now))
 
     def _judge(self, value: W, now: Instant) -> None:
         if self._judged or (not self._shows_exactly(value) and self._is_late(now)):
@@ -233,7 +233,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         # Operators may change it any number of times, a webhook may not.
         if self._is_input and not self.differing:
             self.foreign.total += 1
-        elif self.foreign.saw(_seconds(now)):
+        elif self.foreign.record_foreign_write(_seconds(now)):
             self.must_find_writer = True
 
     def _is_late(self, now: Instant) -> bool:

@@ -1,7 +1,7 @@
-"""Under which names a daemon is asked over loopback.
+"""The names of a daemon that are allowed in ``Host`` over loopback.
 
 A web page that a browser on this host shows can point a name of its own to 127.0.0.1 after it was
-loaded (DNS rebinding). The browser then takes the daemon for the page's server and lets it read
+loaded (DNS rebinding). For the browser the daemon is then the page's server, so the page may read
 every answer. The name is still in ``Host``, which the page cannot choose.
 """
 

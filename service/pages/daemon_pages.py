@@ -139,9 +139,7 @@ async def serving(
 
 
 async def _sends(request: web.Request, response: web.StreamResponse) -> None:
-    """Release the right to compute: a page that begins to send is computed, and is sent for as long
-    as its client reads.
-    """
+    """Free the place of a page that was computed: sending it lasts as long as its client reads."""
     free_place(request)
     response.headers.update(SENT_WITH_ALL)
 

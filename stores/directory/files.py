@@ -50,7 +50,7 @@ _REFUSALS = (PermissionError, NotADirectoryError, IsADirectoryError)
 
 
 class MalformedFile(Exception):
-    """A file that is no document; the text is the reason, ``digest`` stands for its content."""
+    """A file that is no document; the text is the reason, ``digest`` one of its content."""
 
     def __init__(self, what: str, digest: str) -> None:
         super().__init__(what)
@@ -66,7 +66,7 @@ class Locked(Exception):
 
 
 def document_path(root: Path, namespace: str, name: str) -> Path:
-    """Return where the document lies."""
+    """Return the path of the document."""
     return root / namespace / (name + _SUFFIX)
 
 

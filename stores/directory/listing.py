@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 10.0
 IDENTITY_SECONDS = 4.0
-"""Between two looks at whether the path still leads to the same directory."""
+"""The time between two checks whether the path still leads to the same directory."""
 SHOWN_SECONDS = 2.0
-"""For so long the event of a change that a listing found may still come."""
+"""The time in which the event of a change that a listing found may still come."""
 _SHARED_SECONDS = 1.0
 
 _Key: TypeAlias = tuple[str, str]
@@ -38,7 +38,7 @@ Identity: TypeAlias = tuple[int, int]
 
 
 class Stamp(NamedTuple):
-    """What is another one when a file was replaced or edited."""
+    """The attributes of a file that change when it is replaced or edited."""
 
     inode: int
     size: int
@@ -146,7 +146,7 @@ class Lister:
 
 
 class ListingComparison:
-    """What one watch knows of the files, against what a listing shows.
+    """The files that one watch knows, compared with those of a listing.
 
     Times are those of the loop. ``listing`` was made before the documents were read, and
     ``identity`` read before the kernel was asked to report changes.
@@ -187,7 +187,7 @@ class ListingComparison:
         return tuple(key for key in keys if key in self._gone)
 
     def compare(self, listing: DirectoryListing, now: float) -> tuple[_Key, ...]:
-        """Return the documents that are other ones and that no event showed so far."""
+        """Return the documents that have changed and that no event showed so far."""
         before, after = self.listing.stamps, listing.stamps
         others: set[_Key] = set()
         if before != after:

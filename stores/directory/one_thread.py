@@ -41,7 +41,7 @@ class OneThread:
         """Return what ``work`` returns or raises.
 
         Raises ``StoreUnavailable`` when a piece takes too long, this one or one before it. What has
-        begun then still goes on, before anything that is handed over later.
+        begun then still runs to its end, before anything that is handed over later.
         """
         result: Future[T] = Future()
 

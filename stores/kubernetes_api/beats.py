@@ -125,7 +125,7 @@ class LeaseHeartbeats:
         self._held.pop(node, None)
 
     async def _check_holder(self, beat: Beat, what: str) -> None:
-        """Raise ``StoreConflict`` if another holder has it now: the holder goes on."""
+        """Raise ``StoreConflict`` if another holder has the Lease now."""
         lease = await self._read(beat.node, "", what)
         if lease is not None and lease.holder not in ("", beat.holder):
             raise StoreConflict(f"cannot {what}: another holder has written it")

@@ -92,9 +92,9 @@ def _everything(pods: list[_Pod]) -> UsageEvent:
 
 
 def _usage(pod: _Pod) -> PodUsage | None:
-    told = pod.metadata.annotations
-    chips = chip_names(told.real)
-    assigned = chip_names(",".join((told.ascend910, told.npu, told.ascend310p, told.ascend310)))
+    given = pod.metadata.annotations
+    chips = chip_names(given.real)
+    assigned = chip_names(",".join((given.ascend910, given.npu, given.ascend310p, given.ascend310)))
     if not (chips or assigned) or not pod.spec.node_name:
         return None
     asking = [one.name for one in pod.spec.containers if _asks_for_chips(one)]

@@ -97,7 +97,7 @@ class KubernetesStore:
     async def _put(
         self, document: Document, expected: str | None, headers: Mapping[str, str]
     ) -> Document:
-        """Put a document; what is answered, whose data are only there if ``headers`` ask for it."""
+        """Put a document; return the answer, with data only if ``headers`` ask for them."""
         namespace, name = document.namespace, document.name
         check_names(namespace, name)
         what = f"write ConfigMap {namespace}/{name}"

@@ -67,7 +67,7 @@ class MqttClient(aiomqtt.Client):
         """The sizes of packets that are not acknowledged."""
         self.limits = BrokerLimits()
         self.granted_qos = 0
-        """Of the last subscription."""
+        """The QoS that the broker granted to the last subscription."""
         self._failure: OSError | None = None
         self._acknowledgements: dict[int, asyncio.Future[Any]] = {}
         is_v5 = mqtt.protocol == "5"
@@ -171,7 +171,7 @@ class MqttClient(aiomqtt.Client):
         return self._disconnected.done()
 
     async def ended(self) -> str:
-        """Wait for the end of the connection; why it ended."""
+        """Wait for the end of the connection; return its reason."""
         await asyncio.wait({self._disconnected})
         error = self._disconnected.exception()
         reason = self._last_error.text or end_reason(error)

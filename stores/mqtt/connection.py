@@ -66,7 +66,7 @@ BrokerEvent: TypeAlias = Received | Subscribed | Interrupted
 
 
 class Sink:
-    """What was received and not yet taken. Of too much, or after the session, nothing is left."""
+    """The messages that wait for their reader; dropped when too many wait or the session ends."""
 
     def __init__(self) -> None:
         self._waiting: deque[Received] = deque()
@@ -261,20 +261,19 @@ class Session:
             first.set_result(payload == self._echo_name)
 
     async def only_new(self, topics: str, qos: int) -> None:
-        """Go on with a subscription at another QoS; what is retained is not sent again."""
+        """Change the QoS of a subscription; retained messages are not sent again."""
         granted = self._connected.subscribe_now(topics, qos, only_new=True)
         await self._answer(granted, f"subscription to {topics}")
 
     async def ask(self) -> None:
         """Send a ping; done when the broker answered: it is alive, and so is the way to it.
 
-        A broker that stands still, or packets that go nowhere, are noticed by the keepalive only
-        after twice its seconds.
+        The keepalive detects a broker that hangs, or lost packets, only after twice its seconds.
         """
         await self.publish(self._echo, b"", retain=False)
 
     async def ended(self) -> str:
-        """Wait for the end; why."""
+        """Wait for the end; return its reason."""
         await self._over.wait()
         return self._end
 
@@ -436,7 +435,7 @@ class BrokerConnection:
             await asyncio.sleep(backoff.next_seconds())
 
     async def _work(self, session: Session, client: MqttClient) -> str:
-        """Work until the connection ends; why it did."""
+        """Work until the connection ends; return the reason of its end."""
         reason = f"{self._address}: the connection was closed"
         ending = asyncio.create_task(client.ended())
         try:

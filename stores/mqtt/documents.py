@@ -1,4 +1,4 @@
-"""Documents as retained messages: what is in one, and following those that are selected."""
+"""Documents as retained messages: their content, and watches of those that are selected."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MalformedTopics:
             _log.warning("%s is left out: %s", topic, problem)
 
     def forget(self, topic: str) -> None:
-        """Forget its trouble: it is good now."""
+        """Forget the problem of a topic: its message is good now."""
         self._logged.pop(topic, None)
 
 
@@ -173,9 +173,7 @@ class BrokerDocuments:
             await asyncio.sleep(backoff.next_seconds())
 
     def _passed_on(self, topic: str) -> None:
-        """Observe a document without the retain flag: a client that connects later does
-        not get it.
-        """
+        """Log once that a document has no retain flag: later clients do not get it."""
         if self._shows_flags and not self._has_named_flags:
             self._has_named_flags = True
             _log.warning(

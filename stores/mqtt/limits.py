@@ -1,4 +1,4 @@
-"""What a broker accepts: stated in its CONNACK (MQTT 5), or found out from how it behaves."""
+"""The limits of a broker: stated in its CONNACK (MQTT 5), or learned from its behaviour."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST_BYTES = 4096
 """A broker that takes no larger packets cannot be used: heartbeats may be as long."""
 
 _BESIDE_DOCUMENT_BYTES = 1024
-"""Of a packet beside its document: the topic above all."""
+"""The room in a packet for everything but its document, above all the topic."""
 
 FIRST_PAUSE_SECONDS = 60.0
 LAST_PAUSE_SECONDS = 3600.0
@@ -78,7 +78,7 @@ def packet_bytes(topic: str, payload: bytes, *, is_v5: bool) -> int:
 
 
 class PacketLimit:
-    """Which packets a broker takes, over all connections to it.
+    """The largest packet that a broker takes, learned over all connections to it.
 
     A limit in CONNACK counts for its connection. A broker that states none, as with MQTT 3.1.1,
     hangs up or throws away what is too large for it. A connection that breaks twice, one after the

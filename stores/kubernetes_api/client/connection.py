@@ -233,9 +233,9 @@ async def _sent(
 
 
 def _abandon(response: aiohttp.ClientResponse) -> None:
-    """Leave a connection on which more would come, as that of a watch, without a goodbye.
+    """Abort a connection with an unfinished answer, such as that of a watch.
 
-    A server that hangs would not answer it, and closing the store does not wait for it.
+    An orderly end would wait for a server that hangs.
     """
     connection = response.connection  # none once everything has come
     if connection is not None and connection.transport is not None:

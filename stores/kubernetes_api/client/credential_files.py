@@ -51,7 +51,7 @@ class CredentialFiles:
         return content
 
     def note_absent(self, path: Path) -> None:
-        """Take a file for changed once it is there."""
+        """Record that a file is absent: it has changed once it is there."""
         self._stamps[path] = None
 
     def have_changed(self) -> bool:

@@ -79,7 +79,7 @@ class Credentials:
         return self._in_force()
 
     def close(self) -> None:
-        """End what is under way, and its plugin."""
+        """End the current reading, and its plugin."""
         self._is_closed = True
         self._plugins.end()
         if self._task is not None:
@@ -95,7 +95,7 @@ class Credentials:
 
     @staticmethod
     async def _finished(task: asyncio.Task[None]) -> None:
-        """Wait for ``task``, which goes on for others if this wait is cancelled."""
+        """Wait for ``task``, which keeps running for others if this wait is cancelled."""
         await asyncio.wait([task])
 
     def _refreshing(self, *, is_refused: bool) -> asyncio.Task[None]:
