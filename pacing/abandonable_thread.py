@@ -23,13 +23,12 @@ class AbandonableThread(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._result: asyncio.Future[T] = self._loop.create_future()
         self._work = work
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
 
     @property
     def is_stuck(self) -> bool:
         """Whether it is still at work."""
-        return self._thread.is_alive()
+        return not self._result.done()
 
     async def result(self, deadline_seconds: float) -> T:
         """Return what it returned or raised. Raises ``TimeoutError`` when it takes longer."""
