@@ -52,7 +52,19 @@ class CodeKind(StrEnum):
     PUBLIC = "public"
 
 
-class CodeReference(msgspec.Struct, frozen=True):
+_OF_KIND = {
+    CodeKind.CHIP: ("NPU", "Fault of a chip"),
+    CodeKind.SWITCH: ("Switch", "Fault of a switch"),
+    CodeKind.NODE: ("Server", "Fault of the server, named in the event list of its BMC"),
+    CodeKind.PUBLIC: (
+        "Reported by another program",
+        "Public fault, described by the program that reports it",
+    ),
+}
+"""Component and summary that each code of a kind has at least."""
+
+
+class CodeReference(msgspec.Struct, frozen=True, kw_only=True):
     """What a person needs to know of one code.
 
     ``name_en`` and ``name_zh`` are the vendor's, empty where the vendor's are not known;
@@ -64,15 +76,15 @@ class CodeReference(msgspec.Struct, frozen=True):
 
     code: str
     kind: CodeKind
-    level: str
-    severity: str
-    name_en: str
-    name_zh: str
-    summary: str
-    component: str
-    module: str
-    effect: str
-    remedy: str
+    level: str = ""
+    severity: str = ""
+    name_en: str = ""
+    name_zh: str = ""
+    summary: str = ""
+    component: str = ""
+    module: str = ""
+    effect: str = ""
+    remedy: str = ""
     rules: tuple[str, ...]
     known: Mapping[str, str]
     follows: Mapping[str, str]
@@ -196,29 +208,16 @@ def _describe(code: str, kind: CodeKind, level: str) -> CodeReference:
         _add_public_layout(facts, code)
     elif kind is CodeKind.CHIP and len(code) == _DRIVER_DIGITS:
         _add_layout(facts, int(code, 16))
-    _add_kind(facts, kind)
+    component, summary = _OF_KIND[kind]
+    facts.follow(_LEVELS, component=component, summary=summary)
     severity = shipped().severities.get(code)
     if kind is CodeKind.CHIP and severity is not None and len(code) == _DRIVER_DIGITS:
         facts.follow("docs/spec/dcmi.md#5.5", severity=severity.word)
     _add_level(facts, code, kind, level)
-    values = facts.values
     return CodeReference(
         code=code,
         kind=kind,
-        **{
-            name: values.get(name, "")
-            for name in (
-                "level",
-                "severity",
-                "name_en",
-                "name_zh",
-                "summary",
-                "component",
-                "module",
-                "effect",
-                "remedy",
-            )
-        },
+        **facts.values,
         rules=tuple(raising_rules(code, shipped()).values()) if kind is CodeKind.CHIP else (),
         known=facts.known,
         follows=facts.follows,
@@ -318,23 +317,6 @@ def _add_public_layout(facts: _Facts, code: str) -> None:
             component=component,
             summary=f"{component}: public fault, described by the program that reports it",
         )
-
-
-def _add_kind(facts: _Facts, kind: CodeKind) -> None:
-    """Add what each code of a kind has at least."""
-    component = {
-        CodeKind.CHIP: "NPU",
-        CodeKind.SWITCH: "Switch",
-        CodeKind.NODE: "Server",
-        CodeKind.PUBLIC: "Reported by another program",
-    }[kind]
-    summary = {
-        CodeKind.CHIP: "Fault of a chip",
-        CodeKind.SWITCH: "Fault of a switch",
-        CodeKind.NODE: "Fault of the server, named in the event list of its BMC",
-        CodeKind.PUBLIC: "Public fault, described by the program that reports it",
-    }[kind]
-    facts.follow(_LEVELS, component=component, summary=summary)
 
 
 def _add_level(facts: _Facts, code: str, kind: CodeKind, level: str) -> None:

@@ -8,22 +8,16 @@ from __future__ import annotations
 import msgspec
 
 from contract.documents.cluster_info import numbered, verify_value
-from contract.documents.device_info import TimeAndLevel  # noqa: TC001 (msgspec reads annotations)
-from contract.documents.switch_info import SwitchEvent, SwitchRecord
+from contract.documents.switch_info import SwitchInfoCfg, SwitchRecord, record_of_switches
 from contract.errors import DocumentError
-from contract.go.decode import GoStruct, Int64, decode
+from contract.go.decode import decode
 from contract.names import CLUSTER_SWITCH_PREFIX, SWITCH_INFO_PREFIX
 
 
-class SwitchEntry(GoStruct, frozen=True):
+class SwitchEntry(SwitchInfoCfg, frozen=True):
     """A node's member of cluster-info-switch, as Volcano reads it."""
 
-    FaultCode: list[str] | None = None
-    FaultLevel: str = ""
-    UpdateTime: Int64 = 0
-    NodeStatus: str = ""
-    FaultTimeAndLevelMap: dict[str, TimeAndLevel] | None = None
-    CmName: str = ""
+    cm_name: str = msgspec.field(default="", name="CmName")
 
 
 def cluster_switch_name(index: int) -> str:
@@ -43,22 +37,9 @@ def read_switch_entry(key: str, text: str, document: str) -> tuple[str, SwitchRe
     """
     entry = decode(text, SwitchEntry, document, f"$.{key}")
     node = key.removeprefix(SWITCH_INFO_PREFIX)
-    if node == key or not node or entry.CmName != key:
+    if node == key or not node or entry.cm_name != key:
         raise DocumentError(document, f"$.{key}", "is not named after the node's switch-info")
-    events = tuple(
-        decode(event, SwitchEvent, document, f"$.{key}.FaultCode[{index}]")
-        for index, event in enumerate(entry.FaultCode or ())
-    )
-    times = entry.FaultTimeAndLevelMap
-    return node, SwitchRecord(
-        events=events,
-        level=entry.FaultLevel,
-        update_time=entry.UpdateTime,
-        status=entry.NodeStatus,
-        times=None
-        if times is None
-        else tuple((name, one.fault_time, one.fault_level) for name, one in sorted(times.items())),
-    )
+    return node, record_of_switches(entry, document, f"$.{key}")
 
 
 def healed_switch(record: SwitchRecord) -> SwitchRecord:
