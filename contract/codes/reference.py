@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from contract.codes.catalogue import Catalogue
 
-_TABLE = "reference.json"
+_REMEDIES = "remedies.json"
 _CODES = "contract/data/codes.json"
 _LEVELS = "contract/data/levels.json"
 _EFFECTS = "docs/spec/consumers.md#1.10"
@@ -108,9 +108,13 @@ class _MadeUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
 
 
-class _Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Remedies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     about: str
     levels: dict[str, dict[str, LevelText]]
+
+
+class _Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    about: str
     modules: dict[str, str]
     states: dict[str, str]
     switch_events: dict[str, dict[str, str]]
@@ -155,7 +159,7 @@ def all_codes() -> Iterator[CodeReference]:
 
 def level_texts(kind: CodeKind) -> Mapping[str, LevelText]:
     """Return the texts of the levels of ``kind``, most serious first."""
-    return _reference().levels[kind]
+    return _remedies()[kind]
 
 
 def text_of_level(kind: CodeKind, code: str, level: str) -> LevelText | None:
@@ -163,7 +167,7 @@ def text_of_level(kind: CodeKind, code: str, level: str) -> LevelText | None:
 
     A network code of a chip at a level that isolates concerns only jobs with several tasks.
     """
-    levels = _reference().levels
+    levels = _remedies()
     if kind is CodeKind.CHIP and is_network(code):
         return levels["network"].get(level) or levels[kind].get(level)
     return levels[kind].get(level)
@@ -194,7 +198,12 @@ def _references() -> Mapping[str, CodeReference]:
 
 @cache
 def _reference() -> _Reference:
-    return read_table(_TABLE, _Reference)
+    return read_table("reference.json", _Reference)
+
+
+@cache
+def _remedies() -> Mapping[str, Mapping[str, LevelText]]:
+    return read_table(_REMEDIES, _Remedies).levels
 
 
 def _describe(code: str, kind: CodeKind, level: str) -> CodeReference:
@@ -321,5 +330,5 @@ def _add_public_layout(facts: _Facts, code: str) -> None:
 
 def _add_level(facts: _Facts, code: str, kind: CodeKind, level: str) -> None:
     text = text_of_level(kind, code, level)
-    assert text is not None, f"{_TABLE} has no text for {kind} {level}"
+    assert text is not None, f"{_REMEDIES} has no text for {kind} {level}"
     facts.follow(_EFFECTS, effect=text.effect, remedy=text.remedy)

@@ -1,6 +1,7 @@
-"""Whole values of the cluster-info-switch documents, read as their readers do.
+"""Entries and whole values of the cluster-info-switch documents, read as their readers do.
 
-Sources: ``docs/spec/clusterd.md#2.2``, ``docs/spec/consumers.md#1.3`` and 7.1 (M1, M3, M4, M9).
+Sources: ``docs/spec/clusterd.md#2.2`` and 3.8,
+``docs/spec/consumers.md#1.3`` and 7.1 (M1, M3, M4, M9).
 """
 
 from __future__ import annotations
@@ -40,6 +41,17 @@ def read_switch_entry(key: str, text: str, document: str) -> tuple[str, SwitchRe
     if node == key or not node or entry.cm_name != key:
         raise DocumentError(document, f"$.{key}", "is not named after the node's switch-info")
     return node, record_of_switches(entry, document, f"$.{key}")
+
+
+def pre_separate_switch(record: SwitchRecord, chips_in_use: bool | None) -> SwitchRecord:
+    """Decide the status of a node whose switch level is a pre-separation (clusterd#3.8).
+
+    Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (not known) leaves
+    what the node reported.
+    """
+    if chips_in_use is None or record.status == "UnHealthy" or record.level != "PreSeparate":
+        return record
+    return msgspec.structs.replace(record, status="Healthy" if chips_in_use else "UnHealthy")
 
 
 def healed_switch(record: SwitchRecord) -> SwitchRecord:

@@ -126,17 +126,6 @@ def encode_switch_info(record: SwitchRecord) -> str:
     return go_json.encode(_tree(record))
 
 
-def pre_separate_switch(record: SwitchRecord, chips_in_use: bool | None) -> SwitchRecord:
-    """Decide the status of a node whose switch level is a pre-separation (clusterd#3.8).
-
-    Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (not known) leaves
-    what the node reported.
-    """
-    if chips_in_use is None or record.status == "UnHealthy" or record.level != "PreSeparate":
-        return record
-    return msgspec.structs.replace(record, status="Healthy" if chips_in_use else "UnHealthy")
-
-
 def is_same_switch(record: SwitchRecord, other: SwitchRecord) -> bool:
     """Return whether both report the same of the switches.
 
