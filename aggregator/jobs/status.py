@@ -87,15 +87,7 @@ def hit_job(job: str, about: JobState | None, parts: Mapping[str, NodeImpact]) -
 def relation_statuses(job: str, tracks: Mapping[FaultPlace, Track]) -> Iterator[RelationStatus]:
     """Yield the relation faults of a job."""
     for place, track in sorted(tracks.items(), key=lambda item: item[0]):
-        yield RelationStatus(
-            job,
-            place.node,
-            place.subject,
-            place.code,
-            track.since_ms,
-            track.result,
-            track.is_closed,
-        )
+        yield RelationStatus(job, *place, track.since_ms, track.result, track.is_closed)
 
 
 def job_status(
@@ -106,14 +98,8 @@ def job_status(
     tracks: Mapping[FaultPlace, Track],
 ) -> JobStatus:
     """Return everything about a job."""
-    hit = hit_job(job, about, parts)
     return JobStatus(
-        job=job,
-        namespace=hit.namespace,
-        name=hit.name,
-        health=hit.health,
-        since_ms=hit.since_ms,
-        nodes=hit.nodes,
+        **msgspec.structs.asdict(hit_job(job, about, parts)),
         ranks=tuple(ranks),
         relations=tuple(relation_statuses(job, tracks)),
     )

@@ -1,4 +1,7 @@
-"""Reads documents that carry messages, without what does not belong to their place."""
+"""Reads messages: which faults they report of which nodes, and what of them is refused.
+
+``docs/spec/clusterd.md#4.2``. Of a document only what belongs to its place counts.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,8 @@ from aggregator.public_faults.node_ownership import (
     owner_at,
     split,
 )
-from aggregator.public_faults.validation import reports
 from aggregator.public_faults.values import PublicFaultReport
-from contract.documents.public_fault import DATA_KEY, decode_public_fault
+from contract.documents.public_fault import DATA_KEY, accepting, decode_public_fault
 from contract.errors import DocumentError, Problem
 
 if TYPE_CHECKING:
@@ -76,11 +78,41 @@ class MessageReader:
     def reports(
         self, message: PublicFault, document: str, now_ms: int
     ) -> Work[tuple[list[PublicFaultReport], list[Problem]]]:
-        """Judge a message wherever it came from. Raises ``DocumentError`` for all of it."""
-        return reports(
+        """Return the reports of a message from anywhere, and what of it is refused.
+
+        Raises ``DocumentError`` for all of it. Codes of faults of this resource that hold although
+        no table names them any more may recover.
+        """
+        table = self._tables.in_force
+        is_listed = message.resource in table.resources
+        codes = {fault.fault_code for fault in message.faults or ()}
+        is_known = is_listed and codes <= table.levels.keys()
+        left = () if is_known else self._ledger.codes(message.resource)
+        faults, problems = yield from accepting(
             message,
             document,
-            table=self._tables.in_force,
-            ending=lambda: self._ledger.codes(message.resource),
-            received_at_ms=now_ms,
+            codes=table.levels if is_listed else (),
+            resources=(message.resource,) if is_listed or left else table.resources,
+            is_serial=bool,  # the nodes are looked up for each influence by itself
+            ending=left,
         )
+        found = []
+        for fault in faults:
+            found += [
+                PublicFaultReport(
+                    about.node_name,
+                    "" if about.node_name else about.node_sn,
+                    message.resource,
+                    fault.fault_id,
+                    fault.fault_type,
+                    fault.fault_code,
+                    fault.assertion,
+                    tuple(about.device_ids or ()),
+                    fault.fault_time // 1000,
+                    message.timestamp,
+                    now_ms,
+                )
+                for about in fault.influence or ()
+            ]
+            yield len(fault.influence or ())
+        return found, list(problems)
