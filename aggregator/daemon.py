@@ -46,7 +46,7 @@ from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from pacing.waiting import is_set_within
 from service.clock import Clock, system_clock
 from service.election.leadership import Always, Leadership
-from service.event_stream import PLACES, Stream
+from service.pages.event_stream import PLACES, Stream
 from service.stalls import Stalls
 from service.systemd import notify_manager
 from stores.base import Document, DocumentsListed

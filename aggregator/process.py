@@ -14,13 +14,13 @@ from aggregator.daemon import Aggregator
 from aggregator.grpc.endpoint import endpoint_of
 from aggregator.notify.history import ClusterHistory
 from service.clock import system_clock
-from service.descriptors import raise_soft_limit
 from service.election.identity import Identity
 from service.election.leadership import leadership
-from service.event_stream import PLACES
 from service.http.limits import ListenerLimits
-from service.log import flush_log, set_up_logging
-from service.pages import serving
+from service.log.setup import flush_log, set_up_logging
+from service.open_file_limit import raise_soft_limit
+from service.pages.daemon_pages import serving
+from service.pages.event_stream import PLACES
 from service.tasks import until_stopped
 
 if TYPE_CHECKING:

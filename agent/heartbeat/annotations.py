@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agent.publishing.node_info_heartbeat import whole_seconds
 from contract.errors import StoreError, StoreRefused
 from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 from stores.base import WRITE_SECONDS
 from stores.deadline import answered_within
 

@@ -15,7 +15,7 @@ import msgspec
 
 from agent.journal.file import SCHEMA_VERSION
 from contract.errors import JournalError
-from service.database import newer
+from service.files.database import newer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from service.database import transaction
+from service.files.database import transaction
 
 if TYPE_CHECKING:
     from pathlib import Path

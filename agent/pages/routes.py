@@ -11,10 +11,10 @@ from agent.pages import metrics
 from agent.pages.fault_rules import FaultRules
 from agent.pages.operations import OPERATIONS
 from agent.pages.status import fault_row, isolation_rows
-from service import event_stream, fault_page, operations, pages
-from service.history_page import OPERATION as HISTORY
-from service.history_page import history_page
-from service.page_rows import snapshot
+from service.pages import daemon_pages, event_stream, fault_page, operations
+from service.pages.history_page import OPERATION as HISTORY
+from service.pages.history_page import history_page
+from service.pages.page_rows import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agent.pages.status import AgentStatus
     from agent.publishing.publication import Publication
     from contract.operator_rules.fault_configuration import Judged
-    from service.event_stream import Stream
+    from service.pages.event_stream import Stream
 
 SOCKET_NAME = "agent.sock"
 
@@ -56,7 +56,7 @@ def application(
     def status() -> AgentStatus:
         return msgspec.structs.replace(picture(), stream=stream.last_id)
 
-    application = pages.application(
+    application = daemon_pages.application(
         stalled=lambda: picture().stalled,
         not_ready=lambda: picture().not_ready,
         exposition=lambda: metrics.exposition(picture(), records, cards and cards()),

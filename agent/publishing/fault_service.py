@@ -19,7 +19,7 @@ from agent.publishing.unacknowledged_faults import HOLD_SECONDS, message_of
 from contract.codes.storage_faults import resource_of
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable

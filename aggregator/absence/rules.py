@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from contract.counted import counted
 from contract.documents.write_numbers import NoWrites, decode_owned, decode_writes
-from service.shortened import shortened
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -10,7 +10,7 @@ from aggregator.api.operations import (
     ADVICE_PATH,
     ADVICE_WHAT_IF_PATH,
 )
-from service.pages import json_response
+from service.pages.daemon_pages import json_response
 
 if TYPE_CHECKING:
     from aiohttp import web

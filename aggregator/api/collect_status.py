@@ -41,7 +41,7 @@ from aggregator.api.status import (
 )
 from aggregator.processors.status import all_counted, all_separated, separation_status
 from pacing.cooperative import all_of
-from service.page_rows import SLICE_ROWS
+from service.pages.page_rows import SLICE_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from contract.pages.faults import FaultStatus
     from service.clock import Clock
     from service.election.leadership import Leadership
-    from service.event_stream import Stream
+    from service.pages.event_stream import Stream
     from stores.base import Store
 
 

@@ -14,7 +14,7 @@ from contract.codes.levels import ChipLevel
 from contract.documents.switch_info import event_key, leveled
 from contract.pages.faults import FaultStatus, names_of
 from contract.pages.subjects import part_name, port_name
-from service.fault_page import key_of
+from service.pages.fault_page import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

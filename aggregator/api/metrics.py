@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from aggregator.api.feature_metrics import metrics_of_parts
 from aggregator.api.status import HEARTBEATS, STATES
 from aggregator.merge.stale_documents import DEVICE_INFO, NODE_INFO
-from service.log import dropped_lines
+from service.log.setup import dropped_lines
 from service.metric_families import counter, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from aggregator.api import metrics
 from aggregator.api.advice_pages import AdvicePages
 from aggregator.api.operations import OPERATIONS
 from aggregator.api.row_pages import SnapshotPages
-from service import event_stream, operations, pages
-from service.history_page import OPERATION as HISTORY
-from service.history_page import history_page
+from service.pages import daemon_pages, event_stream, operations
+from service.pages.history_page import OPERATION as HISTORY
+from service.pages.history_page import history_page
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,7 +35,7 @@ def application(queries: StatusQueries) -> web.Application:
         # Of ten thousand nodes it takes long, and must not delay other tasks.
         return await asyncio.to_thread(metrics.exposition, await queries.status())
 
-    application = pages.application(
+    application = daemon_pages.application(
         stalled=lambda: probe().stalled,
         not_ready=lambda: probe().not_ready,
         exposition=exposition,
@@ -70,8 +70,8 @@ def _one(
     async def show(request: web.Request) -> web.Response:
         found = answer(request.match_info[name])
         if found is None:
-            return pages.json_response({"error": f"there is no {name} of this name"}, 404)
-        return pages.json_response(found)
+            return daemon_pages.json_response({"error": f"there is no {name} of this name"}, 404)
+        return daemon_pages.json_response(found)
 
     return show
 
@@ -84,12 +84,12 @@ def _ended_jobs(queries: StatusQueries) -> Callable[[web.Request], Awaitable[web
         for name in ("sized", "judged"):
             jobs = [one.partition("/") for one in request.query.get(name, "").split(",") if one]
             if any(not namespace or not job or "/" in job for namespace, _, job in jobs):
-                return pages.json_response({"error": f"{name} is no NAMESPACE/NAME"}, 400)
+                return daemon_pages.json_response({"error": f"{name} is no NAMESPACE/NAME"}, 400)
             asked.append([(namespace, job) for namespace, _, job in jobs])
         running = request.query.get("running", "false")
         if running not in ("true", "false"):
-            return pages.json_response({"error": "running is neither true nor false"}, 400)
+            return daemon_pages.json_response({"error": "running is neither true nor false"}, 400)
         found = await queries.ended_jobs(*asked, running=running == "true")
-        return pages.json_response(found)
+        return daemon_pages.json_response(found)
 
     return show

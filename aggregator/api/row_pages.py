@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.fault_page import FAULT_ROWS
-from service.page_rows import PageRows, snapshot
+from service.pages.fault_page import FAULT_ROWS
+from service.pages.page_rows import PageRows, snapshot
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -18,7 +18,7 @@ from aggregator.notify.leader_events import role_of
 from aggregator.rank_tables.plugin import RankTablesStatus
 from contract.documents.cluster_info import cluster_device_name
 from contract.pages.blind import BlindStatus
-from service.event_stream import StreamStatus
+from service.pages.event_stream import StreamStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

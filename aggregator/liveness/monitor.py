@@ -15,7 +15,7 @@ from aggregator.liveness.first_heartbeat_probe import HeartbeatProbe
 from aggregator.liveness.rules import Brake, HeartbeatListing, LostNodes
 from aggregator.liveness.unread_heartbeats import Unread, ages_ms, unread
 from contract.errors import StoreError, StoreForbidden
-from service.shortened import shortened
+from service.log.shortened import shortened
 from stores.base import Beat
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from contract.documents.cluster_device import CodeFault
     from contract.pages.changes import FaultChange
     from service.clock import Instant
-    from service.event_stream import Stream
+    from service.pages.event_stream import Stream
 
 _NO_FAULTS = '-Fault":"[]"'
 

@@ -19,7 +19,7 @@ from contract.operator_rules.public_fault_table import (
     read_public_fault_table,
     shipped_table,
 )
-from service.trouble import Trouble, Troubles
+from service.log.trouble import Trouble, Troubles
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 
 if TYPE_CHECKING:

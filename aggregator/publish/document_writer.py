@@ -16,7 +16,7 @@ from aggregator.publish.document_state import LATE_MS, W, WatchedDocument
 from contract.errors import DocumentError, StoreConflict, StoreError
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.owned_document import Overtaken, StoreContent, made_unless
+from service.owned_documents.owned_document import Overtaken, StoreContent, made_unless
 
 if TYPE_CHECKING:
     from collections.abc import Callable

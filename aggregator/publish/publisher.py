@@ -21,7 +21,7 @@ from aggregator.publish.touch_schedule import TouchSchedule
 from aggregator.publish.write_queue import WriteQueue
 from contract.errors import StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from service.owned_document import StoreContent
+from service.owned_documents.owned_document import StoreContent
 from service.store_outage import Failing
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted

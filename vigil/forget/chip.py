@@ -32,7 +32,7 @@ from contract.observation import chip_subject
 from contract.operator_rules.fault_configuration import catalogue_of
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import find_library
-from service.log import last_words
+from service.log.setup import last_words
 from vigil.socket_connection import SocketConnection
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ from contract.names import (
     node_name_problem,
     public_fault_name,
 )
-from service.log import last_words
-from service.shortened import shortened
+from service.log.setup import last_words
+from service.log.shortened import shortened
 from stores.address import open_store
 from stores.base import Document, Selection
 

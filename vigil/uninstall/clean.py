@@ -38,7 +38,7 @@ from contract.names import (
     STATE_LABEL,
     STATE_NAMESPACE,
 )
-from service.log import last_words
+from service.log.setup import last_words
 from stores.base import Document, Selection
 from stores.kubernetes_api.writers import OURS
 from vigil.forget.nodes import FoundNode, beating, opened

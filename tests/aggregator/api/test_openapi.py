@@ -9,8 +9,8 @@ from unittest.mock import MagicMock
 
 from aggregator.api.operations import OPERATIONS
 from aggregator.api.routes import application
-from service.event_stream import Stream
-from service.operations import PATH, description
+from service.pages.event_stream import Stream
+from service.pages.operations import PATH, description
 
 if TYPE_CHECKING:
     from aiohttp import web

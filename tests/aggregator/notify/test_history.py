@@ -26,8 +26,8 @@ from contract.observation import chip_subject
 from contract.pages.changes import FaultChange
 from contract.pages.history import HistoryRange
 from service.clock import system_clock
-from service.event_stream import Stream
-from service.history_page import OPERATION
+from service.pages.event_stream import Stream
+from service.pages.history_page import OPERATION
 from stores.address import open_store
 from tests.parts.broker import Broker
 
