@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_BYTES = 256 << 20
-_MAX_AGE_MS = 90 * 86_400_000
 _PRUNE_SECONDS = 60.0
 _HELD_BATCHES = 2_000
 _HELD_EVENTS = 20_000
@@ -206,7 +204,8 @@ class ClusterHistory:
                 rows = [one for _, one in batches]
                 stored = await in_thread(partial(self._store, rows, changes, self._clock().wall_ms))
                 if self._clock().steady_ms >= next_prune_ms:
-                    more = await in_thread(partial(self._prune, self._clock().wall_ms))
+                    assert self._file is not None
+                    more = await in_thread(partial(self._file.prune, self._clock().wall_ms))
                     pause_ms = 50 if more else int(_PRUNE_SECONDS * 1000)
                     next_prune_ms = self._clock().steady_ms + pause_ms
             except _TROUBLE as error:
@@ -235,11 +234,6 @@ class ClusterHistory:
                 self._changes.popleft()
             self._published += len(changes)
         return stored
-
-    def _prune(self, now_ms: int) -> bool:
-        assert self._file is not None
-        oldest_ms = now_ms - _MAX_AGE_MS
-        return self._file.prune(older_than_ms=oldest_ms, max_bytes=_MAX_BYTES)
 
     async def _answer(
         self, batches: tuple[tuple[str, HistoryBatch], ...], acks: tuple[HistoryAck, ...]

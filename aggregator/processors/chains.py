@@ -15,7 +15,7 @@ from aggregator.processors.custom_filter import (
     filters,
     next_change_ms,
 )
-from aggregator.processors.new_fault_detector import new_faults
+from aggregator.processors.manual_separation import new_faults
 from aggregator.processors.record_edits import list_recovering, separate, unlisted
 from aggregator.processors.state_types import (
     NO_SWITCH_STATE,

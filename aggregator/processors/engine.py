@@ -32,9 +32,6 @@ H = TypeVar("H")
 
 _PRUNE_MS = 3_600_000
 
-_PATIENCE_MS = 30_000
-"""How long the list of separated chips is not shown for the sake of a store that is away."""
-
 
 class PublicFaultProcessor(Protocol):
     """The first processor of the device chain (clusterd#3.2)."""
@@ -81,7 +78,6 @@ class ProcessorEngine:
         self._pruned_at_ms: int | None = None
         self._restored: int | None = None
         """Hash of what was restored last."""
-        self._began_ms: int | None = None
 
     def device(
         self, node: str, record: DeviceRecord | None, _: DeviceRecord | None, now: Instant
@@ -172,9 +168,7 @@ class ProcessorEngine:
 
     def advance(self, now: Instant) -> frozenset[str]:
         """Do what is due; return nodes to be judged again."""
-        if self._began_ms is None:
-            self._began_ms = now.steady_ms
-        self.documents.wait_for_stores(now.steady_ms < self._began_ms + _PATIENCE_MS)
+        self.documents.advance(now.steady_ms)
         due = [key for key, at_ms in self._due.items() if at_ms <= now.steady_ms]
         for key in due:
             del self._due[key]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator.notify.history_file import FILE_NAME, HistoryFile, read_page
+from aggregator.notify.history_file import FILE_NAME, MAX_AGE_MS, HistoryFile, read_page
 from contract.documents.episodes import EpisodeEvent
 from contract.observation import chip_subject
 from contract.pages.history import HistoryRange
@@ -134,10 +134,10 @@ def test_pages_follow_each_other(file: HistoryFile, tmp_path: Path) -> None:
 def test_size_and_age_are_bounded_and_positions_stay(file: HistoryFile, tmp_path: Path) -> None:
     file.store_batches([batch(0, 2_000)], NOW_MS)
     file.store_batches([batch(2_000, 4_000)], NOW_MS + 1_000)
-    while file.prune(older_than_ms=NOW_MS + 1, max_bytes=1 << 30):
+    while file.prune(NOW_MS + MAX_AGE_MS + 1):
         pass
     assert len(kept(tmp_path)) == 2_000
-    while file.prune(older_than_ms=0, max_bytes=10_000):
+    while file.prune(NOW_MS, max_bytes=10_000):
         pass
     assert kept(tmp_path) == []
     assert file.store_batches([batch(4_000, 4_001)], NOW_MS).events == 1
