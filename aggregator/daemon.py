@@ -35,7 +35,7 @@ from aggregator.merge.stale_documents import StaleDocuments
 from aggregator.missed_writes.reader import MissedWrites, documents_of
 from aggregator.notify.leader_events import LeaderEvents
 from aggregator.notify.notifier import Notifier
-from aggregator.notify.pod_labels import Labelling
+from aggregator.notify.pod_labels import PodLabelWriter
 from aggregator.plugin_host import PluginHost
 from aggregator.public_faults.fault_table import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
@@ -106,7 +106,7 @@ class Serve(Protocol):
         tables: RankTableLookup,
         send: Send,
         clock: Clock,
-        turned: Callable[[Subscriber], None],
+        subscriptions_changed: Callable[[Subscriber], None],
     ) -> GrpcServer: ...
 
 
@@ -165,7 +165,7 @@ class Aggregator:
         self.job_view = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), rank_table_namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
-        self._labelling = Labelling(clusters, self.job_view.labels, self.leadership)
+        self._labelling = PodLabelWriter(clusters, self.job_view.labels, self.leadership)
         self.stream = Stream(f"{clock().wall_ms:x}", stream_places)
         self.advising = _advising(clusters, clock, self.stream, self.wake) if advise else None
         self.notifier = Notifier(
@@ -500,7 +500,7 @@ class Aggregator:
         self._places.update(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.plugins.step(now))
         changed = self.pipeline.step(now)
-        self.notifier.after(moved, now, leads=self.takeover.leads)
+        self.notifier.inform(moved, now, leads=self.takeover.leads)
         return changed
 
     def _server(self, number: int, node: str) -> NodeRecord | None:
@@ -587,7 +587,7 @@ class Aggregator:
         # What another leader wrote may be larger than our limit.
         self._wake_publishers(self.pipeline.fit(self._limit))
         self._step()
-        self.notifier.began(self._clock())
+        self.notifier.begin_leading(self._clock())
         names = self.pipeline.documents
         self.readiness.await_publication()
         for publisher in self.publishers:
@@ -655,7 +655,7 @@ class Aggregator:
         leads = self.takeover.leads
         if not leads:
             self._drop_copies()
-        self.notifier.followed(*self.pipeline.follow(document, now, unconfirm=leads), now)
+        self.notifier.observe_published(*self.pipeline.follow(document, now, unconfirm=leads), now)
         self._read_repair.wake()
         lost = lost_of(document)
         if lost is not None:

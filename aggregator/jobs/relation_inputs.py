@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _NOTHING = Relevant()
 
 
-def relevant(
+def relevant_faults(
     node: str,
     published: PublishedNode,
     chips: Collection[str],
@@ -79,7 +79,9 @@ def pods_hit(place: FaultPlace, pods: Iterable[PodState]) -> tuple[str, ...]:
     )
 
 
-def followed(node: str, tracks: Mapping[FaultPlace, Track]) -> Iterator[RankFaultDevice]:
+def relation_fault_devices(
+    node: str, tracks: Mapping[FaultPlace, Track]
+) -> Iterator[RankFaultDevice]:
     """Yield the devices of a node with the health of the strategy that followed for them."""
     here = [(place, track) for place, track in tracks.items() if place.node == node]
     for place, track in sorted(here, key=lambda one: one[0]):

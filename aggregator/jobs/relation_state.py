@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
-from aggregator.jobs.relations import FaultPlace, RelationContext, Track, judged, stronger, worst
+from aggregator.jobs.relations import (
+    FaultPlace,
+    RelationContext,
+    Track,
+    judged_tracks,
+    stronger,
+    worst,
+)
 from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 
 if TYPE_CHECKING:
@@ -91,7 +98,7 @@ class RelationState:
             return at_ms is not None and at_ms <= now.steady_ms
 
         context = RelationContext(pods, is_overdue, came, now.wall_ms)
-        after = judged(before, relevant, context, self.tables)
+        after = judged_tracks(before, relevant, context, self.tables)
         new = {place: track for place, track in after.items() if place not in dues}
         renewed = {
             place: track

@@ -87,7 +87,7 @@ class RelationContext(NamedTuple):
     now_ms: int
 
 
-def judged(
+def judged_tracks(
     tracks: Mapping[FaultPlace, Track],
     relevant: Iterable[Relevant],
     context: RelationContext,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aggregator.jobs.job_view import JobView
     from aggregator.merge.pipeline import Pipeline
     from aggregator.notify.history import ClusterHistory
-    from aggregator.notify.pod_labels import Labelling
+    from aggregator.notify.pod_labels import PodLabelWriter
     from aggregator.rank_tables.plugin import RankTables
     from contract.documents.cluster_device import CodeFault
     from contract.pages.changes import FaultChange
@@ -45,7 +45,7 @@ class Notifier:
         tables: RankTables,
         stream: Stream,
         history: ClusterHistory,
-        labelling: Labelling,
+        labelling: PodLabelWriter,
         server: GrpcServer | None = None,
     ) -> None:
         self.server = server
@@ -89,7 +89,9 @@ class Notifier:
         """Return since when a fault is published; ``None`` where this process does not know."""
         return self._changes.began_ms(node, subject, code)
 
-    def followed(self, differ: frozenset[str], found: frozenset[str], now: Instant) -> None:
+    def observe_published(
+        self, differ: frozenset[str], found: frozenset[str], now: Instant
+    ) -> None:
         """Observe a document that another leader has published.
 
         Entries of the nodes that ``differ`` are not those computed here; those of others that were
@@ -114,7 +116,7 @@ class Notifier:
             return ()
         return device.kind.as_shown(node, entry).faults
 
-    def began(self, now: Instant) -> None:
+    def begin_leading(self, now: Instant) -> None:
         """Observe that this replica leads: what it computed is published from now on."""
         self._computed.clear()
         for node in sorted(self._changes.nodes | self._pipeline.nodes):
@@ -147,7 +149,7 @@ class Notifier:
             for one in changes
         )
 
-    def after(self, moved: Iterable[str], now: Instant, *, leads: bool) -> None:
+    def inform(self, moved: Iterable[str], now: Instant, *, leads: bool) -> None:
         """Inform of a step of the pipeline. ``moved``: nodes whose Node, pods or jobs changed.
 
         What a follower computes is not published: it reports what its leader writes.

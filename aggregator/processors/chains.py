@@ -12,7 +12,7 @@ from aggregator.inputs.node_context import NodeContext
 from aggregator.processors.custom_filter import (
     filter_device,
     filter_switch,
-    filters,
+    job_filters,
     next_change_ms,
 )
 from aggregator.processors.manual_separation import new_faults
@@ -72,7 +72,7 @@ def process_device(
     A chip whose fault is withheld is among those that recover, unless it is in another list.
     """
     received = receive(((f.chip, f.code) for f in record.faults), state.received, now_ms)
-    wanted = filters(context.node_context, context.controllers) if record.faults else []
+    wanted = job_filters(context.node_context, context.controllers) if record.faults else []
     record, filtered = filter_device(record, received, wanted, now_ms)
     accompanied = accompany(record, state, now_ms)
     record, hidden = accompanied.record, (*filtered, *accompanied.hidden)
@@ -99,7 +99,7 @@ def process_switch(
     keys = {event_key(event) for event in record.events}
     received = {key: min(state.received.get(key, now_ms), now_ms) for key in sorted(keys)}
     state = SwitchState(received)
-    wanted = filters(context.node_context, context.controllers)
+    wanted = job_filters(context.node_context, context.controllers)
     record, hidden = filter_switch(record, state, wanted, now_ms)
     record = pre_separate_switch(record, _in_use(context.node_context))
     return SwitchResult(record, state, hidden, next_change_ms(hidden))

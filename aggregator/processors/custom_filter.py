@@ -95,7 +95,7 @@ def _filter(codes: str, levels: str, is_server: bool) -> Filter:
     return Filter(read_filter(codes), by_level)
 
 
-def filters(
+def job_filters(
     node_context: NodeContext, controllers: frozenset[str]
 ) -> list[tuple[frozenset[str], Filter]]:
     """Return the filters of the jobs on a node, each with the chips of its job on this node.

@@ -98,7 +98,7 @@ class ProcessorEngine:
         )
         done = process_device(node, record, state, context, now.wall_ms)
         self.memory.remember(self.devices, node, done.state, NO_DEVICE_STATE)
-        self._set_aside(self.hidden, node, done.hidden)
+        self._set_hidden(self.hidden, node, done.hidden)
         self._plan(("device", node), done.due_ms, now)
         self._new += done.occurrences
         return done.record
@@ -116,7 +116,7 @@ class ProcessorEngine:
         context = ChainContext(self._context_of(node), controllers=self.controllers)
         done = process_switch(record, state, context, now.wall_ms)
         self.memory.remember(self.switches, node, done.state, NO_SWITCH_STATE)
-        self._set_aside(self.hidden_events, node, done.hidden)
+        self._set_hidden(self.hidden_events, node, done.hidden)
         self._plan(("switch", node), done.due_ms, now)
         return done.record
 
@@ -132,10 +132,10 @@ class ProcessorEngine:
         """Remove the state of a node whose document is gone."""
         if kind == "device":
             self.memory.remember(self.devices, node, NO_DEVICE_STATE, NO_DEVICE_STATE)
-            self._set_aside(self.hidden, node, ())
+            self._set_hidden(self.hidden, node, ())
         elif kind == "switch":
             self.memory.remember(self.switches, node, NO_SWITCH_STATE, NO_SWITCH_STATE)
-            self._set_aside(self.hidden_events, node, ())
+            self._set_hidden(self.hidden_events, node, ())
         self._due.pop((kind, node), None)
 
     @property
@@ -149,7 +149,7 @@ class ProcessorEngine:
             node_context = msgspec.structs.replace(node_context, lost=True)
         return node_context
 
-    def _set_aside(self, book: dict[str, tuple[H, ...]], node: str, hidden: tuple[H, ...]) -> None:
+    def _set_hidden(self, book: dict[str, tuple[H, ...]], node: str, hidden: tuple[H, ...]) -> None:
         if book.get(node, ()) == hidden:
             return
         self.altered.add(node)

@@ -1,4 +1,4 @@
-"""Messages on their way to the ledger: judged, held until nodes are known, limited, counted.
+"""Messages on their way to the active: judged, held until nodes are known, limited, counted.
 
 All of it is done in pieces: a message may be about 50,000 nodes.
 """
@@ -26,8 +26,8 @@ from aggregator.public_faults.validation import (
     LIMITED,
     OK,
     ValidationReply,
-    answer,
-    placed,
+    placed_report,
+    reply,
 )
 from aggregator.public_faults.values import PIECE, FaultOutcome, UnplacedFault
 from contract.errors import DocumentError, Problem
@@ -89,7 +89,7 @@ class MessageProcessor:
         """Set the time of the next piece of work."""
         self._now = now
 
-    def sending(self, message: PublicFault) -> Work[ValidationReply]:
+    def apply_message(self, message: PublicFault) -> Work[ValidationReply]:
         """Apply a message that came over gRPC; return its answer."""
         resource = self._reader.known(message.resource)
         try:
@@ -121,7 +121,7 @@ class MessageProcessor:
         verdict = {INVALID: "refused", LIMITED: "limited"}.get(code, "held" if held else "taken")
         self.record.count(resource, verdict)
         self.record.judged(f"messages of {resource} over gRPC", refused, self._now)
-        return answer(code, tuple(refused), held=held)
+        return reply(code, tuple(refused), held=held)
 
     def observe(self, source: int, event: WatchEvent) -> None:
         """Apply an event of the documents that carry messages."""
@@ -317,7 +317,7 @@ class MessageProcessor:
             if recovers and self._active.get(report.key) is not None:
                 good.append(report)  # also when its node has gone
                 continue
-            one, wrong = placed(report, self._places)
+            one, wrong = placed_report(report, self._places)
             problems += wrong
             if one is not None:
                 good.append(one)

@@ -54,7 +54,7 @@ def foreign_resource(owner: DocumentOwner, resource: str) -> Foreign | None:
     return Foreign(Reason.OTHER_RESOURCE, Problem("resource", what))
 
 
-def split(
+def split_foreign(
     owner: DocumentOwner, reports: Iterable[PublicFaultReport]
 ) -> tuple[list[PublicFaultReport], Foreign | None]:
     """Return those of ``reports`` that are about the own node, and what names others.

@@ -33,7 +33,7 @@ class ValidationReply(msgspec.Struct, frozen=True):
     refused: tuple[Problem, ...] = ()
 
 
-def answer(code: int, refused: tuple[Problem, ...], *, held: int = 0) -> ValidationReply:
+def reply(code: int, refused: tuple[Problem, ...], *, held: int = 0) -> ValidationReply:
     """Return an answer that names the first of the refused problems."""
     if code == OK:
         info = _SENT
@@ -49,7 +49,7 @@ def answer(code: int, refused: tuple[Problem, ...], *, held: int = 0) -> Validat
     return ValidationReply(code, info, refused)
 
 
-def placed(
+def placed_report(
     report: PublicFaultReport, places: NodeLookup
 ) -> tuple[PublicFaultReport | None, list[Problem]]:
     """Return what is left of ``report`` on nodes and chips that exist, and what is refused.

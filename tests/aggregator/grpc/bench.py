@@ -118,7 +118,12 @@ class Bench:
     ) -> GrpcServer:
         """A server that does not run yet."""
         self.server = GrpcServer(
-            GrpcEndpoint(listen, tls), self, self, self.send, clock, turned=self.on_turn
+            GrpcEndpoint(listen, tls),
+            self,
+            self,
+            self.send,
+            clock,
+            subscriptions_changed=self.on_turn,
         )
         return self.server
 

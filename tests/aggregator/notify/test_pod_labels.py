@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.jobs.relation_state import PodLabel
-from aggregator.notify.pod_labels import Labelling
+from aggregator.notify.pod_labels import PodLabelWriter
 from contract.errors import StoreError, StoreNotFound, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Bench:
         self.lead = Lead()
         self.wanted: tuple[PodLabel, ...] = ()
         clusters: list[Cluster] = list(pods)  # type: ignore[arg-type]
-        self.labelling = Labelling(clusters, lambda: self.wanted, self.lead)  # type: ignore[arg-type]
+        self.labelling = PodLabelWriter(clusters, lambda: self.wanted, self.lead)  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager
