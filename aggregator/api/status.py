@@ -185,8 +185,9 @@ class LivenessStatus(msgspec.Struct, frozen=True):
 
 
 class LeaderStatus(msgspec.Struct, frozen=True):
-    """Who writes. ``role`` is ``leader`` or ``follower of HOLDER``; ``elected_by`` the store with
-    the election, ``null`` where there is none; ``taken`` how often this process began to lead.
+    """Which replica writes. ``role`` is ``leader``, ``follower of HOLDER``, or ``follower`` while
+    none leads. ``elected_by``: the store with the election, ``null`` where there is none.
+    ``taken``: how often this process began to lead.
     """
 
     role: str

@@ -168,7 +168,7 @@ def test_a_node_that_only_fell_silent_is_reported() -> None:
         assert devices(message_sent).keys() == {("Node", "-1")}
 
 
-def test_what_a_filter_hides_is_reported_and_does_not_count() -> None:
+def test_a_fault_that_a_filter_withholds_is_reported_and_does_not_count() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     codes = [fault(chip, "RestartNPU", "80C98000") for chip in (0, 5)]

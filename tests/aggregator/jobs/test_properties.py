@@ -147,7 +147,7 @@ def nodes_go(scene: Scene) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(events, max_size=25))
-def test_what_is_reported_step_by_step_is_what_is_reported_at_once(
+def test_messages_are_the_same_step_by_step_and_at_once(
     happened: list[tuple[Any, ...]],
 ) -> None:
     scene = Scene(nodes=3, tables=NO_RELATIONS)

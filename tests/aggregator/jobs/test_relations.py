@@ -67,7 +67,7 @@ def test_of_other_jobs_and_of_idle_chips_nothing_follows() -> None:
     assert scene.labels() == {}
 
 
-def test_what_followed_stays_while_the_fault_lasts() -> None:
+def test_a_strategy_stays_while_the_relation_fault_lasts() -> None:
     """B43."""
     scene = scene_of_two()
     scene.chips("n0", LINK)

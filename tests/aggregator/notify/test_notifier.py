@@ -112,7 +112,7 @@ async def test_a_follower_reports_what_is_published_when_it_is() -> None:
     assert pair.second.rows[-1] == ("Ascend910-3", None)
 
 
-async def test_what_a_follower_never_saw_is_reported_from_the_document() -> None:
+async def test_a_follower_reports_unseen_changes_from_the_document() -> None:
     pair = await Pair().begin()
     changed = Changed(report("n2", faulty(5, T0 + 1)))
     pair.leader.observe(instant(1), changed)

@@ -50,7 +50,7 @@ def test_a_chip_that_was_separated_tomorrow_is_released_in_time() -> None:
     assert not counted(bench)
 
 
-def test_what_was_counted_while_the_clock_was_ahead_counts_with_the_rest() -> None:
+def test_faults_counted_while_the_clock_was_ahead_count_with_the_rest() -> None:
     separation = ManualSeparation()
     separation.policy = SeparationPolicy(True, 24, 3, 48)
 

@@ -205,7 +205,7 @@ def test_counters_of_a_released_chip_begin_anew() -> None:
     assert bench.separation.counts == {}
 
 
-def test_what_was_never_in_the_document_was_not_released() -> None:
+def test_a_chip_that_was_never_in_the_document_is_not_released() -> None:
     bench = on()
     bench.separate("n1")
     before = bench.shown()
@@ -233,7 +233,7 @@ def test_a_value_that_cannot_be_read_releases_no_chip(caplog: pytest.LogCaptureF
     assert bench.documents.problems == {}
 
 
-def test_what_another_program_separated_is_taken_over_at_the_start_only() -> None:
+def test_separations_by_another_program_are_adopted_at_the_start_only() -> None:
     before = on()
     before.separate("n1")
     texts = before.shown()
@@ -316,7 +316,7 @@ def test_other_documents_are_nobodys() -> None:
     assert bench.separation.of("n1") == {chip(0)}
 
 
-def test_what_is_read_of_a_node() -> None:
+def test_separated_chips_are_read_from_the_value_of_a_node() -> None:
     texts = {"Total": ["a", "b"], "Detail": {"a": None, "b": [], "c": []}}
     assert read_chips("n", json.dumps(texts)) == {"a": {}, "b": {}}
     silent = {"FaultCode": "1", "FaultLevel": "SilentFault", "LastSeparateTime": 1}

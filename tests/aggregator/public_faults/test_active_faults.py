@@ -65,7 +65,7 @@ def test_a_fault_stands_for_five_seconds_at_least(ledger: ActiveFaults) -> None:
     assert count_at(ledger, 5) == 0
 
 
-def test_what_is_reported_once_stands_for_five_seconds(ledger: ActiveFaults) -> None:
+def test_a_one_off_fault_holds_for_five_seconds(ledger: ActiveFaults) -> None:
     assert apply(ledger, "once", 0) is FaultOutcome.ADDED
     assert count_at(ledger, 4.999) == 1
     assert count_at(ledger, 5) == 0
@@ -111,7 +111,7 @@ def test_a_fault_that_occurs_again_while_it_ends_stands(ledger: ActiveFaults) ->
     assert count_at(ledger, 100) == 1
 
 
-def test_what_was_reported_once_may_occur(ledger: ActiveFaults) -> None:
+def test_a_fault_may_occur_after_it_was_reported_once(ledger: ActiveFaults) -> None:
     apply(ledger, "once", 0)
     assert apply(ledger, "occur", 2) is FaultOutcome.ADDED
     assert count_at(ledger, 100) == 1
@@ -200,7 +200,7 @@ def restarted(rows: Rows, now: Instant) -> tuple[ActiveFaults, Rows]:
     return ledger, again
 
 
-def test_what_was_reported_last_is_restored_after_a_restart() -> None:
+def test_the_newest_report_is_restored_after_a_restart() -> None:
     rows = Rows()
     ledger = ActiveFaults(rows)
     apply(ledger, "occur", 0, reported=0)
@@ -222,7 +222,7 @@ steps = st.lists(
 @pytest.mark.slow
 @given(steps)
 @settings(deadline=None, max_examples=400)
-def test_what_was_reported_last_holds(history: list[tuple[str, int, int]]) -> None:
+def test_the_newest_report_holds(history: list[tuple[str, int, int]]) -> None:
     """In any order of arrival, with restarts in between.
 
     Each message is sent up to 20 s before it arrives. The one with the newest time counts, of two

@@ -62,7 +62,7 @@ def test_the_worst_list_of_a_code_counts() -> None:
     assert len(problems) == 4
 
 
-def test_what_is_shipped() -> None:
+def test_the_shipped_table_has_the_codes_and_resources_of_upstream() -> None:
     shipped = shipped_table()
     assert len(shipped.levels) == 30
     assert shipped.resources == {

@@ -222,7 +222,7 @@ def test_faults_of_a_node_to_come_are_not_kept() -> None:
     assert faults.status().absent == 0
 
 
-def test_what_was_kept_of_it_by_an_earlier_release_does_not_count() -> None:
+def test_foreign_state_of_an_earlier_release_does_not_count() -> None:
     report = PublicFaultReport(
         "n9",
         "",

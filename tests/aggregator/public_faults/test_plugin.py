@@ -153,7 +153,7 @@ def test_a_node_without_public_faults_costs_nothing() -> None:
         (replace(fault_message(one()), version="1.1"), "version: '1.1'"),
     ],
 )
-def test_what_is_refused_is_named(message: PublicFault, named: str) -> None:
+def test_a_refused_message_is_named(message: PublicFault, named: str) -> None:
     faults = begun()
     answer = faults.send(message, at(0))
     assert answer.code == 409

@@ -99,7 +99,7 @@ def test_a_follower_begins_where_the_leader_ended() -> None:
     assert kept(follower, state).keys() >= state.keys()
 
 
-def test_what_upstream_has_left_is_taken_over() -> None:
+def test_faults_in_the_document_of_upstream_are_adopted() -> None:
     left = {
         "PublicFaults": '{"n1":[{"resource":"CCAE","devIds":[0],"faultId":"fault-0001","type":"NPU"'
         ',"faultCode":"220001001","level":"SeparateNPU","faultTime":1760000123},'
@@ -138,7 +138,7 @@ def test_what_upstream_has_left_is_taken_over() -> None:
         ('"n2":[7],"n1":[GOOD]', "PublicFaults.n2[0]"),
     ],
 )
-def test_what_is_wrong_in_what_upstream_has_left_touches_no_other_fault(
+def test_a_wrong_entry_in_the_document_of_upstream_touches_no_other(
     caplog: pytest.LogCaptureFixture, wrong: str, text: str
 ) -> None:
     good = (
@@ -232,7 +232,7 @@ def test_state_that_is_nested_too_deep_is_logged_and_harms_nothing_else() -> Non
     assert faults.send(fault_message(one()), at(1)).code == 0
 
 
-def test_what_a_document_contained_briefly_is_known_to_its_reader() -> None:
+def test_a_text_that_a_document_had_briefly_is_applied_after_a_takeover() -> None:
     """The leader was killed before it had stored that; now the document has another text."""
     leader, follower = begun(), begun()
     for part in (leader, follower):
@@ -249,7 +249,7 @@ def test_what_a_document_contained_briefly_is_known_to_its_reader() -> None:
     assert standing(follower).keys() == {"0", "1", "2"}
 
 
-def test_what_is_over_does_not_come_back_with_it() -> None:
+def test_an_ended_fault_does_not_come_back_with_a_brief_text() -> None:
     leader, follower = begun(), begun()
     for part in (leader, follower):
         occurs = fault_message(one("fault-0001"), one("fault-0002", "once", devices=(1,)))

@@ -128,7 +128,7 @@ def test_over_grpc_a_node_that_is_not_there_is_refused_for_good() -> None:
     assert standing(faults, LATE) == {}
 
 
-def test_what_is_remembered_of_nodes_that_never_come_has_an_end(
+def test_reports_about_nodes_that_never_come_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aggregator.public_faults.unknown_nodes.MOST", 20)
