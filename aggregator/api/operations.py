@@ -50,7 +50,7 @@ class NodesPage(Page, frozen=True):
 
 
 class LivenessPage(Page, frozen=True):
-    """Who fell silent."""
+    """The nodes that fell silent."""
 
     liveness: LivenessStatus
     stream: str = ""
@@ -64,10 +64,10 @@ class AdvicePage(Page, frozen=True):
 
 
 class EndedJobsPage(Page, frozen=True):
-    """What is known of vcjobs that have ended; ``null`` where nothing is advised.
+    """The vcjobs that have ended; ``null`` without advice.
 
-    ``leads``: this aggregator writes. ``alarm``: too many nodes fell silent at once. ``silent``
-    are nodes whose heartbeats have ended.
+    ``leads``: this aggregator writes. ``alarm``: too many nodes fell silent at once. ``silent`` are
+    nodes whose heartbeats have ended.
     """
 
     leads: bool
@@ -77,7 +77,9 @@ class EndedJobsPage(Page, frozen=True):
 
 
 class AdviceOutcomes(Page, frozen=True):
-    """What became of deletions of pods since the start, and the last 100 that were not ``came``."""
+    """Whether advised deletions of pods were made since the start, and the last 100 that were not
+    (``came``).
+    """
 
     enabled: bool
     outcomes: dict[str, int]
@@ -85,7 +87,7 @@ class AdviceOutcomes(Page, frozen=True):
 
 
 class DocumentsPage(Page, frozen=True):
-    """The stores that are read, the documents that are published, and what is refused of others."""
+    """The stores that are read, the published documents, and refused documents of others."""
 
     stores: tuple[SourceStatus, ...]
     documents: tuple[DocumentStatus, ...]
@@ -128,7 +130,7 @@ class ClusterStatePage(Page, frozen=True):
 
 
 class ServicesPage(Page, frozen=True):
-    """Who is served besides readers of documents."""
+    """The services besides documents: gRPC, rank tables, streams and the history."""
 
     services: ServicesStatus
 

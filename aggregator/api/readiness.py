@@ -1,4 +1,4 @@
-"""Whether the aggregator does what it is there for, and what it waits for otherwise."""
+"""Whether the aggregator is ready, and the reasons why not."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Readiness:
-    """A leader is ready once everything that it knew at first is published, a follower once it
-    knows everything and an aggregator leads. ``not_served`` is why a leader's clients are not
-    served: such a leader publishes, but a probe gets the answer that something is wrong. Neither is
-    ready while what it asks of a store fails for long. ``unread`` names the stores whose heartbeats
-    were not read for long, ``marks`` the directories that are not the known ones. Nor is one ready
-    while a store lacks what it had of many nodes (``absences``).
+    """Decides whether this replica is ready, and why not.
+
+    A leader is ready once everything that it knew at first is published. A follower is ready once
+    it knows everything and an aggregator leads. ``not_served`` is why a leader's clients are not
+    served: it publishes all the same, and is not ready. A replica is not ready either while an
+    operation of a store fails for long, or while a store lacks what it had of many nodes
+    (``absences``). ``unread`` names the stores whose heartbeats were not read for long, ``marks``
+    the directories that are not the known ones.
     """
 
     pipeline: Pipeline
@@ -60,7 +62,7 @@ class Readiness:
         self._waits_for = "waiting for the first publication"
 
     def look(self) -> None:
-        """Look whether the stores have what was known when this replica began to lead."""
+        """End the wait once the stores have what was known when this replica began to lead."""
         if self._complete is None:
             return
         for publisher in self.publishers:
@@ -89,7 +91,7 @@ class Readiness:
         return ProbeStatus(self.stalls.stalled(), reasons, self._warnings())
 
     def _failing(self) -> Iterator[str]:
-        """Yield what has failed for long. One document of many that is refused is not enough."""
+        """Yield what has failed for long. A refusal of one document of many is not enough."""
         now_ms = self.clock().steady_ms
         for what, one, of_many in self._asked():
             problem = one.problem(what, now_ms, of_many=of_many)
@@ -99,7 +101,9 @@ class Readiness:
         yield from self._lacked(serious=True)
 
     def _asked(self) -> Iterator[tuple[str, Failing, bool]]:
-        """Yield what is asked of stores, and whether it is of several documents."""
+        """Yield each operation of stores: its name, its failure, and whether it is of several
+        documents.
+        """
         for source in self.pipeline.sources:
             for watch in source.watches:
                 what = f"the watch of {watch.selection.namespace} in {source.url}"

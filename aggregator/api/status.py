@@ -1,4 +1,4 @@
-"""One picture of the aggregator, taken at once: the API answers with it, metrics come from it."""
+"""The status of the aggregator, its nodes, stores and documents, for pages and metrics."""
 
 from __future__ import annotations
 
@@ -166,12 +166,13 @@ class DocumentStatus(msgspec.Struct, frozen=True):
 
 
 class LivenessStatus(msgspec.Struct, frozen=True):
-    """Who fell silent.
+    """The nodes that fell silent.
 
     ``alarm``: too many fell silent at once; ``held`` are those, and they are not published lost.
     ``problems``: where heartbeats, or the nodes with those of old releases, cannot be listed, and
-    why; ``listed_seconds_ago`` when they were, by place. ``alive`` does not count nodes whose
-    heartbeats were not read for long. ``wrong_clocks``: nodes whose clock is more than 2 s off.
+    why; ``listed_seconds_ago``: when they were listed, by place. ``alive`` does not count nodes
+    whose heartbeats were not read for long. ``wrong_clocks``: nodes whose clock is more than 2 s
+    off.
     """
 
     alarm: bool
@@ -209,7 +210,7 @@ class MissedWritesStatus(msgspec.Struct, frozen=True):
 
 
 class ProbeStatus(msgspec.Struct, frozen=True):
-    """What probes ask for: loops that are stuck, and why the daemon is not ready.
+    """What probes ask for: stalled tasks, and why the daemon is not ready.
 
     ``warnings``: documents that cannot be written, or that another program writes. A leader that
     writes all others stays ready.
@@ -221,9 +222,7 @@ class ProbeStatus(msgspec.Struct, frozen=True):
 
 
 class ServicesStatus(msgspec.Struct, frozen=True):
-    """Who is served besides the readers of documents. ``grpc`` is ``null`` where it is not to be
-    served.
-    """
+    """The services besides documents. ``grpc`` is ``null`` where it is not configured."""
 
     grpc: GrpcStatus | None
     rank_tables: RankTablesStatus
@@ -232,7 +231,7 @@ class ServicesStatus(msgspec.Struct, frozen=True):
 
 
 def leader_status(leadership: Leadership) -> LeaderStatus:
-    """Return who writes now."""
+    """Return which replica writes now."""
     return LeaderStatus(
         role=role_of(leadership),
         leads=leadership.leads,
@@ -243,7 +242,7 @@ def leader_status(leadership: Leadership) -> LeaderStatus:
 
 
 def liveness_status(heartbeat_monitor: HeartbeatMonitor, published: bool) -> LivenessStatus:
-    """Return who fell silent."""
+    """Return which nodes fell silent."""
     verdict = heartbeat_monitor.lost_nodes
     unread = heartbeat_monitor.unread
     listings = {

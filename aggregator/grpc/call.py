@@ -1,4 +1,4 @@
-"""What every method of the services does: read the request, keep to the limit, refuse in words.
+"""Common code of all methods: decode the request, keep to the limit, refuse with a text.
 
 Upstream's own refusals have the status UNKNOWN and a text: its clients read nothing else
 (clusterd#5.4).
@@ -79,8 +79,8 @@ def _written(message: Message) -> bytes:
 async def end_stream(context: Context, why: SubscriptionEnd | None) -> None:
     """End a stream whose workqueue was closed.
 
-    A stream that was replaced ends well (as upstream does), others so that the client connects to
-    the leader.
+    A stream that was replaced ends without an error, as upstream's does. Others end with
+    UNAVAILABLE, so that the client connects to the leader.
     """
     if why is SubscriptionEnd.STOPPING:
         await context.abort(grpc.StatusCode.UNAVAILABLE, why.value)

@@ -1,7 +1,7 @@
-"""Where the services are offered, and the files of their TLS.
+"""The address of the gRPC services, and their TLS files.
 
-A file that was replaced counts from the next connection on. What cannot be used (yet) does not
-replace what could: it is logged once, and connections go on with what was good.
+A replaced file counts from the next connection on. New content that cannot be used leaves the last
+good content in force, and is logged once.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Pem(NamedTuple):
 
 
 class TlsMaterial:
-    """The last good content of the files. Whatever asks for it may be another thread."""
+    """The last good content of the files. gRPC calls ``refresh`` in threads of its own."""
 
     def __init__(self, files: TlsFiles) -> None:
         """Read the files. Raises ``ConfigurationError`` with what is wrong with each."""

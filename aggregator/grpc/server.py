@@ -60,9 +60,9 @@ class GrpcServer:
     A client that was refused on an open connection would send its requests there again and again;
     one that cannot connect tries another replica.
 
-    It can be made anywhere; everything else is for the loop. Raises ``ConfigurationError`` for
-    files that cannot be used. ``subscriptions_changed`` receives each client that subscribes to
-    faults or leaves; ``jobs_of`` then has it.
+    The server can be made in any thread; its methods are for the loop. Raises
+    ``ConfigurationError`` for files that cannot be used. ``subscriptions_changed`` receives each
+    client that subscribes to faults or leaves; ``jobs_of`` is up to date by then.
     """
 
     def __init__(

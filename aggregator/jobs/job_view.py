@@ -1,7 +1,8 @@
-"""The job view: what is wrong with each job, and in the cluster, as soon as it changes.
+"""The job view: the faults that hit each job and those of the whole cluster, updated with each
+change.
 
-Only the nodes that changed are examined, of their jobs only those that are hit or were, and of such
-a job only its ill nodes. At rest nothing is done. Source: ``clusterd#5.4`` and 6.
+An update examines only the nodes that changed, of their jobs only those that are or were hit, and
+of such a job only its faulty nodes. At rest nothing is done. Source: ``clusterd#5.4`` and 6.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ _MOST_CHANGED = 100_000
 
 
 class JobView:
-    """What is wrong, by job.
+    """The faults that hit each job.
 
     It keeps relation faults (``Persistent``), and their windows end by time alone (``Timed``).
-    ``published`` returns what is published of a node now, ``is_read`` whether the nodes' documents
-    were listed: before that restored relation faults are not ended, and nothing is reported of
-    jobs.
+    ``published`` returns what is published of a node now. ``is_read`` returns whether the nodes'
+    documents were listed: before that, restored relation faults are not ended, and nothing is
+    reported of jobs.
     """
 
     def __init__(

@@ -1,4 +1,6 @@
-"""What hits one job on one node, and how ill it makes the job (``docs/spec/clusterd.md#6``)."""
+"""The faults of one node that hit one job, and the health that follows
+(``docs/spec/clusterd.md#6``).
+"""
 
 from __future__ import annotations
 

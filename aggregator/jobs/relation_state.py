@@ -1,7 +1,7 @@
-"""What is remembered of the relation faults of all jobs, and kept for the next leader.
+"""The relation faults of all jobs, and their persistent state.
 
-A window is measured by the steady clock once a fault is known, so a clock that is set neither
-shortens nor lengthens it; a new leader goes on by wall time. Source: ``clusterd#3.10``.
+A window is measured by the steady clock once a fault is known, so a change of the wall clock
+neither shortens nor lengthens it; a new leader continues by wall time. Source: ``clusterd#3.10``.
 """
 
 from __future__ import annotations

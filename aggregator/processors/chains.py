@@ -46,7 +46,7 @@ class ChainContext(msgspec.Struct, frozen=True):
 
 
 class DeviceResult(msgspec.Struct, frozen=True):
-    """What becomes of a device record. ``due_ms``: when time alone changes something (wall)."""
+    """The device record after the chain. ``due_ms``: when time alone changes something (wall)."""
 
     record: DeviceRecord
     state: DeviceState
@@ -56,7 +56,7 @@ class DeviceResult(msgspec.Struct, frozen=True):
 
 
 class SwitchResult(msgspec.Struct, frozen=True):
-    """What becomes of a switch record. ``due_ms``: when time alone changes something (wall)."""
+    """The switch record after the chain. ``due_ms``: when time alone changes something (wall)."""
 
     record: SwitchRecord
     state: SwitchState = NO_SWITCH_STATE

@@ -140,7 +140,7 @@ class ProcessorEngine:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Nodes of which something is remembered."""
+        """Nodes that have a state."""
         return self.memory.nodes
 
     def _context_of(self, node: str) -> NodeContext:

@@ -86,7 +86,7 @@ class ManualSeparation:
         self.chips: dict[str, dict[str, Separated]] = {}
         """Node to chip."""
         self.changed: set[str] = set()
-        """Nodes about which something is to be kept anew."""
+        """Nodes whose state is to be stored again."""
 
     def of(self, node: str) -> frozenset[str]:
         """Return the separated chips of a node, where the policy is on."""

@@ -33,7 +33,7 @@ _MOST_LEFT = 10_000
 """Chips that left a document and are remembered."""
 
 PATIENCE_MS = 30_000
-"""How long the list of separated chips is not shown for the sake of a store that is away."""
+"""How long the list of separated chips waits for a store that does not answer."""
 
 _POLICY = Selection(namespace=NAMESPACE, name=policies.NAME)
 _CHIPS = Selection(namespace=NAMESPACE, name=manual_info.NAME)

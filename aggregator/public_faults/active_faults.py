@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from service.clock import Instant
 
 LEAST_MS = 5000
-"""How long a fault holds at least, and one that is reported once."""
+"""How long a fault holds at least, and how long a one-off fault holds."""
 
 OVERTAKEN_MS = 60_000
 """How long a message may be on its way."""
@@ -55,7 +55,7 @@ class ActiveFaults:
         self._nodes: dict[str, dict[tuple[str, str], ActivePublicFault]] = {}
         self._over: dict[Key, EndedFault] = {}
         self._due: dict[Key, int] = {}
-        """Return the steady time at which something ends by itself."""
+        """The steady time at which a fault, or the memory of its end, ends by itself."""
         self._heap: list[tuple[int, Key]] = []
 
     @property
@@ -169,7 +169,7 @@ class ActiveFaults:
                 self._record_end(one.key, one.reported_at_ms, one.received_at_ms, now)
 
     def step(self, now: Instant) -> None:
-        """End what is due."""
+        """End the faults that are due."""
         while self._heap and self._heap[0][0] <= now.steady_ms:
             due_ms, key = heapq.heappop(self._heap)
             if self._due.get(key) != due_ms:

@@ -1,7 +1,7 @@
-"""Nodes that are no more although faults of theirs stand.
+"""Deleted nodes with public faults.
 
-A node that comes back within a day has its faults again: a server is taken out of the cluster to
-be repaired, or its objects are lost by mistake. After that it is another one (defect B22).
+A node that comes back within a day has its faults again: a server is taken out of the cluster to be
+repaired, or its objects are lost by mistake. After that it counts as another node (defect B22).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DeletedNodes:
         return 0 if self._checked_ms is None else self._checked_ms + _CHECK_MS
 
     def since(self) -> dict[str, int]:
-        """Return the wall time since when each is away."""
+        """Return the deleted nodes, each with the wall time of the check that missed it."""
         return {node: wall_ms for node, (wall_ms, _) in sorted(self._since.items())}
 
     def restore(self, away: Mapping[str, int], now: Instant) -> None:
