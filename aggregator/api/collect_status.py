@@ -282,7 +282,7 @@ class StatusQueries:
         return msgspec.structs.replace(found, stream=self.stream.last_id, advice=advice)
 
     def _acknowledged_everywhere(self) -> dict[str, bool]:
-        """Return for each document whether every store that is published to has its newest value."""
+        """Return for each document whether every publisher's store has its newest value."""
         return {
             name: all(
                 (output := publisher.outputs.get(name)) is not None

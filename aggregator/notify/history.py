@@ -56,7 +56,7 @@ one.
 _TROUBLE = (sqlite3.Error, OSError)
 
 
-class HistoryStatus(msgspec.Struct, frozen=True):
+class HistoryStatus(msgspec.Struct):
     """State of the history. ``trouble`` is why it cannot be written, ``None`` while it can.
 
     ``events`` were stored by this process, ``lost`` rows were deleted from nodes' journals before
@@ -100,9 +100,8 @@ class ClusterHistory:
             self._path,
             level=logging.ERROR,
         )
-        self._events = self._lost = self._refused = self._left = 0
         self._changes: deque[FaultChange] = deque()
-        self._published = self._dropped = 0
+        self._status = HistoryStatus(tuple(channels))
         self._begins_with: PublishedLevels | None = None
         self._gathering: asyncio.TimerHandle | None = None
 
@@ -126,16 +125,7 @@ class ClusterHistory:
 
     def status(self) -> HistoryStatus:
         """Return the state of the history now."""
-        return HistoryStatus(
-            stores=tuple(self._channels),
-            trouble=self._trouble.reason,
-            events=self._events,
-            lost=self._lost,
-            refused=self._refused,
-            left=self._left,
-            published=self._published,
-            dropped=self._dropped,
-        )
+        return msgspec.structs.replace(self._status, trouble=self._trouble.reason)
 
     async def published_levels(self) -> PublishedLevels | None:
         """Return the levels that an earlier run has published; ``None`` where that is not known."""
@@ -159,7 +149,7 @@ class ClusterHistory:
         """
         for change in changes:
             if len(self._changes) >= _HELD_EVENTS:
-                self._dropped += 1
+                self._status.dropped += 1
             else:
                 self._changes.append(change)
         if self._changes and self._gathering is None:
@@ -183,7 +173,7 @@ class ClusterHistory:
                 continue  # the store logs that; nodes send again
             size = max(1, len(event.events))
             if len(self._waiting) >= _HELD_BATCHES or self._waiting_events > _HELD_EVENTS:
-                self._left += 1
+                self._status.left += 1
                 continue
             self._waiting.append((url, event))
             self._waiting_events += size
@@ -214,9 +204,9 @@ class ClusterHistory:
                 continue
             self._trouble.end()
             backoff.reset()
-            self._events += stored.events
-            self._lost += stored.lost
-            self._refused += stored.refused
+            self._status.events += stored.events
+            self._status.lost += stored.lost
+            self._status.refused += stored.refused
             await self._answer(batches, stored.acks)
 
     def _store(
@@ -232,7 +222,7 @@ class ClusterHistory:
             self._file.store_changes(changes)
             for _ in changes:
                 self._changes.popleft()
-            self._published += len(changes)
+            self._status.published += len(changes)
         return stored
 
     async def _answer(
