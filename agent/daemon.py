@@ -20,7 +20,8 @@ from agent.collector_setup import collectors_of, reports_when_disabled
 from agent.exit_deadline import ExitDeadline
 from agent.fault_state import restore
 from agent.heartbeat.holder import this_holder
-from agent.journal.file import FILE_NAME, RowKind, body_of
+from agent.journal.file import FILE_NAME
+from agent.journal.rows import RowKind, body_of
 from agent.pages import status
 from agent.pages.history import JournalHistory
 from agent.pages.npu_exporter import keep_names

@@ -19,7 +19,7 @@ from agent.fault_state import FaultState, configured_by, restore
 from agent.heartbeat import heartbeat
 from agent.heartbeat.holder import this_holder
 from agent.heartbeat.old_readers import old_readers
-from agent.history_forwarding.forwarder import forwarder_of
+from agent.history_forwarding.forwarder import HistoryForwarder
 from agent.journal.journal import Journal
 from agent.kubernetes_events.sender import EventSender, reporter_of
 from agent.node.chip_keys import ChipKeys
@@ -219,9 +219,15 @@ class AgentParts:
         self.events = self._events_of(store)
         self.serial_number = serial_number_of(configuration, os.environ, self._look_at_node)
         self.node_object = self._node_object_of(store)
-        self.forwarder = forwarder_of(
-            store, configuration.node_name, self.journal, configuration.state_dir, wall_clock
-        )
+        self.forwarder = None
+        if store.channel is not None:
+            self.forwarder = HistoryForwarder(
+                store.channel,
+                configuration.node_name,
+                self.journal,
+                configuration.state_dir,
+                wall_clock,
+            )
 
     def _forgotten(self, chip: int) -> None:
         self.driver.forget(chip)

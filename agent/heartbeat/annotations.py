@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.heartbeat")
 
-_REQUEST_SECONDS = WRITE_SECONDS
-
 
 class NodeAnnotations:
     """Writes heartbeats as annotations of the Node called ``node``.
@@ -49,7 +47,7 @@ class NodeAnnotations:
         self._stamp = now_seconds if now_seconds != self._stamp else now_seconds + 1
         annotations = {HEARTBEAT_ANNOTATION: str(self._stamp), INTERVAL_ANNOTATION: self._interval}
         try:
-            async with answered_within(_REQUEST_SECONDS):
+            async with answered_within(WRITE_SECONDS):
                 await self._objects.set_node(self._node, {}, annotations)
         except StoreError as error:
             self.failures += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -32,11 +33,7 @@ class Histogram:
 
     def observe(self, seconds: float) -> None:
         """Count one duration."""
-        place = next(
-            (index for index, bound in enumerate(BUCKETS_SECONDS) if seconds <= bound),
-            len(BUCKETS_SECONDS),
-        )
-        self.counts[place] += 1
+        self.counts[bisect_left(BUCKETS_SECONDS, seconds)] += 1
         self.sum_seconds += seconds
 
 

@@ -44,7 +44,7 @@ from pacing.cooperative import all_of
 from service.pages.page_rows import SLICE_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
     from aggregator.absence.directory_mark import DirectoryMarks
     from aggregator.absence.rules import Absence
@@ -107,13 +107,13 @@ class StatusQueries:
     leadership: Leadership
     heartbeat_monitor: HeartbeatMonitor
     marks: DirectoryMarks
-    missed_writes: Mapping[str, MissedWrites]
+    missed_writes: dict[str, MissedWrites]
     pipeline: Pipeline
     public_faults: PublicFaultsPlugin
-    publishers: Sequence[StorePublisher]
+    publishers: tuple[StorePublisher, ...]
     rank_tables: RankTables
     readiness: Readiness
-    stores: Mapping[str, Store]
+    stores: dict[str, Store]
     stream: Stream
     takeover: Takeover
     notifier: Notifier

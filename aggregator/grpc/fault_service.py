@@ -1,4 +1,4 @@
-"""``fault.Fault``: pushes which jobs are hit and answers queries (``docs/spec/clusterd.md#5.4``)."""
+"""``fault.Fault``: pushes faults of jobs and answers queries (``docs/spec/clusterd.md#5.4``)."""
 
 from __future__ import annotations
 

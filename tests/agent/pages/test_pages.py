@@ -109,7 +109,7 @@ def picture(
         faults=status.fault_statuses(STATE, "Ascend910"),
         driver=driver,
         answered=(),
-        blind=status.blind_sources(STATE.of(NODE)),
+        blind=status.blind_about_node(STATE),
         publications=publications,
         fault_configuration=status.fault_configuration_status(JUDGED, None),
         heartbeat=heartbeat,

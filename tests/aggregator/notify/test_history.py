@@ -16,8 +16,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from agent.history_forwarding.forwarder import HistoryForwarder
 from agent.journal.file import FILE_NAME as JOURNAL_NAME
-from agent.journal.file import RowKind, body_of
 from agent.journal.journal import Journal
+from agent.journal.rows import RowKind, body_of
 from agent.policy.state import Change, ChangeKind
 from aggregator.api.routes import application
 from aggregator.notify.history import ClusterHistory

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.journal.file import JournalFile, JournalRow, RowKind
+from agent.journal.file import JournalFile
+from agent.journal.rows import JournalRow, RowKind
 from agent.state_dir import claimed
 from aggregator.config import AggregatorConfiguration
 from aggregator.notify.history_file import HistoryFile

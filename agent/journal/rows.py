@@ -1,12 +1,13 @@
-"""Decodes and checks what rows of the journal hold. Every function raises ``JournalError``.
+"""The rows of the journal: their kinds, and what they hold, decoded and checked.
 
-A damaged row, or one of a version that had other values, is refused here: callers may rely on each
-level and subject.
+Every function that decodes raises ``JournalError``. A damaged row, or one of a version that had
+other values, is refused here: callers may rely on each level and subject.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -40,20 +41,45 @@ T = TypeVar("T")
 _KINDS = frozenset({"chip", "host", "node", "storage"})
 
 
-class Stored(Protocol):
-    """A row of the journal, with what an error about it names."""
+class RowKind(StrEnum):
+    """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy.
 
-    @property
-    def sequence(self) -> int:
-        """The place of the row in the journal."""
+    ``fault-configuration`` has the ``FaultTexts`` that are in force from there on; none before the
+    first one. ``isolation`` was written by earlier releases.
+    """
 
-    @property
-    def kind(self) -> str:
-        """What the row is about."""
+    START = "start"
+    STOP = "stop"
+    CONFIGURATION = "configuration"
+    FAULT_CONFIGURATION = "fault-configuration"
+    SNAPSHOT = "snapshot"
+    REPORTS = "reports"
+    ACKNOWLEDGED = "acknowledged"
+    CHANGES = "changes"
+    PUBLICATION = "publication"
+    ISOLATION = "isolation"
+    USAGE = "usage"
+    GAP = "gap"
+    EVENTS = "events"
+    SHADOW = "shadow"
+    PUBLIC_FAULTS = "public-faults"
 
-    @property
-    def body(self) -> str:
-        """JSON."""
+
+class JournalRow(msgspec.Struct, frozen=True):
+    """One row: ``at_ms`` is epoch milliseconds, ``body`` JSON.
+
+    ``kind`` is a ``RowKind``, or another one that a newer version wrote.
+    """
+
+    sequence: int
+    at_ms: int
+    kind: str
+    body: str
+
+
+def body_of(value: object) -> str:
+    """Return ``value`` as the body of a row."""
+    return msgspec.json.encode(value).decode()
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -72,23 +98,21 @@ class JournalGap(msgspec.Struct, frozen=True):
     rows_lost: int
 
 
-class _Usage(msgspec.Struct, frozen=True):
+class UsageRow(msgspec.Struct, frozen=True):
+    """The devices that pods of ``node`` have: ``used``; those chosen for them: ``assigned``."""
+
     used: tuple[str, ...]
     assigned: tuple[str, ...] = ()
+    node: str = ""
 
 
-_inputs_decoder = msgspec.json.Decoder(tuple[Input, ...])
-_changes_decoder = msgspec.json.Decoder(tuple[Change, ...])
-_state_decoder = msgspec.json.Decoder(PolicyState)
-_start_decoder = msgspec.json.Decoder(Start)
-_gap_decoder = msgspec.json.Decoder(JournalGap)
-_usage_decoder = msgspec.json.Decoder(_Usage)
-_texts_decoder = msgspec.json.Decoder(FaultTexts)
+_decoders: dict[object, msgspec.json.Decoder[Any]] = {}
+"""A decoder takes longer to make than to decode many rows."""
 
 
-def inputs_of(row: Stored) -> tuple[Input, ...]:
+def inputs_of(row: JournalRow) -> tuple[Input, ...]:
     """Return the inputs of one call of the policy."""
-    inputs = decoded(row, _inputs_decoder)
+    inputs = decoded(row, tuple[Input, ...])
     try:
         for item in inputs:
             if not isinstance(item, (Acknowledged, ClockSetBack, Configured, Gap, ChipsListed)):
@@ -98,14 +122,14 @@ def inputs_of(row: Stored) -> tuple[Input, ...]:
     return inputs
 
 
-def changes_of(row: Stored) -> tuple[Change, ...]:
+def changes_of(row: JournalRow) -> tuple[Change, ...]:
     """Return the changes of one call of the policy."""
-    return decoded(row, _changes_decoder)
+    return decoded(row, tuple[Change, ...])
 
 
-def state_of(row: Stored) -> PolicyState:
+def state_of(row: JournalRow) -> PolicyState:
     """Return the state that a snapshot holds."""
-    state = decoded(row, _state_decoder)
+    state = decoded(row, PolicyState)
     try:
         _check(state)
     except ValueError as error:
@@ -113,32 +137,17 @@ def state_of(row: Stored) -> PolicyState:
     return state
 
 
-def start_of(row: Stored) -> Start:
-    """Return the node, boot and version of an agent that began here."""
-    return decoded(row, _start_decoder)
-
-
-def gap_of(row: Stored) -> JournalGap:
-    """Return the gap: since when, why, and how many rows were lost."""
-    return decoded(row, _gap_decoder)
-
-
-def chips_in_use_of(row: Stored) -> frozenset[int]:
+def chips_in_use_of(row: JournalRow) -> frozenset[int]:
     """Return the physical ids of the chips that pods have or that were chosen for one."""
-    usage = decoded(row, _usage_decoder)
+    usage = decoded(row, UsageRow)
     chips = (chip_of(name) for name in (*usage.used, *usage.assigned))
     return frozenset(chip for chip in chips if chip is not None)
 
 
-def texts_of(row: Stored) -> FaultTexts:
-    """Return the fault configuration that is in force from here on."""
-    return decoded(row, _texts_decoder)
-
-
-def tables_of(row: Stored) -> Catalogue:
+def tables_of(row: JournalRow) -> Catalogue:
     """Return the tables of the fault configuration that is in force from here on."""
     try:
-        return catalogue_of(texts_of(row))
+        return catalogue_of(decoded(row, FaultTexts))
     except ConfigurationError as error:
         raise _refused(row, error) from None
 
@@ -172,13 +181,16 @@ def _check_subject(subject: Subject) -> None:
         raise ValueError(f"there is no subject of the kind {subject.kind!r}")
 
 
-def decoded(row: Stored, decoder: msgspec.json.Decoder[T]) -> T:
-    """Return the body of ``row``, decoded by ``decoder``."""
+def decoded(row: JournalRow, kind: type[T]) -> T:
+    """Return the body of ``row`` as a value of ``kind``."""
+    if kind not in _decoders:
+        _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        return decoder.decode(row.body)
+        found: T = _decoders[kind].decode(row.body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise _refused(row, error) from None
+    return found
 
 
-def _refused(row: Stored, error: Exception) -> JournalError:
+def _refused(row: JournalRow, error: Exception) -> JournalError:
     return JournalError(f"row {row.sequence} ({row.kind}) cannot be decoded: {decode_text(error)}")

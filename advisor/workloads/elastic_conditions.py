@@ -28,8 +28,8 @@ from contract.scheduling import go_integer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from advisor.snapshot import VcJob
     from contract.documents.elastic_job import Ending, PersistedJob
-    from elastic.job import ElasticJob
 
 _DEFAULT_RETRIES = 3
 """What a job without ``maxRetry`` gets (consumers#2.9)."""
@@ -39,7 +39,7 @@ class Condition(NamedTuple):
     """A condition: ``problem`` returns what is wrong and what to write; ``None`` where it holds."""
 
     name: str
-    problem: Callable[[ElasticJob], str | None]
+    problem: Callable[[VcJob], str | None]
 
 
 class Unmet(NamedTuple):
@@ -49,7 +49,7 @@ class Unmet(NamedTuple):
     text: str
 
 
-def kept_of(job: ElasticJob) -> PersistedJob | None:
+def kept_of(job: VcJob) -> PersistedJob | None:
     """Return what is kept on the job; ``None`` where that is nothing, or cannot be read."""
     try:
         return read_kept(job.annotations)
@@ -57,7 +57,7 @@ def kept_of(job: ElasticJob) -> PersistedJob | None:
         return None
 
 
-def ending_of(job: ElasticJob) -> Ending | None:
+def ending_of(job: VcJob) -> Ending | None:
     """Return why the job is ended; ``None`` where that is not recorded, or cannot be read."""
     try:
         return read_ending(job.annotations)
@@ -65,7 +65,7 @@ def ending_of(job: ElasticJob) -> Ending | None:
         return None
 
 
-def original_of(job: ElasticJob) -> Size | None:
+def original_of(job: VcJob) -> Size | None:
     """Return the size that the owner gave the job; ``None`` where it has not one task.
 
     A size that is not the one written last is the owner's from then on.
@@ -77,23 +77,23 @@ def original_of(job: ElasticJob) -> Size | None:
     return kept.original if is_ours else size
 
 
-def min_replicas(job: ElasticJob) -> int:
+def min_replicas(job: VcJob) -> int:
     """Return ``minReplicas``, 1 where it is no number."""
     return go_integer(job.annotations.get(scheduling.MIN_REPLICAS, "")) or 1
 
 
-def fewest_pods(job: ElasticJob) -> int:
+def fewest_pods(job: VcJob) -> int:
     """Return with how many pods the job may start at least: with fewer it could not succeed."""
     return max(min_replicas(job), job.min_success or 0)
 
 
-def unmet(job: ElasticJob) -> tuple[Unmet, ...]:
+def unmet(job: VcJob) -> tuple[Unmet, ...]:
     """Return all conditions that do not hold, in the order of the table."""
     found = ((one.name, one.problem(job)) for one in CONDITIONS)
     return tuple(Unmet(name, text) for name, text in found if text is not None)
 
 
-def _kept(job: ElasticJob) -> str | None:
+def _kept(job: VcJob) -> str | None:
     try:
         read_kept(job.annotations)
     except ValueError as error:
@@ -105,32 +105,32 @@ def _kept(job: ElasticJob) -> str | None:
     return None
 
 
-def _grace(job: ElasticJob) -> str | None:
+def _grace(job: VcJob) -> str | None:
     value = job.labels.get(scheduling.FAULT_SCHEDULING)
     if value == scheduling.FAULT_SCHEDULING_GRACE:
         return None
     return f'label fault-scheduling {_shown(value)}; write fault-scheduling: "grace"'
 
 
-def _elastic(job: ElasticJob) -> str | None:
+def _elastic(job: VcJob) -> str | None:
     value = job.labels.get(scheduling.ELASTIC_SCHEDULING)
     if value == "on":
         return None
     return f'label elastic-scheduling {_shown(value)}; write elastic-scheduling: "on"'
 
 
-def _switched_off(job: ElasticJob) -> str | None:
+def _switched_off(job: VcJob) -> str | None:
     if job.annotations.get(SWITCH) != OFF:
         return None
     return f"annotation {SWITCH} is off; run vigil elastic on {job.key}"
 
 
-def _one_task(job: ElasticJob) -> str | None:
+def _one_task(job: VcJob) -> str | None:
     count = len(job.tasks)
     return None if count == 1 else f"it has {count} tasks; write one task with all pods"
 
 
-def _minimum(job: ElasticJob) -> str | None:
+def _minimum(job: VcJob) -> str | None:
     original = original_of(job)
     if original is None:
         return None
@@ -145,14 +145,14 @@ def _minimum(job: ElasticJob) -> str | None:
     )
 
 
-def _divisible(job: ElasticJob) -> str | None:
+def _divisible(job: VcJob) -> str | None:
     original = original_of(job)
     if original is None or original.replicas > 1 or original.cards > 1:
         return None
     return "it has one pod with at most one chip; ask for two pods or two chips"
 
 
-def _whole_chips(job: ElasticJob) -> str | None:
+def _whole_chips(job: VcJob) -> str | None:
     for task in job.tasks:
         if not task.resource:
             return "its pods ask for no chips; ask for chips, as in huawei.com/Ascend910"
@@ -163,7 +163,7 @@ def _whole_chips(job: ElasticJob) -> str | None:
     return None
 
 
-def _one_container(job: ElasticJob) -> str | None:
+def _one_container(job: VcJob) -> str | None:
     original = original_of(job)
     if original is None or original.replicas > 1:
         return None
@@ -172,7 +172,7 @@ def _one_container(job: ElasticJob) -> str | None:
     return "several containers of its only pod ask for chips; ask for them in one container"
 
 
-def _policy(job: ElasticJob) -> str | None:
+def _policy(job: VcJob) -> str | None:
     action = evicted_action(job)
     instead = "write event: PodEvicted, action: TerminateJob"
     if action is None:
@@ -185,7 +185,7 @@ def _policy(job: ElasticJob) -> str | None:
     return f"action {action} does not end the job; {instead}"
 
 
-def evicted_action(job: ElasticJob) -> str | None:
+def evicted_action(job: VcJob) -> str | None:
     """Return what the controller does once a pod was evicted; ``None`` without a policy.
 
     Policies of the task go before those of the job.
@@ -197,13 +197,13 @@ def evicted_action(job: ElasticJob) -> str | None:
     return None
 
 
-def _owner(job: ElasticJob) -> str | None:
+def _owner(job: VcJob) -> str | None:
     if not job.has_owner:
         return None
     return "another object owns it and would start it, too; create the job without an owner"
 
 
-def _process_recovery(job: ElasticJob) -> str | None:
+def _process_recovery(job: VcJob) -> str | None:
     value = job.labels.get(scheduling.PROCESS_RECOVER)
     if value not in (None, "off"):
         return f"label process-recover-enable is {value}, so others recover it; remove the label"
@@ -212,7 +212,7 @@ def _process_recovery(job: ElasticJob) -> str | None:
     return None
 
 
-def _success(job: ElasticJob) -> str | None:
+def _success(job: VcJob) -> str | None:
     original = original_of(job)
     if original is None or job.min_success is None or job.min_success <= original.replicas:
         return None
@@ -222,13 +222,13 @@ def _success(job: ElasticJob) -> str | None:
     )
 
 
-def _partition(job: ElasticJob) -> str | None:
+def _partition(job: VcJob) -> str | None:
     if not any(task.is_partitioned for task in job.tasks):
         return None
     return "partitionPolicy fixes the number of pods; remove partitionPolicy"
 
 
-def _lifetime(job: ElasticJob) -> str | None:
+def _lifetime(job: VcJob) -> str | None:
     seconds = job.ttl_seconds
     if seconds is None or seconds >= SHORTEST_TTL_SECONDS:
         return None
@@ -260,3 +260,16 @@ CONDITIONS = (
     Condition("lifetime", _lifetime),
 )
 """All conditions about what is written in the job."""
+
+
+def elastic_start(job: VcJob) -> str:
+    """Return with which sizes ``vigil elastic`` starts a vcjob again after a fault ended it (R35).
+
+    Empty where a condition does not hold.
+    """
+    original = original_of(job)
+    if unmet(job) or original is None:
+        return ""
+    replicas, cards = original.replicas, original.cards
+    sizes = f"1 to {cards} chips" if replicas == 1 else f"{fewest_pods(job)} to {replicas} pods"
+    return f"vigil elastic, where it acts, then starts the job again in place, with {sizes}"

@@ -1,4 +1,4 @@
-"""Each condition, with a job that meets it and ones that do not; each text has what to write."""
+"""Conditions of elastic training: jobs that meet them, jobs that do not, and starts foretold."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from advisor.workloads.elastic_conditions import CONDITIONS, original_of, unmet
+from advisor.workloads.pod_recreation import follow_up_of_vcjob
 from contract.documents.elastic_job import ENDING, KEPT, PersistedJob
-from elastic.conditions import CONDITIONS, original_of, unmet
 from tests.elastic.jobs import CHIPS, read, size, vcjob, with_kept
 
 if TYPE_CHECKING:
@@ -171,3 +172,59 @@ def test_another_size_is_the_owners_from_then_on(replicas: int) -> None:
     found = original_of(read(item))
     assert found is not None
     assert found.replicas == replicas
+
+
+STARTS = "starts the job again in place, with "
+
+
+def foretold(item: dict[str, Any], *, is_fault: bool = True) -> str:
+    """Return what follows the deletion of the pods of ``item``."""
+    return follow_up_of_vcjob(read(item), [], is_fault=is_fault)
+
+
+def _succeeds(item: dict[str, Any], pods: int) -> dict[str, Any]:
+    """Return ``item`` with so many pods that have to succeed."""
+    item["spec"]["minSuccess"] = pods
+    return item
+
+
+@pytest.mark.parametrize(
+    ("item", "sizes"),
+    [
+        (vcjob(least="2"), "2 to 4 pods"),
+        (vcjob(least="2", action="RestartJob"), "2 to 4 pods"),
+        (_succeeds(vcjob(), 3), "3 to 4 pods"),
+        (vcjob(replicas=1), "1 to 8 chips"),
+        (with_kept(vcjob(), PersistedJob(size(4), size(2), "x", 1, 5)), "1 to 4 pods"),
+        (with_kept(vcjob(), PersistedJob(size(4), size(3), "x", 1, 5)), "1 to 4 pods"),
+    ],
+)
+def test_a_start_is_foretold_with_its_sizes(item: dict[str, Any], sizes: str) -> None:
+    assert unmet(read(item)) == ()
+    assert foretold(item).endswith(STARTS + sizes)
+
+
+@pytest.mark.parametrize(("name", "spoil"), [(name, spoil) for name, spoil, _ in BROKEN])
+def test_no_start_is_foretold_while_a_condition_does_not_hold(
+    name: str, spoil: Callable[[dict[str, Any]], object]
+) -> None:
+    item = vcjob()
+    spoil(item)
+    assert STARTS not in foretold(item), name
+
+
+def test_no_start_is_foretold_for_a_pod_that_cannot_become_smaller() -> None:
+    assert STARTS not in foretold(vcjob(replicas=1, cards=1))
+    item = vcjob(replicas=1)
+    second_container(item)
+    assert STARTS not in foretold(item)
+
+
+def test_no_start_is_foretold_where_the_policy_of_the_task_does_not_end_the_job() -> None:
+    item = vcjob()
+    item["spec"]["tasks"][0]["policies"] = [{"event": "PodEvicted", "action": "RestartTask"}]
+    assert STARTS not in foretold(item)
+
+
+def test_no_start_is_foretold_for_a_program_that_failed() -> None:
+    assert STARTS not in foretold(vcjob(), is_fault=False)
