@@ -315,7 +315,7 @@ def test_grpc_is_not_imported_before_it_is_served() -> None:
 async def test_leader_listens_as_soon_as_the_port_is_free(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The leader before was paused, on the same host."""
+    """Cover an earlier leader that is paused on the same host."""
     first = Bench()
     async with first.serving() as target:
         bench = Bench()

@@ -29,7 +29,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 
 def long(job: str, change: int) -> FaultMsgSignal:
-    """A fault of 2 KB that is like none before."""
+    """Return a message of 2 KB that equals no earlier one."""
     device = DeviceFaultInfo("1", "NPU", (str(change),), "UnHealthy", fault_reasons=(REASON,))
     return FaultMsgSignal(job, FAULT, (node_faults("n1", device),))
 

@@ -139,7 +139,7 @@ def keep(job_view: JobView, kept: dict[str, str]) -> None:
 
 
 def nodes_go(scene: Scene) -> None:
-    """Of a Node that is gone only who saw it knows the address."""
+    """Add the missing Nodes: only a job view that saw a deleted one knows its address."""
     for name in NODES:
         if name not in scene.lookup.nodes:
             scene.node(name, ready=False)

@@ -101,7 +101,7 @@ class Stranger:
         self._events = events
 
     async def watch(self, _: Selection) -> AsyncIterator[WatchEvent]:
-        """The events, and nothing more."""
+        """Yield the events, and nothing more."""
         for event in self._events:
             yield event
         await asyncio.Event().wait()

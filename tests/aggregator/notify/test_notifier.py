@@ -38,10 +38,10 @@ class Book:
         self.changes: list[FaultChange] = []
 
     async def published_levels(self) -> None:
-        """Nothing is known of an earlier run."""
+        """Return that nothing is known of an earlier run."""
 
     def begin(self, standing: object) -> None:
-        """What is published now."""
+        """Record the published levels."""
 
     def record(self, changes: Iterable[FaultChange]) -> None:
         self.changes += changes

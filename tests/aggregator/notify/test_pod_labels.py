@@ -133,7 +133,7 @@ async def test_a_pod_of_another_store_and_one_that_is_gone() -> None:
 
 
 async def test_labelling_stops_between_two_pods_without_the_lease() -> None:
-    """Nothing refuses a label: who was paused must look at his clock before each."""
+    """Check the clock before each label: a store refuses none of a replica that was paused."""
     pods = Pods()
     pods.seconds = 1.0
     async with labelling(pods) as bench:

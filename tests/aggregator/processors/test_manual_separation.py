@@ -24,7 +24,7 @@ def new(
     state: DeviceState = NO_DEVICE_STATE,
     now_ms: int = T,
 ) -> tuple[list[str], DeviceState]:
-    """What counts of a record, and the state."""
+    """Return the faults of a record that count, and the state."""
     done = process(reported, now_ms, known, state, counting=True)
     return [f"{one.chip}:{one.code}:{one.job}" for one in done.occurrences], done.state
 

@@ -76,7 +76,7 @@ class Bench:
         return self.step(at)
 
     def apply(self, at: float, name: str, data: dict[str, str] | None) -> frozenset[str]:
-        """A document of operators."""
+        """Apply a document of operators."""
         selection = next(one for one in self.processing.inputs if one.name == name)
         event = DocumentsListed((Document(NAMESPACE, name, data),) if data is not None else ())
         self.pipeline.judge_again(self.processing.observe(0, selection, event, instant(at)))

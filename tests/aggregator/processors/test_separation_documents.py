@@ -124,7 +124,7 @@ class Bench:
             self.separation.count(Occurrence(T + n, node, chip(number), "A", "j") for n in range(3))
 
     def shown(self) -> dict[str, str]:
-        """The view."""
+        """Return the view."""
         (view,) = self.documents.views()
         return view.data or {}
 

@@ -81,7 +81,7 @@ def test_repeated_report_does_not_change_a_fault(ledger: ActiveFaults) -> None:
 
 
 def test_a_recovery_of_what_is_not_known_kills_nothing_later(ledger: ActiveFaults) -> None:
-    """Defect B23: upstream deletes what occurs within five seconds."""
+    """Cover defect B23: upstream deletes faults that occur within five seconds."""
     assert apply(ledger, "recover", 0) is FaultOutcome.ABSENT
     assert apply(ledger, "occur", 1) is FaultOutcome.ADDED
     assert count_at(ledger, 100) == 1
@@ -180,14 +180,14 @@ def test_one_node_leaves_room_for_the_others(
 
 
 def test_a_node_without_faults_leaves_nothing(ledger: ActiveFaults) -> None:
-    """Defect B22."""
+    """Cover defect B22."""
     apply(ledger, "occur", 0)
     apply(ledger, "recover", 10)
     assert not ledger.nodes
 
 
 def restarted(rows: Rows, now: Instant) -> tuple[ActiveFaults, Rows]:
-    """Another process that begins with what the one before has kept."""
+    """Return the state of another process that begins with what the one before has kept."""
     names = {f"{number:02}" for number in range(32)}
     texts = {name: text for name in names if (text := rows.text(name)) is not None}
     state, unreadable = read(texts)
@@ -223,10 +223,9 @@ steps = st.lists(
 @given(steps)
 @settings(deadline=None, max_examples=400)
 def test_the_newest_report_holds(history: list[tuple[str, int, int]]) -> None:
-    """In any order of arrival, with restarts in between.
-
-    Each message is sent up to 20 s before it arrives. The one with the newest time counts, of two
-    with the same time the later one. A one-off report is of a fault that does not hold.
+    """Apply messages in any order, with restarts in between, each up to 20 s after it was sent. The
+    newest time counts, of two equal ones the later message. A one-off report is of a fault that
+    does not hold.
     """
     rows = Rows()
     ledger = ActiveFaults(rows)

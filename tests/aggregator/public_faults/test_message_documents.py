@@ -49,7 +49,7 @@ def test_each_node_has_a_limit_of_its_own() -> None:
 
 
 def test_invalid_messages_take_no_tokens_from_valid_ones() -> None:
-    """Defect B12."""
+    """Cover defect B12."""
     faults = begun()
     for _ in range(1000):
         assert faults.send(fault_message(one(code="999999999")), at(0)).code == 409

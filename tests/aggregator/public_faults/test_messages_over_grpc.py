@@ -65,7 +65,7 @@ async def test_an_answer_does_not_wait_for_ever() -> None:
 
 @pytest.mark.slow
 async def test_accepted_faults_are_judged_although_the_sender_has_gone() -> None:
-    """Nothing else may happen for long, so no other call would pop the nodes that changed."""
+    """Cover the time after that: no other call pops the nodes that changed."""
     names = [f"node-{number}" for number in range(2000)]
     faults = begun(places(*names))
     message = fault_message(

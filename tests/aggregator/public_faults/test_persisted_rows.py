@@ -20,7 +20,7 @@ def over(number: int) -> EndedFault:
 
 
 def written(rows: Rows, before: Mapping[str, str]) -> dict[str, str]:
-    """The store after what changed was written to it."""
+    """Return the store after what changed was written to it."""
     after = dict(before)
     for bucket in rows.pop_changed():
         text = rows.text(bucket)

@@ -51,8 +51,9 @@ def test_pending_messages_survive_a_restart() -> None:
 def test_whatever_way_it_comes_the_newest_holds(
     history: list[tuple[str, str, int, bool]],
 ) -> None:
-    """By gRPC or in one of two documents, with a restart after any of them, during which a document
-    may change."""
+    """Send reports by gRPC or in one of two documents, with a restart after any of them, during
+    which a document may change.
+    """
     faults, state = begun(), dict[str, str]()
     texts: dict[str, Document] = {}
     clock_ms, stands = 0, False
@@ -79,7 +80,7 @@ def test_whatever_way_it_comes_the_newest_holds(
 
 
 def test_a_follower_begins_where_the_leader_ended() -> None:
-    """It has read the documents, too, but not the messages over gRPC."""
+    """Cover a follower that has read the documents, but not the messages over gRPC."""
     leader, follower = begun(), PublicFaultsPlugin(places("n1", "n2"))
     follower.step(at(0))
     first = document("pub-1", fault_message(one()))
@@ -233,7 +234,9 @@ def test_state_that_is_nested_too_deep_is_logged_and_harms_nothing_else() -> Non
 
 
 def test_a_text_that_a_document_had_briefly_is_applied_after_a_takeover() -> None:
-    """The leader was killed before it had stored that; now the document has another text."""
+    """Cover a leader that was killed before it had stored the text; now the document has another
+    one.
+    """
     leader, follower = begun(), begun()
     for part in (leader, follower):
         part.observe(0, MESSAGES, Changed(document("a", fault_message(one("fault-0001")))), at(1))

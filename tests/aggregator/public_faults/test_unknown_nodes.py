@@ -39,7 +39,7 @@ LATE = "n9"
 
 
 def come(known: KnownPlaces, faults: PublicFaultsPlugin, seconds: float) -> frozenset[str]:
-    """The node that was not there comes."""
+    """Add the missing node."""
     known.see_report(LATE, eight())
     return faults.step(at(seconds))
 
@@ -140,7 +140,7 @@ def test_reports_about_nodes_that_never_come_are_bounded(
 
 
 def large(nodes: int, faults: int) -> tuple[KnownPlaces, list[str], list[PublicFaultEntry]]:
-    """Places and a message about so many faults on each of so many nodes."""
+    """Return nodes, and a message about so many faults on each of them."""
     names = [f"node-{number:04}" for number in range(nodes)]
     about = [Influence(name, "", [0]) for name in names]
     several = [replace(one(f"fault-{number:04}"), influence=about) for number in range(faults)]
