@@ -84,7 +84,7 @@ async def trouble(store: Store, plane: ControlPlane) -> None:
 
 
 def strictly(answer: object, kind: object) -> Any:
-    """Return the reply as the described type; nothing is missing in the description, nor left over."""
+    """Return the reply as the described type; the description has neither less nor more."""
     value = msgspec.convert(answer, kind)
     assert json.loads(msgspec.json.encode(value)) == answer
     return value

@@ -138,7 +138,7 @@ class Scene:
 
 
 def healthy(*faults: CodeFault, super_pod: int = -2) -> DeviceRecord:
-    """Return sixteen chips with these faults; those with a serious one are in the unhealthy list."""
+    """Return sixteen chips with these faults; serious ones make their chips unhealthy."""
     mild = ("NotHandleFault", "SubHealthFault", "FreeRestartNPU")
     unhealthy = {fault.chip for fault in faults if fault.level not in mild}
     every = (f"Ascend910-{number}" for number in range(16))

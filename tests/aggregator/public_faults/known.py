@@ -23,7 +23,7 @@ class KnownPlaces:
         self._serials: dict[str, str] = {}
 
     def has_node(self, node: str) -> bool:
-        """See ``Places``."""
+        """See ``NodeLookup``."""
         return node in self._reporting or node in self._objects
 
     def chips(self, node: str) -> frozenset[str] | None:
