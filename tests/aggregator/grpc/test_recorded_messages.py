@@ -18,7 +18,7 @@ from aggregator.grpc.fault_messages import (
     SwitchFaultInfo,
 )
 from tests.aggregator.grpc.bench import Bench, normal
-from tests.aggregator.grpc.test_faults import GET, REGISTER, refused, subscribed
+from tests.aggregator.grpc.test_fault_service import GET, REGISTER, refused, subscribed
 from tests.aggregator.grpc.upstream import Client
 from tests.vectors import VECTORS
 

@@ -10,7 +10,7 @@ import pytest
 
 from aggregator.grpc.fault_messages import FAULT, DeviceFaultInfo, FaultMsgSignal
 from tests.aggregator.grpc.bench import Bench, node_faults, normal
-from tests.aggregator.grpc.test_faults import EVERYBODY, pushed, subscribed
+from tests.aggregator.grpc.test_fault_service import EVERYBODY, pushed, subscribed
 from tests.aggregator.grpc.upstream import Client
 
 if TYPE_CHECKING:

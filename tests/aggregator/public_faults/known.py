@@ -31,7 +31,7 @@ class KnownPlaces:
         return self._chips.get(node)
 
     def node_of(self, serial_number: str) -> str | None:
-        """See ``NodeLookup``."""
+        """See ``NodeLookup``. No node has the empty number (defect B9)."""
         return self._serials.get(serial_number)
 
     def see_report(self, node: str, record: DeviceRecord | None, used: Iterable[str] = ()) -> None:
