@@ -28,15 +28,15 @@ class DeletedNodes:
         """Wall and steady time of the check that did not find it."""
         self._checked_ms: int | None = None
 
-    def pop_lost(self, nodes: Collection[str], places: NodeLookup, now: Instant) -> list[str]:
+    def pop_lost(self, nodes: Collection[str], node_lookup: NodeLookup, now: Instant) -> list[str]:
         """Return and forget the nodes with faults that have been away for too long."""
         if self._checked_ms is not None and now.steady_ms < self._checked_ms + _CHECK_MS:
             return []
         self._checked_ms = now.steady_ms
-        for node in [one for one in self._since if one not in nodes or places.has_node(one)]:
+        for node in [one for one in self._since if one not in nodes or node_lookup.has_node(one)]:
             self._forget(node)
         for node in nodes:
-            if node not in self._since and not places.has_node(node):
+            if node not in self._since and not node_lookup.has_node(node):
                 self._since[node] = now
                 self._rows.put("away", (node,), now.wall_ms)
         lost = [node for node, (_, at) in self._since.items() if now.steady_ms - at >= AWAY_MS]

@@ -80,7 +80,7 @@ class _About(msgspec.Struct, frozen=True):
 class PublicFaultsPlugin:
     """Public faults as an aggregator plugin.
 
-    ``places`` has which nodes and chips there are, ``sources`` is how many stores are read.
+    ``node_lookup`` has which nodes and chips there are, ``sources`` is how many stores are read.
     Documents count from these ``namespaces``.
     """
 
@@ -88,7 +88,7 @@ class PublicFaultsPlugin:
     name = "public-faults"
 
     def __init__(
-        self, places: NodeLookup, sources: int = 1, namespaces: tuple[str, ...] = (ALL,)
+        self, node_lookup: NodeLookup, sources: int = 1, namespaces: tuple[str, ...] = (ALL,)
     ) -> None:
         self.ready = asyncio.Event()
         """Set once it is known which nodes there are."""
@@ -97,10 +97,10 @@ class PublicFaultsPlugin:
         self._tables = FaultTables()
         self.namespaces = Namespaces("public faults", "public_faults.namespaces", namespaces)
         self._processor = MessageProcessor(
-            self._rows, self._active, self._tables, places, sources, self.namespaces
+            self._rows, self._active, self._tables, node_lookup, sources, self.namespaces
         )
         self._away = DeletedNodes(self._rows)
-        self._places = places
+        self._node_lookup = node_lookup
         self._sources = sources
         self._statistic: dict[int, Mapping[str, str]] = {}
         """What each store has of upstream's document now."""
@@ -166,7 +166,7 @@ class PublicFaultsPlugin:
 
     def _settle(self, now: Instant) -> None:
         self._processor.advance(now)
-        if self._places.synced and not self.ready.is_set():
+        if self._node_lookup.synced and not self.ready.is_set():
             self.ready.set()
             self._processor.begin()
 
@@ -195,7 +195,7 @@ class PublicFaultsPlugin:
             if self._looked_ms + _ABSENT_MS <= now.steady_ms:
                 self._looked_ms = now.steady_ms
                 processor.apply_to_new_nodes()
-            for node in self._away.pop_lost(self._active.nodes.keys(), self._places, now):
+            for node in self._away.pop_lost(self._active.nodes.keys(), self._node_lookup, now):
                 faults = counted(self._active.forget(node), "fault")
                 _log.warning("node %s has been away for a day: %s dropped", node, faults)
         processor.backlog.do_piece()
@@ -204,14 +204,14 @@ class PublicFaultsPlugin:
     def _look_for_chips(self, key: Key, now: Instant) -> None:
         standing = self._active.get(key)
         assert standing is not None
-        existing = existing_devices(standing.devices, self._places.chips(standing.node))
+        existing = existing_devices(standing.devices, self._node_lookup.chips(standing.node))
         if existing is None:
             return
         missing = [device for device in standing.devices if device not in existing]
         if missing:
             what = f"node {key[0]!r} has no chip {', '.join(map(str, missing))}"
             problem = Problem(f"fault {standing.fault_id}", what)
-            self._processor.record.refuse(
+            self._processor.outcomes.refuse(
                 f"public faults of {standing.resource}", problem, now.wall_ms
             )
         self._active.place(key, existing)
@@ -227,7 +227,7 @@ class PublicFaultsPlugin:
             due.append(self._away.next_due_ms(self._active.nodes.keys()))
             if self._processor.waiting or self._active.unplaced:
                 due.append(self._tried_ms + _WAITING_MS)
-            if self._processor.absent:
+            if self._processor.unknown_nodes:
                 due.append(self._looked_ms + _ABSENT_MS)
         if self._processor.backlog or self._active.dirty:
             due.append(self._last_step_ms)
@@ -290,14 +290,14 @@ class PublicFaultsPlugin:
             unplaced=len(self._active.unplaced),
             held=processor.waiting.held,
             waiting=len(processor.waiting),
-            absent=len(processor.absent),
+            absent=len(processor.unknown_nodes),
             documents=len(processor.documents.texts),
             documents_beyond=processor.documents.beyond,
             dropped=processor.waiting.dropped,
             away=self._away.since(),
-            counts=processor.record.counts,
-            troubles=dict(processor.record.troubles),
-            refused=tuple(processor.record.refused),
+            counts=processor.outcomes.counts,
+            troubles=dict(processor.outcomes.troubles),
+            refused=tuple(processor.outcomes.refused),
             table=tables.place,
             table_problems=(
                 *tables.unreadable.reasons.values(),

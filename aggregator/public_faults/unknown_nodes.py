@@ -55,9 +55,9 @@ class UnknownNodes:
             del self._at[one.place]
         self._rows.drop("absent", row)
 
-    def of_existing_nodes(self, places: NodeLookup) -> list[UnplacedFault]:
+    def of_existing_nodes(self, node_lookup: NodeLookup) -> list[UnplacedFault]:
         """Return the reports about nodes that exist now."""
-        there = {owner for owner in {row[:2] for row in self._of} if is_there(*owner, places)}
+        there = {owner for owner in {row[:2] for row in self._of} if is_there(*owner, node_lookup)}
         return [one for row, one in self._of.items() if row[:2] in there]
 
     def is_newest(self, one: UnplacedFault) -> bool:
@@ -88,9 +88,9 @@ class UnknownNodes:
             self.put(one)
 
 
-def is_there(node: str, serial_number: str, places: NodeLookup) -> bool:
+def is_there(node: str, serial_number: str, node_lookup: NodeLookup) -> bool:
     """Return whether there is the node of this name or else of this serial number."""
-    return places.has_node(node) if node else places.node_of(serial_number) is not None
+    return node_lookup.has_node(node) if node else node_lookup.node_of(serial_number) is not None
 
 
 def _row(report: PublicFaultReport) -> _Row:

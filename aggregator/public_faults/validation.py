@@ -50,7 +50,7 @@ def reply(code: int, refused: tuple[Problem, ...], *, held: int = 0) -> Validati
 
 
 def placed_report(
-    report: PublicFaultReport, places: NodeLookup
+    report: PublicFaultReport, node_lookup: NodeLookup
 ) -> tuple[PublicFaultReport | None, list[Problem]]:
     """Return what is left of ``report`` on nodes and chips that exist, and what is refused.
 
@@ -59,16 +59,16 @@ def placed_report(
     """
     where = f"fault {report.fault_id}"
     if not report.node:
-        node = places.node_of(report.serial_number)
+        node = node_lookup.node_of(report.serial_number)
         if node is None:
             what = f"no node has the serial number {quoted(repr(report.serial_number))}"
             return None, [Problem(where, what)]
         report = replace(report, node=node, serial_number="")
-    if not places.has_node(report.node):
+    if not node_lookup.has_node(report.node):
         return None, [Problem(where, f"there is no node {report.node!r}")]
     if report.assertion == "recover":
         return report, []
-    existing = existing_devices(report.devices, places.chips(report.node))
+    existing = existing_devices(report.devices, node_lookup.chips(report.node))
     if existing is None:
         return report, []
     missing = [device for device in report.devices if device not in existing]
