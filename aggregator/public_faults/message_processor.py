@@ -321,9 +321,7 @@ class MessageProcessor:
             problems += wrong
             if one is not None:
                 good.append(one)
-            elif not recovers and not is_there(
-                report.node, report.serial_number, self._node_lookup
-            ):
+            elif not recovers and not is_there(report, self._node_lookup):
                 absent.append(report)
         return good, problems, absent
 
