@@ -35,7 +35,7 @@ from aggregator.merge.stale_documents import StaleDocuments
 from aggregator.missed_writes.reader import MissedWrites, documents_of
 from aggregator.notify.leader_events import LeaderEvents
 from aggregator.notify.notifier import Notifier
-from aggregator.notify.pod_labels import Labelling
+from aggregator.notify.pod_labels import PodLabelWriter
 from aggregator.plugin_host import PluginHost
 from aggregator.public_faults.fault_table import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
@@ -142,7 +142,7 @@ class Aggregator:
         self.job_view = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), configuration.rank_tables.namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
-        self._labelling = Labelling(clusters, self.job_view.labels, self.leadership)
+        self._labelling = PodLabelWriter(clusters, self.job_view.labels, self.leadership)
         # Streams never take the places that other pages need.
         places = min(PLACES, configuration.pages.max_connections // 2)
         self.stream = Stream(f"{clock().wall_ms:x}", places)
@@ -485,7 +485,7 @@ class Aggregator:
         self._places.update(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.plugins.step(now))
         changed = self.pipeline.step(now)
-        self.notifier.after(moved, now, leads=self.takeover.leads)
+        self.notifier.inform(moved, now, leads=self.takeover.leads)
         return changed
 
     def _server(self, number: int, node: str) -> NodeRecord | None:
@@ -572,7 +572,7 @@ class Aggregator:
         # What another leader wrote may be larger than our limit.
         self._wake_publishers(self.pipeline.fit(self._limit))
         self._step()
-        self.notifier.began(self._clock())
+        self.notifier.begin_leading(self._clock())
         names = self.pipeline.documents
         self.readiness.await_publication()
         for publisher in self.publishers:
@@ -642,7 +642,7 @@ class Aggregator:
         leads = self.takeover.leads
         if not leads:
             self._drop_copies()
-        self.notifier.followed(*self.pipeline.follow(document, now, unconfirm=leads), now)
+        self.notifier.observe_published(*self.pipeline.follow(document, now, unconfirm=leads), now)
         self._read_repair.wake()
         lost = lost_of(document)
         if lost is not None:

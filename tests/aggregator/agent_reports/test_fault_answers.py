@@ -12,7 +12,7 @@ from aggregator.inputs.node_documents import DocumentSource
 from aggregator.jobs.job_view import JobView
 from aggregator.merge.pipeline import Pipeline
 from aggregator.notify.notifier import Notifier
-from aggregator.notify.pod_labels import Labelling
+from aggregator.notify.pod_labels import PodLabelWriter
 from aggregator.rank_tables.plugin import RankTables
 from contract.documents.vigil_key import VIGIL_KEY, BlindSource, FaultAnswer, encode_vigil_key
 from contract.pages.changes import FaultChange
@@ -123,14 +123,14 @@ async def test_the_history_has_the_same() -> None:
         RankTables(1),
         Stream("1"),
         book,  # type: ignore[arg-type]
-        Labelling((), job_view.labels, Always("")),
+        PodLabelWriter((), job_view.labels, Always("")),
     )
     await notifier.seed(instant(0))
 
     def step(at: float, data: dict[str, str]) -> None:
         bench.pipeline.observe(bench.devices, Changed(report("n1", data)), instant(at))
         bench.pipeline.step(instant(at))
-        notifier.after((), instant(at), leads=True)
+        notifier.inform((), instant(at), leads=True)
 
     step(1, with_answers(T0 + 1, *ANSWERS))
     kept = {one.code: (one.severity, one.device_fault, one.severity_source) for one in book.changes}
