@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_ASK_AGAIN_SECONDS = 30.0
-"""Pause after a refusal that ends only when an operator changes something."""
-
 
 class PluginHost:
     """All aggregator plugins.
@@ -88,7 +85,7 @@ class PluginHost:
         what = f"{named(selection)} of {store.url}"
         trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", what)
         lasting = None if store.absence_is_deletion else LastingDocuments()
-        async for event in followed(partial(store.watch, selection), _ASK_AGAIN_SECONDS):
+        async for event in followed(partial(store.watch, selection)):
             if isinstance(event, Interrupted):
                 trouble.begin(event.reason)
             elif isinstance(event, DocumentsListed):

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_ASK_AGAIN_SECONDS = 30.0
-"""After a refusal that lasts until an operator changes something."""
-
 _IDLE_SHARE = 4
 """After a computation it rests for so many times what that took: at most a fifth of one core."""
 
@@ -133,7 +130,7 @@ class Advising:
         return ""
 
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> None:
-        async for event in followed(partial(self._cluster.objects, kind), _ASK_AGAIN_SECONDS):
+        async for event in followed(partial(self._cluster.objects, kind)):
             if self._objects.observe(name, event, self._clock().wall_ms):
                 self._changed.set()
                 if name == "ascendjobs":

@@ -15,6 +15,7 @@ from aggregator.liveness.rules import HeartbeatListing
 from contract.errors import StoreError
 from contract.names import HEARTBEAT_LABEL
 from service.trouble import Trouble
+from stores.interruption import ASK_AGAIN_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _FIRST_LIST_MS = 30_000
-_AGAIN_SECONDS = 30.0
 
 
 class LegacyHeartbeatWatch:
@@ -92,7 +92,7 @@ class LegacyHeartbeatWatch:
             except StoreError as error:
                 self.nodes.interrupted = str(error)
                 self._note(str(error))
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     def _note(self, problem: str | None) -> None:
         if problem is None:
