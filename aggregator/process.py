@@ -8,7 +8,8 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator.api.routes import SOCKET_NAME, application
+from aggregator.api.routes import application
+from aggregator.config import SOCKET_NAME
 from aggregator.daemon import Aggregator
 from aggregator.notify.history import ClusterHistory
 from service.clock import system_clock

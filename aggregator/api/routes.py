@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from aggregator.notify.history import ClusterHistory
     from service.event_stream import Stream
 
-SOCKET_NAME = "aggregator.sock"
-
 
 def application(
     probe: Callable[[], ProbeStatus], picture: Picture, history: ClusterHistory, changes: Stream
