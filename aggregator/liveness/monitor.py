@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SHORTEST_PAUSE_SECONDS = 0.1
-_NOTE_MS = 30_000
-"""Between two records of what is persisted; a node that is lost is recorded at once."""
 
 
 class HeartbeatMonitor:
@@ -65,7 +63,6 @@ class HeartbeatMonitor:
         self._stalls = stalls
         self._old = old
         self._memory = memory
-        self._noted_at_ms = 0
         self._wrong: frozenset[str] = frozenset()
         self._probes = {
             url: HeartbeatProbe(store, clock, self._judge) for url, store in stores.items()
@@ -284,12 +281,7 @@ class HeartbeatMonitor:
         old = self._old.get(url)
         if old is not None:
             old.judge(now, self._has_own, self.lost_nodes.lost, self._beats[url].problem)
-        if now.steady_ms - self._noted_at_ms > _NOTE_MS:
-            self._note(now)
-
-    def _note(self, now: Instant) -> None:
-        self._noted_at_ms = now.steady_ms
-        self._memory.record(self._beats.values())
+        self._memory.record_periodically(self._beats.values())
 
     def _has_own(self, node: str) -> bool:
         return any(node in one.heartbeats for one in self._beats.values())
@@ -311,7 +303,7 @@ class HeartbeatMonitor:
         self.lost_nodes = liveness.judge(before, tuple(self.listings.values()), now_ms)
         self._log_state(before)
         if before.lost.keys() != self.lost_nodes.lost.keys():
-            self._note(self._clock())
+            self._memory.record(self._beats.values())
             self._changed(frozenset(self.lost_nodes.lost))
 
     def _log_state(self, before: LostNodes) -> None:

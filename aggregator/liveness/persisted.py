@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _BUCKETS = 16
 """100 bytes for each of 16,000 nodes are 100 KB a document."""
+_PERIOD_MS = 30_000
+"""Between two records of the state; a node that is lost is recorded at once."""
 
 
 _decoder = msgspec.json.Decoder(list[LastSeen])
@@ -66,12 +68,19 @@ class PersistedHeartbeats:
         self._texts: dict[str, str] = {}
         self._changed = ChangedBuckets()
         self._has_begun = False
+        self._recorded_at_ms = 0
         self.restored: tuple[LastSeen, ...] = ()
         """Beats of the stores, as the leader before has seen them."""
+
+    def record_periodically(self, own: Iterable[HeartbeatListing]) -> None:
+        """Record the state if that is due, see ``record``."""
+        if self._clock().steady_ms - self._recorded_at_ms > _PERIOD_MS:
+            self.record(own)
 
     def record(self, own: Iterable[HeartbeatListing]) -> None:
         """Record the state now; ``own`` are the last listings of the stores."""
         self._has_begun = True
+        self._recorded_at_ms = self._clock().steady_ms
         rows: dict[tuple[str, bool], LastSeen] = {}
         for one in self._old:
             for row in one.last_seen():
