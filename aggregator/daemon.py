@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.absence.directory_mark import DirectoryMarks
 from aggregator.absence.forget_requests import ForgetRequests
-from aggregator.absence.last_known import KnownBeat, LastKnown, LastKnownStore
+from aggregator.absence.last_known import LastKnown, LastKnownStore
 from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.absence.rules import Absence
 from aggregator.api.collect_status import Picture
@@ -41,7 +41,7 @@ from aggregator.public_faults.fault_table_file import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.publisher import StorePublisher
-from aggregator.publish.write_queue import WriteQueue
+from aggregator.publish.rate_limited_queue import WriteQueue
 from aggregator.rank_tables.plugin import CONTROLLER, RankTables
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
@@ -53,14 +53,13 @@ from service.systemd import notify_manager
 from stores.base import Changed, Document, DocumentsListed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from aggregator.advising.advice import Advising
     from aggregator.advising.status import AdviceChange
     from aggregator.config import AggregatorConfiguration
     from aggregator.grpc.server import GrpcServer
     from aggregator.inputs.node_documents import DocumentWatch
-    from aggregator.liveness.rules import ObservedHeartbeat
     from aggregator.notify.history import ClusterHistory
     from aggregator.plugin import Plugin
     from aggregator.public_faults.validation import ValidationReply
@@ -82,19 +81,6 @@ _FIRST_LIST_SECONDS = 30.0
 """Longest wait of the first publication for stores that are away, once one store was listed."""
 _FIT_SECONDS = 1.0
 """Period of checks of what stores accept."""
-
-
-def _advising(
-    clusters: Sequence[Cluster], clock: Clock, stream: Stream, wake: Callable[[], None]
-) -> Advising | None:
-    """Return the advisor, which is not loaded otherwise; ``None`` where no store has pods."""
-    from aggregator.advising.advice import Advising
-
-    def send(changes: Iterable[AdviceChange]) -> None:
-        for one in changes:
-            stream.send("advice", one, {one.node})
-
-    return Advising(clusters[0], clock, send, wake) if clusters else None
 
 
 class Aggregator:
@@ -146,11 +132,7 @@ class Aggregator:
         # Streams never take the places that other pages need.
         places = min(PLACES, configuration.pages.max_connections // 2)
         self.stream = Stream(f"{clock().wall_ms:x}", places)
-        self.advising = (
-            _advising(clusters, clock, self.stream, self.wake)
-            if configuration.advice.enabled
-            else None
-        )
+        self.advising = self._advisor(clusters)
         self.notifier = Notifier(
             self.pipeline,
             self.cluster_state,
@@ -179,33 +161,32 @@ class Aggregator:
                 acknowledged=self._acknowledged,
                 appeared=self._appeared,
                 followed=self._followed,
-                forgot=self._forgot,
+                # The first store that is published to may have lost documents of state, too.
+                forgot=lambda: self.takeover.persistent_state.look_for_lost(),
             )
             for store in publish
         )
         old = {
-            url: LegacyHeartbeatWatch(
-                url,
-                store.objects,
-                partial(self._server, number),
-                partial(self._unread, number),
+            source.url: LegacyHeartbeatWatch(
+                source.url,
+                objects,
+                partial(_node_record, source),
+                partial(_why_unread, source.nodes),
                 clock,
             )
-            for number, (url, store) in enumerate(stores.items())
-            if store.objects is not None
+            for source in sources
+            if (objects := stores[source.url].objects) is not None
         }
         memory = PersistedHeartbeats(old.values(), clock, self.wake)
         self.missed_writes = {
-            url: MissedWrites(
-                store,
+            source.url: MissedWrites(
+                stores[source.url],
                 documents_of(source, number, self.public_faults),
                 partial(self._apply_read, number),
                 clock,
                 self.wake,
             )
-            for number, (source, (url, store)) in enumerate(
-                zip(sources, stores.items(), strict=True)
-            )
+            for number, source in enumerate(sources)
         }
         self.marks = DirectoryMarks(
             stores, configuration.state_dir, lambda url: self.absences[url].nodes, self.wake
@@ -219,7 +200,7 @@ class Aggregator:
             memory,
             on_listing=self._beats_were_listed,
             lasting=lasting,
-            noted=self._note_beat,
+            noted=self.last_known.record_beat,
         )
         self._forgetting = {
             url: ForgetRequests(
@@ -282,6 +263,18 @@ class Aggregator:
         """What is shown of all this."""
         self._wake = asyncio.Event()
 
+    def _advisor(self, clusters: Sequence[Cluster]) -> Advising | None:
+        """Return the advisor; ``None``, and not loaded, without its option or a store with pods."""
+        if not self._configuration.advice.enabled or not clusters:
+            return None
+        from aggregator.advising.advice import Advising
+
+        def send(changes: Iterable[AdviceChange]) -> None:
+            for one in changes:
+                self.stream.send("advice", one, {one.node})
+
+        return Advising(clusters[0], self._clock, send, self.wake)
+
     def _grpc_server(self) -> GrpcServer | None:
         """Return the server for clients of ClusterD. Without it gRPC is not imported."""
         endpoint = endpoint_of(self._configuration.grpc)
@@ -337,7 +330,10 @@ class Aggregator:
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
-            table = follow_table(self._configuration.public_faults.table_file, self._configure)
+            table = follow_table(
+                self._configuration.public_faults.table_file,
+                lambda text: self._judge(self.public_faults.configure(text)),
+            )
             tasks.create_task(table, name="read the table of public faults")
             for url, forgetting in self._forgetting.items():
                 tasks.create_task(forgetting.run(), name=f"follow what is forgotten in {url}")
@@ -391,14 +387,6 @@ class Aggregator:
         )
         return DocumentSource(url, watch)
 
-    def _note_beat(self, url: str, node: str, heartbeat: ObservedHeartbeat | None) -> None:
-        beat = None if heartbeat is None else KnownBeat(heartbeat.holder, heartbeat.interval_ms)
-        self.last_known.record_beat(url, node, beat)
-
-    def _forgot(self) -> None:
-        """Look for lost state: the first store that is published to may have lost documents."""
-        self.takeover.persistent_state.look_for_lost()
-
     def _end_absent(self, now: Instant) -> None:
         """End the documents that stores lack and that have a reason to end."""
         for url, absence in self.absences.items():
@@ -435,9 +423,6 @@ class Aggregator:
         """Return whether the nodes' documents were listed in all stores."""
         return all(source.listed for source in self.pipeline.sources)
 
-    def _configure(self, table: str | None) -> None:
-        self._judge(self.public_faults.configure(table))
-
     async def _sent(self, message: PublicFault) -> ValidationReply:
         """Apply public faults that came over gRPC. Raises ``StoreError`` where they could
         be lost.
@@ -467,14 +452,6 @@ class Aggregator:
         changed = self.pipeline.step(now)
         self.notifier.after(moved, now, leads=self.takeover.leads)
         return changed
-
-    def _server(self, number: int, node: str) -> NodeRecord | None:
-        report = self.pipeline.sources[number].node.reports.get(node)
-        return None if report is None else report.record
-
-    def _unread(self, number: int) -> str | None:
-        watch = self.pipeline.sources[number].nodes
-        return watch.interrupted if watch.listed else watch.interrupted or "it was not listed yet"
 
     def _fell_silent(self, lost: frozenset[str]) -> None:
         if self._configuration.liveness.publish:
@@ -637,3 +614,14 @@ class Aggregator:
         self.heartbeat_monitor.inherit(lost)
         if self._configuration.liveness.publish:
             self.pipeline.set_lost(frozenset(self.heartbeat_monitor.lost_nodes.lost))
+
+
+def _node_record(source: DocumentSource, node: str) -> NodeRecord | None:
+    """Return the last good node-info of a node in a store."""
+    report = source.node.reports.get(node)
+    return None if report is None else report.record
+
+
+def _why_unread(watch: DocumentWatch) -> str | None:
+    """Return why the documents of a watch are not known as they are now; ``None`` if they are."""
+    return watch.interrupted if watch.listed else watch.interrupted or "it was not listed yet"

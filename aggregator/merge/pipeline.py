@@ -48,11 +48,6 @@ _LOST_BYTES = 200 * 1024
 """Kubernetes allows 256 KiB of annotations on one object."""
 
 
-def _nothing(_: str) -> NodeContext:
-    """Return the context of a node where no cluster state is known."""
-    return NodeContext()
-
-
 class PublishedNode(msgspec.Struct, frozen=True):
     """What is published of a node, by kind, and what is not.
 
@@ -85,7 +80,7 @@ class Pipeline:
         sources: Iterable[DocumentSource],
         touch_period_seconds: float,
         *,
-        node_context: Callable[[str], NodeContext] | None = None,
+        node_context: Callable[[str], NodeContext] = lambda _: NodeContext(),
         public: PublicFaultProcessor | None = None,
         deleted_after_ms: int = 0,
     ) -> None:
@@ -101,7 +96,7 @@ class Pipeline:
         """Whether all is known that the stores had in an earlier run: a node that is only in
         documents of that run was deleted, or ended.
         """
-        self.processing = ProcessorEngine(len(self.sources), node_context or _nothing, public)
+        self.processing = ProcessorEngine(len(self.sources), node_context, public)
         """The chains and their state: its ``observe``, ``views``, ``text`` and ``restore``
         are the daemon's to call, ``step`` is called here.
         """

@@ -7,12 +7,12 @@ each number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from contract.documents.write_numbers import KINDS, NoWrites, decode_writes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from stores.base import Beat
 
@@ -28,24 +28,19 @@ class WriteClaim(NamedTuple):
     node: str
 
 
-class Got(Protocol):
-    """What is here of the documents of nodes."""
-
-    def __call__(self, claim: WriteClaim, number: int, /) -> bool:
-        """Return whether the write of this number is here, or a later one. A negative
-        one: nothing.
-        """
-
-
 class _Waiting(NamedTuple):
     number: int
     due_ms: int
 
 
 class Claims:
-    """The claims of one store's heartbeats. Times are steady."""
+    """The claims of one store's heartbeats. Times are steady.
 
-    def __init__(self, got: Got) -> None:
+    ``got`` returns whether the write of this number is here, or a later one; whether the document
+    is gone for a negative number.
+    """
+
+    def __init__(self, got: Callable[[WriteClaim, int], bool]) -> None:
         self.problems: dict[str, str] = {}
         """Nodes whose key in the heartbeat cannot be read, and why."""
         self._got = got

@@ -23,7 +23,7 @@ from service.store_outage import Failing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aggregator.publish.write_queue import WriteQueue
+    from aggregator.publish.rate_limited_queue import WriteQueue
     from service.clock import Clock
     from service.election.leadership import Leadership
     from service.stalls import Stalls

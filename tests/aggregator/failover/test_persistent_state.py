@@ -13,7 +13,7 @@ from aggregator.daemon import Aggregator
 from aggregator.failover.persistent_state import KEY, LARGEST_BYTES, PersistentState
 from aggregator.notify.history import ClusterHistory
 from aggregator.publish.document_writer import WriterContext
-from aggregator.publish.write_queue import WriteQueue
+from aggregator.publish.rate_limited_queue import WriteQueue
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from service.clock import Instant, system_clock
 from service.election.leadership import Always, Leadership, leadership

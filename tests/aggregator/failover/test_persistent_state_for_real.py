@@ -11,7 +11,7 @@ import pytest
 
 from aggregator.failover.persistent_state import KEY, PersistentState
 from aggregator.publish.document_writer import WriterContext
-from aggregator.publish.write_queue import WriteQueue
+from aggregator.publish.rate_limited_queue import WriteQueue
 from contract.names import STATE_NAMESPACE, STATE_PREFIX
 from service.clock import system_clock
 from service.election.leadership import Always

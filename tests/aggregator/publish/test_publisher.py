@@ -12,7 +12,7 @@ import pytest
 from aggregator.cluster_documents.shards import Value
 from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.publisher import StorePublisher
-from aggregator.publish.write_queue import WriteQueue
+from aggregator.publish.rate_limited_queue import WriteQueue
 from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import cluster_device_name, member, value_of
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, device_info_name
