@@ -37,6 +37,7 @@ from aggregator.notify.leader_events import LeaderEvents
 from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
 from aggregator.plugin_host import PluginHost
+from aggregator.processors.state_types import earliest
 from aggregator.public_faults.fault_table_file import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from aggregator.publish.document_writer import WriterContext
@@ -44,7 +45,7 @@ from aggregator.publish.publisher import StorePublisher
 from aggregator.publish.rate_limited_queue import WriteQueue
 from aggregator.rank_tables.plugin import CONTROLLER, RankTables
 from contract.documents.cluster_info import VALUE_LIMIT
-from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
+from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from pacing.waiting import is_set_within
 from service.clock import Clock, system_clock
 from service.event_stream import PLACES, Stream
@@ -236,8 +237,6 @@ class Aggregator:
             self.pipeline,
             self.publishers,
             self.plugins,
-            self.leadership,
-            clock,
             leader_changed=LeaderEvents(self.leadership, self.stream, clock).send_if_changed,
             inherit=self._inherit,
             began=self._began_to_lead,
@@ -322,10 +321,9 @@ class Aggregator:
         async with asyncio.TaskGroup() as tasks:
             for number, (url, store) in enumerate(self.stores.items()):
                 for watch in self.pipeline.sources[number].watches:
-                    name = f"read {watch.selection.namespace} of {url}"
                     log = self.notifier.log
                     read = read_documents(watch, store, self._observe, self.stalls, log)
-                    tasks.create_task(read, name=name)
+                    tasks.create_task(read, name=f"read {watch.selection.namespace} of {url}")
                 task = follow(self.cluster_state, number, store, self._listed_nodes, self.stalls)
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
             for publisher in self.publishers:
@@ -472,13 +470,13 @@ class Aggregator:
             with self.stalls.busy("merge"):
                 self._wake_publishers(self._step())
                 views_due_ms = self.takeover.collect(self._clock())
-            due = (
+            due_ms = earliest(
                 self.pipeline.next_due_ms(),
                 self.plugins.next_due_ms(),
                 views_due_ms,
                 *(absence.due_ms for absence in self.absences.values()),
             )
-            await self._wait(min((at for at in due if at is not None), default=None))
+            await self._wait(due_ms)
 
     async def _begin(self, tasks: asyncio.TaskGroup) -> None:
         """Restore and list everything first, so that nothing incomplete is published."""
@@ -563,21 +561,15 @@ class Aggregator:
 
     def _acknowledged(self, publisher: StorePublisher, name: str, _: int) -> None:
         if publisher is self.publishers[0] and not publisher.store.absence_is_deletion:
-            self._keep_copy(publisher.store.url, name)
+            document = publisher.outputs[name].document(self.pipeline.value(name))
+            self.last_known.record(publisher.store.url, CLUSTER_NAMESPACE, name, document)
+            self._has_copies = True
         outputs = [publisher.outputs.get(name) for publisher in self.publishers]
         revision = min(-1 if output is None else output.acknowledged for output in outputs)
         if revision >= 0:
             self._wake_publishers(self.pipeline.acknowledged(name, revision))
             self._wake.set()
         self.readiness.look()
-
-    def _keep_copy(self, url: str, name: str) -> None:
-        value = self.pipeline.value(name)
-        annotations = dict(value.annotations)
-        data, labels = {name: value.text}, dict([CLUSTER_LABEL])
-        document = Document(CLUSTER_NAMESPACE, name, data, labels, annotations)
-        self.last_known.record(url, CLUSTER_NAMESPACE, name, document)
-        self._has_copies = True
 
     def _drop_copies(self) -> None:
         """Remove the copies in the state directory: another leader writes newer documents."""

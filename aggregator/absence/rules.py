@@ -21,6 +21,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.absence.last_known_documents import LastingDocumentWatch
+from aggregator.liveness.rules import are_many
 from contract.counted import counted
 from contract.documents.write_numbers import NoWrites, decode_owned, decode_writes
 from service.shortened import shortened
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FEW = 3
-_SHARE = 5
 _WINDOW_MS = 15_000
 DOCUMENTS = ("device-info", "node-info")
 _DELETABLE = "node-info"
@@ -238,7 +237,7 @@ class Absence:
         for (kind, node), at_ms in due.items():
             first = bisect_left(times, at_ms - _WINDOW_MS)
             many = bisect_right(times, at_ms + _WINDOW_MS) - first
-            if many > _FEW and many * _SHARE > known:
+            if are_many(many, known):
                 self._hold_back(node, many)
             else:
                 self._ended[node] = at_ms
@@ -283,14 +282,13 @@ class Absence:
         nodes = {one.node for one in self.missing(now)}
         if not nodes:
             return None, False
-        are_many = len(nodes) > _FEW and len(nodes) * _SHARE > len(self.nodes)
         held = sum(node in self._held for node in nodes)
         return (
             f"{self.url} lacks documents of {len(nodes)} of {counted(len(self.nodes), 'node')}, "
             f"their last state stays: {shortened(sorted(nodes))}"
             + (f"; of {held} a deletion is held back" if held else "")
             + "; vigil forget NODE ends one that is gone"
-        ), are_many
+        ), are_many(len(nodes), len(self.nodes))
 
     def log_changes(self, now: Instant) -> None:
         """Log which nodes begin to miss a document, and that none does any more."""

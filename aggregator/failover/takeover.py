@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from aggregator.merge.pipeline import Pipeline
     from aggregator.plugin_host import PluginHost
     from aggregator.publish.publisher import StorePublisher
-    from service.clock import Clock, Instant
-    from service.election.leadership import Leadership
+    from service.clock import Instant
     from stores.base import Selection, WatchEvent
 
 _log = logging.getLogger(__name__)
@@ -48,8 +47,6 @@ class Takeover:
         pipeline: Pipeline,
         publishers: tuple[StorePublisher, ...],
         plugins: PluginHost,
-        leadership: Leadership,
-        clock: Clock,
         *,
         leader_changed: Callable[[], None],
         inherit: Callable[[frozenset[str]], None],
@@ -60,7 +57,8 @@ class Takeover:
         """Whether this replica has taken over."""
         self.is_warm = False
         """Whether everything is known that a leader needs."""
-        self.persistent_state = PersistentState(publishers[0].context, plugins.persistent, copies)
+        context = publishers[0].context
+        self.persistent_state = PersistentState(context, plugins.persistent, copies)
         self.views = {
             publisher.store.url: UpstreamViews(
                 publisher.context, plugins.inputs if plugins.reads(publisher.store.url) else ()
@@ -70,8 +68,8 @@ class Takeover:
         self._pipeline = pipeline
         self._publishers = publishers
         self._plugins = plugins
-        self._leadership = leadership
-        self._clock = clock
+        self._leadership = context.leadership
+        self._clock = context.clock
         self._leader_changed = leader_changed
         self._inherit = inherit
         self._began = began

@@ -18,7 +18,6 @@ from contract.documents.node_info import Generation, NodeBeat
 from contract.names import HEARTBEAT_ANNOTATION, HEARTBEAT_LABEL, INTERVAL_ANNOTATION
 from contract.scheduling import go_integer
 from stores.base import Beat, NodeChanged, NodesListed
-from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -46,15 +45,12 @@ class LegacyNodes:
     def __init__(self) -> None:
         self.beats: dict[str, NodeBeat | None] = {}
         self.listed = False
-        self.interrupted: str | None = None
 
     def observe(self, event: NodesEvent) -> None:
-        """Apply one event of the watch."""
+        """Apply one event of the watch; an interruption changes nothing."""
         match event:
-            case Interrupted(reason):
-                self.interrupted = reason
             case NodesListed(nodes):
-                self.listed, self.interrupted = True, None
+                self.listed = True
                 self.beats.clear()
                 for name, node in nodes.items():
                     self._set(name, node)

@@ -215,10 +215,9 @@ class HeartbeatMonitor:
                 beats = await store.beats()
         except StoreError as error:
             self._beats[url] = liveness.failed(self._beats[url], str(error))
+            self._forbidden.discard(url)
             if isinstance(error, StoreForbidden):
                 self._forbidden.add(url)
-            else:
-                self._forbidden.discard(url)
             if was is None:
                 _log.warning("heartbeats in %s cannot be listed, no node is late: %s", url, error)
             self._judge_old(url, self._clock())

@@ -15,7 +15,6 @@ import msgspec
 from aggregator.liveness.persisted_row import LastSeen, changed_at_seconds
 from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 from contract.names import node_name_problem
-from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,12 +33,8 @@ _decoder = msgspec.json.Decoder(list[LastSeen])
 
 
 def decode(content: str) -> tuple[LastSeen, ...]:
-    """Decode a document. Raises ``ValueError`` for one that has another form."""
-    try:
-        found = _decoder.decode(content)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise ValueError(decode_text(error)) from None
-    return tuple(one for one in found if node_name_problem(one.node) is None)
+    """Decode a document. Raises ``msgspec.DecodeError`` and ``RecursionError``."""
+    return tuple(one for one in _decoder.decode(content) if node_name_problem(one.node) is None)
 
 
 def encode(seen: Iterable[LastSeen]) -> str:

@@ -45,7 +45,7 @@ def load(directory: Path) -> dict[str, LastKnownStore]:
     return LastKnown(directory, system_clock).load()
 
 
-async def test_what_was_put_is_there_and_what_was_dropped_is_not(tmp_path: Path) -> None:
+async def test_recorded_rows_are_loaded_and_removed_ones_are_not(tmp_path: Path) -> None:
     assert load(tmp_path / "new") == {}
     async with running(tmp_path) as known:
         known.record(A, N1.namespace, N1.name, N1)

@@ -92,7 +92,7 @@ async def test_state_is_kept_and_found_again_before_anything_is_observed(
     assert "restore" in again.order
 
 
-async def test_what_changed_last_is_kept_at_the_end(root: Path, store: DirectoryStore) -> None:
+async def test_last_changes_are_stored_when_the_aggregator_ends(root: Path, store: DirectoryStore) -> None:
     counter = Counter()
     async with running(root, counter), watching(store, VIEW) as seen:
         await store.put(item("a"))
@@ -218,7 +218,7 @@ async def test_a_text_that_is_too_large_stops_no_other_and_is_logged(
         assert one.statuses()[0].problems == ()
 
 
-async def test_what_cannot_be_read_is_logged_and_begun_anew(
+async def test_unreadable_state_is_logged_and_begun_anew(
     store: DirectoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = f"{STATE_PREFIX}texts-a"

@@ -72,7 +72,7 @@ async def test_each_change_costs_one_request(store: Store, proxy: ApiProxy) -> N
     assert asked == ["list", "create", "update", "update"]
 
 
-async def test_what_a_webhook_makes_of_it_is_named_without_a_read(
+async def test_change_by_a_webhook_is_reported_without_another_read(
     store: Store, proxy: ApiProxy, control_plane: ControlPlane
 ) -> None:
     counter, begin = Counter(), time.monotonic()

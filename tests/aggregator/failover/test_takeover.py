@@ -401,7 +401,7 @@ async def test_the_lease_is_let_go_at_once_however_slow_the_disk_and_the_store_a
             assert chips == [f"Ascend910-{chip}" for chip in range(8)]
 
 
-async def test_what_was_read_to_take_over_is_of_no_use_once_another_replica_has_led(
+async def test_state_read_for_a_takeover_is_discarded_once_another_replica_has_led(
     tmp_path: Path,
 ) -> None:
     async with replicas(tmp_path) as site:
@@ -498,7 +498,7 @@ async def test_nothing_is_reported_as_new_that_the_leader_before_had_published(
         assert published(tmp_path, "one") == over
 
 
-async def test_what_changed_while_no_replica_led_is_reported_when_it_is_published(
+async def test_change_without_a_leader_is_reported_when_it_is_published(
     tmp_path: Path,
 ) -> None:
     async with replicas(tmp_path) as site:

@@ -311,11 +311,11 @@ def due(known: dict[str, int | None], claimed: int) -> bool:
         ({"n1": None}, -7, True),
     ],
 )
-def test_what_is_to_be_read(known: dict[str, int | None], claimed: int, *, is_due: bool) -> None:
+def test_document_is_due_when_the_heartbeat_names_another_write(known: dict[str, int | None], claimed: int, *, is_due: bool) -> None:
     assert due(known, claimed) is is_due
 
 
-def test_what_the_watch_shows_within_two_seconds_is_not_read() -> None:
+def test_write_that_the_watch_shows_within_two_seconds_is_not_read() -> None:
     has: set[int] = set()
     claims = Claims(lambda _, number: number in has)
 
