@@ -13,7 +13,7 @@ from aggregator.absence.forget_requests import ForgetRequests
 from aggregator.absence.last_known import LastKnown, LastKnownStore
 from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.absence.rules import Absence
-from aggregator.api.collect_status import Picture
+from aggregator.api.collect_status import StatusQueries
 from aggregator.api.readiness import Readiness
 from aggregator.cluster_documents.kinds import kind_of
 from aggregator.cluster_documents.shards import text_limit
@@ -23,13 +23,13 @@ from aggregator.failover.takeover import Takeover
 from aggregator.grpc.endpoint import endpoint_of
 from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.cluster_watch import follow
+from aggregator.inputs.known_nodes import KnownNodes
 from aggregator.inputs.node_document_reader import read_documents
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.jobs.job_view import JobView
 from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
 from aggregator.liveness.monitor import HeartbeatMonitor
 from aggregator.liveness.persisted import PersistedHeartbeats
-from aggregator.merge.known_nodes import KnownNodes
 from aggregator.merge.pipeline import Pipeline, lost_of
 from aggregator.merge.stale_documents import StaleDocuments
 from aggregator.missed_writes.reader import MissedWrites, documents_of
@@ -38,7 +38,7 @@ from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
 from aggregator.plugin_host import PluginHost
 from aggregator.processors.state_types import earliest
-from aggregator.public_faults.fault_table_file import follow_table
+from aggregator.public_faults.fault_table import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.publisher import StorePublisher
@@ -48,7 +48,7 @@ from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from pacing.waiting import is_set_within
 from service.clock import Clock, system_clock
-from service.event_stream import PLACES, Stream
+from service.pages.event_stream import PLACES, Stream
 from service.stalls import Stalls
 from service.systemd import notify_manager
 from stores.base import Changed, Document, DocumentsListed
@@ -258,8 +258,28 @@ class Aggregator:
         self._copies: tuple[Document, ...] = ()
         """What an earlier run published, for a store that lost it."""
         self._has_copies = True
-        self.picture = Picture(self, clock, publish_lost=configuration.liveness.publish)
-        """What is shown of all this."""
+        self.queries = StatusQueries(
+            absences=self.absences,
+            advising=self.advising,
+            job_view=self.job_view,
+            leadership=self.leadership,
+            heartbeat_monitor=self.heartbeat_monitor,
+            marks=self.marks,
+            missed_writes=self.missed_writes,
+            pipeline=self.pipeline,
+            public_faults=self.public_faults,
+            publishers=self.publishers,
+            rank_tables=self.rank_tables,
+            readiness=self.readiness,
+            stores=self.stores,
+            stream=self.stream,
+            takeover=self.takeover,
+            notifier=self.notifier,
+            cluster_state=self.cluster_state,
+            clock=clock,
+            publish_lost=configuration.liveness.publish,
+        )
+        """What pages and metrics show of all this."""
         self._wake = asyncio.Event()
 
     def _advisor(self, clusters: Sequence[Cluster]) -> Advising | None:

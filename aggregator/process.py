@@ -13,12 +13,12 @@ from aggregator.config import SOCKET_NAME
 from aggregator.daemon import Aggregator
 from aggregator.notify.history import ClusterHistory
 from service.clock import system_clock
-from service.descriptors import raise_soft_limit
 from service.election.identity import Identity
 from service.election.leadership import leadership
 from service.http.limits import ListenerLimits
-from service.log import flush_log, set_up_logging
-from service.pages import serving
+from service.log.setup import flush_log, set_up_logging
+from service.open_file_limit import raise_soft_limit
+from service.pages.daemon_pages import serving
 from service.tasks import until_stopped
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def _run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin]
     if aggregator.public_faults.namespaces.takes_all:
         setting = aggregator.public_faults.namespaces.setting
         _log.info("public faults are taken from all namespaces; %s names those to trust", setting)
-    pages = application(aggregator.readiness.health, aggregator.picture, history, aggregator.stream)
+    pages = application(aggregator.queries)
     try:
         async with serving(
             pages,

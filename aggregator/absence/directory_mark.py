@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from contract.errors import StoreError
-from service.files import replace
+from service.files.atomic import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

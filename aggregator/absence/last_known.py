@@ -21,7 +21,7 @@ import msgspec
 from aggregator.absence.last_known_file import FILE_NAME, KnownFile, LastKnownRow
 from contract.counted import counted
 from pacing.backoff import Backoff
-from service.database import is_damaged, move_aside
+from service.files.database import is_damaged, move_aside
 from service.tasks import in_thread
 from stores.base import Document
 

@@ -24,7 +24,7 @@ from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.liveness.rules import are_many
 from contract.counted import counted
 from contract.documents.write_numbers import NoWrites, decode_owned, decode_writes
-from service.shortened import shortened
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from advisor.inputs import kubernetes_objects
-from advisor.inputs.kubernetes_objects import shared_texts
+from advisor.inputs.kubernetes_objects import shared
 from advisor.scheduler_view.base_devices import without_addresses
 from advisor.snapshot import ClusterSnapshot, SchedulerNode, SchedulerPod, StoredConfigMap
 from aggregator.advising.outcomes import Watched
@@ -57,7 +57,7 @@ def node_as_decided(one: SchedulerNode) -> SchedulerNode:
         kept[scheduling.NODE_HEALTHY_STATUS] = own
     if (cards := one.annotations.get(scheduling.BASE_DEVICE_INFOS)) is not None:
         kept[scheduling.BASE_DEVICE_INFOS] = without_addresses(cards)
-    return msgspec.structs.replace(one, annotations=shared_texts(kept))
+    return msgspec.structs.replace(one, annotations=shared(kept))
 
 
 def pod_as_decided(one: SchedulerPod) -> SchedulerPod:

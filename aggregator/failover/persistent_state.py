@@ -10,7 +10,7 @@ that an earlier leader still has under way is refused, and then restores from it
 No watch follows these documents. A store that may come back without them is listed after it was
 away (``look_for_lost``), and a copy is in the state directory. A change by an admission webhook
 would show only at the next start, so the answer to each write is compared with what was written.
-``service/owned_document.py`` has the contract of document writers.
+``service/owned_documents/owned_document.py`` has the contract of document writers.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.foreign_parts import differences
-from service.foreign_writes import ForeignWriter, pauses
-from service.owned_document import OwnedDocument
-from service.trouble import Troubles
+from service.log.trouble import Troubles
+from service.owned_documents.foreign_parts import differences
+from service.owned_documents.foreign_writes import ForeignWriter, pauses
+from service.owned_documents.owned_document import OwnedDocument
 from stores.base import Document, Selection
 from stores.touch import touched_now
 

@@ -16,7 +16,7 @@ from aggregator.inputs.read_by_name import read_by_name
 from contract.counted import counted
 from contract.errors import StoreError
 from pacing.backoff import Backoff
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,7 +16,7 @@ from aggregator.failover.persistent_state import PersistentState
 from aggregator.publish.upstream_views import UpstreamViews
 from contract.errors import StoreError
 from pacing.backoff import Backoff
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

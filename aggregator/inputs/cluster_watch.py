@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from contract.errors import StoreError
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable

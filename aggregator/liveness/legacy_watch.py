@@ -14,7 +14,7 @@ from aggregator.liveness.persisted_row import LastSeen, changed_at_seconds, reme
 from aggregator.liveness.rules import HeartbeatListing
 from contract.errors import StoreError
 from contract.names import HEARTBEAT_LABEL
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 from stores.base import NodesListed
 from stores.interruption import ASK_AGAIN_SECONDS, Interrupted
 

@@ -16,7 +16,7 @@ from aggregator.liveness.persisted_row import remembered
 from aggregator.liveness.rules import Brake, HeartbeatListing, LostNodes
 from aggregator.liveness.unread_heartbeats import Unread, ages_ms, unread
 from contract.errors import StoreError, StoreForbidden
-from service.shortened import shortened
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -15,7 +15,7 @@ import msgspec
 
 from aggregator.inputs.node_documents import newest
 from contract.documents import device_info, node_info
-from service.shortened import shortened
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

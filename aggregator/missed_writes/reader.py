@@ -19,8 +19,8 @@ from contract.counted import counted
 from contract.errors import StoreError
 from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
 from pacing.waiting import is_set_within
-from service.shortened import shortened
-from service.trouble import Trouble
+from service.log.shortened import shortened
+from service.log.trouble import Trouble
 from stores.base import Selection
 from stores.deadline import answered_within
 

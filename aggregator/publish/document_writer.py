@@ -17,7 +17,7 @@ from aggregator.publish.touch_schedule import TouchSchedule
 from contract.errors import DocumentError, StoreConflict, StoreError
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.owned_document import Overtaken, StoreContent, made_unless
+from service.owned_documents.owned_document import Overtaken, StoreContent, made_unless
 from service.store_outage import Failing
 
 if TYPE_CHECKING:

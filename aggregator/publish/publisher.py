@@ -19,9 +19,9 @@ from aggregator.publish.document_state import ClusterDocument
 from aggregator.publish.document_writer import DocumentWriter, ended
 from contract.errors import StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from service.owned_document import StoreContent
+from service.log.trouble import Trouble
+from service.owned_documents.owned_document import StoreContent
 from service.store_outage import Failing
-from service.trouble import Trouble
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 

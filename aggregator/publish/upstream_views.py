@@ -18,9 +18,9 @@ from aggregator.plugin import View
 from aggregator.publish.document_state import WatchedDocument
 from aggregator.publish.document_writer import DocumentWriter, ended
 from contract.errors import StoreError
-from service.owned_document import StoreContent
+from service.log.trouble import Trouble
+from service.owned_documents.owned_document import StoreContent
 from service.store_outage import Failing
-from service.trouble import Trouble
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 from stores.interruption import Interrupted
 

@@ -169,7 +169,9 @@ def test_one_that_has_computed_sessions_takes_nothing_over() -> None:
         ("last-head", "", "cut off"),
     ],
 )
-def test_broken_bucket_discards_the_kept_state_and_is_replaced(bucket: str, text: str, why: str) -> None:
+def test_broken_bucket_discards_the_kept_state_and_is_replaced(
+    bucket: str, text: str, why: str
+) -> None:
     """An empty text here: the document is not there."""
     kept = Kept()
     kept.keep(jobs({"ns/j": CachedJob("u", 1)}))

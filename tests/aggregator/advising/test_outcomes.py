@@ -235,7 +235,9 @@ def test_a_session_that_was_shown_early_and_is_otherwise() -> None:
         (WorkloadKind.AIBRIX, "RestartJob", "not_foretold"),
     ],
 )
-def test_pods_that_a_controller_ends_are_not_counted_as_the_schedulers(kind: WorkloadKind, action: str, outcome: str) -> None:
+def test_pods_that_a_controller_ends_are_not_counted_as_the_schedulers(
+    kind: WorkloadKind, action: str, outcome: str
+) -> None:
     job = Observed(grace=None)
     job.vcjobs = (VcJob("ns", "v", policies=(LifecyclePolicy(("PodEvicted",), action),)),)
     job.look(10)
@@ -288,7 +290,9 @@ def test_foretold_deletion_that_does_not_come_within_the_window_is_counted() -> 
 @pytest.mark.parametrize(
     ("reasons", "outcome"), [(record(1), "not_foretold"), (record(0), "by_others")]
 )
-def test_deletion_that_was_not_foretold_is_counted_by_who_made_it(reasons: StoredConfigMap, outcome: str) -> None:
+def test_deletion_that_was_not_foretold_is_counted_by_who_made_it(
+    reasons: StoredConfigMap, outcome: str
+) -> None:
     job = Observed(grace=None)
     job.go("a")
     job.reasons = reasons

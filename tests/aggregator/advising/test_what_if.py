@@ -121,7 +121,9 @@ async def test_refused_assumption_does_not_block_the_next_request(asked: WhatIf)
         (["pod <b>/<i> exits 1"], "^there is no such pod$"),
     ],
 )
-async def test_too_many_or_wrong_assumptions_are_refused(asked: WhatIf, texts: list[str], refusal: str) -> None:
+async def test_too_many_or_wrong_assumptions_are_refused(
+    asked: WhatIf, texts: list[str], refusal: str
+) -> None:
     with pytest.raises(WrongAssumption, match=refusal):
         await asked.answer(texts, None, None)
 

@@ -92,7 +92,9 @@ async def test_state_is_kept_and_found_again_before_anything_is_observed(
     assert "restore" in again.order
 
 
-async def test_last_changes_are_stored_when_the_aggregator_ends(root: Path, store: DirectoryStore) -> None:
+async def test_last_changes_are_stored_when_the_aggregator_ends(
+    root: Path, store: DirectoryStore
+) -> None:
     counter = Counter()
     async with running(root, counter), watching(store, VIEW) as seen:
         await store.put(item("a"))
@@ -149,7 +151,7 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
             while follower.readiness.health().not_ready:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert leader.leadership.leads
-        assert follower.picture.leader().leader.role == f"follower of a-{id(one)}"
+        assert follower.queries.leader_page().leader.role == f"follower of a-{id(one)}"
         assert other.led == []
         one.count("a")
         leader.wake()

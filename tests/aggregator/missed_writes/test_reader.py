@@ -311,7 +311,9 @@ def due(known: dict[str, int | None], claimed: int) -> bool:
         ({"n1": None}, -7, True),
     ],
 )
-def test_document_is_due_when_the_heartbeat_names_another_write(known: dict[str, int | None], claimed: int, *, is_due: bool) -> None:
+def test_document_is_due_when_the_heartbeat_names_another_write(
+    known: dict[str, int | None], claimed: int, *, is_due: bool
+) -> None:
     assert due(known, claimed) is is_due
 
 

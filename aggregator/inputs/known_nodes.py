@@ -1,0 +1,92 @@
+"""Which nodes and chips exist, by documents, Nodes and pods; public faults need it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aggregator.inputs.node_documents import newest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from aggregator.inputs.cluster_state import ClusterState
+    from aggregator.inputs.node_documents import DocumentSource
+    from service.clock import Instant
+
+_log = logging.getLogger(__name__)
+
+_MOST_EQUAL = 256
+
+PATIENCE_MS = 5000
+"""Longest wait of public faults of unknown nodes for a store that has not listed its nodes."""
+
+
+class KnownNodes:
+    """The nodes and chips in the documents of ``sources`` and in ``cluster_state``.
+
+    A chip that a pod uses may be in no list of the node's document (``device-plugin#1.3``),
+    and document and pod do not change at the same moment, so a chip that was seen once is known as
+    long as its node is.
+    """
+
+    def __init__(self, sources: Sequence[DocumentSource], cluster_state: ClusterState) -> None:
+        self.synced = False
+        self._sources = sources
+        self._cluster_state = cluster_state
+        self._chips: dict[str, frozenset[str]] = {}
+        self._equal: dict[frozenset[str], frozenset[str]] = {}
+        """Most nodes have chips of the same names: one set for all of them."""
+        self._until_ms: int | None = None
+
+    def has_node(self, node: str) -> bool:
+        """See ``NodeLookup``."""
+        if self._cluster_state.node(node) is not None:
+            return True
+        return any(node in source.devices.present for source in self._sources)
+
+    def chips(self, node: str) -> frozenset[str] | None:
+        """See ``NodeLookup``."""
+        return self._chips.get(node)
+
+    def node_of(self, serial_number: str) -> str | None:
+        """See ``NodeLookup``. No node has the empty number (defect B9), nor one that several Nodes
+        have.
+        """
+        state = self._cluster_state.node_by_serial_number(serial_number)
+        return None if state is None else state.name
+
+    def update(self, nodes: Iterable[str], now: Instant) -> None:
+        """Update what is known of these nodes."""
+        for node in nodes:
+            report = newest((one.device for one in self._sources), node)
+            if report is not None:
+                known = self._chips.get(node, frozenset())
+                seen = report.record.chips.union(self._cluster_state.node_context(node).used or ())
+                if not seen <= known:
+                    if len(self._equal) >= _MOST_EQUAL:
+                        self._equal.clear()
+                    chips = known | seen
+                    self._chips[node] = self._equal.setdefault(chips, chips)
+            elif node in self._chips and not self.has_node(node):
+                del self._chips[node]
+        if not self.synced:
+            self._sync(now)
+
+    def _sync(self, now: Instant) -> None:
+        """Set ``synced`` once all stores have listed their nodes, or after ``PATIENCE_MS``."""
+        sources = self._sources
+        if self._until_ms is None:
+            self._until_ms = now.steady_ms + PATIENCE_MS
+        silent = []
+        for number, source in enumerate(sources):
+            nodes = self._cluster_state.nodes_of_store(number)
+            if not source.devices.listed or (nodes.is_followed and not nodes.known):
+                silent.append(source.url)
+        listed = any(source.devices.listed for source in sources)
+        self.synced = not silent or (listed and now.steady_ms >= self._until_ms)
+        if self.synced and silent:
+            _log.warning(
+                "%s has not listed its nodes: public faults of unknown nodes are refused",
+                ", ".join(silent),
+            )
