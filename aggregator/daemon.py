@@ -113,9 +113,9 @@ class Aggregator:
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
         self.cluster_state = ClusterState([store.cluster is not None for store in stores.values()])
         sources = tuple(self._source(url, lasts=url in lasting) for url in stores)
-        self._places = KnownNodes(sources, self.cluster_state)
+        self._known_nodes = KnownNodes(sources, self.cluster_state)
         self.public_faults = PublicFaultsPlugin(
-            self._places, len(stores), configuration.public_faults.namespaces
+            self._known_nodes, len(stores), configuration.public_faults.namespaces
         )
         self.pipeline = Pipeline(
             sources,
@@ -194,12 +194,12 @@ class Aggregator:
         )
         self.heartbeat_monitor = HeartbeatMonitor(
             stores,
-            self._fell_silent,
+            self._publish_lost,
             clock,
             self.stalls,
             old,
             memory,
-            on_listing=self._beats_were_listed,
+            on_listing=self._observe_beats,
             lasting=lasting,
             noted=self.last_known.record_beat,
         )
@@ -302,7 +302,7 @@ class Aggregator:
         from aggregator.grpc.server import GrpcServer
 
         return GrpcServer(
-            endpoint, self.job_view, self.rank_tables, self._sent, self._clock, self._turned
+            endpoint, self.job_view, self.rank_tables, self._receive, self._clock, self._on_client
         )
 
     async def run(self) -> NoReturn:
@@ -367,7 +367,7 @@ class Aggregator:
             tasks.create_task(manager, name="service manager")
             tasks.create_task(self.stalls.watch(lambda: None), name="stalls")
 
-    def _beats_were_listed(self, url: str, beats: tuple[Beat, ...]) -> None:
+    def _observe_beats(self, url: str, beats: tuple[Beat, ...]) -> None:
         self.missed_writes[url].observe(beats)
         self.marks.observe_beats(url, beats)
         absence = self.absences.get(url)
@@ -441,7 +441,7 @@ class Aggregator:
         """Return whether the nodes' documents were listed in all stores."""
         return all(source.listed for source in self.pipeline.sources)
 
-    async def _sent(self, message: PublicFault) -> ValidationReply:
+    async def _receive(self, message: PublicFault) -> ValidationReply:
         """Apply public faults that came over gRPC. Raises ``StoreError`` where they could
         be lost.
         """
@@ -453,7 +453,7 @@ class Aggregator:
     def _not_served(self) -> str | None:
         return None if self.notifier.server is None else self.notifier.server.not_served
 
-    def _turned(self, _: object) -> None:
+    def _on_client(self, _: object) -> None:
         """Observe that a client subscribed or left."""
         assert self.notifier.server is not None, "clients subscribe there"
         self.pipeline.set_controllers(self.notifier.server.jobs_of(CONTROLLER))
@@ -465,13 +465,13 @@ class Aggregator:
         moved, self._moved = self._moved, set()
         self.pipeline.forget_deleted(now)
         self._end_absent(now)
-        self._places.update(self.pipeline.dirty | moved, now)
+        self._known_nodes.update(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.plugins.step(now))
         changed = self.pipeline.step(now)
         self.notifier.after(moved, now, leads=self.takeover.leads)
         return changed
 
-    def _fell_silent(self, lost: frozenset[str]) -> None:
+    def _publish_lost(self, lost: frozenset[str]) -> None:
         if self._configuration.liveness.publish:
             self.pipeline.set_lost(lost)
             self._wake.set()

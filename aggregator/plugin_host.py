@@ -128,7 +128,7 @@ class LastingDocuments:
         self._known: dict[tuple[str, str], Document] = {}
 
     def news(self, event: WatchEvent) -> WatchEvent | None:
-        """Return the event as if lists had everything; ``None`` where it changes nothing."""
+        """Return the event with complete lists; ``None`` where it changes nothing."""
         match event:
             case DocumentsListed(documents):
                 self._known |= {(one.namespace, one.name): one for one in documents}
@@ -143,6 +143,6 @@ class LastingDocuments:
 
 
 def named(selection: Selection) -> str:
-    """Return a text of what is selected."""
+    """Return the selection as a text for logs."""
     which = selection.name or "=".join(selection.label or ()) or selection.has_label or "everything"
     return f"{which} in {selection.namespace or 'all namespaces'}"

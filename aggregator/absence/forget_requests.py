@@ -143,9 +143,7 @@ class ForgetRequests:
             await asyncio.sleep(_TICK_SECONDS)
 
     def _is_pending(self, node: str) -> bool:
-        """Return whether the node is on its way out, or its store is held (see
-        ``Absence.hold``).
-        """
+        """Return whether the node is still published, or its store is held (``Absence.hold``)."""
         is_ending = self._is_there(node) and not self._absence.knows(node)
         return is_ending or self._absence.is_held
 

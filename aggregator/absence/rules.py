@@ -84,7 +84,7 @@ class Absence:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """All nodes of which the store had a document, and has or not."""
+        """All nodes of which the store has, or had, a document."""
         return frozenset().union(
             *(watch.present.keys() | watch.absent.keys() for watch in self.watches)
         )

@@ -1,4 +1,4 @@
-"""What the agent of a node reports about a fault, or else the fault catalogue.
+"""Severity of a fault by the agent of its node, or else by the fault catalogue.
 
 A real Device Plugin's document has a code and its level only. An agent of NPU Vigil reports more in
 its own data key: the severity that came with the event, and the result of ``hccn_tool``.
@@ -55,7 +55,7 @@ def isolation_requests(pipeline: Pipeline, node: str) -> Mapping[int, IsolationR
 
 
 def _details(pipeline: Pipeline, node: str) -> Mapping[tuple[str, str], FaultAnswer]:
-    """Return what the own key of the device-info that counts has, by the chip's number and code."""
+    """Return the details in the own key of the device-info that counts, by chip number and code."""
     watch = _watch_that_counts(pipeline, node)
     key = None if watch is None else watch.own_key.reports.get(node)
     return {} if key is None else {(str(one.chip), one.code): one for one in key.record.faults}

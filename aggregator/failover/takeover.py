@@ -89,18 +89,18 @@ class Takeover:
         tasks.create_task(self._leadership.run(self._observe_leader), name="campaign")
         while True:
             while not self._leadership.leads:
-                await self._anything()
+                await self._wait_for_change()
             term = self._leadership.taken_total
             await self._take_over(tasks, term)
             while self._leadership.leads and self._leadership.taken_total == term:
-                await self._anything()
+                await self._wait_for_change()
             await self._hand_over()
 
     def _observe_leader(self) -> None:
         self._leader_changed()
         self._changed.set()
 
-    async def _anything(self) -> None:
+    async def _wait_for_change(self) -> None:
         await self._changed.wait()
         self._changed.clear()
 

@@ -1,4 +1,4 @@
-"""Compares the last writes that heartbeats name with the documents that are here. Pure.
+"""Compares the last writes that heartbeats name with the known documents. Pure.
 
 A claim is the number of a node's last acknowledged write of one document. It waits for
 ``PATIENCE_MS``, in which the watch may show the write; then the document is to be read, once for
@@ -36,8 +36,8 @@ class _Waiting(NamedTuple):
 class Claims:
     """The claims of one store's heartbeats. Times are steady.
 
-    ``got`` returns whether the write of this number is here, or a later one; whether the document
-    is gone for a negative number.
+    ``got`` returns whether the write of this number or a later one is known. For a negative number
+    it returns whether the document is gone.
     """
 
     def __init__(self, got: Callable[[WriteClaim, int], bool]) -> None:
@@ -81,7 +81,7 @@ class Claims:
                 self._waiting[claim] = _Waiting(number, due)
 
     def _forget(self, there: set[str]) -> None:
-        """Remove nodes that are not ``there``: they beat no more."""
+        """Remove nodes without a heartbeat; ``there`` are those that have one."""
         for node in self._texts.keys() - there:
             del self._texts[node]
             self.problems.pop(node, None)

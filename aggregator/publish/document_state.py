@@ -1,4 +1,4 @@
-"""One document in one store: is what the store shows ours, and must it be written?
+"""Decides whether a document in a store is as we wrote it, and whether it must be written.
 
 Pure, but for the log. ``service/owned_documents/owned_document.py`` has the contract. The store's
 watch shows own writes too, before or after the write returns, so a document is judged only while no
@@ -73,7 +73,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self.must_find_writer = False
         """Whether it is time to find out which other program writes it."""
         self.pending_since_ms: int | None = None
-        """Return the wall time since when a change waits for its acknowledgement."""
+        """The wall time since when a change waits for its acknowledgement."""
         self.settled = True
         """Whether what the store shows is judged; if not, ``must_write`` is to be called again
         after ``LATE_MS``.

@@ -109,7 +109,7 @@ class StorePublisher:
         self.wake(names)
 
     async def follow(self) -> None:
-        """Write no more."""
+        """Stop writing: another replica leads."""
         self._leads = False
         self.writing.succeeded()
         tasks = list(self._tasks.values())

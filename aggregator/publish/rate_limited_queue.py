@@ -36,7 +36,7 @@ _CAN_WAIT = 2
 
 
 class WriteKind(Enum):
-    """What is to be written."""
+    """The reason of a write, which decides its turn."""
 
     CHANGE = "change"
     TOUCH = "touch"
@@ -50,7 +50,7 @@ class _Waiting(NamedTuple):
 
 
 class RateLimitedQueue:
-    """Documents that want to be written, in the order in which they may be. Pure."""
+    """The documents that wait to be written, in the order of their turns. Pure."""
 
     def __init__(self, writes_per_second: int) -> None:
         burst = max(1, writes_per_second // _BURST_SHARE)
@@ -88,7 +88,7 @@ class RateLimitedQueue:
         return granted
 
     def _next(self, now_ms: int) -> tuple[str, int]:
-        """Return whose turn is next, and how many writes must be possible for that."""
+        """Return the next document, and how many writes must be possible for its turn."""
         name = min(self._waiting, key=lambda one: self._turn(one, now_ms))
         return name, self._patient if self._turn(name, now_ms)[0] == _CAN_WAIT else 1
 
@@ -113,7 +113,7 @@ class RateLimitedQueue:
 
 
 class WriteQueue:
-    """A ``RateLimitedQueue`` whose documents are awaited, each by one task."""
+    """Lets tasks wait for the turns of a ``RateLimitedQueue``, one task for each document."""
 
     def __init__(self, writes_per_second: int, clock: Clock) -> None:
         self._clock = clock
