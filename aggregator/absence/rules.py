@@ -21,7 +21,6 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.absence.last_known_documents import LastingDocumentWatch
-from aggregator.liveness.rules import are_many
 from contract.counted import counted
 from contract.documents.write_numbers import NoWrites, decode_owned, decode_writes
 from service.log.shortened import shortened
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_FEW = 3
+_SHARE = 5
 _WINDOW_MS = 15_000
 DOCUMENTS = ("device-info", "node-info")
 _DELETABLE = "node-info"
@@ -237,7 +238,7 @@ class Absence:
         for (kind, node), at_ms in due.items():
             first = bisect_left(times, at_ms - _WINDOW_MS)
             many = bisect_right(times, at_ms + _WINDOW_MS) - first
-            if are_many(many, known):
+            if _are_many(many, known):
                 self._hold_back(node, many)
             else:
                 self._ended[node] = at_ms
@@ -288,7 +289,7 @@ class Absence:
             f"their last state stays: {shortened(sorted(nodes))}"
             + (f"; of {held} a deletion is held back" if held else "")
             + "; vigil forget NODE ends one that is gone"
-        ), are_many(len(nodes), len(self.nodes))
+        ), _are_many(len(nodes), len(self.nodes))
 
     def log_changes(self, now: Instant) -> None:
         """Log which nodes begin to miss a document, and that none does any more."""
@@ -312,3 +313,8 @@ class Absence:
             if at_ms > now.steady_ms
         )
         return min(due, default=None)
+
+
+def _are_many(nodes: int, known: int) -> bool:
+    """Return whether so many of the known nodes are too many to be gone at once."""
+    return nodes > _FEW and nodes * _SHARE > known

@@ -369,7 +369,7 @@ def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) 
     | lost   | lost                       | well     | lost                      | well   |
     | held   | held                       | well     | well                      | well   |
 
-    Those that are fresh are lost; if too many are together (``are_many``), they are held, and so
+    Those that are fresh are lost; if too many are together (``_are_many``), they are held, and so
     is a node that was lost within that threshold. A held node is lost after ``_longest_wait_ms``.
     """
     held_before = {} if before.brake is None else before.brake.nodes
@@ -394,7 +394,7 @@ def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) 
         joined = [node for node, at_ms in held.items() if now_ms - at_ms <= window_ms]
         together = len(fresh) + len(lately) + len(late) + len(joined)
         beating = len(states) - (len(lost) - len(lately)) - (len(held) - len(joined))
-        if are_many(together, beating):
+        if _are_many(together, beating):
             lost = {node: at for node, at in lost.items() if node not in lately}
             held |= lately | fresh
         else:
@@ -411,18 +411,15 @@ def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) 
     return LostNodes(lost, Brake(held, changed_at_ms))
 
 
-def are_many(nodes: int, known: int) -> bool:
-    """Return whether so many of the known nodes are too many to fail at once: more than 3, and more
-    than a fifth.
-    """
-    return nodes > _FEW and nodes * _SHARE > known
+def _are_many(nodes: int, beating: int) -> bool:
+    return nodes > _FEW and nodes * _SHARE > beating
 
 
 def _longest_wait_ms(
     held: Mapping[str, int], states: Mapping[str, _State], beating: int
 ) -> int | None:
     """Return how long unchanged silence is held back; ``None`` for ever."""
-    if not are_many(len(held), beating):
+    if not _are_many(len(held), beating):
         return max(states[node].threshold_ms for node in held)
     return _HOLD_MS if len(held) * _MOST <= beating else None
 
