@@ -70,7 +70,7 @@ async def write(store: Store, node: str) -> None:
 
 
 def empty(broker: Broker) -> None:
-    """It restarts without persistence."""
+    """Restart the broker without persistence."""
     broker.kill()
     (broker.directory / "mosquitto.db").unlink(missing_ok=True)
     broker.start()

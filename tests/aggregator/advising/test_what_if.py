@@ -40,7 +40,7 @@ def asked(objects: AdvisedObjects, sessions: Sessions) -> WhatIf:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """A computation goes on once it is set."""
+    """Return an event that lets computations continue."""
     opened, computed = threading.Event(), what_if._computed
 
     def waits(*given: Any) -> tuple[AssumedAdvice, float]:

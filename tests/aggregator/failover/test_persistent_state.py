@@ -34,7 +34,7 @@ STATE = Selection(namespace=STATE_NAMESPACE, label=(STATE_LABEL, "counts"))
 async def running(
     root: Path, counter: Counter, lead: Leadership | None = None
 ) -> AsyncIterator[Aggregator]:
-    """An aggregator with this part on a directory."""
+    """Run an aggregator with this plugin on a directory."""
     store = DirectoryStore(f"directory:{root}", root)
     configuration = AggregatorConfiguration(store=(store.url,), state_dir=root.parent / "state")
     aggregator = Aggregator(

@@ -45,7 +45,7 @@ def sees(replica: Replica) -> None:
 
 
 def shown(site: Replicas, node: str) -> list[str]:
-    """The unhealthy chips of a node, as they were published one after the other."""
+    """Return the unhealthy chips of a node in the order in which they were published."""
     found: list[str] = []
     for one in site.played.shown:
         if one.name == DEVICE and one.data:

@@ -44,7 +44,7 @@ async def store(control_plane: ControlPlane) -> AsyncIterator[Store]:
 async def two(
     store: Store, control_plane: ControlPlane, make: Make, tmp_path: Path
 ) -> tuple[Daemon, Daemon]:
-    """The first one leads. There is a node of eight chips."""
+    """Start a leader and a follower with a node of eight chips."""
     file = tmp_path / "aggregator.toml"
     file.write_text(
         f"[leader]\nlease_seconds = {LEASE_SECONDS}\n"

@@ -84,7 +84,7 @@ class Scheduler:
 
 
 def timeline(seconds: int) -> int | None:
-    """What the table shows at a second; ``None`` where it was deleted."""
+    """Return the table's heartbeat at a second; ``None`` where it was deleted."""
     if seconds >= 131:
         return None
     return 900 if seconds >= 130 else 1005 if seconds >= 105 else 1000

@@ -22,7 +22,7 @@ def document(text: str, version: str, labels: dict[str, str] | None = None) -> D
 
 
 def written(text: str = "one", revision: int = 1) -> tuple[ClusterDocument, Value]:
-    """An output whose value is stored as version 10."""
+    """Return an output whose value is stored as version 10."""
     output, value = ClusterDocument(NAME), Value(text, 1, revision)
     assert output.must_write(value, instant(0))
     output.written("10", value, output.version)
