@@ -57,7 +57,7 @@ class KnownNodes:
         return None if state is None else state.name
 
     def update(self, nodes: Iterable[str], now: Instant) -> None:
-        """Update what is known of these nodes."""
+        """Update the known chips of these nodes."""
         for node in nodes:
             report = newest((one.device for one in self._sources), node)
             if report is not None:

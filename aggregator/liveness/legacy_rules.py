@@ -5,7 +5,8 @@ the interval replaced by 5 s where it makes no sense, and one that went away is 
 change and then ages. Two things are different. What was never seen to change proves nothing: a
 node whose agent wrote it years ago, or never, is unknown and not lost. And of a node with another
 reporter, one that beats in the store itself or that has no heartbeats at all, an old beat counts
-only while it goes on: it keeps a node alive that went back to an old release, and its end is none.
+only while it keeps changing: it keeps a node alive that went back to an old release, and its end
+makes no node silent.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class LegacyHeartbeatWatch:
         self.listing = liveness.silenced(self.listing, node)
 
     def last_seen(self) -> tuple[LastSeen, ...]:
-        """Return what the next leader needs: of heartbeats that go on only that they do."""
+        """Return the rows for the next leader; of a node that is not silent only its name."""
         now = self._clock()
         return tuple(
             LastSeen(node, heartbeat.beaten_at_ms // 1000, changed_at_seconds(heartbeat, now))

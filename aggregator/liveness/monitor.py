@@ -77,7 +77,7 @@ class HeartbeatMonitor:
 
     @property
     def listings(self) -> dict[str, HeartbeatListing]:
-        """What is known of the beats in each place."""
+        """The last listing of the beats in each place: a store, or the Nodes in it."""
         return self._beats | {f"nodes in {url}": one.listing for url, one in self._old.items()}
 
     @property
@@ -110,7 +110,7 @@ class HeartbeatMonitor:
 
     @property
     def unread_stores(self) -> tuple[Unread, ...]:
-        """The same of stores only. A missing right is no failure."""
+        """The stores whose beats were not listed for long; a missing right is no failure."""
         found = self.unread
         return tuple(
             msgspec.structs.replace(found[url], is_long=False)

@@ -1,7 +1,7 @@
 """State of heartbeats for the next leader, in the store: which nodes fell silent and since when.
 
-Nothing is written while all heartbeats go on: of a heartbeat of old releases that goes on only that
-it was seen to change is kept, of others nothing. The rows have the form of their first reader's,
+While heartbeats keep changing, nothing is stored of those of the stores, and of those of old
+releases only that they were seen to change. The rows have the form of their first reader's,
 ``node-heartbeat`` (``noded#7.5`` and H7): ``NodeName``, ``HeartbeatTime`` and ``UpdateTime`` in
 Unix seconds, and more for beats of the stores.
 """

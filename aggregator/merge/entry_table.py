@@ -1,4 +1,4 @@
-"""One kind of document on its way: merges what changed, heals what was deleted, keeps the shards.
+"""Merges reports of one kind into entries, heals those of deleted nodes, and keeps their shards.
 
 No I/O and no clock of its own.
 """

@@ -1,4 +1,4 @@
-"""From what arrives to documents of three kinds, merging only the nodes that changed.
+"""Merges nodes' documents into cluster documents of three kinds, for changed nodes only.
 
 No I/O and no clock of its own; the daemon calls ``step`` when something arrived or is due.
 """
@@ -269,7 +269,7 @@ class Pipeline:
         return frozenset(changed)
 
     def published(self, node: str) -> PublishedNode:
-        """Return what is published of a node, and what is not."""
+        """Return what is published of a node, and what is withheld."""
         device = self.device.entries.get(node)
         switch = self.switch.entries.get(node)
         server = self.node.entries.get(node)
