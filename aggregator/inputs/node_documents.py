@@ -100,12 +100,7 @@ class DocumentCache(Generic[R]):
             self.rejected[node] = Rejected(since_ms, str(error), digest)
             return True
         self.rejected.pop(node, None)
-        self.reports[node] = NodeReport(
-            digest=digest,
-            record=reading.record,
-            received_at_ms=now_ms,
-            problem=reading.problem,
-        )
+        self.reports[node] = NodeReport(digest, reading.record, now_ms, reading.problem)
         return True
 
     def is_last_good(self, node: str, document: Document) -> bool:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from contract.errors import StoreUnavailable
-from stores.abandonable_thread import finish
+from pacing.abandonable_thread import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable

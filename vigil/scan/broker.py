@@ -16,7 +16,7 @@ from contract.counted import counted
 from contract.errors import StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
 from contract.topics import ack_topic, document_topic
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from stores.address import shown
 from stores.deadline import answered_within
 from stores.mqtt.address import parse_address

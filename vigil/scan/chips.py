@@ -16,7 +16,7 @@ from contract.errors import DriverCallError, DriverCallStuck, DriverError, Drive
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.library.return_codes import NOT_READY
 from dcmi_shim.worker.supervisor import DriverSettings
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from vigil.driver_at_work import driver_at_work, first_answer
 from vigil.exit_status import ExitStatus
 from vigil.scan.findings import not_applicable, ok, problem, warning

@@ -14,7 +14,7 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from stores.directory.files import BEATS, document_path
 from stores.directory.owner import shared_problem
 from vigil.exit_status import ExitStatus

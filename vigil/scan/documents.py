@@ -14,7 +14,7 @@ from contract.operator_rules.fault_configuration import (
     InForce,
     judge,
 )
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from stores.deadline import answered_within
 from vigil.exit_status import ExitStatus
 from vigil.scan.findings import not_applicable, ok, problem

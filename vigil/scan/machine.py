@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from collectors.bmc import BmcSection
 from collectors.host_clock import is_synchronised
 from collectors.kernel_log.collector import KernelLogSection
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem, warning
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aggregator.accepted_namespaces import ALL
 from aggregator.config import load_aggregator
 from contract.errors import ConfigurationError
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem
 
 if TYPE_CHECKING:

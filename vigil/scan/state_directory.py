@@ -8,8 +8,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from agent.state_dir import is_claimed
+from pacing.abandonable_thread import AbandonableThread
 from service.pages.daemon_pages import LISTEN_NAME
-from stores.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem
 
 if TYPE_CHECKING:

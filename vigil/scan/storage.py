@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from collectors.storage.collector import StorageSection
 from collectors.storage.status_file import read_checked
 from collectors.storage.status_parser import DPC, DTFS, parse
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem
 
 if TYPE_CHECKING:

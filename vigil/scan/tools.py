@@ -28,7 +28,7 @@ from dcmi_shim.library.discovery import find_library
 from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.tool import check_tool, tool_environment
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem, warning
 
 if TYPE_CHECKING:

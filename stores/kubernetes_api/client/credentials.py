@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contract.errors import StoreMisconfigured, StoreUnavailable
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from stores.kubernetes_api.client.configuration import ConfigurationReader
 from stores.kubernetes_api.client.credential_files import CredentialFiles
 from stores.kubernetes_api.client.credential_plugin import Plugins

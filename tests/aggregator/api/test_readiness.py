@@ -28,7 +28,7 @@ _CONFIG_MAPS = "api/v1/configmaps"
 
 @contextlib.asynccontextmanager
 async def leader(place: Path) -> AsyncIterator[tuple[Replicas, Replica]]:
-    """A leader of three nodes that beat, which has published everything."""
+    """Return a leader of three nodes that beat, which has published everything."""
     names = ("n1", "n2", "n3")
     async with replicas(place) as site, agents(site, names):
         for node in names:
@@ -39,7 +39,7 @@ async def leader(place: Path) -> AsyncIterator[tuple[Replicas, Replica]]:
 
 
 def reasons(one: Replica) -> tuple[str, ...]:
-    """Why it is not ready."""
+    """Return why it is not ready."""
     return one.made.readiness.health().not_ready
 
 

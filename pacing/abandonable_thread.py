@@ -23,15 +23,12 @@ class AbandonableThread(Generic[T]):
         self._result: Future[T] = Future()
         # A task that gives up waiting cannot cancel it any more.
         self._result.set_running_or_notify_cancel()
-        self._thread = threading.Thread(
-            target=finish, args=(self._result, work), name=name, daemon=True
-        )
-        self._thread.start()
+        threading.Thread(target=finish, args=(self._result, work), name=name, daemon=True).start()
 
     @property
     def is_stuck(self) -> bool:
         """Whether it is still at work."""
-        return self._thread.is_alive()
+        return not self._result.done()
 
     async def result(self, deadline_seconds: float) -> T:
         """Return what it returned or raised. Raises ``TimeoutError`` when it takes longer."""
