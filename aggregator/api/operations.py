@@ -26,7 +26,8 @@ from aggregator.processors.status import SeparationStatus
 from aggregator.public_faults.status import PublicFaultStatus
 from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderChange
 from service.pages import event_stream, fault_page, history_page
-from service.pages.operations import Operation, Parameter
+from service.pages.operations import Operation
+from service.pages.parameters import Parameter
 from service.pages.page_rows import PAGING
 
 ADVICE_PATH = "/api/v1/advice"

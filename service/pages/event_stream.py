@@ -21,7 +21,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from pacing.waiting import is_set_within
-from service.pages.operations import Parameter
+from service.pages.parameters import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from contract.errors import JournalError, StoreError
 from contract.pages.history import HistoryPage, HistoryRange
 from service.pages.daemon_pages import json_response
-from service.pages.operations import Operation, Parameter, refused
+from service.pages.operations import Operation
+from service.pages.parameters import Parameter, refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -1,7 +1,7 @@
 """The pages of a daemon as data: their paths, parameters and answers.
 
-From it come the checks of each request and the OpenAPI document (``GET /api/v1/openapi.json``,
-OpenAPI 3.1).
+The checks of requests (``parameters.py``) and the OpenAPI document (``GET /api/v1/openapi.json``,
+OpenAPI 3.1) are made of it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from aiohttp import web
 
 from service.pages.compression import compressing
 from service.pages.daemon_pages import json_response
+from service.pages.parameters import Parameter, Refusal, parameter_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,54 +23,6 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
 PATH = "/api/v1/openapi.json"
-LARGEST_NUMBER = (1 << 63) - 1
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """Why there is no answer."""
-
-    error: str
-
-
-class Parameter(msgspec.Struct, frozen=True):
-    """One parameter of a page; ``place`` is ``query``, ``path`` or ``header``.
-
-    A number is from ``least`` to ``most``. ``values`` are all that there are; none: any text.
-    """
-
-    name: str
-    about: str
-    is_number: bool = False
-    place: str = "query"
-    is_repeatable: bool = False
-    least: int = 0
-    most: int = LARGEST_NUMBER
-    values: tuple[str, ...] = ()
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """Return what it may be, as JSON schema."""
-        one: dict[str, Any] = {"type": "string"}
-        if self.is_number:
-            one = {"type": "integer", "minimum": self.least, "maximum": self.most}
-        elif self.values:
-            one["enum"] = list(self.values)
-        return {"type": "array", "items": one} if self.is_repeatable else one
-
-    def problem(self, texts: Sequence[str]) -> str | None:
-        """Return why these values of it are wrong; ``None`` where they are right."""
-        if len(texts) > 1 and not self.is_repeatable:
-            return f"{self.name} is given more than once"
-        for text in texts:
-            if self.is_number and not self._is_in_range(text):
-                return f"{self.name} is no number from {self.least} to {self.most}"
-            if self.values and text not in self.values:
-                return f"{self.name} has no such value; known are {', '.join(self.values)}"
-        return None
-
-    def _is_in_range(self, text: str) -> bool:
-        is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_NUMBER))
-        return is_number and self.least <= int(text) <= self.most
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -105,9 +58,10 @@ def serve(
     async def index(_: web.Request) -> web.Response:
         return web.Response(text=list_of_pages)
 
+    known = {one.path: one.parameters for one in operations} | {PATH: ()}
     pages.router.add_get("/", index)
     pages.router.add_get(PATH, show)
-    pages.middlewares.extend((compressing(), _refusing(operations)))
+    pages.middlewares.extend((compressing(), parameter_check(known)))
 
 
 def _lines(title: str, version: str, operations: Iterable[Operation]) -> Iterator[str]:
@@ -126,36 +80,6 @@ def _lines(title: str, version: str, operations: Iterable[Operation]) -> Iterato
     for path, about in listed.items():
         yield f"{path:{width}}  {about}"
     yield ""
-
-
-def _refusing(operations: Iterable[Operation]) -> Middleware:
-    """Answer 400 to a parameter that a page does not have, or to a wrong value of one."""
-    parameters: Mapping[str, Mapping[str, Parameter]] = {
-        one.path: {known.name: known for known in one.parameters if known.place == "query"}
-        for one in operations
-    } | {PATH: {}}
-
-    @web.middleware
-    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        resource = request.match_info.route.resource
-        known = None if resource is None else parameters.get(resource.canonical)
-        if known is None:
-            return await handler(request)
-        if request.query.keys() - known.keys():
-            these = f"known are {', '.join(sorted(known))}" if known else "this page takes none"
-            return refused(f"that is no parameter; {these}", 400)
-        for name in sorted(known):
-            problem = known[name].problem(request.query.getall(name, ()))
-            if problem is not None:
-                return refused(problem, 400)
-        return await handler(request)
-
-    return check
-
-
-def refused(why: str, status: int) -> web.Response:
-    """Return the answer that there is none."""
-    return json_response(Refusal(why), status)
 
 
 def description(title: str, version: str, operations: Iterable[Operation]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from contract.validation_texts import decode_text
-from service.pages.operations import Parameter, refused
+from service.pages.parameters import Parameter, refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping

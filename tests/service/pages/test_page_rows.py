@@ -12,7 +12,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from service.pages.compression import accepts_gzip
 from service.pages.event_stream import Stream
-from service.pages.operations import Operation, Parameter, serve
+from service.pages.operations import Operation, serve
+from service.pages.parameters import Parameter
 from service.pages.page_rows import PAGING, PageRows, snapshot
 
 if TYPE_CHECKING:

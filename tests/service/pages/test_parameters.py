@@ -10,7 +10,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from contract.pages.changes import FaultChange
 from service.pages import event_stream, operations
-from service.pages.operations import Operation, Parameter
+from service.pages.operations import Operation
+from service.pages.parameters import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -58,14 +59,14 @@ async def client() -> AsyncIterator[TestClient[web.Request, web.Application]]:
         ("/api/v1/openapi.json?node=n1", "that is no parameter; this page takes none"),
     ],
 )
-async def test_wrong_question_is_refused_without_being_repeated(
+async def test_wrong_or_unknown_parameter_is_refused_with_400_and_not_repeated(
     client: TestClient[web.Request, web.Application], question: str, why: str
 ) -> None:
     answer = await client.get(question)
     assert (answer.status, await answer.json()) == (400, {"error": why})
 
 
-async def test_right_question_is_answered(
+async def test_known_parameters_are_accepted(
     client: TestClient[web.Request, web.Application],
 ) -> None:
     assert (await client.get("/api/v1/rows?limit=9&level=low&level=high")).status == 200
