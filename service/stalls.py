@@ -35,7 +35,7 @@ def _seconds_since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-async def going_on(work: Coroutine[Any, Any, T], mark: Callable[[], None]) -> T:
+async def with_progress_marks(work: Coroutine[Any, Any, T], mark: Callable[[], None]) -> T:
     """Wait for ``work``, which ends by itself, and call ``mark`` from time to time meanwhile."""
     mark()
     return await result_of(work, _MARK_SECONDS, mark)

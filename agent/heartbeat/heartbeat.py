@@ -27,7 +27,7 @@ from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within, now_seconds
 from service.log.trouble import Trouble
-from service.stalls import going_on
+from service.stalls import with_progress_marks
 from stores.base import READ_SECONDS, WRITE_SECONDS, Beat
 from stores.deadline import answered_within
 
@@ -157,7 +157,7 @@ class Heartbeat:
         while True:
             began = now_seconds()
             self._callbacks.progress()
-            if await going_on(self._turn(), self._callbacks.progress):
+            if await with_progress_marks(self._turn(), self._callbacks.progress):
                 backoff.reset()
                 pause = self.interval_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
                 await self._wait_until(began + pause)

@@ -21,7 +21,7 @@ from pacing.backoff import Backoff
 from pacing.waiting import TICK_SECONDS, is_set_within, now_seconds
 from service.owned_documents.foreign_parts import differences
 from service.owned_documents.owned_document import Overtaken, OwnedDocument, made_unless
-from service.stalls import going_on
+from service.stalls import with_progress_marks
 from stores.base import (
     READ_SECONDS,
     WRITE_SECONDS,
@@ -352,7 +352,7 @@ class DocumentPublisher:
         try:
             async with answered_within(WRITE_SECONDS):
                 request = made_unless(self._request(write.document), is_overtaken)
-                version = await going_on(request, self._callbacks.progress)
+                version = await with_progress_marks(request, self._callbacks.progress)
         except Overtaken:
             self._unanswered = write
             self._must_read = True

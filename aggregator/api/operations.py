@@ -27,8 +27,8 @@ from aggregator.public_faults.status import PublicFaultStatus
 from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderChange
 from service.pages import event_stream, fault_page, history_page
 from service.pages.operations import Operation
-from service.pages.parameters import Parameter
 from service.pages.page_rows import PAGING
+from service.pages.parameters import Parameter
 
 ADVICE_PATH = "/api/v1/advice"
 ADVICE_OUTCOMES_PATH = f"{ADVICE_PATH}/outcomes"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contract.pages.faults import FaultsPage, FaultStatus
 from service.pages.operations import Operation
-from service.pages.parameters import Parameter
 from service.pages.page_rows import PAGING, PageRows
+from service.pages.parameters import Parameter
 
 LEVEL = Parameter("level", "Only faults at this level", is_repeatable=True)
 CODE = Parameter("code", "Only faults with this code", is_repeatable=True)

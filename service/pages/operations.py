@@ -18,9 +18,8 @@ from service.pages.daemon_pages import json_response
 from service.pages.parameters import Parameter, Refusal, parameter_check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from aiohttp.typedefs import Handler, Middleware
 
 PATH = "/api/v1/openapi.json"
 

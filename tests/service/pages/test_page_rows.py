@@ -13,8 +13,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from service.pages.compression import accepts_gzip
 from service.pages.event_stream import Stream
 from service.pages.operations import Operation, serve
-from service.pages.parameters import Parameter
 from service.pages.page_rows import PAGING, PageRows, snapshot
+from service.pages.parameters import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
