@@ -156,7 +156,7 @@ class EventSender:
             now_ms = self._now_ms()
             self._under_way = self._correlator.pop_next(now_ms)
             if self._under_way is None:
-                await self._woken(self._correlator.seconds_until_next(now_ms))
+                await is_set_within(self._wake, self._correlator.seconds_until_next(now_ms))
                 await asyncio.sleep(_DOCUMENT_FIRST_SECONDS)
                 continue
             event = event_of(self._under_way, self._reporter, await self._chips())
@@ -182,7 +182,8 @@ class EventSender:
                     self._trouble.begin(f"no Events can be written, they wait: {error}")
                 else:
                     self._sent += 1
-                    self._works()
+                    self._trouble.end(len(self._correlator))
+                    self._forbidden_since = None
                     return
             await asyncio.sleep(backoff.next_seconds())
 
@@ -204,9 +205,6 @@ class EventSender:
                 return await self._inventory()
         except TimeoutError:
             return None
-
-    async def _woken(self, seconds: float | None) -> None:
-        await is_set_within(self._wake, seconds)
 
     def _add(
         self,
@@ -232,10 +230,6 @@ class EventSender:
         under_way = () if self._under_way is None else (self._under_way,)
         waiting = (*under_way, *self._correlator.items())
         self._journal.append([(RowKind.EVENTS, body_of(waiting))], self._wall_clock())
-
-    def _works(self) -> None:
-        self._trouble.end(len(self._correlator))
-        self._forbidden_since = None
 
 
 def _calls(

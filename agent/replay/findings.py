@@ -74,25 +74,25 @@ class Day(msgspec.Struct, frozen=True):
     differences: tuple[LevelDifference, ...] = ()
 
 
-class Findings(msgspec.Struct, frozen=True):
-    """All findings. ``from_ms`` and ``until_ms`` limit what was replayed, ``None`` without a
-    snapshot.
+class Findings(msgspec.Struct):
+    """All findings, added while a journal is replayed.
 
+    ``from_ms`` and ``until_ms`` limit what was replayed, ``None`` without a snapshot.
     ``deviations`` are the first of ``deviation_count``; ``checked`` rows were compared.
     """
 
-    node: str
-    versions: tuple[str, ...]
-    from_ms: int | None
-    until_ms: int | None
-    pruned: bool
-    rows: int
-    inputs: int
-    checked: int
-    deviation_count: int
-    deviations: tuple[Deviation, ...]
-    breaks: tuple[Break, ...]
-    days: tuple[Day, ...]
+    node: str = ""
+    versions: list[str] = []
+    from_ms: int | None = None
+    until_ms: int | None = None
+    pruned: bool = False
+    rows: int = 0
+    inputs: int = 0
+    checked: int = 0
+    deviation_count: int = 0
+    deviations: list[Deviation] = []
+    breaks: list[Break] = []
+    days: tuple[Day, ...] = ()
 
 
 def day_sums(sums: Sums) -> DaySums:

@@ -107,19 +107,14 @@ class _Playing:
         self._sure = True
         self._expected: tuple[JournalRow, tuple[Change, ...]] | None = None
         self._last: JournalRow | None = None
-        self._from_ms: int | None = None
-        self._rows = self._inputs = self._checked = self._deviation_count = 0
-        self._pruned = False
-        self._deviations: list[Deviation] = []
-        self._breaks: list[Break] = []
-        self._versions: dict[str, None] = {}
+        self._findings = Findings()
 
     def play_row(self, row: JournalRow) -> None:
         """Replay one row.
 
         A row that cannot be decoded is reported, and nothing is checked until the next snapshot.
         """
-        self._rows += 1
+        self._findings.rows += 1
         last, self._last = self._last, row
         if self._state is not None and last is not None and row.sequence != last.sequence + 1:
             lost = row.sequence - last.sequence - 1
@@ -141,20 +136,11 @@ class _Playing:
             if self._other is not None:
                 others = self._other.play((), until_ms, self._state)
             self._comparison.apply((), others, until_ms)
-        return Findings(
-            node="" if self._state is None else self._state.node,
-            versions=tuple(self._versions),
-            from_ms=self._from_ms,
-            until_ms=None if self._from_ms is None else until_ms,
-            pruned=self._pruned,
-            rows=self._rows,
-            inputs=self._inputs,
-            checked=self._checked,
-            deviation_count=self._deviation_count,
-            deviations=tuple(self._deviations),
-            breaks=tuple(self._breaks),
-            days=self._comparison.days(),
-        )
+        found = self._findings
+        found.node = "" if self._state is None else self._state.node
+        found.until_ms = None if found.from_ms is None else until_ms
+        found.days = self._comparison.days()
+        return found
 
     def _play(self, row: JournalRow, last: JournalRow | None) -> None:
         match row.kind:
@@ -181,7 +167,8 @@ class _Playing:
 
     def _start(self, start: Start, row: JournalRow, last: JournalRow | None) -> None:
         self._starting = start
-        self._versions[start.version] = None
+        if start.version not in self._findings.versions:
+            self._findings.versions.append(start.version)
         if self._state is not None and last is not None:
             how = "was stopped" if self._stopped else "was killed"
             self._break(last.at_ms, row.at_ms, f"the agent {how} and did not run")
@@ -189,9 +176,9 @@ class _Playing:
 
     def _step(self, inputs: Sequence[Input], row: JournalRow) -> None:
         if self._state is None:
-            self._pruned = True
+            self._findings.pruned = True
             return
-        self._inputs += len(inputs)
+        self._findings.inputs += len(inputs)
         self._state, changes = step(self._state, inputs, row.at_ms, self._tables)
         self._expected = row, changes
         others: tuple[Change, ...] = ()
@@ -210,7 +197,7 @@ class _Playing:
         (row, replayed), self._expected = self._expected, None
         if not self._sure:
             return
-        self._checked += 1
+        self._findings.checked += 1
         if recorded != replayed:
             self._deviate(row, "other changes than recorded", recorded, replayed)
 
@@ -218,8 +205,8 @@ class _Playing:
         before, starting = self._state, self._starting
         self._state, self._starting = state, None
         if before is None:
-            self._from_ms = row.at_ms
-            self._pruned |= starting is None
+            self._findings.from_ms = row.at_ms
+            self._findings.pruned |= starting is None
             if self._other_tables is not None:
                 self._other = _Other(self._other_tables, state, row.at_ms)
             self._align(state, row.at_ms)
@@ -250,9 +237,10 @@ class _Playing:
         recorded: tuple[Change, ...] = (),
         replayed: tuple[Change, ...] = (),
     ) -> None:
-        self._deviation_count += 1
-        if len(self._deviations) < _SHOWN_DEVIATIONS:
-            self._deviations.append(Deviation(row.sequence, row.at_ms, what, recorded, replayed))
+        found = self._findings
+        found.deviation_count += 1
+        if len(found.deviations) < _SHOWN_DEVIATIONS:
+            found.deviations.append(Deviation(row.sequence, row.at_ms, what, recorded, replayed))
 
     def _mark_gap(self, from_ms: int, until_ms: int, what: str) -> None:
         """Report missing rows: nothing is checked until the next snapshot."""
@@ -261,8 +249,8 @@ class _Playing:
         self._break(from_ms, until_ms, what)
 
     def _break(self, from_ms: int, until_ms: int, what: str) -> None:
-        if len(self._breaks) < _SHOWN_BREAKS:
-            self._breaks.append(Break(from_ms, until_ms, what))
+        if len(self._findings.breaks) < _SHOWN_BREAKS:
+            self._findings.breaks.append(Break(from_ms, until_ms, what))
 
 
 def _begun(state: PolicyState, start: Start, snapshot: PolicyState) -> PolicyState:
