@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.state_dir")
 
 LOCK_NAME = "lock"
+SOCKET_NAME = "agent.sock"
+"""The socket on which the pages are served for this host."""
 _LOCK_SECONDS = 6.0
 _STEP_SECONDS = 0.05
 _ROWS_LOST_WITH_POWER = 1 << 20

@@ -42,6 +42,7 @@ class ReplayComparison:
         self._span = span
         self.recorded = LevelHistory(span)
         self.replayed = LevelHistory(span) if two else None
+        self._runs = [run for run in (self.recorded, self.replayed) if run is not None]
         self._now_ms = 0
         self._open: dict[tuple[Subject, str], tuple[int, _Kind]] = {}
         self._totals: dict[tuple[int, Subject], dict[_Kind, _Total]] = {}
@@ -71,27 +72,24 @@ class ReplayComparison:
 
     def add_chips(self, chips: Collection[int], at_ms: int) -> None:
         """Count the time of ``chips`` from ``at_ms`` on, unless it is counted already."""
-        for ledger in (self.recorded, self.replayed):
-            if ledger is not None:
-                ledger.add_chips(chips, at_ms)
+        for run in self._runs:
+            run.add_chips(chips, at_ms)
 
     def set_chips_in_use(self, chips: frozenset[int], at_ms: int) -> None:
         """From ``at_ms`` on, treat ``chips`` as those that pods have."""
         at_ms = self._now_ms = max(self._now_ms, at_ms)
-        for ledger in (self.recorded, self.replayed):
-            if ledger is not None:
-                ledger.set_chips_in_use(chips, at_ms)
+        for run in self._runs:
+            run.set_chips_in_use(chips, at_ms)
 
     def days(self) -> tuple[Day, ...]:
         """End both runs; return all sums and differences by day and subject."""
-        self.recorded.close(self._now_ms)
         for (subject, _), (since_ms, kind) in self._open.items():
             self._count(subject, kind, since_ms, self._now_ms)
         self._open.clear()
-        keys = {key for key in self.recorded.sums if key[1].kind == "chip"} | self._totals.keys()
-        if self.replayed is not None:
-            self.replayed.close(self._now_ms)
-            keys |= {key for key in self.replayed.sums if key[1].kind == "chip"}
+        keys = set(self._totals)
+        for run in self._runs:
+            run.close(self._now_ms)
+            keys |= {key for key in run.sums if key[1].kind == "chip"}
         return tuple(self._day(day, subject) for day, subject in sorted(keys))
 
     def _timed(

@@ -138,5 +138,4 @@ def test_events_are_about_the_node_whoever_reports(
     environment: dict[str, str], instance: str
 ) -> None:
     reporter = reporter_of("n", environment)
-    assert reporter.involved == Involved("Node", "n")
     assert reporter.instance == instance
