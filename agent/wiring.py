@@ -7,7 +7,7 @@ import logging
 import os
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent.all_chips_blind import AgentBlindness
 from agent.chip_allocation import StoreAllocation
@@ -40,7 +40,7 @@ from collectors.storage.collector import StorageSection
 from contract.codes import catalogue
 from contract.observation import Gap
 from contract.operator_rules.fault_configuration import catalogue_of
-from service.event_stream import PLACES, Stream
+from service.pages.event_stream import PLACES, Stream
 from service.stalls import Stalls
 from stores.read_only import ReadOnly
 
@@ -223,7 +223,7 @@ class AgentParts:
         for listener in self.listeners:
             listener(reports)
 
-    def context_of(self, collector: Collector) -> CollectorContext:
+    def context_of(self, collector: Collector[Any]) -> CollectorContext:
         """Return what this daemon provides to ``collector``."""
         return CollectorContext(
             report=self.report,

@@ -26,8 +26,8 @@ from agent.heartbeat.claim import (
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within, now_seconds
+from service.log.trouble import Trouble
 from service.stalls import going_on
-from service.trouble import Trouble
 from stores.base import READ_SECONDS, WRITE_SECONDS, Beat
 from stores.deadline import answered_within
 

@@ -16,7 +16,7 @@ from agent.publishing.node_info_heartbeat import NodeInfoBeat, whole_seconds
 from contract.documents.node_info import Generation
 from contract.errors import StoreError, StoreRefused
 from contract.names import HEARTBEAT_ANNOTATION, HEARTBEAT_LABEL, INTERVAL_ANNOTATION
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 from stores.base import WRITE_SECONDS
 from stores.deadline import answered_within
 from stores.interruption import Interrupted, followed

@@ -21,7 +21,7 @@ from agent.journal.file import FILE_NAME
 from agent.journal.unacknowledged import read_behind, read_unacknowledged
 from contract.errors import StoreError
 from pacing.waiting import is_set_within, now_seconds
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 from stores.base import HistoryAck, HistoryBatch
 from stores.interruption import Interrupted
 

@@ -21,7 +21,7 @@ from agent.journal.retention import Pruned, prune
 from agent.journal.rows import JournalRow, RowKind
 from agent.journal.unacknowledged import SCHEMA as UNACKNOWLEDGED_SCHEMA
 from agent.journal.unacknowledged import identify, rename
-from service.database import connect_writer, open_database, transaction
+from service.files.database import connect_writer, open_database, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -24,8 +24,8 @@ from agent.journal.rows import JournalRow, RowKind, body_of
 from agent.journal.slow_commits import SlowCommits
 from contract.counted import counted
 from contract.errors import JournalError
-from service.database import is_damaged, move_aside
-from service.trouble import Trouble
+from service.files.database import is_damaged, move_aside
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

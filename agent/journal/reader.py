@@ -14,7 +14,7 @@ from urllib.parse import quote
 from agent.journal.file import SCHEMA_VERSION
 from agent.journal.rows import JournalRow
 from contract.errors import JournalError
-from service.database import newer
+from service.files.database import newer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from agent.journal.rows import JournalRow, RowKind
-from service.database import transaction
+from service.files.database import transaction
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from agent.kubernetes_events.text import Reporter, event_of, releases
 from contract.errors import JournalError, StoreError, StoreForbidden, StoreRefused
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 from stores.base import WRITE_SECONDS
 from stores.deadline import answered_within
 

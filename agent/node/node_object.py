@@ -21,8 +21,8 @@ from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.foreign_writes import ForeignWrites
-from service.trouble import Trouble
+from service.log.trouble import Trouble
+from service.owned_documents.foreign_writes import ForeignWrites
 from stores.base import WRITE_SECONDS
 from stores.deadline import answered_within
 from stores.interruption import Interrupted, followed

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from agent.pages import npu_exporter
 from agent.publishing.publication import BUCKETS_SECONDS
 from collectors.registry import GAUGES
-from service.log import dropped_lines
+from service.log.setup import dropped_lines
 from service.metric_families import counter, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import msgspec
 from agent.pages import metrics
 from agent.pages.status import AgentStatus, fault_row, isolation_rows
 from contract.pages.changes import BlindChange, FaultChange
-from service import event_stream, fault_page, history_page, operations, pages
-from service.operations import Operation
-from service.page_rows import snapshot
+from service.pages import daemon_pages, event_stream, fault_page, history_page, operations
+from service.pages.operations import Operation
+from service.pages.page_rows import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agent.publishing.publication import Publication
     from contract.operator_rules.fault_configuration import Judged
     from contract.pages.faults import FaultRule
-    from service.event_stream import Stream
+    from service.pages.event_stream import Stream
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation("/api/v1/status", "Everything that this agent knows of its node", AgentStatus),
@@ -91,7 +91,7 @@ def application(
     def status_page() -> AgentStatus:
         return msgspec.structs.replace(status(), stream=stream.last_id)
 
-    application = pages.application(
+    application = daemon_pages.application(
         stalled=lambda: status().stalled,
         not_ready=lambda: status().not_ready,
         exposition=lambda: metrics.exposition(status(), records, cards and cards()),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from agent.policy.state import PolicyState
     from contract.observation import Subject
-    from service.event_stream import Stream
+    from service.pages.event_stream import Stream
 
 _UNKNOWN = SubjectState()
 

@@ -17,7 +17,7 @@ from agent.publishing.unacknowledged_faults import HOLD_SECONDS, message_of
 from contract.codes.storage_faults import resource_of
 from pacing.backoff import Backoff
 from pacing.waiting import TICK_SECONDS, is_set_within, now_seconds
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable

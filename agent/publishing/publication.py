@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from service.foreign_writes import ForeignWrites
+    from service.owned_documents.foreign_writes import ForeignWrites
 
 BUCKETS_SECONDS = (0.005, 0.01, 0.02, 0.03, 0.06, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 

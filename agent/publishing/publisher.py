@@ -19,8 +19,8 @@ from agent.publishing.write_stamps import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
 from pacing.waiting import TICK_SECONDS, is_set_within, now_seconds
-from service.foreign_parts import differences
-from service.owned_document import Overtaken, OwnedDocument, made_unless
+from service.owned_documents.foreign_parts import differences
+from service.owned_documents.owned_document import Overtaken, OwnedDocument, made_unless
 from service.stalls import going_on
 from stores.base import (
     READ_SECONDS,
@@ -138,7 +138,7 @@ def _same(one: Document | None, other: Document | None) -> bool:
 class DocumentPublisher:
     """Publishes ``namespace/name`` to ``store``.
 
-    It is a document writer, see ``service/owned_document.py``.
+    It is a document writer, see ``service/owned_documents/owned_document.py``.
     """
 
     def __init__(

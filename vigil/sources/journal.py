@@ -31,22 +31,6 @@ class JournalSource:
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME
 
-    def report(self, *_: object) -> NoReturn:
-        """See ``AnswerSource``."""
-        self._refuse()
-
-    def explanation(self, *_: object) -> NoReturn:
-        """See ``AnswerSource``."""
-        self._refuse()
-
-    def jobs(self) -> NoReturn:
-        """See ``AnswerSource``."""
-        self._refuse()
-
-    def signal(self, *_: object) -> NoReturn:
-        """See ``AnswerSource``."""
-        self._refuse()
-
     def history(self, node: str | None, part: str, since_ms: int | None) -> JournalFileHistory:
         """See ``AnswerSource``."""
         found = JournalFileHistory(self._path, part, since_ms)
@@ -58,8 +42,10 @@ class JournalSource:
     def close(self) -> None:
         """See ``AnswerSource``. Nothing is kept open."""
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *_: object) -> NoReturn:
         raise StoreUnavailable(f"{self._path}: a journal knows only what happened")
+
+    report = explanation = jobs = signal = _refuse
 
 
 class JournalFileHistory:
