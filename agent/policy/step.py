@@ -8,7 +8,7 @@ The rules are those of ``docs/rooms/agent.md`` ("The policy"): effects of an obs
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -73,6 +73,15 @@ Input: TypeAlias = (
     | ChipsRemembered
     | Forgotten
 )
+
+
+class PolicyCall(NamedTuple):
+    """One call of ``step`` that the journal has in the row ``sequence``."""
+
+    inputs: Sequence[Input]
+    changes: Sequence[Change]
+    tables: Catalogue
+    sequence: int
 
 
 def step(

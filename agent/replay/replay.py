@@ -26,21 +26,21 @@ from agent.journal.rows import (
 from agent.policy.restarts import restarted
 from agent.policy.state import Acknowledged, Configured, PolicyState
 from agent.policy.step import step
-from agent.replay.comparison import ReplayComparison
-from agent.replay.findings import Break, Deviation, Findings
-from agent.replay.reconciliation import inputs_between
+from agent.replay.comparison import Break, Deviation, Findings, ReplayComparison
 from contract.codes.catalogue import shipped
 from contract.counted import counted
 from contract.errors import JournalError
+from contract.observation import Assertion, Observation, SourceAnswered, SourceBlind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from agent.journal.rows import JournalRow
-    from agent.policy.state import Change
+    from agent.policy.state import Change, Fault
     from agent.policy.step import Input
     from agent.replay.level_history import Span
     from contract.codes.catalogue import Catalogue
+    from contract.observation import Subject
 
 _SHOWN_DEVIATIONS = 100
 _SHOWN_BREAKS = 1000
@@ -220,7 +220,7 @@ class _Playing:
             mine = self._other.state
             self._other.state = mine if starting is None else _begun(mine, starting, state)
             if not same:
-                inputs = inputs_between(self._other.state, state, row.at_ms)
+                inputs = _inputs_between(self._other.state, state, row.at_ms)
                 changes = self._other.play(inputs, row.at_ms, state)
                 self._comparison.apply((), changes, row.at_ms)
         if not same:
@@ -256,3 +256,42 @@ class _Playing:
 def _begun(state: PolicyState, start: Start, snapshot: PolicyState) -> PolicyState:
     """Return ``state`` for a process that begins with ``snapshot``."""
     return replace(restarted(state, start.boot_id), settled_at_ms=snapshot.settled_at_ms)
+
+
+def _inputs_between(before: PolicyState, after: PolicyState, at_ms: int) -> list[Input]:
+    """Return inputs that lead from ``before`` to the faults of ``after``, all of them at ``at_ms``.
+
+    Their effects on rules remain: they are counted and judged like any other inputs.
+    """
+    known = dict(before.subjects())
+    now = dict(after.subjects())
+    inputs: list[Input] = []
+    for subject in {**known, **now}:
+        one, other = before.of(subject), after.of(subject)
+        inputs += (
+            _observation(subject, fault, Assertion.RECOVER, at_ms)
+            for code, fault in one.faults.items()
+            if code not in other.faults
+        )
+        inputs += (
+            _observation(subject, fault, Assertion.ONCE if fault.once else Assertion.OCCUR, at_ms)
+            for code, fault in other.faults.items()
+            if code not in one.faults
+        )
+        inputs += (
+            SourceAnswered(source, subject, at_ms)
+            for source in other.answered
+            if source not in one.answered or (source in one.blind and source not in other.blind)
+        )
+        inputs += (
+            SourceBlind(source, subject, blindness.since_ms, blindness.reason)
+            for source, blindness in other.blind.items()
+            if source not in one.blind
+        )
+    return inputs
+
+
+def _observation(subject: Subject, fault: Fault, assertion: Assertion, at_ms: int) -> Observation:
+    return Observation(
+        fault.source, subject, fault.code, assertion, at_ms, fault.severity, fault.raised_at_ms
+    )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent.kubernetes_events.event_rules import EventRules
 from agent.policy.state import PolicyState, tracked
-from agent.policy.step import step
+from agent.policy.step import PolicyCall, step
 from contract.codes.catalogue import shipped
 from contract.codes.levels import Severity
 from contract.observation import Assertion, Observation, SourceAnswered, chip_subject
@@ -30,7 +30,7 @@ class Chips:
     def take(self, *inputs: Report, later_ms: int = 1000) -> list[tuple[str, str, str]]:
         self.now_ms += later_ms
         self.state, changes = step(self.state, inputs, self.now_ms, shipped())
-        fault_changes = self.rules.of(inputs, changes, shipped())
+        fault_changes = self.rules.of(PolicyCall(inputs, changes, shipped(), 1))
         return [(one.reason, one.code, one.action) for one in fault_changes]
 
     def see(
@@ -171,7 +171,9 @@ def test_the_time_is_the_events_own_where_its_clock_makes_sense() -> None:
     raised_ms = chips.now_ms - 5000
     known = chips.see(Assertion.OCCUR, raised_ms=raised_ms)
     strange = chips.see(Assertion.OCCUR, raised_ms=7)
-    assert [one.at_ms for one in chips.rules.of([known, strange], (), shipped())] == [
+    assert [
+        one.at_ms for one in chips.rules.of(PolicyCall([known, strange], (), shipped(), 1))
+    ] == [
         raised_ms,
         chips.now_ms,
     ]

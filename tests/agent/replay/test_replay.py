@@ -32,7 +32,7 @@ from tests.agent.node_history import BEGIN_MS, NodeHistory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.replay.findings import Day, Findings
+    from agent.replay.comparison import Day, Findings
     from contract.codes.catalogue import Catalogue
 
 AIC = "80E3A201"
