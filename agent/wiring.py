@@ -22,7 +22,7 @@ from agent.heartbeat.old_readers import old_readers
 from agent.history_forwarding.forwarder import HistoryForwarder
 from agent.journal.journal import Journal
 from agent.kubernetes_events.sender import EventSender, reporter_of
-from agent.node.chip_keys import ChipKeys
+from agent.node.chip_labels import ChipLabels
 from agent.node.device_plugin import DevicePluginAccount, DuoCards
 from agent.node.node_object import NodeObjectWriter
 from agent.node.own_node_only import OwnNodeOnly
@@ -284,7 +284,7 @@ class AgentParts:
             objects,
             self.configuration.node_name,
             lambda: self.heartbeat.may_publish,
-            ChipKeys(self.driver) if owns_chips else None,
+            ChipLabels(self.driver) if owns_chips else None,
             self.serial_number,
         )
 

@@ -73,9 +73,9 @@ def event_of(item: Item, reporter: Reporter, inventory: Inventory | None) -> Kub
     return KubernetesEvent(
         namespace=NAMESPACE,
         name=f"{reporter.instance}.{name}{count}",
-        # The Node, where ``kubectl describe node`` shows it. Upstream names its pod, and puts it
-        # into ``kube-system``.
-        involved=Involved("Node", reporter.node),
+        # ``kubectl describe node`` finds it by the name as uid, which the kubelet writes, too.
+        # Upstream names its pod, and puts it into ``kube-system``.
+        involved=Involved("Node", reporter.node, uid=reporter.node),
         normal=reason != OCCUR,
         reason=reason,
         action=action,

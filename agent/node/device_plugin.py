@@ -17,7 +17,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from agent.publishing.render import DUO_FAMILY
+from agent.publishing.chip_lists import DUO_FAMILY
 from contract.errors import StoreError
 from stores.deadline import answered_within
 

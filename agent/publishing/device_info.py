@@ -19,8 +19,8 @@ from agent.policy.state import (
     Released,
     ServerState,
 )
+from agent.publishing.chip_lists import family_of, missing_chips, render
 from agent.publishing.publisher import DesiredDocument
-from agent.publishing.render import family_of, missing_chips, render
 from agent.publishing.switch_info import is_known, restored_ports, switch_info_text
 from agent.publishing.vigil_key import key_with_answers
 from contract.codes.chip_codes import is_code

@@ -82,7 +82,7 @@ def test_a_recovery_of_what_never_occurred_is_reported() -> None:
     assert chips.take(chips.see(Assertion.RECOVER)) == [("Recovery", SEVERE, "SeparateNPU")]
 
 
-def test_what_an_audit_finds_is_reported_once() -> None:
+def test_fault_found_by_an_audit_is_reported_once() -> None:
     chips = Chips()
     assert chips.take(chips.see(Assertion.PRESENT)) == [("Occur", SEVERE, "SeparateNPU")]
     assert chips.take(chips.see(Assertion.PRESENT)) == []
@@ -115,7 +115,7 @@ def test_a_recovery_that_an_audit_disproves_is_an_occurrence() -> None:
     assert [one[0] for one in chips.take(chips.see(Assertion.PRESENT))] == ["Occur"]
 
 
-def test_an_unconfirmed_recovery_of_witnesses_is_one_when_time_decides() -> None:
+def test_an_unconfirmed_recovery_by_two_sources_is_one_when_time_decides() -> None:
     chips = Chips()
     chips.take(SourceAnswered("links", chip_subject(3), chips.now_ms))
     chips.take(chips.see(Assertion.OCCUR, LINK))

@@ -1,4 +1,4 @@
-"""Renders the state as the device-info document: lists, health, fault entries.
+"""Renders the chip lists of device-info from the state: free, unhealthy, and the fault entries.
 
 Source: ``docs/spec/device-plugin.md#1.3``, 1.6, 2.7 and 2.8.
 """
