@@ -15,11 +15,10 @@ from agent.chip_removal import BECAUSE, request_removal
 from agent.fault_state import configured_by, restore
 from agent.journal.file import FILE_NAME, JournalFile, read_restored
 from agent.journal.rows import JournalRow, RowKind, body_of
-from agent.pages.routes import SOCKET_NAME
 from agent.policy.chips import compared
 from agent.policy.state import ChipsListed, Forgotten
 from agent.policy.step import step
-from agent.state_dir import claimed
+from agent.state_dir import SOCKET_NAME, claimed
 from collectors.boot import boot_id, machine_digest
 from contract.codes.catalogue import shipped
 from contract.codes.families import FAMILIES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.node.duo_cards import ADVICE, is_duo, plugins_resetting_cards
+from agent.node.device_plugin import ADVICE, is_duo, plugins_resetting_cards
 from contract.errors import VigilError
 from stores.address import open_store
 from vigil.scan.findings import ok, problem
