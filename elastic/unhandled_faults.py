@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.workloads.elastic_conditions import ending_of
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.validation_texts import decode_text
 from elastic.continuous_faults import ContinuousFaults
 from elastic.job import read_job
-from elastic.network_faults import COMMANDED_MS, NetworkFaults, is_under_way
+from elastic.network_faults import COMMANDED_MS, GAP_MS, is_under_way, network_fault
 from elastic.patches import ending_patch
 from stores.kubernetes_api.nodes import not_ready_since_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from advisor.checks.ended_vcjobs import EndedJob
     from advisor.snapshot import VcJob
     from elastic.aggregator_client import AggregatorReply
     from elastic.decision import RestartDecision
@@ -53,7 +55,9 @@ class UnhandledFaults:
         self.dead_nodes: frozenset[str] = frozenset()
         self._api = api
         self._clock = clock
-        self._network = NetworkFaults()
+        self._over: dict[str, EndedJob] = {}
+        """Jobs that run over a network fault, by uid."""
+        self._standing = ContinuousFaults[tuple[str, FaultUnder]](GAP_MS)
         self._silent = ContinuousFaults[str](SILENCE_GAP_MS)
         self._waits_for = ""
         self._commanded: dict[str, int] = {}
@@ -68,11 +72,14 @@ class UnhandledFaults:
     @property
     def are_any(self) -> bool:
         """Whether a job runs over a network fault."""
-        return self._network.are_any
+        return bool(self._over)
 
     def network(self, job: VcJob) -> NetworkFault | None:
         """Return the network fault that a job runs over; ``None`` for none."""
-        return self._network.under(job, self._waits_for)
+        found = self._over.get(job.uid)
+        if found is None:
+            return None
+        return network_fault(job.uid, found, self._standing, self._waits_for)
 
     async def look(
         self,
@@ -98,12 +105,13 @@ class UnhandledFaults:
         if not self.ends_on_network_faults:
             return
         here = {(job.namespace, job.name): job for job in jobs}
-        over = {}
+        self._over = {}
         for one in answer.ended.running if not answer.troubles else ():
             job = here.get((one.namespace, one.name))
             if job is not None and one.version >= job.number:
-                over[job.uid] = one
-        self._network.look(over, answer.asked_ms, self._clock().steady_ms)
+                self._over[job.uid] = one
+        standing = ((uid, one) for uid, job in self._over.items() for one in job.faults)
+        self._standing.look(standing, answer.asked_ms, self._clock().steady_ms)
 
     async def _look_at_nodes(
         self, answer: AggregatorReply, jobs: Sequence[VcJob], known: JobCache
@@ -135,7 +143,7 @@ class UnhandledFaults:
         self._commanded = {
             uid: at_ms for uid, at_ms in self._commanded.items() if now_ms - at_ms < COMMANDED_MS
         }
-        for job in jobs if self._network.are_any else ():
+        for job in jobs if self._over else ():
             if is_under_way(job) or job.uid in self._commanded or await self._is_commanded(job):
                 return job.key
         return ""

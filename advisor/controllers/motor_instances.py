@@ -186,11 +186,11 @@ def _refusal(job: MotorJob) -> tuple[str, str] | None:
     if not job.group or not job.service[2]:
         lacks = scheduling.JOB_ID if job.group else scheduling.SCALING_GROUP
         return "INVALID_SCALING_CONFIG", f"the operator fails a job without label {lacks}"
-    if job.budget_problem:
-        return "RETRY_TIMES_INVALID", job.budget_problem
+    if job.budget.problem:
+        return "RETRY_TIMES_INVALID", job.budget.problem
     if job.is_exhausted:
         why = (
-            f"wave {job.counted} was the last of {job.budget} that the operator allows: "
+            f"wave {job.counted} was the last of {job.budget.limit} that the operator allows: "
             "the job fails"
         )
         return "BACKOFF_EXHAUSTED", why

@@ -107,8 +107,6 @@ _ENUMERATED: dict[str, tuple[Sequence[str], str]] = {
     SUB_HEALTH_STRATEGY: (SUB_HEALTH_STRATEGIES, "SUBHEALTH_UNSUPPORTED"),
 }
 _TYPES = {ScalarKind.INTEGER: "number", ScalarKind.FLOAT: "number", ScalarKind.BOOLEAN: "boolean"}
-_PYTHON = {True: "True", False: "False"}
-_MEANT = {True: "on", False: "off"}
 _TRUE = frozenset(("true", "yes", "on", "y"))
 
 
@@ -155,7 +153,8 @@ def value_of(scalar: Scalar, *, is_rendered: bool) -> str:
         return "None" if is_rendered else ""
     if kind is ScalarKind.BOOLEAN:
         is_true = scalar.text.lower() in _TRUE
-        return _PYTHON[is_true] if is_rendered else _MEANT[is_true]
+        meant = "on" if is_true else "off"
+        return str(is_true) if is_rendered else meant
     return scalar.text
 
 

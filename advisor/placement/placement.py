@@ -5,6 +5,7 @@ Not predicted: which chips of a node are chosen, topology, ToR affinity and scor
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -56,26 +57,19 @@ class Demand(NamedTuple):
     needs_network: bool
 
 
+@dataclass(eq=False, slots=True)
 class PlacementResult:
     """Where a demand goes: nodes with how many such pods each takes, and why others do not.
 
-    Both are by name, in that order. ``divergences`` are those of ``Placer``.
+    Both are by name, in that order. ``divergences`` are those of ``Placer``. ``room`` is the sum of
+    ``accepts``, ``names`` are its keys where they are known.
     """
 
-    def __init__(
-        self,
-        accepts: LayeredDict[int],
-        refuses: dict[str, str],
-        divergences: frozenset[tuple[int, str, str]],
-        room: int,
-        names: tuple[str, ...] | None = None,
-    ) -> None:
-        """``room`` is the sum of ``accepts``, ``names`` are its keys where they are known."""
-        self.accepts = accepts
-        self.refuses = refuses
-        self.divergences = divergences
-        self.room = room
-        self.names = names
+    accepts: LayeredDict[int]
+    refuses: dict[str, str]
+    divergences: frozenset[tuple[int, str, str]]
+    room: int
+    names: tuple[str, ...] | None = None
 
     @property
     def accepting(self) -> tuple[str, ...]:

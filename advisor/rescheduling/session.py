@@ -390,7 +390,8 @@ class Rescheduling:
         merged = tuple({**before, **fresh}.values())
         self._diverges(6, job, "a fault that follows is acted on while the job is cached")
         self.cached[job.key] = msgspec.structs.replace(
-            cached_jobs.refreshed(cached, merged),
+            cached,
+            pods=cached_jobs.cached_pods(merged),
             value=self._value(job),
             strategy=job.strategy,
             retry_times=job.retry_times,
@@ -445,7 +446,8 @@ class Rescheduling:
             action = Action.ESCALATE
         patch = _graceful_exit(job, cached, judged)
         self.cached[key] = msgspec.structs.replace(
-            cached_jobs.refreshed(cached, judged),
+            cached,
+            pods=cached_jobs.cached_pods(judged),
             deleted=tuple(dict.fromkeys((*cached.deleted, *(pod.uid for pod in pods)))),
             is_executed=True,
             is_evicted=is_evicted,

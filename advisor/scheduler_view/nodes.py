@@ -273,9 +273,8 @@ class _Builder:
         if self.corrected and self.options.heartbeat_check:
             beat = snapshot.heartbeats.get(self.node.name)
             if beat is not None and is_silent(beat, snapshot.now_ms):
-                self.lists.divergences.append(
-                    (24, "its heartbeat is silent for more than three intervals")
-                )
+                text = "its heartbeat is silent for more than three intervals"
+                self.lists.divergences.append((24, text))
                 return "heartbeat"
         return ""
 
@@ -284,9 +283,8 @@ class _Builder:
             return ()
         found = document_entries.read_faults(text)
         if found is None:
-            self.lists.problems.append(
-                ("FAULT_LIST_UNREADABLE", "Its -Fault text cannot be read: levels are not known")
-            )
+            why = "Its -Fault text cannot be read: levels are not known"
+            self.lists.problems.append(("FAULT_LIST_UNREADABLE", why))
             return ()
         return found
 

@@ -106,7 +106,8 @@ class Process:
             else:
                 entries = {k: {"RescheduleRecords": v} for k, v in bench.records.items()}
                 data = {"recent-reschedule-records": json.dumps(entries)}
-                items = {"r": evictions_of(msgspec.Raw(json.dumps({"data": data}).encode()))}
+                configmap = {"metadata": {"name": "records"}, "data": data}
+                items = {"r": evictions_of(msgspec.Raw(json.dumps(configmap).encode()))}
             observe(kind, Snapshot(items))
 
     async def read(self, _namespace: str, name: str) -> bytes:
