@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
@@ -30,10 +31,10 @@ from elastic.job import read_job, read_pod
 from elastic.job_cache import evictions_of, grace_over_time_of
 from elastic.job_events import COMPONENT, REASONS
 from stores.address import kubeconfig_files
-from stores.kubernetes_api.vcjobs import PATH, VcJobs
+from stores.kubernetes_api.vcjobs import VcJobs
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from advisor.snapshot import VcJob
@@ -197,13 +198,20 @@ def _split(name: str) -> tuple[str, str]:
     return namespace, job
 
 
+@asynccontextmanager
+async def open_vcjobs(kubeconfig: Path | None) -> AsyncIterator[VcJobs]:
+    """Open the vcjobs of the cluster, and give the connection back behind the block."""
+    api = VcJobs(kubeconfig_files(kubeconfig))
+    try:
+        yield api
+    finally:
+        await api.close()
+
+
 def _asked(kubeconfig: Path | None, ask: Callable[[VcJobs], Awaitable[T]]) -> T:
     async def run() -> T:
-        api = VcJobs(kubeconfig_files(kubeconfig))
-        try:
+        async with open_vcjobs(kubeconfig) as api:
             return await ask(api)
-        finally:
-            await api.close()
 
     return asyncio.run(run())
 
@@ -213,9 +221,7 @@ async def _read(api: VcJobs, namespace: str, name: str) -> VcJob:
 
 
 async def _all(api: VcJobs) -> list[ShownJob]:
-    jobs: list[VcJob] = []
-    async for page in api.pages(PATH):
-        jobs += [read_job(raw) for raw in _items.decode(page).items]
+    jobs = [read_job(raw) for raw in await api.jobs()]
     asked = (job for job in jobs if ELASTIC_SCHEDULING in job.labels)
     ordered = sorted(asked, key=lambda job: (job.namespace, job.name))
     scheduler = await _scheduler(api)
@@ -223,7 +229,14 @@ async def _all(api: VcJobs) -> list[ShownJob]:
 
 
 async def _scheduler(api: VcJobs) -> _Scheduler:
-    return _Scheduler(await _evictions(api), await _grace_over_time(api))
+    records = f"/api/v1/namespaces/{RESCHEDULE_NAMESPACE}/configmaps/{RESCHEDULE_CONFIGMAP}"
+    options = f"/api/v1/namespaces/{SCHEDULER_NAMESPACE}/configmaps/{SCHEDULER_CONFIGMAP}"
+    return _Scheduler(
+        await _of_scheduler(api, records, evictions_of, {}, "records are"),
+        await _of_scheduler(
+            api, options, grace_over_time_of, DEFAULT_GRACE_OVER_TIME, "configuration is"
+        ),
+    )
 
 
 async def _shown(api: VcJobs, job: VcJob, scheduler: _Scheduler) -> ShownJob:
@@ -245,8 +258,8 @@ async def _shown(api: VcJobs, job: VcJob, scheduler: _Scheduler) -> ShownJob:
         state,
         why,
         job.phase,
-        _size(job.size),
-        _size(original_of(job)),
+        size_text(job.size),
+        size_text(original_of(job)),
         found.cause or ("" if kept is None else kept.cause),
         0 if kept is None else kept.start,
         {one.name: one.text for one in found.unmet},
@@ -290,31 +303,21 @@ async def _pods(api: VcJobs, job: VcJob) -> tuple[JobPod, ...]:
     return tuple(pod for pod in found if pod.job == job.uid)
 
 
-async def _evictions(api: VcJobs) -> dict[str, tuple[Evicted, ...]]:
-    """Return by job what the scheduler records, as far as the caller may read that."""
-    path = f"/api/v1/namespaces/{RESCHEDULE_NAMESPACE}/configmaps/{RESCHEDULE_CONFIGMAP}"
+async def _of_scheduler(
+    api: VcJobs, path: str, read: Callable[[msgspec.Raw], T], default: T, what: str
+) -> T:
+    """Return what ``read`` makes of a ConfigMap, as far as the caller may read that."""
     try:
-        return evictions_of(msgspec.Raw(await api.get(path)))
+        return read(msgspec.Raw(await api.get(path)))
     except StoreNotFound:
-        return {}  # It has evicted nothing yet.
+        return default
     except (StoreError, ValueError) as error:
-        print(f"the scheduler's records are not known: {error}", file=sys.stderr)
-        return {}
+        print(f"the scheduler's {what} not known: {error}", file=sys.stderr)
+        return default
 
 
-async def _grace_over_time(api: VcJobs) -> int:
-    """Return the seconds of the scheduler, the default where the caller may not read them."""
-    path = f"/api/v1/namespaces/{SCHEDULER_NAMESPACE}/configmaps/{SCHEDULER_CONFIGMAP}"
-    try:
-        return grace_over_time_of(msgspec.Raw(await api.get(path)))
-    except StoreNotFound:
-        return DEFAULT_GRACE_OVER_TIME
-    except (StoreError, ValueError) as error:
-        print(f"the scheduler's configuration is not known: {error}", file=sys.stderr)
-        return DEFAULT_GRACE_OVER_TIME
-
-
-def _size(size: Size | None) -> str:
+def size_text(size: Size | None) -> str:
+    """Return a size in words."""
     return "several tasks" if size is None else f"{size.replicas} × {counted(size.cards, 'chip')}"
 
 

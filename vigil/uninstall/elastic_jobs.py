@@ -8,20 +8,18 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from advisor.workloads.elastic_conditions import original_of
-from contract.counted import counted
 from contract.documents.elastic_job import ENDING, KEPT, LEASE, RESTORE, SWITCH
 from contract.errors import StoreNotFound, StoreRefused, StoreUnavailable
 from contract.validation_texts import decode_text
 from elastic.job import read_job
-from stores.address import kubeconfig_files
-from stores.kubernetes_api.vcjobs import PATH, VcJobs
+from vigil.elastic.jobs import open_vcjobs, size_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
+
+    import msgspec
 
     from advisor.snapshot import VcJob
     from stores.base import LeaderLease
@@ -29,14 +27,10 @@ if TYPE_CHECKING:
 _OURS = (SWITCH, RESTORE, KEPT, ENDING)
 
 
-class _Items(msgspec.Struct):
-    items: list[msgspec.Raw]
-
-
 @contextlib.asynccontextmanager
 async def elastic_lease(kubeconfig: Path | None) -> AsyncIterator[LeaderLease]:
     """Give the Lease of the process that starts elastic vcjobs."""
-    async with _asking(kubeconfig) as api:
+    async with open_vcjobs(kubeconfig) as api:
         yield api.leader_lease(LEASE)
 
 
@@ -46,11 +40,11 @@ async def plan_jobs(kubeconfig: Path | None) -> tuple[list[VcJob], list[str]]:
     Raises ``StoreError``.
     """
     jobs: list[VcJob] = []
-    async with _asking(kubeconfig) as api:
+    async with open_vcjobs(kubeconfig) as api:
         # A cluster without Volcano has no such kind.
         with contextlib.suppress(StoreNotFound):
-            async for page in api.pages(PATH):
-                jobs += [job for job in _jobs(page) if any(key in job.annotations for key in _OURS)]
+            jobs = _read_jobs(await api.jobs())
+    jobs = [job for job in jobs if any(key in job.annotations for key in _OURS)]
     lines = (_other_size(job) for job in jobs)
     return jobs, [line for line in lines if line]
 
@@ -58,7 +52,7 @@ async def plan_jobs(kubeconfig: Path | None) -> tuple[list[VcJob], list[str]]:
 async def clear_jobs(kubeconfig: Path | None, jobs: Sequence[VcJob]) -> list[str]:
     """Take our annotations off; returns a line for each job that was refused."""
     refused: list[str] = []
-    async with _asking(kubeconfig) as api:
+    async with open_vcjobs(kubeconfig) as api:
         for job in jobs:
             try:
                 await api.annotate(job.namespace, job.name, dict.fromkeys(_OURS))
@@ -69,9 +63,9 @@ async def clear_jobs(kubeconfig: Path | None, jobs: Sequence[VcJob]) -> list[str
     return refused
 
 
-def _jobs(page: bytes) -> list[VcJob]:
+def _read_jobs(raw_jobs: list[msgspec.Raw]) -> list[VcJob]:
     try:
-        return [read_job(raw) for raw in msgspec.json.decode(page, type=_Items).items]
+        return [read_job(raw) for raw in raw_jobs]
     except ValueError as error:
         raise StoreUnavailable(
             f"the list of Jobs of Volcano makes no sense: {decode_text(error)}"
@@ -83,14 +77,5 @@ def _other_size(job: VcJob) -> str:
     original, size = original_of(job), job.size
     if original is None or size is None:
         return ""
-    before, now = (f"{one.replicas} × {counted(one.cards, 'chip')}" for one in (original, size))
+    before, now = size_text(original), size_text(size)
     return "" if before == now else f"vcjob {job.key} has {now}, its original size is {before}"
-
-
-@contextlib.asynccontextmanager
-async def _asking(kubeconfig: Path | None) -> AsyncIterator[VcJobs]:
-    api = VcJobs(kubeconfig_files(kubeconfig))
-    try:
-        yield api
-    finally:
-        await api.close()
