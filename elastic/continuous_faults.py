@@ -21,14 +21,14 @@ class ContinuousFaults(Generic[Key]):
 
     def __init__(self, gap_ms: int) -> None:
         self._gap_ms = gap_ms
-        self._looked_at_ms = 0
+        self._updated_at_ms = 0
         self._asked_ms = 0
         self._since_ms: dict[Key, int] = {}
 
-    def look(self, standing: Iterable[Key], asked_ms: int, now_ms: int) -> None:
+    def update(self, standing: Iterable[Key], asked_ms: int, now_ms: int) -> None:
         """Take in which faults stand by an answer of now. Both times are of the steady clock."""
-        before = {} if now_ms - self._looked_at_ms > self._gap_ms else self._since_ms
-        self._looked_at_ms, self._asked_ms = now_ms, asked_ms
+        before = {} if now_ms - self._updated_at_ms > self._gap_ms else self._since_ms
+        self._updated_at_ms, self._asked_ms = now_ms, asked_ms
         self._since_ms = {key: before.get(key, now_ms) for key in standing}
 
     def stood_ms(self, key: Key) -> int:

@@ -135,7 +135,7 @@ class Acting:
                 await self._wait(await self.round())
         raise AssertionError("the tasks never end")
 
-    def look(self) -> None:
+    def begin_round(self) -> None:
         """Begin the next round at once."""
         self._changed.set()
 
@@ -172,13 +172,13 @@ class Acting:
                 if found.version >= job.number:
                     advised[job.uid] = found
             if self.faults.is_on:
-                found_out = await self.faults.look(answer, jobs, self.known)
+                found_out = await self.faults.update(answer, jobs, self.known)
                 standing = (*standing, *found_out)
             for job in jobs if self.faults.is_on else asking:
                 facts = self._facts(job, jobs, standing, advised.get(job.uid))
                 before, decisions[job.uid] = decisions[job.uid], decide(job, facts)
                 if before.state is VcjobState.NO_CAUSE and decisions[job.uid].cause:
-                    self.look()  # Its size is asked for next.
+                    self.begin_round()  # Its size is asked for next.
         self._behind = self._behind + 1 if is_behind else 0
         self._show(jobs, decisions, standing)
         if not self._leadership.leads:

@@ -81,7 +81,7 @@ class UnhandledFaults:
             return None
         return network_fault(job.uid, found, self._standing, self._waits_for)
 
-    async def look(
+    async def update(
         self,
         answer: AggregatorReply,
         jobs: Sequence[VcJob],
@@ -89,15 +89,15 @@ class UnhandledFaults:
     ) -> tuple[str, ...]:
         """Take in what the aggregator has answered; returns reasons to start nothing."""
         if answer is not self._seen[0]:
-            self._look_at_networks(answer, jobs)
-            self._seen = (answer, await self._look_at_nodes(answer, jobs, known))
+            self._update_networks(answer, jobs)
+            self._seen = (answer, await self._update_nodes(answer, jobs, known))
         try:
             self._waits_for = await self._ended_before(jobs)
         except StoreError as error:
             return (*self._seen[1], f"Commands: {error}")
         return self._seen[1]
 
-    def _look_at_networks(self, answer: AggregatorReply, jobs: Sequence[VcJob]) -> None:
+    def _update_networks(self, answer: AggregatorReply, jobs: Sequence[VcJob]) -> None:
         """Observe network faults under jobs.
 
         An answer that is not to be relied on is a gap: what stands counts from then on.
@@ -111,16 +111,16 @@ class UnhandledFaults:
             if job is not None and one.version >= job.number:
                 self._over[job.uid] = one
         standing = ((uid, one) for uid, job in self._over.items() for one in job.faults)
-        self._standing.look(standing, answer.asked_ms, self._clock().steady_ms)
+        self._standing.update(standing, answer.asked_ms, self._clock().steady_ms)
 
-    async def _look_at_nodes(
+    async def _update_nodes(
         self, answer: AggregatorReply, jobs: Sequence[VcJob], known: JobCache
     ) -> tuple[str, ...]:
         self.dead_nodes = frozenset()
         if not self.deletes_on_dead_nodes or answer.silent is None:
             return ()
         now, grace_ms = self._clock(), known.grace_over_time_ms
-        self._silent.look(answer.silent, answer.asked_ms, now.steady_ms)
+        self._silent.update(answer.silent, answer.asked_ms, now.steady_ms)
         dead, troubles = set(), []
         for node in sorted({pod.node for job in jobs for pod in known.pods(job)}):
             if self._silent.stood_ms(node) <= grace_ms:

@@ -107,15 +107,15 @@ def ended_jobs(
     not all bound.
     """
     index, nodes, placer = SnapshotIndex(), NodeViews(), Placer(options)
-    index.move(snapshot)
+    index.update(snapshot)
     cache = ClusterCache(state, options, DecodedDocuments())
     cache.read(snapshot.configmaps)
-    changed = nodes.move(index, snapshot, cache, state, options, since=Since.UNKNOWN, is_new=True)
+    changed = nodes.update(index, snapshot, cache, state, options, since=Since.UNKNOWN, is_new=True)
     seen = nodes.looked_at | changed
-    placer.move(index.names, nodes.views, nodes.memories, changed, seen, snapshot.now_ms)
+    placer.update(index.names, nodes.views, nodes.memories, changed, seen, snapshot.now_ms)
     jobs = sorted(snapshot.vcjobs, key=lambda one: (one.created_at_ms, one.namespace, one.name))
 
-    def shared_out() -> tuple[FreeRoom, dict[tuple[str, str], ElasticAdvice]]:
+    def share_room() -> tuple[FreeRoom, dict[tuple[str, str], ElasticAdvice]]:
         """Give each of ``sized`` its room in a new pool; what is left, and their sizes."""
         pool, advice = FreeRoom(nodes.views, placer), {}
         for job in jobs:
@@ -127,7 +127,7 @@ def ended_jobs(
                 advice[job.namespace, job.name] = one
         return pool, advice
 
-    _, advice = shared_out()
+    _, advice = share_room()
     found, over = [], []
     for job in jobs:
         key = (job.namespace, job.name)
@@ -139,7 +139,7 @@ def ended_jobs(
             faults = tuple(_under(pods, nodes.views, cache))
             if faults and all(one.kind == NETWORK for one in faults):
                 # It would give its own room back, and each of them is ended for itself.
-                pool, _ = shared_out()
+                pool, _ = share_room()
                 pool.release(pods)
                 after = _advice(job, pool, options)
                 over.append(EndedJob(*key, job.number, after, faults))

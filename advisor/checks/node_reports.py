@@ -1,4 +1,4 @@
-"""What is reported of each node, moved from session to session of one profile."""
+"""What is reported of each node, updated from session to session of one profile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NodeReports:
         self._places: dict[str, int] = {}
         self._ahead: set[str] = set()
 
-    def move(
+    def update(
         self,
         names: tuple[str, ...],
         views: Mapping[str, NodeView],
@@ -38,7 +38,7 @@ class NodeReports:
         cache: ClusterCache,
         now: int,
     ) -> None:
-        """Go to a session: nodes by their ``names`` in order, of which some were looked at."""
+        """Update to a session with the nodes ``names``, in order; ``looked_at`` may have changed."""
         again = {*looked_at, *self._ahead}
         others: dict[int, NodeVerdict] = {}
         if names is not self._names:

@@ -54,7 +54,7 @@ def creation_advice(
     services = _services(snapshot.podgroups, jobs, strict=strict)
     allowed: Counter[tuple[str, str, str, str]] = Counter()
     advice = []
-    for job in sorted((job for job in jobs if job.missing), key=lambda job: job.turn):
+    for job in sorted((job for job in jobs if job.missing), key=lambda job: job.sort_key):
         service = services.get(job.service) or _Service(Counter(), Counter(), None)
         answer = _answer(job, service, maps, allowed, strict=strict)
         if answer.verdict == ALLOW and not job.holds_slot:

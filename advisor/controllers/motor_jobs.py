@@ -77,7 +77,7 @@ class MotorJob:
     counted: int | None
 
     @property
-    def turn(self) -> tuple[tuple[str, str, str], bool, str, str]:
+    def sort_key(self) -> tuple[tuple[str, str, str], bool, str, str]:
         """The order of candidates (R51). Who has pods already comes first."""
         return self.service, not self.holds_slot, self.group, self.name
 

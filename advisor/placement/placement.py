@@ -101,7 +101,7 @@ class _Known:
 
 
 class Placer:
-    """Answers where pods can go, moved from session to session of one profile.
+    """Answers where pods can go, updated from session to session of one profile.
 
     Each demand is computed once for all nodes, and later for those that are others.
     """
@@ -118,7 +118,7 @@ class Placer:
         self._asked: set[Demand] = set()
         self._divergences: set[tuple[int, str, str]] = set()
 
-    def move(
+    def update(
         self,
         names: tuple[str, ...],
         views: Mapping[str, NodeView],
@@ -127,7 +127,7 @@ class Placer:
         looked_at: AbstractSet[str],
         now_ms: int,
     ) -> None:
-        """Go to a session: nodes by their ``names`` in order, of which ``changed`` are others.
+        """Update to a session with the nodes ``names``, in order, of which ``changed`` have changed.
 
         ``looked_at``: those of which ``memories`` has something else.
         """
@@ -160,7 +160,7 @@ class Placer:
             if known is None or len(known.changed) * _FEW > len(self._names):
                 result = self._compute(demand, pod, self._names)
             else:
-                result = self._moved(demand, pod, known)
+                result = self._updated(demand, pod, known)
             self._known.pop(demand, None)
             self._known[demand] = known = _Known(result)
         return known.result
@@ -188,7 +188,7 @@ class Placer:
             LayeredDict(accepts), refuses, frozenset(self._divergences), sum(accepts.values())
         )
 
-    def _moved(self, demand: Demand, pod: SchedulerPod, known: _Known) -> PlacementResult:
+    def _updated(self, demand: Demand, pod: SchedulerPod, known: _Known) -> PlacementResult:
         """Return a result with what changed nodes answer now, the same one where nothing is new."""
         before = known.result
         if not known.changed:
@@ -236,7 +236,7 @@ class Placer:
         ``corrected`` lets pods without chips onto nodes of which only chips are concerned
         (consumers#8-14).
         """
-        if why := closed(view):
+        if why := node_refusal(view):
             return why
         if not demand.ignores_sub_health and (view.card_sub_health or view.switch_sub_health):
             which = "a card" if view.card_sub_health else "its switch"
@@ -325,7 +325,7 @@ def asks_same(one: SchedulerPod, other: SchedulerPod) -> bool:
     )
 
 
-def closed(view: NodeView) -> str:
+def node_refusal(view: NodeView) -> str:
     """Return why a node takes no pod at all; empty where it takes some (consumers#1.9)."""
     if view.state == NodeHealthState.NODE:
         return f"NodeUnhealthy: its {view.source} is {view.state}"

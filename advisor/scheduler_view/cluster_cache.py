@@ -66,7 +66,7 @@ class _Decoded(Generic[E]):
         self._text: str | None = None
         self._entries: Entries[E] = Entries({})
 
-    def move(self, form: EntryForm[E], text: str, name: str) -> None:
+    def update(self, form: EntryForm[E], text: str, name: str) -> None:
         """Read another text. Raises ``DocumentError``, and stays where it was."""
         if text == self._text:
             return
@@ -97,7 +97,7 @@ class DecodedDocuments:
         known: _Decoded[E] | None = self._found.get(name)
         if known is None:
             known = self._found[name] = _Decoded()
-        known.move(form, text, name)
+        known.update(form, text, name)
         return known
 
     def head(self, one: StoredConfigMap) -> Head:

@@ -96,7 +96,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeViews:
-    """The views of all nodes, moved from session to session of one profile.
+    """The views of all nodes, updated from session to session of one profile.
 
     Of a node of which nothing is another only what time alone may change is looked at again.
     """
@@ -106,10 +106,10 @@ class NodeViews:
         self.memories: Mapping[str, NodeMemory] = {}
         self._unsteady: frozenset[str] = frozenset()
         self.looked_at: frozenset[str] = frozenset()
-        self.apart: set[str] = set()
+        self.remembered: set[str] = set()
         """Nodes of which more is in memory than documents and objects show now."""
 
-    def move(
+    def update(
         self,
         index: SnapshotIndex,
         snapshot: ClusterSnapshot,
@@ -120,10 +120,10 @@ class NodeViews:
         since: Since,
         is_new: bool,
     ) -> frozenset[str]:
-        """Go to a session; returns the nodes of which something is another since the last one.
+        """Update the views to a session; return the nodes that have changed since the last one.
 
-        ``since`` is which session that was, seen from ``state``; ``is_new`` whether ``index``
-        has moved since.
+        ``since`` is how that session is related to ``state``, ``is_new`` whether ``index`` was updated
+        since then.
         """
         if since is Since.UNKNOWN:
             self.views = {}
@@ -149,9 +149,9 @@ class NodeViews:
                 if not builder.is_steady(snapshot):
                     unsteady.add(name)
             if memory is not None and not builder.lists.is_derived:
-                self.apart.add(name)
+                self.remembered.add(name)
             else:
-                self.apart.discard(name)
+                self.remembered.discard(name)
             _put(memories, name, memory)
             if view != self.views.get(name):
                 changed.add(name)
