@@ -136,7 +136,7 @@ class SnapshotIndex:
         return frozenset(pod.uid for pod in removed) - {pod.uid for pod in added}
 
     def _update_jobs(self, members: Iterable[_Name]) -> set[str]:
-        """Replace the jobs of which the PodGroup, a pod or the size has changed; return their keys."""
+        """Replace jobs of which the PodGroup, a pod or the size has changed; return their keys."""
         found = set()
         is_reordered = False
         for name in members:

@@ -1,4 +1,4 @@
-"""What is known of vcjobs, their pods, PodGroups and Queues, and of what the scheduler records."""
+"""Cache of vcjobs, their pods, PodGroups and Queues, and of the scheduler's records."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class JobCache:
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """What is not known at the moment, and why."""
+        """The kinds that cannot be read at the moment, with the reasons."""
         return tuple(self._unread.values())
 
     @property
@@ -104,7 +104,7 @@ class JobCache:
     def observe(
         self, name: str, event: Snapshot[Any] | Update[Any] | KindUnavailable | Interrupted
     ) -> None:
-        """Take in an event about a kind."""
+        """Update the cache by an event about a kind."""
         found = self._found[name]
         match event:
             case Interrupted(reason=reason):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LASTS_MS = 20_000
 """The scheduler, too, waits so long after a link went down (consumers#1.9)."""
 GAP_MS = 10_000
-"""Between two looks: after more than this, what stands counts from now on."""
+"""The longest pause between two answers; after a longer one, faults count anew."""
 COMMANDED_MS = 30_000
 """By then the controller has obeyed a Command; until then no other one is written."""
 
@@ -41,7 +41,7 @@ class NetworkFault(msgspec.Struct, frozen=True):
 
 
 def why_left(job: VcJob, fault: NetworkFault) -> str:
-    """Return why the job goes on over the fault; empty where it is to be ended."""
+    """Return why the job continues in spite of the fault; empty where it is to be ended."""
     original, advice = original_of(job), fault.advice
     if not fault.is_lasting:
         return f"it has not stood for {LASTS_MS // 1000} s"
@@ -74,7 +74,7 @@ def network_fault(
     standing: ContinuousFaults[tuple[str, FaultUnder]],
     waits_for: str,
 ) -> NetworkFault:
-    """Return the fault that the job with ``uid`` runs over, by how long its faults have stood."""
+    """Return the network fault under the job with ``uid``, by how long its faults have lasted."""
     lasting = {one.node for one in found.faults if standing.stood_ms((uid, one)) >= LASTS_MS}
     nodes = sorted(lasting or {one.node for one in found.faults})
     return NetworkFault(

@@ -38,7 +38,7 @@ SILENCE_GAP_MS = 30_000
 
 
 class UnhandledFaults:
-    """What is known of such faults, and what is written for them."""
+    """Tracks such faults and writes what they require."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class UnhandledFaults:
         jobs: Sequence[VcJob],
         known: JobCache,
     ) -> tuple[str, ...]:
-        """Take in what the aggregator has answered; returns reasons to start nothing."""
+        """Update from the answer of the aggregator; return reasons to start nothing."""
         if answer is not self._seen[0]:
             self._update_networks(answer, jobs)
             self._seen = (answer, await self._update_nodes(answer, jobs, known))
@@ -100,7 +100,7 @@ class UnhandledFaults:
     def _update_networks(self, answer: AggregatorReply, jobs: Sequence[VcJob]) -> None:
         """Observe network faults under jobs.
 
-        An answer that is not to be relied on is a gap: what stands counts from then on.
+        An unreliable answer is a gap: present faults count from then on.
         """
         if not self.ends_on_network_faults:
             return
@@ -170,9 +170,9 @@ class UnhandledFaults:
                 raise StoreConflict(f"{other.key} is ended for a network fault, too")
 
     async def end(self, job: VcJob, cause: str) -> str:
-        """Have a job ended; returns its version after that, empty where it is the same.
+        """End a job by a Command; return its new version, empty where it is the same.
 
-        The annotation comes first: who goes on after a kill has to know why the job was ended.
+        The annotation comes first, so that the next process knows the cause after a kill.
         """
         await self._check_alone(job)
         version, now_ms, ending = "", self._clock().wall_ms, ending_of(job)

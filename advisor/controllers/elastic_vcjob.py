@@ -1,4 +1,4 @@
-"""With how many replicas an elastic vcjob goes on after a fault (R60).
+"""The size with which an elastic vcjob continues after a fault (R60).
 
 The Resilience-Controller decides that once the scheduler has deleted the pods. Sources:
 ``docs/spec/consumers.md#5.3`` and 7.5.
@@ -180,9 +180,9 @@ def take_fit(
             pool.take(room, count)
             why = "the size stays"
             if (count, each) != (replicas, cards):
-                why = f"there is no room for {replicas} × {counted(cards, 'card')}"
+                why = f"there is no room for {replicas} × {counted(cards, 'chip')}"
             return ElasticAdvice(vcjob.namespace, vcjob.name, count, each, why=why)
-    why = f"pending, not enough nodes: there is room for {room.total} × {counted(each, 'card')}"
+    why = f"pending, not enough nodes: there is room for {room.total} × {counted(each, 'chip')}"
     return ElasticAdvice(vcjob.namespace, vcjob.name, reason="BELOW_MIN_REPLICAS", why=why)
 
 

@@ -78,7 +78,7 @@ class MotorJob:
 
     @property
     def sort_key(self) -> tuple[tuple[str, str, str], bool, str, str]:
-        """The order of candidates (R51). Who has pods already comes first."""
+        """The key by which candidates are sorted (R51): jobs that have pods come first."""
         return self.service, not self.holds_slot, self.group, self.name
 
     @property

@@ -166,8 +166,10 @@ def judge_keys(
     beside: Mapping | None,
     rendered: bool,
 ) -> Iterator[LintFinding]:
-    """Return what is wrong with keys and values; ``beside``: the annotations beside labels, or the
-    labels beside annotations."""
+    """Return what is wrong with keys and values.
+
+    ``beside`` are the annotations of an object for its labels, and the other way round.
+    """
     if mapping is None:
         return
     for key, value in mapping.items():
@@ -203,7 +205,7 @@ def _judge_side(
 def _judge_value(
     key: str, value: str, here: FindingPlace, *, labels: bool
 ) -> Iterator[LintFinding]:
-    """Judge the value of a known key that stands where it is read."""
+    """Check the value of a known key at the place where it is read."""
     shown = value or "(empty)"
     if key == APP:
         known = nearest(value, MINDIE_APPS) if labels else None

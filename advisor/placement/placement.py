@@ -32,9 +32,9 @@ T = TypeVar("T")
 LINK_DOWN_SECONDS = 20
 LINK_DOWN_CODE = "81078603"
 _KEPT_DEMANDS = 8
-"""So many that a session did not ask for are kept for the next one."""
+"""How many unused demands are kept for the next session."""
 _FEW = 10
-"""Where more than one in so many nodes is another, all are computed again."""
+"""If more than one in so many nodes has changed, all are computed again."""
 
 
 class Demand(NamedTuple):
@@ -93,7 +93,7 @@ def link_down_cards(view: NodeView, *, corrected: bool) -> set[str]:
 
 
 class _Known:
-    """A result of sessions before, and the nodes that may answer otherwise since."""
+    """A result of an earlier session, and the nodes that have changed since then."""
 
     def __init__(self, result: PlacementResult) -> None:
         self.result = result
@@ -114,7 +114,7 @@ class Placer:
         self._names: tuple[str, ...] = ()
         self._views: Mapping[str, NodeView] = {}
         self._known: dict[Demand, _Known] = {}
-        """Those that were asked for last stand at the end."""
+        """In the order in which they were last asked for."""
         self._asked: set[Demand] = set()
         self._divergences: set[tuple[int, str, str]] = set()
 
@@ -127,7 +127,7 @@ class Placer:
         looked_at: AbstractSet[str],
         now_ms: int,
     ) -> None:
-        """Update to a session with the nodes ``names``, in order, of which ``changed`` have changed.
+        """Update to a session with the nodes ``names``, in order, and those that have changed.
 
         ``looked_at``: those of which ``memories`` has something else.
         """
@@ -166,7 +166,7 @@ class Placer:
         return known.result
 
     def room(self, demand: Demand, pod: SchedulerPod, view: NodeView) -> int:
-        """Return how many pods like ``pod`` a node takes that is as ``view`` has it."""
+        """Return how many pods like ``pod`` the node of ``view`` takes."""
         why = self._refusal(demand, pod, view, _bad_count(demand))
         return 0 if why else self._times(demand, view)
 

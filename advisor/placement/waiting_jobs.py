@@ -58,7 +58,7 @@ class WaitingJobs:
         self._demands: dict[Demand, Demand] = {}
         """One value for all that are equal."""
         self._asked: dict[Demand, SchedulerPod] = {}
-        """Each demand, with a pod that has it."""
+        """Each demand, with a pod that asks for it."""
         self._answers: dict[int, _Answer] = {}
         """By what is asked for, as one value."""
         self._is_mixed = False

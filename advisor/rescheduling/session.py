@@ -99,7 +99,7 @@ class KeptDecisions:
     def keep(
         self, key: str, decision: JobDecision | None, findings: Iterable[Finding], until: int | None
     ) -> None:
-        """Keep the decision about a job, ``until`` a time in Unix seconds; ``None`` for no limit."""
+        """Keep the decision about a job ``until`` a time in Unix seconds, ``None`` for no limit."""
         self._open.discard(key)
         if decision is not None:
             self.decisions[key] = decision
@@ -149,7 +149,7 @@ class Rescheduling:
         self.link_down: set[str] = set()
         self.decisions: dict[str, JobDecision] = {}
         self.findings: list[Finding] = []
-        """Where jobs are decided about otherwise than by the real programs (section 8)."""
+        """Decisions that differ from those of the real programs (section 8)."""
         self._findings: dict[str, list[Finding]] = {}
         self._deleted = 0
 
@@ -304,7 +304,7 @@ class Rescheduling:
         self.cached[key] = msgspec.structs.replace(
             cached, is_forced=True, deleted=tuple(gone), row=row
         )
-        deletions = tuple(_deletion(pod, 0) for pod in left)
+        deletions = tuple(self._deletion(pod, is_evicted=False) for pod in left)
         self._decide(
             job,
             Action.FORCE_DELETE,
@@ -436,7 +436,7 @@ class Rescheduling:
     ) -> None:
         job, cached = self._jobs[key], self.cached[key]
         is_evicted = _is_graceful(cached, judged)
-        deletions = tuple(self._deletion(pod, is_evicted) for pod in pods)
+        deletions = tuple(self._deletion(pod, is_evicted=is_evicted) for pod in pods)
         before = self.retries.get(key, 0)
         after = before - 1 if opened.reason is FaultType.POD_FAILED else before
         if after != self.retries.get(key):
@@ -497,14 +497,14 @@ class Rescheduling:
         )
         return None
 
-    def _deletion(self, pod: SchedulerPod, is_evicted: bool) -> Deletion:
+    def _deletion(self, pod: SchedulerPod, *, is_evicted: bool) -> Deletion:
         """Return the deletion of a pod; a pod that is over or whose Node is missing has no grace.
 
         A node of the session does not have it then (R32, consumers#2.7).
         """
-        if is_evicted and pod.is_live and pod.node in self._views:
-            return _deletion(pod, pod.termination_grace_seconds)
-        return _deletion(pod, 0)
+        has_grace = is_evicted and pod.is_live and pod.node in self._views
+        grace_seconds = pod.termination_grace_seconds if has_grace else 0
+        return Deletion(pod.namespace, pod.name, pod.uid, grace_seconds)
 
     def _remember_restarts(self, judged: Iterable[JudgedPod]) -> None:
         """Note the restarts of containers for which retries were used (R22)."""
@@ -580,7 +580,3 @@ def _graceful_exit(
 def _is_sub_health_only(judged: Iterable[JudgedPod]) -> bool:
     types = {one.type for one in judged if one.type is not None}
     return types == {FaultType.SUB_HEALTH}
-
-
-def _deletion(pod: SchedulerPod, grace_seconds: int) -> Deletion:
-    return Deletion(pod.namespace, pod.name, pod.uid, grace_seconds)

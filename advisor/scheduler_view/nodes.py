@@ -1,4 +1,4 @@
-"""What the plugin knows of each node in a session (``docs/spec/consumers.md#1.5`` to 1.8)."""
+"""The plugin's view of each node in a session (``docs/spec/consumers.md#1.5`` to 1.8)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_in_table(self) -> bool:
-        """Whether the fault table has it: nodes with chips need the label (consumers#1.7)."""
+        """Whether it is in the fault table: nodes with chips need the label (consumers#1.7)."""
         return bool(self.resource) or not self.is_npu
 
 
@@ -122,8 +122,8 @@ class NodeViews:
     ) -> frozenset[str]:
         """Update the views to a session; return the nodes that have changed since the last one.
 
-        ``since`` is how that session is related to ``state``, ``is_new`` whether ``index`` was updated
-        since then.
+        ``since`` is how that session is related to ``state``, ``is_new`` whether ``index`` has
+        another snapshot now.
         """
         if since is Since.UNKNOWN:
             self.views = {}
@@ -162,7 +162,7 @@ class NodeViews:
 
 
 def _put(book: MutableMapping[str, T], name: str, value: T | None) -> None:
-    """Have ``value`` be what ``book`` has of a node, and nothing for ``None``."""
+    """Set the value of a node, or delete it for ``None``."""
     if value is None:
         book.pop(name, None)
     elif book.get(name) is not value:

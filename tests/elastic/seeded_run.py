@@ -226,7 +226,7 @@ class Process:
             most = bench.originals.get(job.name, 0)
             count = self._fitting(item, min(most, room))
             room -= count
-            why = f"there is room for {room} × 8 cards"
+            why = f"there is room for {room} × 8 chips"
             advice = ElasticAdvice("default", job.name, replicas=count or None, cards=8, why=why)
             version = int(job.version)
             found.append(EndedJob("default", job.name, version, advice if job in sized else None))
@@ -265,10 +265,10 @@ class Process:
             links[uid_of(item)] = min(cut.values())
         return found, links
 
-    def state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def report_state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``JobEvents``."""
 
-    def wrote(self, job: VcJob, decision: RestartDecision) -> None:
+    def report_write(self, job: VcJob, decision: RestartDecision) -> None:
         """See ``JobEvents``."""
 
 
