@@ -48,18 +48,16 @@ def explain(
     import re
     import sys
 
-    import msgspec
-
     from contract.codes.reference import describe_code
     from contract.errors import StoreUnavailable
-    from vigil.reports.show import answering, print_lines
+    from vigil.reports.show import answering, print_json, print_lines
 
     language = options.language_of(lang)
     found = describe_code(what)
     if found is not None:
         with answering():
             if as_json:
-                print(msgspec.json.encode(found).decode())
+                print_json(found)
             else:
                 print_lines(_lines(found, language))
         return
@@ -146,18 +144,19 @@ def _lines(found: CodeReference, language: str) -> Iterator[str]:
     yield from _field("to do", found.remedy)
     follows = ", ".join(sorted({_FIELDS.get(name, name) for name in found.follows}))
     yield ""
-    yield from _field("sources", "; ".join(_sources(found)))
+    sources = sorted({*found.known.values(), *found.follows.values()})
+    yield from _field("sources", "; ".join(sources))
     if follows:
         yield from _field("derived", f"{follows} (from the code and its level)")
 
 
-_FIELDS = {"effect": "jobs", "remedy": "to do", "summary": "name", "module": "part"} | {
-    "component": "part"
+_FIELDS = {
+    "effect": "jobs",
+    "remedy": "to do",
+    "summary": "name",
+    "module": "part",
+    "component": "part",
 }
-
-
-def _sources(found: CodeReference) -> list[str]:
-    return sorted({*found.known.values(), *found.follows.values()})
 
 
 def _field(heading: str, text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs the advisor over the sessions of a dump, with the state of each profile in between."""
+"""Runs the advisor over the sessions of dumps, with the state of each profile in between."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from advisor.inputs.scheduler_options import scheduler_options
 from advisor.layered_dict import as_dict
 from advisor.options import AdvisorOptions, Profile
 from advisor.report import AdviceReport, Finding, FindingSeverity
+from advisor.report_filter import has_node, of_job, of_node, scope_of
 from advisor.scheduler_view.state import SchedulerState
 from advisor.what_if.assume import assume
 from contract.errors import ConfigurationError, Problem
@@ -82,6 +83,40 @@ def run(
             yield other or snapshot, AdvicePair(_noted(shown, problem), without)
     if state_file is not None:
         _write_states(state_file, States(_STATE_VERSION, now_ms, base))
+
+
+def from_dumps(
+    sources: Sequence[str],
+    profiles: Sequence[Profile],
+    job: str | None,
+    node: str | None,
+    assumptions: Sequence[Assumption],
+    state: Path | None,
+    parts: Mapping[str, bool],
+) -> Iterator[list[AdvicePair]]:
+    """Yield the reports of each session in ``sources``; ``parts`` as in ``run``."""
+
+    def narrowed(report: AdviceReport, snapshot: ClusterSnapshot) -> AdviceReport:
+        if job is not None:
+            scope = scope_of(snapshot, job)
+            if scope is None:
+                what = f"no PodGroup {job} is in the dump, and none that it owns"
+                raise ConfigurationError("--job", [Problem(repr(job), what)])
+            report = of_job(report, scope)
+        if node is not None:
+            if not has_node(snapshot, node):
+                what = "no such Node is in the dump"
+                raise ConfigurationError("--node", [Problem(repr(node), what)])
+            report = of_node(report, snapshot, node)
+        return report
+
+    pairs: list[AdvicePair] = []
+    for snapshot, (report, base) in run(sources, profiles, assumptions, state, parts):
+        narrowed_base = None if base is None else narrowed(base, snapshot)
+        pairs.append(AdvicePair(narrowed(report, snapshot), narrowed_base))
+        if len(pairs) == len(profiles):
+            yield pairs
+            pairs = []
 
 
 def _noted(report: AdviceReport, problem: str) -> AdviceReport:

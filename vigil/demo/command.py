@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vigil.demo.run import Player, StepResult
-    from vigil.demo.steps import DemoStep
+    from vigil.demo.story import DemoStep
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from vigil.demo.reader import ChipsView, DemoNodeView, HealthView
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vigil.demo.steps import Levels
+    from vigil.demo.story import Levels
 
 _STATUS = {"SeparateFault": "UnHealthy", "Separate": "UnHealthy"}
 

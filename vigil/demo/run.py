@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vigil.demo.cluster_operator import Operator
     from vigil.demo.fleet import DemoNode, Fleet
     from vigil.demo.reader import DemoNodeView, DemoReader
-    from vigil.demo.steps import DemoStep
+    from vigil.demo.story import DemoStep
 
 _CONFIGURATIONS = (
     (FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME),

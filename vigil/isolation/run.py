@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,19 +16,11 @@ from contract.documents.separation import chip_of
 from contract.errors import StoreConflict, StoreError, StoreForbidden, StoreRefused, quoted
 from vigil.aggregator_stores import open_stores
 from vigil.exit_status import ExitStatus
-from vigil.isolation.change import (
-    Consent,
-    is_named,
-    is_separated,
-    isolated,
-    released,
-    without_separation,
-)
-from vigil.isolation.found_chip import FoundChip, find
-from vigil.isolation.refusal import refusal
+from vigil.isolation.change import Consent, edited_report, is_named, without_separation
+from vigil.isolation.found_chip import FoundChip, find, refusal
 from vigil.isolation.shown_isolation import Published, ShownChip
 from vigil.isolation.wait import wait_until_shown
-from vigil.reports.show import answering, print_lines
+from vigil.reports.show import answering, print_json, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,34 +156,24 @@ class _Run:
 
     async def _write(self, found: FoundChip) -> None:
         """Edit each document. Raises ``StoreError`` that names what is done already."""
+        change = replace(self._change, chip=found.chip)
         done: list[str] = []
         try:
             for store, document in found.reports:
-                if self._change.isolates or is_named(document, found.chip):
-                    edit = partial(self._report_edit, chip=found.chip)
-                    await _edit(store, document.namespace, document.name, edit)
-                    done.append(f"{document.namespace}/{document.name} of {store.url}")
-            if not self._change.isolates:
-                for store in found.separating:
-                    edit = partial(self._separation_edit, chip=found.chip)
-                    await _edit(store, manual_info.NAMESPACE, manual_info.NAME, edit)
+                if change.isolates or is_named(document, change.chip):
+                    place = (document.namespace, document.name)
+                    await _edit(store, *place, lambda there: edited_report(there, change))
+                    done.append(f"{'/'.join(place)} of {store.url}")
+            for store in () if change.isolates else found.separating:
+                await _edit(
+                    store,
+                    *(manual_info.NAMESPACE, manual_info.NAME),
+                    lambda there: without_separation(there, change.node, change.chip),
+                )
         except StoreError as error:
             if done:
                 raise type(error)(f"written: {', '.join(done)}; not written: {error}") from None
             raise
-
-    def _report_edit(self, there: Document, chip: str) -> Document | None:
-        """Return device-info as it is to be; ``None`` where it is so."""
-        if is_named(there, chip) is self._change.isolates:
-            return None
-        if self._change.isolates:
-            return isolated(there, chip, self._change)
-        return released(there, chip)
-
-    def _separation_edit(self, there: Document, chip: str) -> Document | None:
-        """Return ``clusterd-manual-info-cm`` without the chip; ``None`` where it has none."""
-        node = self._change.node
-        return without_separation(there, node, chip) if is_separated(there, node, chip) else None
 
     async def _wait(self, found: FoundChip) -> ExitStatus:
         change = self._change
@@ -233,7 +215,7 @@ class _Run:
         )
         if self._as_json:
             with answering():
-                print(msgspec.json.encode(outcome).decode())
+                print_json(outcome)
         else:
             lines = [outcome.text]
             if worst and not self._change.isolates:

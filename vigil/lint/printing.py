@@ -93,11 +93,7 @@ def _escaped(text: str, *, values: bool = False) -> str:
     return text.replace(":", "%3A").replace(",", "%2C") if values else text
 
 
-_LEVELS = {
-    FindingSeverity.ERROR: "error",
-    FindingSeverity.WARNING: "warning",
-    FindingSeverity.INFO: "note",
-}
+_LEVELS = _COMMANDS | {FindingSeverity.INFO: "note"}
 
 
 def _sarif(report: LintReport) -> dict[str, object]:

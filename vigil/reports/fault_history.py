@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
@@ -16,6 +15,7 @@ from vigil.reports.answers import AgentAnswer
 from vigil.reports.explanation import is_meant
 from vigil.reports.job_report import leader_of
 from vigil.reports.status_report import STATUS, agent_source, in_language, names_of, other_node
+from vigil.reports.times import written
 from vigil.reports.wrapping import wrapped
 
 if TYPE_CHECKING:
@@ -121,12 +121,7 @@ class DaemonHistory:
 
 def past_lines(row: PastRow, *, language: str, utc: bool, columns: int) -> list[str]:
     """Return the text of one change."""
-    at = "unknown time"
-    try:
-        time = datetime.fromtimestamp(row.at_ms / 1000, UTC)
-        at = f"{time if utc else time.astimezone():%Y-%m-%d %H:%M:%S}{' UTC' if utc else ''}"
-    except (ValueError, OverflowError, OSError):
-        pass
+    at = written(row.at_ms, utc=utc)
     name = in_language(language, row.name_en, row.name_zh)
     code = "" if row.code == _STATUS else row.code
     words = (at, row.node, row.part, code, row.origin, _what(row), row.because, name)

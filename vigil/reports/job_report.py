@@ -8,8 +8,7 @@ import msgspec
 
 from contract.errors import ConfigurationError, Problem
 from contract.pages.faults import FaultsPage
-from vigil.reports.answers import LeaderAnswer
-from vigil.reports.cluster_answers import ClusterStateAnswer, JobsAnswer
+from vigil.reports.answers import ClusterStateAnswer, JobsAnswer, LeaderAnswer
 from vigil.reports.show import source_lines
 from vigil.reports.status_report import in_language, names_of, source_of
 from vigil.reports.times import since
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from vigil.daemon_client import DaemonClient
-    from vigil.reports.cluster_answers import DeviceAnswer
+    from vigil.reports.answers import DeviceAnswer
 
 _WHOLE = "-1"
 _CHIP = "NPU"

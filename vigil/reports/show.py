@@ -8,6 +8,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from contract.errors import printable
 from vigil.exit_status import ExitStatus
 from vigil.reports.times import since
@@ -51,6 +53,11 @@ def print_lines(lines: Iterable[str]) -> None:
     encoding = sys.stdout.encoding or "ascii"
     for line in lines:
         print(printable(line).encode(encoding, "replace").decode(encoding))
+
+
+def print_json(value: object) -> None:
+    """Print ``value`` as one line of JSON."""
+    print(msgspec.json.encode(value).decode(), flush=True)
 
 
 @contextmanager

@@ -35,13 +35,8 @@ if TYPE_CHECKING:
     from stores.mqtt.address import BrokerAddress
     from vigil.scan.findings import Check
 
-BROKER, TLS, OWN_CERTIFICATE, LOGIN, TOPICS = (
-    "broker",
-    "broker-tls",
-    "client-certificate",
-    "broker-login",
-    "broker-topics",
-)
+BROKER, TLS, OWN_CERTIFICATE = "broker", "broker-tls", "client-certificate"
+LOGIN, TOPICS = "broker-login", "broker-topics"
 _CONNECT_SECONDS = 5.0
 _LOGIN_SECONDS = 12.0
 _TOPICS_SECONDS = 25.0

@@ -18,12 +18,8 @@ if TYPE_CHECKING:
     from stores.kubernetes_api.access import Access
     from vigil.scan.findings import Check
 
-SERVER, NAMESPACES, RIGHTS, OWN_NODE_ONLY = (
-    "api-server",
-    "namespaces",
-    "rights",
-    "own-node-only",
-)
+SERVER, NAMESPACES = "api-server", "namespaces"
+RIGHTS, OWN_NODE_ONLY = "rights", "own-node-only"
 _SECONDS = 15.0
 _PROBE = "npu-vigil-scan"
 """A name that no document has; nothing of this name is ever made."""

@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -17,7 +16,8 @@ import typer
 
 from contract.errors import StoreUnavailable
 from vigil.exit_status import ExitStatus
-from vigil.reports.show import answering, print_lines, width
+from vigil.reports.show import answering, print_json, print_lines, width
+from vigil.reports.times import written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -68,7 +68,7 @@ def show(
         state = sources.ask(ask)
         with answering():
             if as_json:
-                print(msgspec.json.encode(state.document).decode())
+                print_json(state.document)
             else:
                 print_lines(state.lines(width()))
         raise typer.Exit(0 if state.well else ExitStatus.NOT_WELL)
@@ -112,7 +112,7 @@ class _Paper:
             return
         self._shown = key
         if self._as_json:
-            print(msgspec.json.encode(state.document).decode(), flush=True)
+            print_json(state.document)
         else:
             self._print(state.lines(width()))
 
@@ -122,14 +122,12 @@ class _Paper:
             return
         self._shown = key
         if self._as_json:
-            print(msgspec.json.encode({"error": why}).decode(), flush=True)
+            print_json({"error": why})
         else:
             self._print([why])
 
     def _print(self, lines: Iterable[str]) -> None:
-        now = datetime.now(UTC)
-        shown = now if self._utc else now.astimezone()
-        print_lines([f"{shown:%Y-%m-%d %H:%M:%S}{' UTC' if self._utc else ''}", *lines, ""])
+        print_lines([written(int(time.time() * 1000), utc=self._utc), *lines, ""])
         sys.stdout.flush()
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from contract.errors import StoreUnavailable, printable
 from vigil.reports.fault_history import past_lines
-from vigil.reports.show import print_lines, source_lines, width
+from vigil.reports.show import print_json, print_lines, source_lines, width
 
 if TYPE_CHECKING:
     from vigil.reports.fault_history import PastRow
@@ -28,14 +28,14 @@ def show_past(
     past = history.about()
     if as_json and not follow:
         past = msgspec.structs.replace(past, rows=tuple(history.read()))
-        print(msgspec.json.encode(past).decode())
+        print_json(past)
         return
     if not as_json:
         print_lines(source_lines(past, width()))
 
     def show_row(row: PastRow) -> None:
         if as_json:
-            print(msgspec.json.encode(row).decode())
+            print_json(row)
         else:
             print_lines(past_lines(row, language=language, utc=utc, columns=width()))
 

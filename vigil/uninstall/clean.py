@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -45,10 +46,13 @@ from vigil.heartbeats import beating
 from vigil.uninstall.elastic_jobs import clear_jobs, elastic_lease, plan_jobs
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from aggregator.cluster_documents.kinds import DocumentKind
     from aggregator.config import AggregatorConfiguration
     from elastic.job import ElasticJob
     from stores.base import LeaderLease, Store
+    from stores.kubernetes_api.uninstall import Remains
     from vigil.aggregator_stores import Stores
 
 _SELECTIONS = (
@@ -101,7 +105,10 @@ async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: boo
             for plan in plans:
                 _show(plan)
             return print_done("nothing was changed: add --yes")
-        if sum([await _heal(plan) for plan in plans]):
+        for plan in plans:
+            for document in plan.heal:
+                await plan.store.put(document, expected=document.version)
+        if any(plan.heal for plan in plans):
             seconds = configuration.touch_period_seconds
             print_done(f"cluster-info has no faults any more; its readers get {seconds:g} s")
             await asyncio.sleep(seconds)
@@ -193,12 +200,18 @@ async def _nodes_with_plugin(
 ) -> frozenset[str]:
     if not _is_kubernetes(store):
         return frozenset()
+    async with _remains(configuration) as remains:
+        return await remains.nodes_with_plugin()
+
+
+@asynccontextmanager
+async def _remains(configuration: AggregatorConfiguration) -> AsyncIterator[Remains]:
     from stores.address import kubeconfig_files
     from stores.kubernetes_api.uninstall import Remains
 
     remains = Remains(kubeconfig_files(configuration.kubeconfig))
     try:
-        return await remains.nodes_with_plugin()
+        yield remains
     finally:
         await remains.close()
 
@@ -234,26 +247,14 @@ def _healed(
     return [msgspec.structs.replace(document, data=data)]
 
 
-async def _heal(plan: Plan) -> int:
-    for document in plan.heal:
-        await plan.store.put(document, expected=document.version)
-    return len(plan.heal)
-
-
 async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
     for document in plan.delete:
         await plan.store.delete(document.namespace, document.name)
     for node in plan.nodes:
         await plan.store.forget_beat(node)
     if _is_kubernetes(plan.store):
-        from stores.address import kubeconfig_files
-        from stores.kubernetes_api.uninstall import Remains
-
-        remains = Remains(kubeconfig_files(configuration.kubeconfig))
-        try:
+        async with _remains(configuration) as remains:
             await remains.delete_leader_leases()
-        finally:
-            await remains.close()
         plan.left += await clear_jobs(configuration.kubeconfig, plan.jobs)
     print_done(
         f"{plan.store.url}: deleted {counted(len(plan.delete), 'document')} and "
