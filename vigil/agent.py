@@ -23,7 +23,7 @@ def agent(
     config: options.Config = None,
 ) -> None:
     """Watch the NPUs of this node and publish what is wrong with them."""
-    given = options.given(locals())
+    given = options.agent_settings(locals())
     import os
 
     from vigil.starting import daemon_process

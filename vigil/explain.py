@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil.exit_status import ExitStatus
+from vigil.exit_status import ExitStatus, print_refusal
 from vigil.sources import options
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def explain(
         return
     node, _, part = what.partition("/")
     if re.fullmatch(_NODE, node) is None:
-        print(_unknown(what), file=sys.stderr)
-        sys.exit(ExitStatus.WRONG_USE)
+        sys.exit(print_refusal(_unknown(what), ExitStatus.WRONG_USE))
 
     from vigil.daemon_client import UnknownNode
     from vigil.reports.explanation_lines import explanation_lines
@@ -87,8 +86,7 @@ def explain(
         # Without a daemon it may be the name of a node; with one it is not.
         if not _has_digits_of_code(what):
             raise
-        print(_unknown(what), file=sys.stderr)
-        sys.exit(ExitStatus.WRONG_USE)
+        sys.exit(print_refusal(_unknown(what), ExitStatus.WRONG_USE))
 
 
 def _unknown(code: str) -> str:

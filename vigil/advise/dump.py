@@ -155,7 +155,7 @@ class _Reader:
         self._check_unique(part, index, called, one.uid, problems)
         self._found[name].append(one)
         if timed:
-            self._latest.see(raw)
+            self._latest.update(raw)
 
     def _check_unique(
         self,

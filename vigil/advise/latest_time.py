@@ -39,7 +39,7 @@ class LatestTime:
         self.at_ms = 0
         self._newest = ""
 
-    def see(self, raw: msgspec.Raw) -> None:
+    def update(self, raw: msgspec.Raw) -> None:
         """Count the times of an object."""
         try:
             read = _times.decode(raw)

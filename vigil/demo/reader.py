@@ -229,20 +229,18 @@ class DemoReader:
             whole.switches |= by_node.switches
         return whole.views()
 
-    async def follow_reports(self, namespace: str) -> None:
-        """Follow the nodes' documents in ``namespace`` until cancelled."""
-        label = ("mx-consumer-cim", "true")
-        await self._follow(namespace, label, self._read_report, self._forget_report)
-
-    async def follow_public_faults(self) -> None:
-        """Follow messages about public faults until cancelled."""
-        label = ("mc-consumer-publicfault", "true")
-        await self._follow("mindx-dl", label, self._read_message, self._forget_message)
-
-    async def follow_cluster(self) -> None:
-        """Follow the aggregator's documents until cancelled."""
-        label = ("mx-consumer-volcano", "true")
-        await self._follow("mindx-dl", label, self._read_cluster, self._forget_cluster)
+    async def follow(self) -> None:
+        """Follow the documents of nodes and of the aggregator until cancelled."""
+        report = ("mx-consumer-cim", self._read_report, self._forget_report)
+        message = ("mc-consumer-publicfault", self._read_message, self._forget_message)
+        cluster = ("mx-consumer-volcano", self._read_cluster, self._forget_cluster)
+        async with asyncio.TaskGroup() as group:
+            for namespace, (label, read, forget) in (
+                *(("kube-system", report), ("mindx-dl", report)),
+                *(("mindx-dl", message), ("mindx-dl", cluster)),
+            ):
+                following = self._follow(namespace, (label, "true"), read, forget)
+                group.create_task(following, name=f"follow {label} in {namespace}")
 
     async def _follow(
         self,

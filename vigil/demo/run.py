@@ -152,7 +152,7 @@ class Player:
             return self._expected[self._fleet.node(role).name]
 
         for (role, chip), codes in step.expect.items():
-            of(role).chip(chip, codes)
+            of(role).faults[chip] = (codes,)
         for (role, chip), codes in step.soon.items():
             of(role).chip_soon(chip, codes)
         for (role, part), level in step.parts.items():
@@ -282,15 +282,9 @@ async def run(
     player = Player(fleet, operator, reader, speed, show)
     player_made(player)
     async with asyncio.TaskGroup() as group:
-        followers = [
-            group.create_task(reader.follow_reports("kube-system"), name="follow device-info"),
-            group.create_task(reader.follow_reports("mindx-dl"), name="follow node-info"),
-            group.create_task(reader.follow_public_faults(), name="follow public faults"),
-            group.create_task(reader.follow_cluster(), name="follow cluster-info"),
-        ]
+        following = group.create_task(reader.follow(), name="follow documents")
         await fleet.start()
         results = await player.play(story)
-        for follower in followers:
-            follower.cancel()
+        following.cancel()
     problems = tuple(fleet.dead() + reader.errors)
     return Summary(results, problems, time.monotonic() - started)

@@ -69,7 +69,7 @@ async def run(
     """
     try:
         async with open_stores(configuration, by_operator=True) as stores:
-            return await _Run(stores, change, as_json=as_json).go(consent)
+            return await _Run(stores, change, as_json=as_json).execute(consent)
     except StoreForbidden as error:
         raise StoreRefused(f"{error}; {_RIGHTS}") from None
 
@@ -83,7 +83,7 @@ class _Run:
         self._holders: tuple[str, ...] = ()
         self._changed = False
 
-    async def go(self, consent: Consent) -> ExitStatus:
+    async def execute(self, consent: Consent) -> ExitStatus:
         change = self._change
         found = await find(self._stores, change.node, change.chip)
         if (why := self._unknown(found)) is not None:

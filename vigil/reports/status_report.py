@@ -47,6 +47,7 @@ _HARMLESS = frozenset(
 )
 _SWITCH_CODE = re.compile(r"\[.*,.*,.*,.*\]")
 _RANK = {level: rank for rank, level in enumerate([*ChipLevel, *NodeLevel, *SwitchLevel])}
+_KINDS = {"switch": CodeKind.SWITCH, "host": CodeKind.NODE, "storage": CodeKind.PUBLIC}
 SWITCHES, SERVER = "the switches are", "the server is"
 NAMED = 5
 _ALARM = "silence alarm: too many nodes fell silent at once, so none of them is published lost"
@@ -341,10 +342,8 @@ def _named(node: str, part: str, about: str | None) -> str:
 
 
 def _cluster_rows(found: FaultsPage) -> Iterator[FaultRow]:
-    kinds = {"chip": CodeKind.CHIP, "switch": CodeKind.SWITCH, "host": CodeKind.NODE}
     for one in found.faults:
-        public = one.fault_type == "PublicFault" or one.kind == "storage"
-        kind = CodeKind.PUBLIC if public else kinds.get(one.kind, CodeKind.CHIP)
+        kind = CodeKind.PUBLIC if one.fault_type == "PublicFault" else _kind_of(one.kind)
         since = one.since_ms or one.received_at_ms
         row = fault_row(one.node, one.subject, kind, one.code, one.level, one.severity, since)
         yield msgspec.structs.replace(row, withheld=one.hidden is not None)
@@ -418,9 +417,8 @@ def _part_of(fault: AgentFault) -> str:
 
 
 def _kind_of(subject: str) -> CodeKind:
-    return {"switch": CodeKind.SWITCH, "host": CodeKind.NODE, "storage": CodeKind.PUBLIC}.get(
-        subject.partition(" ")[0], CodeKind.CHIP
-    )
+    """Return what a code on ``subject`` (``switch 2``, or its kind alone) is about."""
+    return _KINDS.get(subject.partition(" ")[0], CodeKind.CHIP)
 
 
 def blind_rows(node: str, part: str, found: Iterable[BlindStatus]) -> Iterator[BlindRow]:

@@ -26,7 +26,7 @@ from stores.mqtt.documents import BrokerDocuments
 from stores.mqtt.limits import Sizes, unusable
 from vigil.exit_status import ExitStatus
 from vigil.scan.certificates import end_of_der, end_of_pem
-from vigil.scan.documents import WRITERS, look_at_fault_configuration
+from vigil.scan.documents import WRITERS, check_fault_configuration
 from vigil.scan.findings import not_applicable, ok, problem
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _TOPICS_SECONDS = 25.0
 _SOON = timedelta(days=14)
 
 
-async def look_at_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
+async def check_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
     """Try each step to the broker by itself: what fails is found where it fails."""
     try:
         address = parse_address(configuration.store)
@@ -51,14 +51,11 @@ async def look_at_broker(configuration: AgentConfiguration) -> tuple[Check, ...]
         advice = "write mqtts://HOST:PORT or mqtt://HOST:PORT"
         found = f"{shown(configuration.store)} {error}"
         return (problem(BROKER, found, advice, ExitStatus.WRONG_USE),)
-    checks = [_own_certificate(configuration)]
-    there = await _tcp(address)
-    checks.insert(0, there)
-    encrypted = await _tls(address, configuration)
-    checks.insert(1, encrypted)
-    if ExitStatus.OUTSIDE in (there.means, encrypted.means):
+    connections = (await _tcp(address), await _tls(address, configuration))
+    checks = [*connections, _own_certificate(configuration)]
+    if any(check.means is ExitStatus.OUTSIDE for check in connections):
         left_out = [not_applicable(name, "no connection") for name in (LOGIN, TOPICS)]
-        judged = await look_at_fault_configuration(configuration, None)
+        judged = await check_fault_configuration(configuration, None)
         return (*checks, *left_out, _writers(), judged)
     connection = BrokerConnection(address, configuration.mqtt, configuration.node_name)
 
@@ -73,7 +70,7 @@ async def look_at_broker(configuration: AgentConfiguration) -> tuple[Check, ...]
             checks.append(await _topics(connection, configuration.node_name))
         else:
             checks.append(not_applicable(TOPICS, "the broker does not let us in"))
-        judged = await look_at_fault_configuration(configuration, read if is_in else None)
+        judged = await check_fault_configuration(configuration, read if is_in else None)
         return (*checks, _writers(), judged)
     finally:
         await connection.close()
@@ -155,7 +152,7 @@ async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> C
             MqttClient(
                 address,
                 configuration.mqtt,
-                _identifier(),
+                f"npu-vigil-scan-{uuid.uuid4().hex[:8]}",
                 None,
                 lambda *_: None,
                 Sizes(address),
@@ -173,10 +170,6 @@ async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> C
         advice = "make the files of mqtt.* readable for the agent"
         return problem(LOGIN, f"its files cannot be used: {error}", advice, ExitStatus.OUTSIDE)
     return ok(LOGIN, "the broker lets us in")
-
-
-def _identifier() -> str:
-    return f"npu-vigil-scan-{uuid.uuid4().hex[:8]}"
 
 
 async def _topics(connection: BrokerConnection, node: str) -> Check:

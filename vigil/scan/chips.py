@@ -46,7 +46,7 @@ class Hardware:
     inventory: Inventory | None
 
 
-async def look_at_driver(configuration: AgentConfiguration) -> Hardware:
+async def check_driver(configuration: AgentConfiguration) -> Hardware:
     """Find, load and ask the driver as the agent does, in a child process with deadlines."""
     try:
         library = await AbandonableThread(

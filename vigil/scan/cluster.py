@@ -25,7 +25,7 @@ _PROBE = "npu-vigil-scan"
 """A name that no document has; nothing of this name is ever made."""
 
 
-async def look_at_cluster(configuration: AgentConfiguration) -> tuple[Check, ...]:
+async def check_cluster(configuration: AgentConfiguration) -> tuple[Check, ...]:
     """Check what of the API server the agent could use."""
     # The client costs 0.4 s, which who uses another store does not pay.
     from stores.address import kubeconfig_files

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DUO = "duo-cards"
 
 
-async def look_at_duo_cards(
+async def check_duo_cards(
     configuration: AgentConfiguration, inventory: Inventory | None
 ) -> tuple[Check, ...]:
     """Check whether device-info and such a plugin agree; nothing where there are no such cards."""

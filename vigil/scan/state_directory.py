@@ -24,7 +24,7 @@ _FREE_BYTES = 128 << 20
 """Twice the journal at its largest, with what SQLite needs beside it."""
 
 
-async def look_at_place(configuration: AgentConfiguration) -> tuple[Check, ...]:
+async def check_state_directory(configuration: AgentConfiguration) -> tuple[Check, ...]:
     """State directory, whether an agent works on it, and whether the address is free."""
     directory = configuration.state_dir
     try:

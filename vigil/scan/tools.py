@@ -44,7 +44,7 @@ _DEVICE_SECONDS = 5.0
 _A5 = "Ascend910A5"
 
 
-async def look_at_switches(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
+async def check_switches(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
     """Check whether the switch library of a server that has switches lists their faults."""
     if inventory is None:
         return not_applicable(SWITCHES, "the driver does not show whether there are switches")
@@ -81,7 +81,7 @@ async def look_at_switches(configuration: AgentConfiguration, inventory: Invento
     )
 
 
-async def look_at_links(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
+async def check_links(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
     """Check whether ``hccn_tool`` answers, asked about the first chip of each card."""
     if inventory is None:
         return not_applicable(LINKS, "without the driver no chip is known to ask about")
@@ -134,7 +134,7 @@ async def _is_up(tool: HccnTool, family: str, chip: Chip, seconds: float) -> boo
     return await tool.ask(LINK, chip.physical_id, seconds)
 
 
-async def look_at_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
+async def check_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
     """Check whether the BMC lists its alarms by the way that the agent would take."""
     settings = configuration.settings_of(BmcSection)
     if not settings.enabled:

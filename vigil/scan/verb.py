@@ -38,7 +38,7 @@ def scan(
     Give it the options of ``vigil agent``. Exit status: 0 all is well, 1 something is not, 2 the
     configuration is wrong, 3 the driver or the store cannot be used.
     """
-    given = options.given(locals())
+    given = options.agent_settings(locals())
     import asyncio
     import logging
     import os

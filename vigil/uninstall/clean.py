@@ -164,14 +164,14 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
     }
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def stranger(document: Document) -> str | None:
+    async def other_writer(document: Document) -> str | None:
         async with gate:
             writer = await store.writer(document.namespace, document.name)
         return None if writer is None or writer.name in OURS else writer.name
 
-    strangers = await asyncio.gather(*map(stranger, documents.values()))
+    others = await asyncio.gather(*map(other_writer, documents.values()))
     with_plugin = await _nodes_with_plugin(store, configuration)
-    for document, other in zip(documents.values(), strangers, strict=True):
+    for document, other in zip(documents.values(), others, strict=True):
         what = f"{document.namespace}/{document.name}"
         kind = kind_of(document.name)
         if other is not None:
@@ -190,9 +190,8 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
 
 
 def _is_of_aggregator(document: Document) -> bool:
-    if document.namespace == FORGET_NAMESPACE or STATE_LABEL in document.labels:
-        return True
-    return document.name in (manual_info.NAME, statistic_view.NAME)
+    is_record = document.namespace == FORGET_NAMESPACE or STATE_LABEL in document.labels
+    return is_record or document.name in (manual_info.NAME, statistic_view.NAME)
 
 
 async def _nodes_with_plugin(
