@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ _LABELS = ("mx-consumer-cim", "mx-consumer-volcano", "mc-consumer-publicfault")
 _PATIENCE_SECONDS = 10.0
 _STEADY_SECONDS = 0.4
 _POLL_SECONDS = 0.1
+_NO_ANSWER = (aiohttp.ClientError, OSError, TimeoutError)
 
 
 @dataclass(frozen=True)
@@ -200,10 +202,9 @@ class Player:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _policy(self, node: DemoNode) -> str | None:
-        try:
+        with suppress(*_NO_ANSWER):
             return await self._fleet.policy(node)
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return None
+        return None
 
     async def _wait_for_blindness(self, role: int, chip: int, *, wanted: bool) -> list[str]:
         node = self._fleet.node(role)
@@ -216,11 +217,10 @@ class Player:
         return []
 
     async def _see_blind(self, node: DemoNode) -> frozenset[int]:
-        try:
+        with suppress(*_NO_ANSWER):
             self.blind[node.name] = await self._fleet.blind_chips(node)
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return frozenset()
-        return self.blind[node.name]
+            return self.blind[node.name]
+        return frozenset()
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,10 @@ from contract.errors import DriverCallError, DriverCallStuck, DriverError, Store
 from contract.listed_chips import ListedChip
 from contract.observation import chip_subject
 from contract.operator_rules.fault_configuration import catalogue_of
+from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import find_library
 from vigil.daemon_client import DaemonClient
-from vigil.driver_at_work import driver_at_work, first_answer
+from vigil.driver_at_work import at_work, first_answer
 from vigil.exit_status import ExitStatus, print_done, print_refusal
 from vigil.reports.answers import AgentAnswer
 from vigil.reports.status_report import STATUS
@@ -150,7 +151,8 @@ def _names(state: PolicyState) -> list[str]:
 async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
     """Return whether the driver lists the chip, and it answers. Raises ``DriverError``."""
     library = find_library(node.driver_root, trust_driver=node.trust_driver, environment=os.environ)
-    async with driver_at_work(library) as (driver, ended):
+    driver = Driver(library, lambda: time.time_ns() // 1_000_000)
+    async with at_work(driver) as ended:
         chips = await first_answer(driver.listed(), ended, _LIST_SECONDS)
         if chips is None:
             if ended.done():

@@ -82,11 +82,13 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
     unknown = [node for node in nodes if not found[node].is_known]
     if unknown:
         where = ", ".join(store.url for store in stores.all)
-        known = sorted(await _known(stores) | published.keys())
+        # All nodes that have an agent have a heartbeat.
+        known = {beat.node for store in stores.read for beat in await store.beats()}
+        known |= published.keys()
         return print_refusal(
             f"nothing is known of {shortened(unknown)}: {where} has no document, no heartbeat "
             "and no entry of cluster-info about it; there are: "
-            f"{shortened(known) or 'no nodes'}",
+            f"{shortened(sorted(known)) or 'no nodes'}",
         )
     alive = await beating(beat for one in found.values() for beat in one.beats)
     if alive:
@@ -195,11 +197,6 @@ def _entry(key: str, text: str, document: str) -> tuple[str, int]:
         node, entry = read_device_entry(key, text, document)
         return node, _end_of(entry.UpdateTime)
     return key.removeprefix(DEVICE_INFO_PREFIX), 0
-
-
-async def _known(stores: Stores) -> set[str]:
-    """Return nodes with a heartbeat, which all that have an agent have."""
-    return {beat.node for store in stores.read for beat in await store.beats()}
 
 
 async def _forget(stores: Stores, node: str, found: FoundNode) -> None:

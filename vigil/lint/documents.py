@@ -51,5 +51,14 @@ class UnparsedText:
     """Lines at which a template begins that is no YAML."""
 
 
+class UnreadableFrom(Exception):
+    """A text cannot be read from ``line`` on."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(why)
+        self.line = line
+        self.why = why
+
+
 class TooMuch(Exception):
     """Aliases make a document many times larger than its text."""

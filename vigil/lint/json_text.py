@@ -8,7 +8,14 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
 from advisor.lint.model import Mapping, Scalar, Sequence
-from vigil.lint.documents import DEPTH, MOST_VALUES, ManifestDocument, Repeated, Unreadable
+from vigil.lint.documents import (
+    DEPTH,
+    MOST_VALUES,
+    ManifestDocument,
+    Repeated,
+    Unreadable,
+    UnreadableFrom,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,13 +35,8 @@ _TOKEN = re.compile(
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
-class NoJson(Exception):
+class NoJson(UnreadableFrom):
     """The text is no JSON from ``line`` on."""
-
-    def __init__(self, line: int, why: str) -> None:
-        self.line = line
-        self.why = why
-        super().__init__(why)
 
 
 def read_json(text: str, into: UnparsedText) -> Iterator[ManifestDocument]:

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -18,7 +18,12 @@ from vigil.reports.wrapping import wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from vigil.reports.explanation import NodeExplanation
+    from vigil.reports.fault_history import Timeline
+    from vigil.reports.job_report import JobReport
     from vigil.reports.status_report import BlindRow, FaultRow, StatusReport
+
+    AnyReport: TypeAlias = StatusReport | NodeExplanation | JobReport | Timeline
 
 _WIDTH_OF_A_FILE = 160
 _NARROWEST = 20
@@ -26,19 +31,6 @@ _GAP = "  "
 _MOST_FAULTS = 10
 _FAULT_COLUMNS = ("node", "part", "code", "severity", "level", "since", "jobs", "name")
 _NARROWEST_NAME = 30
-
-
-class NodeAnswered(Protocol):
-    """An answer with its source, and what is then not known."""
-
-    @property
-    def source(self) -> str: ...
-
-    @property
-    def server(self) -> str: ...
-
-    @property
-    def not_known(self) -> tuple[str, ...]: ...
 
 
 def width() -> int:
@@ -116,7 +108,7 @@ def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) 
     yield ""
 
 
-def source_lines(report: NodeAnswered, columns: int) -> Iterator[str]:
+def source_lines(report: AnyReport, columns: int) -> Iterator[str]:
     """Return who answered, and what is then not known."""
     yield from field("answered by", f"{report.source} ({report.server})", columns)
     for what in report.not_known:
@@ -201,14 +193,11 @@ def newest_first(rows: Iterable[FaultRow]) -> list[FaultRow]:
     return sorted(rows, key=lambda row: (-(row.since_ms or 0), row.node, row.part, row.code))
 
 
-def _where(row: BlindRow) -> str:
-    return f"{row.node} {row.part}".strip()
-
-
 def blind_text(row: BlindRow, now_ms: int, *, utc: bool) -> str:
     """Return which source gives no answer, since when and why."""
     began = "" if row.since_ms is None else f", since {since(row.since_ms, now_ms, utc=utc)}"
-    return f"{row.source} of {_where(row)}{began}: {row.reason}"
+    place = f"{row.node} {row.part}".strip()
+    return f"{row.source} of {place}{began}: {row.reason}"
 
 
 def field(heading: str, text: str, columns: int) -> list[str]:

@@ -42,9 +42,10 @@ STATUS = "/api/v1/status"
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 _ALIVE, _UNKNOWN = "alive", "unknown"
 _REPORTED = "reported"
-_HARMLESS = frozenset(
+HARMLESS = frozenset(
     {ChipLevel.NOT_HANDLE_FAULT, NodeLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, ""}
 )
+"""Levels at which a fault changes nothing for jobs."""
 _SWITCH_CODE = re.compile(r"\[.*,.*,.*,.*\]")
 _RANK = {level: rank for rank, level in enumerate([*ChipLevel, *NodeLevel, *SwitchLevel])}
 _KINDS = {"switch": CodeKind.SWITCH, "host": CodeKind.NODE, "storage": CodeKind.PUBLIC}
@@ -311,16 +312,11 @@ def reasons_of_names(by_word: Mapping[str, list[str]], about: str | None) -> Ite
         yield word if names == [about] else f"{word}: {shortened(names, NAMED)}"
 
 
-def is_harmless(level: str) -> bool:
-    """Return whether a fault at ``level`` changes nothing for jobs."""
-    return level in _HARMLESS
-
-
 def reasons_of_faults(faults: Iterable[FaultRow], about: str | None = None) -> Iterator[str]:
     """Yield which parts are hit at which level, worst level first."""
     parts: dict[str, dict[str, None]] = {}
     for row in faults:
-        if not is_harmless(row.level):
+        if row.level not in HARMLESS:
             parts.setdefault(row.level, {})[_named(row.node, row.part, about)] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])

@@ -13,11 +13,12 @@ from collectors.chip_faults.collector import ChipFaultsSection, real_list_period
 from contract.codes.families import FAMILIES
 from contract.counted import counted
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverNotFound
+from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.library.return_codes import NOT_READY
 from dcmi_shim.worker.supervisor import DriverSettings
 from stores.abandonable_thread import AbandonableThread
-from vigil.driver_at_work import driver_at_work, first_answer
+from vigil.driver_at_work import at_work, first_answer
 from vigil.exit_status import ExitStatus
 from vigil.scan.findings import not_applicable, ok, problem, warning
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from agent.config import AgentConfiguration
-    from dcmi_shim.driver import Driver
     from dcmi_shim.library.discovery import FoundLibrary
     from dcmi_shim.values import Chip, Inventory
     from vigil.scan.findings import Check
@@ -68,7 +68,8 @@ async def check_driver(configuration: AgentConfiguration) -> Hardware:
         return Hardware((problem(LIBRARY, found, advice, ExitStatus.OUTSIDE), *left_out), None)
     checks = [_library(library)]
     settings = DriverSettings(call_seconds=configuration.driver.call_deadline_seconds)
-    async with driver_at_work(library, settings) as (driver, ended):
+    driver = Driver(library, lambda: time.time_ns() // 1_000_000, settings)
+    async with at_work(driver) as ended:
         inventory = await first_answer(driver.inventory(), ended, _ANSWER_SECONDS)
         if inventory is None:
             checks.append(_silent(driver, ended))

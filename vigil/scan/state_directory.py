@@ -91,13 +91,10 @@ def _listen(configuration: AgentConfiguration, used_by_agent: str | None) -> Che
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(place)
     except OSError as error:
-        if error.errno == errno.EADDRINUSE and _same_port(address, used_by_agent):
+        is_port_of_agent = used_by_agent is not None and used_by_agent.rpartition(":")[2] == port
+        if error.errno == errno.EADDRINUSE and is_port_of_agent:
             return ok(LISTEN, f"{address} is used by the agent that runs")
         text = f"{address} cannot be listened on: {error.strerror or error}"
         advice = "choose another --listen, or end whoever has it: ss -ltnp"
         return problem(LISTEN, text, advice)
     return ok(LISTEN, f"{address} is free")
-
-
-def _same_port(address: str, other: str | None) -> bool:
-    return other is not None and address.rpartition(":")[2] == other.rpartition(":")[2]

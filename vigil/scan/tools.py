@@ -29,12 +29,13 @@ from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.tool import check_tool, tool_environment
 from stores.abandonable_thread import AbandonableThread
+from vigil.driver_at_work import at_work
 from vigil.scan.findings import not_applicable, ok, problem, warning
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
     from dcmi_shim.values import Chip, Inventory
-    from vigil.scan.findings import Check
+from vigil.scan.findings import Check
 
 SWITCHES, LINKS, BMC, BMC_TOOL = "switch-library", "hccn_tool", "bmc", "ipmitool"
 _SWITCH_SECONDS = 15.0
@@ -59,9 +60,8 @@ async def check_switches(configuration: AgentConfiguration, inventory: Inventory
         ),
         lambda: time.time_ns() // 1_000_000,
     )
-    work = asyncio.create_task(driver.run(), name="switch driver")
     try:
-        async with asyncio.timeout(_SWITCH_SECONDS):
+        async with at_work(driver), asyncio.timeout(_SWITCH_SECONDS):
             faults = await driver.faults()
     except (DriverError, TimeoutError) as error:
         found = str(error) or f"it hangs: no answer within {_SWITCH_SECONDS:g} s"
@@ -70,10 +70,6 @@ async def check_switches(configuration: AgentConfiguration, inventory: Inventory
             "90 s, so scan again"
         )
         return problem(SWITCHES, found, advice)
-    finally:
-        work.cancel()
-        await asyncio.wait({work})
-        driver.close()
     return ok(
         SWITCHES,
         f"it answers and lists {counted(len(faults), 'fault')}",

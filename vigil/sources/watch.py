@@ -107,28 +107,21 @@ class _Paper:
         self._shown = b""
 
     def show(self, state: Output) -> None:
-        key = state.key
-        if key == self._shown:
-            return
-        self._shown = key
-        if self._as_json:
-            print_json(state.document)
-        else:
-            self._print(state.lines(width()))
+        self._print(state.key, state.document, state.lines)
 
     def fail(self, why: str) -> None:
-        key = why.encode(errors="replace")
+        self._print(why.encode(errors="replace"), {"error": why}, lambda _: [why])
+
+    def _print(self, key: bytes, document: object, lines: Callable[[int], Iterable[str]]) -> None:
         if key == self._shown:
             return
         self._shown = key
         if self._as_json:
-            print_json({"error": why})
+            print_json(document)
         else:
-            self._print([why])
-
-    def _print(self, lines: Iterable[str]) -> None:
-        print_lines([written(int(time.time() * 1000), utc=self._utc), *lines, ""])
-        sys.stdout.flush()
+            now = written(int(time.time() * 1000), utc=self._utc)
+            print_lines([now, *lines(width()), ""])
+            sys.stdout.flush()
 
 
 class _Terminal:

@@ -114,10 +114,7 @@ async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: boo
             await asyncio.sleep(seconds)
         for plan in plans:
             await _delete(plan, configuration)
-        for plan in plans:
-            for line in plan.left:
-                print_done(line)
-        for line in _REMARKS:
+        for line in (*(line for plan in plans for line in plan.left), *_REMARKS):
             print_done(line)
         return ExitStatus.OK
 
@@ -262,13 +259,11 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
 
 
 def _show(plan: Plan) -> None:
-    for document in plan.heal:
-        print_done(f"{document.namespace}/{document.name} would lose its faults first")
-    for document in plan.delete:
-        print_done(f"{document.namespace}/{document.name} would be deleted")
-    for node in plan.nodes:
-        print_done(f"the heartbeat of {node} would be deleted")
-    for job in plan.jobs:
-        print_done(f"vcjob {job.key} would lose its annotations of npu-vigil/elastic")
-    for line in plan.left:
+    for line in (
+        *(f"{one.namespace}/{one.name} would lose its faults first" for one in plan.heal),
+        *(f"{one.namespace}/{one.name} would be deleted" for one in plan.delete),
+        *(f"the heartbeat of {node} would be deleted" for node in plan.nodes),
+        *(f"vcjob {job.key} would lose its annotations of npu-vigil/elastic" for job in plan.jobs),
+        *plan.left,
+    ):
         print_done(line)
