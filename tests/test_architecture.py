@@ -47,6 +47,16 @@ def test_every_top_level_folder_is_named() -> None:
     assert _rows().keys() == {name.partition("/")[0] for name in sources if "/" in name}
 
 
+def test_tests_lie_in_folders_that_mirror_the_product() -> None:
+    folders = {name.rpartition("/")[0] for name in files("*.py")}
+    assert [
+        test
+        for test in files("test_*.py")
+        if (folder := test.removeprefix("tests/").rpartition("/")[0]).partition("/")[0] in _rows()
+        and folder not in folders
+    ] == []
+
+
 def test_layers_are_those_that_are_checked() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     rooms = next(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from enum import IntEnum
 
-from service.log import last_words
+from service.log.setup import last_words
 
 
 class ExitStatus(IntEnum):

@@ -19,8 +19,8 @@ from contract.errors import (
     VigilError,
     printable,
 )
-from service.log import last_words
-from service.standard_streams import open_missing
+from service.log.setup import last_words
+from service.log.standard_streams import open_missing
 from vigil import emulator
 from vigil.advise.verb import advise
 from vigil.agent import agent

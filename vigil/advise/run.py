@@ -16,7 +16,7 @@ from advisor.scheduler_view.state import SchedulerState
 from advisor.what_if.assume import assume
 from contract.errors import ConfigurationError, Problem
 from contract.validation_texts import decode_text
-from service.files import replace
+from service.files.atomic import replace
 from vigil.advise.dump import sessions
 
 if TYPE_CHECKING:

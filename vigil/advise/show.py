@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from advisor.report import Action
 from advisor.report_filter import changes
 from contract.counted import counted
-from service.shortened import shortened
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from advisor.options import DEFAULT_GRACE_OVER_TIME
+from advisor.workloads.elastic_conditions import kept_of, original_of, unmet
 from contract.counted import counted
 from contract.documents.elastic_job import OFF, RESTORE, RESTORE_NEXT, RESTORE_NOW, SWITCH
 from contract.errors import ConfigurationError, Problem, StoreError, StoreNotFound
@@ -24,7 +25,6 @@ from contract.scheduling import (
     SCHEDULER_NAMESPACE,
 )
 from contract.validation_texts import decode_text
-from elastic.conditions import kept_of, original_of, unmet
 from elastic.decision import REFUSED, JobContext, VcjobState, decide
 from elastic.end_cause import Evicted
 from elastic.job import read_job, read_pod
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    from advisor.snapshot import VcJob
     from contract.documents.elastic_job import Size
-    from elastic.job import ElasticJob, JobPod
+    from elastic.job import JobPod
 
 T = TypeVar("T")
 
@@ -181,7 +182,7 @@ def restore_job(kubeconfig: Path | None, name: str, *, is_now: bool) -> None:
     print(f"{name}: the next start waits for room for its original size")
 
 
-def _why_not_restored(job: ElasticJob) -> list[str]:
+def _why_not_restored(job: VcJob) -> list[str]:
     """Return why a job would not start again; empty where it would."""
     if job.is_deleted:
         return ["the job is being deleted"]
@@ -215,7 +216,7 @@ def _asked(kubeconfig: Path | None, ask: Callable[[VcJobs], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-async def _read(api: VcJobs, namespace: str, name: str) -> ElasticJob:
+async def _read(api: VcJobs, namespace: str, name: str) -> VcJob:
     return read_job(await api.read(namespace, name))
 
 
@@ -238,7 +239,7 @@ async def _scheduler(api: VcJobs) -> _Scheduler:
     )
 
 
-async def _shown(api: VcJobs, job: ElasticJob, scheduler: _Scheduler) -> ShownJob:
+async def _shown(api: VcJobs, job: VcJob, scheduler: _Scheduler) -> ShownJob:
     facts = JobContext(
         time.time_ns() // 1_000_000,
         await _pods(api, job),
@@ -266,13 +267,13 @@ async def _shown(api: VcJobs, job: ElasticJob, scheduler: _Scheduler) -> ShownJo
     )
 
 
-def _next(job: ElasticJob, state: str) -> str:
+def _next(job: VcJob, state: str) -> str:
     if RESTORE in job.annotations and state in (VcjobState.RUNNING, VcjobState.WAITING_FOR_ROOM):
         return f"{_NEXT[state]}; annotation {RESTORE}: at its original size only"
     return _NEXT[state]
 
 
-async def _reported(api: VcJobs, job: ElasticJob) -> tuple[str, str] | None:
+async def _reported(api: VcJobs, job: VcJob) -> tuple[str, str] | None:
     """Return state and reason by the newest Event since the job ended; ``None`` without one."""
     uid = quote(f"involvedObject.uid={job.uid}", safe="")
     path = f"/api/v1/namespaces/{quote(job.namespace, safe='')}/events?fieldSelector={uid}"
@@ -295,7 +296,7 @@ async def _reported(api: VcJobs, job: ElasticJob) -> tuple[str, str] | None:
     return None if newest is None else newest[1][1:]
 
 
-async def _pods(api: VcJobs, job: ElasticJob) -> tuple[JobPod, ...]:
+async def _pods(api: VcJobs, job: VcJob) -> tuple[JobPod, ...]:
     found: list[JobPod] = []
     async for page in api.pages(f"/api/v1/namespaces/{job.namespace}/pods"):
         found += [read_pod(raw) for raw in _items.decode(page).items]

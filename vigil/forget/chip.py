@@ -13,7 +13,8 @@ import msgspec
 
 from agent.chip_removal import BECAUSE, request_removal
 from agent.fault_state import configured_by, restore
-from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, body_of, read_restored
+from agent.journal.file import FILE_NAME, JournalFile, read_restored
+from agent.journal.rows import JournalRow, RowKind, body_of
 from agent.pages.routes import SOCKET_NAME
 from agent.policy.chips import compared
 from agent.policy.state import ChipsListed, Forgotten

@@ -36,7 +36,7 @@ from contract.names import (
     node_name_problem,
     public_fault_name,
 )
-from service.shortened import shortened
+from service.log.shortened import shortened
 from stores.base import Document, Selection
 from vigil.exit_status import ExitStatus, print_done, print_refusal
 from vigil.heartbeats import beating

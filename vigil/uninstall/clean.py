@@ -48,9 +48,9 @@ from vigil.uninstall.elastic_jobs import clear_jobs, elastic_lease, plan_jobs
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from advisor.snapshot import VcJob
     from aggregator.cluster_documents.kinds import DocumentKind
     from aggregator.config import AggregatorConfiguration
-    from elastic.job import ElasticJob
     from stores.base import LeaderLease, Store
     from stores.kubernetes_api.uninstall import Remains
     from vigil.aggregator_stores import Stores
@@ -87,7 +87,7 @@ class Plan:
     nodes: list[str] = field(default_factory=list)
     """Whose heartbeats go."""
     left: list[str] = field(default_factory=list)
-    jobs: list[ElasticJob] = field(default_factory=list)
+    jobs: list[VcJob] = field(default_factory=list)
     """Jobs of Volcano that have annotations of ours."""
 
 

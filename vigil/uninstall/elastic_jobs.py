@@ -8,12 +8,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from advisor.workloads.elastic_conditions import original_of
 from contract.documents.elastic_job import ENDING, KEPT, LEASE, RESTORE, SWITCH
 from contract.errors import StoreNotFound, StoreRefused, StoreUnavailable
 from contract.validation_texts import decode_text
-from elastic.conditions import original_of
 from elastic.job import read_job
 from vigil.elastic.jobs import open_vcjobs, size_text
 
@@ -21,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from elastic.job import ElasticJob
+    import msgspec
+
+    from advisor.snapshot import VcJob
     from stores.base import LeaderLease
 
 _OURS = (SWITCH, RESTORE, KEPT, ENDING)
@@ -34,12 +34,12 @@ async def elastic_lease(kubeconfig: Path | None) -> AsyncIterator[LeaderLease]:
         yield api.leader_lease(LEASE)
 
 
-async def plan_jobs(kubeconfig: Path | None) -> tuple[list[ElasticJob], list[str]]:
+async def plan_jobs(kubeconfig: Path | None) -> tuple[list[VcJob], list[str]]:
     """Return the vcjobs with annotations of ours, and a line for each of another size.
 
     Raises ``StoreError``.
     """
-    jobs: list[ElasticJob] = []
+    jobs: list[VcJob] = []
     async with open_vcjobs(kubeconfig) as api:
         # A cluster without Volcano has no such kind.
         with contextlib.suppress(StoreNotFound):
@@ -49,7 +49,7 @@ async def plan_jobs(kubeconfig: Path | None) -> tuple[list[ElasticJob], list[str
     return jobs, [line for line in lines if line]
 
 
-async def clear_jobs(kubeconfig: Path | None, jobs: Sequence[ElasticJob]) -> list[str]:
+async def clear_jobs(kubeconfig: Path | None, jobs: Sequence[VcJob]) -> list[str]:
     """Take our annotations off; returns a line for each job that was refused."""
     refused: list[str] = []
     async with open_vcjobs(kubeconfig) as api:
@@ -63,16 +63,16 @@ async def clear_jobs(kubeconfig: Path | None, jobs: Sequence[ElasticJob]) -> lis
     return refused
 
 
-def _read_jobs(raw_jobs: list[msgspec.Raw]) -> list[ElasticJob]:
+def _read_jobs(raw_jobs: list[msgspec.Raw]) -> list[VcJob]:
     try:
         return [read_job(raw) for raw in raw_jobs]
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise StoreUnavailable(
             f"the list of Jobs of Volcano makes no sense: {decode_text(error)}"
         ) from error
 
 
-def _other_size(job: ElasticJob) -> str:
+def _other_size(job: VcJob) -> str:
     """Return what a job loses with our annotation: its original size is nowhere else."""
     original, size = original_of(job), job.size
     if original is None or size is None:

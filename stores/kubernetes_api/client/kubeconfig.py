@@ -119,9 +119,9 @@ class _Place(NamedTuple):
 
 
 def current_context(files: Sequence[tuple[Path, bytes]]) -> KubeconfigContext:
-    """Read and merge ``files``: of entries with one name the first one counts.
+    """Read and merge ``files`` as kubectl does: the first file that sets a value decides it.
 
-    What others than the current context name may be wrong. Raises ``KubeconfigUnusable``.
+    Only the entries that the current context names are checked. Raises ``KubeconfigUnusable``.
     """
     if not files:
         raise KubeconfigUnusable("kubeconfig", "there is no such file any more")
@@ -129,7 +129,7 @@ def current_context(files: Sequence[tuple[Path, bytes]]) -> KubeconfigContext:
     chosen = [(path, file.current_context) for path, file in read if file.current_context]
     if not chosen:
         raise KubeconfigUnusable(str(files[0][0]), "has no current-context")
-    path, name = chosen[-1]
+    path, name = chosen[0]
     context = _named(name, "contexts", ((path, file.contexts) for path, file in read), path)
     at = f"{context.path}: contexts[{quoted(name)}].context"
     names = _converted(context.entry.context, _Names, at)

@@ -329,6 +329,17 @@ def test_kubeconfigs_are_merged(tmp_path: Path) -> None:
     assert reading.read(os.pathsep.join(names)).authorization == "Bearer came"
 
 
+def test_first_current_context_of_several_kubeconfigs_is_used(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        one = content({"token": name})
+        one["contexts"][0]["name"] = one["current-context"] = name
+        one["users"][0]["name"] = one["contexts"][0]["context"]["user"] = name
+        (tmp_path / name).write_text(json.dumps(one))
+    reading = ConfigurationReader(CredentialFiles(), Plugins(), {}, time.monotonic() + 10)
+    names = os.pathsep.join(str(tmp_path / name) for name in ("one", "two"))
+    assert reading.read(names).authorization == "Bearer one"
+
+
 def test_the_files_of_a_pod(tmp_path: Path, pki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
