@@ -1,4 +1,4 @@
-"""Asks a daemon over HTTP, at ``--server URL|unix:PATH``."""
+"""Requests to a daemon over HTTP, at ``--server URL|unix:PATH``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class UnknownNode(ConfigurationError):
-    """What was asked knows no node of this name."""
+    """The source that was asked knows no node of this name."""
 
     def __init__(self, node: str, what: str) -> None:
         super().__init__("command line", [Problem(f"node {node}", what)])

@@ -88,7 +88,7 @@ def parts_of(content: bytes, source: str) -> Iterator[JsonValue]:
 
 
 def _is_lines(content: bytes) -> bool:
-    """Whether the first line is a whole value, and another one follows. Copies no other line."""
+    """Return whether the first line is a whole value and another follows; copy no other line."""
     begin = _SOLID.search(content)
     end = content.find(b"\n", begin.start()) if begin is not None else -1
     following = _SOLID.search(content, end) if end >= 0 else None

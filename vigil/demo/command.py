@@ -1,4 +1,4 @@
-"""The demo from its options to its verdict."""
+"""Runs a demo with the options of the command line and shows it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DemoOptions:
 
 
 async def play(options: DemoOptions, story: Sequence[DemoStep] = STORY) -> bool:
-    """Play ``story`` and show it; whether every expected state was reached.
+    """Play and show ``story``; return whether every expected state was reached.
 
     Servers of one profile have a shorter story of their own.
     """

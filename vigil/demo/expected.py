@@ -1,4 +1,4 @@
-"""What the documents must show of one node, as far as the story has got."""
+"""The states of a node that its documents may show at this point of the story."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STATUS = {"SeparateFault": "UnHealthy", "Separate": "UnHealthy"}
 
 
 class Expected:
-    """The states of one node that are right now: time alone may turn one into another.
+    """The expected states of one node; time alone may turn one into another.
 
     ``faults`` are by chip the sets of codes that it may have. ``parts`` and ``ports`` are levels of
     the server's parts and of switch faults, ``public`` those of public faults by chip (``None``:
@@ -33,7 +33,7 @@ class Expected:
         self.lost = False
 
     def chip_soon(self, chip: int, codes: Levels) -> None:
-        """From now on ``chip`` may also have these codes."""
+        """Expect that ``chip`` may also have these codes from now on."""
         self.faults[chip] = (*self.faults.get(chip, ({},)), codes)
 
     def differences(self, seen: DemoNodeView | None, *, in_cluster: bool) -> list[str]:

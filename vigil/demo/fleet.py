@@ -75,33 +75,33 @@ class DemoNode:
     host: Host = field(init=False)
 
     def open(self) -> None:
-        """Take hold of its hardware."""
+        """Open the emulator of the installed server, and its host."""
         self.emulator = Emulator(self.server.emulator_dir)
         self.host = Host(self.directory)
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the emulator and the host."""
         self.emulator.close()
         self.host.close()
 
     @property
     def server(self) -> EmulatedServer:
-        """Its hardware, to be installed."""
+        """Return the hardware to install."""
         return EmulatedServer(self.driver_root, self.directory / "emulator", self.profile)
 
     @property
     def driver_root(self) -> Path:
-        """Where the emulated driver lies, laid out as the vendor's."""
+        """Return the folder of the emulated driver, laid out as the vendor's."""
         return self.directory / "driver"
 
     @property
     def chips(self) -> range:
-        """Physical ids of its chips."""
+        """Return the physical ids of its chips."""
         return range(CHIPS[self.profile])
 
     @property
     def log(self) -> Path:
-        """What the agent wrote to standard error."""
+        """Return the file with what the agent wrote to standard error."""
         return self.directory / "agent.log"
 
 
@@ -222,7 +222,7 @@ class Fleet:
         await node.agent.wait()
 
     async def blind_chips(self, node: DemoNode) -> frozenset[int]:
-        """Chips that the agent of ``node`` reports as blind in its metrics."""
+        """Return the chips that the agent of ``node`` reports as blind in its metrics."""
         return frozenset(
             int(sample.labels["chip"])
             for sample in await _samples(node)
@@ -242,7 +242,7 @@ class Fleet:
         return "in force" if "configmap" in sources else None
 
     def dead(self) -> list[str]:
-        """Return processes that ended by themselves, with their last words."""
+        """Return the processes that ended without a request, each with the last line of its log."""
         named = [(f"agent of {node.name}", node.agent, node.log) for node in self.nodes]
         named.append(("aggregator", self._aggregator, self.directory / "aggregator.log"))
         return [

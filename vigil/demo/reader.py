@@ -1,4 +1,4 @@
-"""Reads the documents as a stranger would: plain JSON, no codec of the writers.
+"""Reads the documents as another program would: plain JSON, no codec of the writers.
 
 Formats: ``device-plugin#1.2`` to 1.4 and 5.3, ``noded#2.3``, ``clusterd#2.2``
 and 4.1.
@@ -274,7 +274,7 @@ class DemoReader:
         if name.startswith(_DEVICE_PREFIX):
             node = name.removeprefix(_DEVICE_PREFIX)
             chips = read_device_info(data["DeviceInfoCfg"])
-            # The key counts here; what the fault list says of it is in the levels.
+            # The key decides here; the levels have what the fault list shows of it.
             by_node.chips[node] = replace(chips, isolated=_ids(data[_ISOLATED]))
             if "SwitchInfoCfg" in data:
                 by_node.switches[node] = _switch_health(json.loads(data["SwitchInfoCfg"]))

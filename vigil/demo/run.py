@@ -65,7 +65,7 @@ class Summary:
 
     @property
     def well(self) -> bool:
-        """Whether every expected state was reached."""
+        """Return whether every expected state was reached."""
         return not self.problems and not any(result.problems for result in self.results)
 
 
@@ -277,7 +277,7 @@ async def run(
     show: Callable[[StepResult], None],
     player_made: Callable[[Player], None],
 ) -> Summary:
-    """Start the fleet, play ``story``, and sum up. The fleet goes on running."""
+    """Start the fleet, play ``story``, and return the result. The fleet keeps running."""
     started = time.monotonic()
     player = Player(fleet, operator, reader, speed, show)
     player_made(player)

@@ -16,7 +16,7 @@ Levels: TypeAlias = dict[str, str]
 
 @dataclass(frozen=True)
 class DemoStep:
-    """One thing that happens. ``expect`` is what changes in the documents because of it.
+    """One step: actions, and in ``expect`` the codes that chips must have because of them.
 
     ``soon`` is what time alone makes of a chip: from here on either is right, until a later step
     expects it. ``parts`` and ``ports`` are levels of the server's parts and of switch ports, by

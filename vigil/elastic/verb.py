@@ -1,4 +1,4 @@
-"""``vigil elastic``: elastic training, the daemon and what people ask of their jobs."""
+"""``vigil elastic``: the daemon of elastic training, and commands about its jobs."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class AgentPaths:
 
 
 def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
-    """Forget the chip ``name``, or only show what that would be; return the exit status."""
+    """Forget the chip ``name``, or only show what would be forgotten; return the exit status."""
     logging.disable(logging.CRITICAL)
     if not (node.state_dir / FILE_NAME).exists():
         return print_refusal(f"{node.state_dir} has no journal of an agent", ExitStatus.OUTSIDE)

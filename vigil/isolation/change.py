@@ -1,4 +1,4 @@
-"""What a person wants of a chip, and the edit of each document that does it."""
+"""A requested isolation or release of a chip, and the edit of each document for it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Isolation:
 
     @property
     def isolates(self) -> bool:
-        """Whether the chip is to be isolated, not released."""
+        """Return whether the chip is to be isolated, not released."""
         return bool(self.by)
 
 

@@ -1,4 +1,4 @@
-"""Which documents isolate a chip, which chips a node has, and why a request would be refused."""
+"""Finds which documents isolate a chip, which chips a node has, and why a request is refused."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def beats_of(stores: Stores, node: str) -> tuple[Beat, ...] | None:
 
 
 async def refusal(found: FoundChip, node: str) -> str | None:
-    """Return why the writer of device-info would take no request; ``None`` where it takes it."""
+    """Return why the writer of device-info would refuse a request; ``None`` where it takes it."""
     for store, document in found.reports:
         writer = await store.writer(document.namespace, document.name)
         if writer is not None and writer.name not in OURS:

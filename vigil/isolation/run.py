@@ -99,7 +99,7 @@ class _Run:
                 return self._end(found, ExitStatus.NOT_WELL, f"refused: {why}", shown)
         elif not self._holders:
             if any(one.is_isolated for one in shown) and not found.problems:
-                # Somebody released it a moment ago.
+                # Another request released it a moment ago.
                 return await self._wait(found)
             text = f"{found.chip} of {change.node} is not isolated: nothing is to be released"
             status = ExitStatus.OK
@@ -235,7 +235,7 @@ async def _consents(plan: str) -> bool:
     """Return whether the person at the terminal agrees to ``plan``; Ctrl-C is no answer."""
     print(f"This will {plan}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     loop, is_answered = asyncio.get_running_loop(), asyncio.Event()
-    # A thread that reads would hold up the end until somebody presses Enter.
+    # A thread that reads would delay the end until Enter is pressed.
     loop.add_reader(sys.stdin, is_answered.set)
     try:
         await is_answered.wait()

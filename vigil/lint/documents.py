@@ -1,4 +1,4 @@
-"""What a reader makes of a file: documents, and what is wrong with the text itself."""
+"""Results of reading a file: documents, and errors of the text itself."""
 
 from __future__ import annotations
 

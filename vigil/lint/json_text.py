@@ -1,4 +1,4 @@
-"""JSON with the lines of its values. No level calls itself, so depth costs nothing."""
+"""Reads JSON with the lines of its values, without recursion."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Scanner:
         return bisect_right(self._ends, self._at - 1) + self._offset + 1
 
     def has_more(self) -> bool:
-        """Whether anything but blanks follows."""
+        """Skip blanks, and return whether anything follows."""
         found = _BLANK.match(self._text, self._at)
         self._at = found.end() if found else self._at
         return self._at < len(self._text)
@@ -186,7 +186,7 @@ class _Open:
         self.key, self.key_line = "", line
 
     def may_end(self, kind: str) -> bool:
-        """Whether ``kind`` closes it without a member before."""
+        """Return whether ``kind`` closes it before its first member."""
         return kind == self.end == "]" and self.is_fresh
 
     def closed(self) -> Node:

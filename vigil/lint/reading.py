@@ -1,4 +1,4 @@
-"""Files, directories and standard input, as texts in a fixed order."""
+"""Reads files, directories and standard input in a fixed order."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _with_errors(text: str, into: UnparsedText, offset: int) -> Iterator[ManifestDocument]:
-    """One document after another one had an error: itself, or its errors."""
+    """Yield a document of a text with an error elsewhere; add its own errors to ``into``."""
     lines = text.split("\n")
     found: list[Unreadable] = []
     for _ in range(max(min(_ERRORS, _PARSED // len(text)), 2)):

@@ -1,4 +1,4 @@
-"""What daemons answer, as far as verbs show it.
+"""Answers of daemons, as far as verbs show them.
 
 Only these fields are read, and those that another release may lack have a default. Times are epoch
 milliseconds. ``reported`` is the level that the node reports, ``published`` that in cluster-info.

@@ -1,4 +1,4 @@
-"""Whether a node is well, and why it and its parts are so, from an agent or an aggregator."""
+"""Explains the state of a node and its parts, from an agent or an aggregator."""
 
 from __future__ import annotations
 

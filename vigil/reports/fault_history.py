@@ -1,4 +1,4 @@
-"""What happened to faults, from the history of a daemon."""
+"""Reads changes of faults from the history of a daemon."""
 
 from __future__ import annotations
 

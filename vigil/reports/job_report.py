@@ -1,4 +1,4 @@
-"""Which jobs are hit, by what, from an aggregator."""
+"""The jobs that faults hit, from an aggregator."""
 
 from __future__ import annotations
 

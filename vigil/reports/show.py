@@ -54,7 +54,7 @@ def print_json(value: object) -> None:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Keep the exit status that of the answer where a reader stops reading.
+    """Keep the exit status of the answer where the reader of the output ends early.
 
     Ends with 3 where the output cannot be written for another reason, such as a full disk.
     """

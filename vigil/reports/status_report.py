@@ -1,4 +1,4 @@
-"""What is wrong, in rows and sentences, from the answers of an agent or an aggregator."""
+"""Status of a node or the cluster, in rows and sentences, from an agent or an aggregator."""
 
 from __future__ import annotations
 

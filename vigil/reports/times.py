@@ -1,4 +1,4 @@
-"""Times as people read and write them."""
+"""Times in output and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The MQTT broker: there, trusted, lets us in, and lets this node write and read its own topics.
+"""Checks of the MQTT broker: connection, TLS, login, and rights to the topics of this node.
 
 The last will of a running agent is not touched: this connection has a name of its own and no will.
 What is published goes to the node's echo topic and is not retained.
@@ -44,7 +44,7 @@ _SOON = timedelta(days=14)
 
 
 async def check_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
-    """Try each step to the broker by itself: what fails is found where it fails."""
+    """Check each step to the broker separately, so that the failing one is named."""
     try:
         address = parse_address(configuration.store)
     except ValueError as error:
@@ -173,7 +173,7 @@ async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> C
 
 
 async def _topics(connection: BrokerConnection, node: str) -> Check:
-    """Publish to the node's echo topic behind a subscription to each of what it reads."""
+    """Subscribe to the topics that the node reads, and publish to its echo topic."""
     sink = Sink()
     try:
         async with answered_within(_TOPICS_SECONDS):

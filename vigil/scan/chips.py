@@ -1,4 +1,4 @@
-"""The driver: found, trusted, loaded, and what it answers about each chip."""
+"""Checks of the driver: library, identity, calls for each chip, events."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _identity(driver: Driver, inventory: Inventory) -> Check:
 
 
 async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
-    """Health and fault codes of each chip, once, and how long the lists took."""
+    """Check health and fault codes of each chip, once; return also how long the lists took."""
     list_seconds = 0.0
     failed: dict[str, str] = {}
     stuck: list[str] = []

@@ -1,4 +1,4 @@
-"""The API server: there, with namespaces, and with the rights that the agent needs."""
+"""Checks of the API server: connection, namespaces, and the rights that the agent needs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def _namespaces(access: Access) -> Check:
             NAMESPACES, f"missing: {', '.join(missing)}", advice, facts={"missing": missing}
         )
     if unknown:
-        # Whoever may not create a document there cannot tell, and does not need it.
+        # An account without the right to create a document there cannot see it, nor needs it.
         return not_applicable(NAMESPACES, f"not known, for want of rights: {', '.join(unknown)}")
     return ok(NAMESPACES, f"{DEVICE_INFO_NAMESPACE} and {NODE_INFO_NAMESPACE} are there")
 

@@ -1,4 +1,4 @@
-"""The configuration, as the agent would read it."""
+"""Check of the configuration, as the agent would read it."""
 
 from __future__ import annotations
 

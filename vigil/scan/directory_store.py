@@ -1,4 +1,4 @@
-"""The directory store: there, writable, with room, and its files replaceable by rename."""
+"""Check of the directory store: writable, with free space, and files that a rename can replace."""
 
 from __future__ import annotations
 

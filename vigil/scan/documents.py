@@ -1,4 +1,4 @@
-"""What the store holds: other writers of our documents, and the fault configuration."""
+"""Checks of documents in the store: other writers, and the fault configuration."""
 
 from __future__ import annotations
 

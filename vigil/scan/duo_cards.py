@@ -1,4 +1,4 @@
-"""Cards of two dies beside a Device Plugin that resets them as one."""
+"""Check of cards with two dies beside a Device Plugin that resets them as one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def _plugins(configuration: AgentConfiguration) -> list[str]:
         return await plugins_resetting_cards(None, node)
     try:
         store = open_store(configuration.store, configuration.kubeconfig)
-    except VigilError:  # which another check says
+    except VigilError:  # which another check reports
         return await plugins_resetting_cards(None, node)
     try:
         return await plugins_resetting_cards(store.objects, node)

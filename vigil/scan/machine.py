@@ -1,4 +1,4 @@
-"""This machine: who we are, the kernel's log and modules, the clock."""
+"""Checks of this machine: user, kernel log, kernel modules, clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which namespaces the aggregator takes public faults and rank tables from, as configured here."""
+"""Checks of the namespaces from which the aggregator takes public faults and rank tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All checks: side by side where they do not need each other, shown in one order."""
+"""Runs all checks: concurrently where they are independent, shown in one order."""
 
 from __future__ import annotations
 

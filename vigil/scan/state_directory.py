@@ -1,4 +1,4 @@
-"""The agent's own place on this machine: state directory, other agents, address of its pages."""
+"""Checks of the state directory, of an agent that runs on it, and of the address of its pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FREE_BYTES = 128 << 20
 
 
 async def check_state_directory(configuration: AgentConfiguration) -> tuple[Check, ...]:
-    """State directory, whether an agent works on it, and whether the address is free."""
+    """Check the state directory, whether an agent works on it, and whether the address is free."""
     directory = configuration.state_dir
     try:
         checks, runs = await AbandonableThread(lambda: _state_dir(directory), "scan").result(
@@ -70,7 +70,7 @@ def _directory(directory: Path) -> Check:
 
 
 def _noted(directory: Path) -> str | None:
-    """Return where the agent that runs listens, as its file has it."""
+    """Return the address on which the running agent listens, from its file."""
     try:
         return (directory / LISTEN_NAME).read_text().strip().removeprefix("http://")
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Shared storage: status files of its clients, and the ClusterD that gets their faults."""
+"""Checks of shared storage: status files of its clients, and the ClusterD for their faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked beside the driver: the switch library, ``hccn_tool`` and the BMC."""
+"""Checks of the switch library, of ``hccn_tool`` and of the BMC."""
 
 from __future__ import annotations
 

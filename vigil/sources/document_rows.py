@@ -1,4 +1,4 @@
-"""The faults of a node as its documents and cluster-info have them, side by side."""
+"""Compares the faults of a node in its documents with those in cluster-info."""
 
 from __future__ import annotations
 

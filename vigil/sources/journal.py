@@ -1,4 +1,4 @@
-"""The journal of an agent that does not run, as a source of what happened."""
+"""The journal of an agent that does not run, as a source of the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every source of answers for people offers."""
+"""The interface of all sources of answers."""
 
 from __future__ import annotations
 

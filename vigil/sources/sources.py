@@ -1,4 +1,4 @@
-"""Which source answers: the first one that can, in the order of ``--server`` to ``--store``."""
+"""Chooses the source: the first one that answers, in the order of ``--server`` to ``--store``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class AnswerSources:
 
     @property
     def chosen(self) -> AnswerSource:
-        """The source that answered."""
+        """Return the source that answered."""
         assert self._chosen is not None
         return self._chosen
 

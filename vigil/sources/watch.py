@@ -40,7 +40,7 @@ class Output:
 
     @property
     def key(self) -> bytes:
-        """What differs between two states: everything but times that pass."""
+        """Return what makes two states differ: all but the ages in them."""
         values = msgspec.to_builtins(self.document)
         for name in ("at_ms", "facts", "documents"):
             values.pop(name, None)

@@ -82,7 +82,7 @@ class Plan:
 
     store: Store
     heal: list[Document] = field(default_factory=list)
-    """Documents of the cluster as they are to be for a touch period."""
+    """Documents of the cluster without faults, for a touch period."""
     delete: list[Document] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
     """Whose heartbeats go."""
