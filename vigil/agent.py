@@ -26,7 +26,7 @@ def agent(
     given = options.agent_settings(locals())
     import os
 
-    from vigil.starting import daemon_process
+    from vigil.daemon_process import daemon_process
 
     with daemon_process():
         from agent.config import load_agent

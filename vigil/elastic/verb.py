@@ -56,7 +56,7 @@ def elastic(
         return
     import os
 
-    from vigil.starting import daemon_process
+    from vigil.daemon_process import daemon_process
 
     given = {
         "act": act,

@@ -31,7 +31,7 @@ from contract.operator_rules.fault_configuration import catalogue_of
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import find_library
 from vigil.daemon_client import DaemonClient
-from vigil.driver_at_work import at_work, first_answer
+from vigil.driver_session import driver_session, first_answer
 from vigil.exit_status import ExitStatus, print_done, print_refusal
 from vigil.reports.answers import AgentAnswer
 from vigil.reports.status_report import STATUS
@@ -153,7 +153,7 @@ async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
     """Return whether the driver lists the chip, and it answers. Raises ``DriverError``."""
     library = find_library(node.driver_root, trust_driver=node.trust_driver, environment=os.environ)
     driver = Driver(library, lambda: time.time_ns() // 1_000_000)
-    async with at_work(driver) as ended:
+    async with driver_session(driver) as ended:
         chips = await first_answer(driver.listed(), ended, _LIST_SECONDS)
         if chips is None:
             if ended.done():

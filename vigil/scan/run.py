@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from contract.errors import ConfigurationError, VigilError
 from stores.address import open_store
 from vigil.exit_status import ExitStatus
-from vigil.scan.chips import check_driver
-from vigil.scan.cluster import check_cluster
+from vigil.scan.api_server import check_cluster
 from vigil.scan.configuration import check_configuration
 from vigil.scan.directory_store import check_directory
 from vigil.scan.documents import check_fault_configuration, check_writers
+from vigil.scan.driver import check_driver
 from vigil.scan.duo_cards import check_duo_cards
 from vigil.scan.findings import problem, report
 from vigil.scan.machine import check_clock, check_kernel_log, check_modules, check_user

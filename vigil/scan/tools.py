@@ -29,7 +29,7 @@ from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.tool import check_tool, tool_environment
 from stores.abandonable_thread import AbandonableThread
-from vigil.driver_at_work import at_work
+from vigil.driver_session import driver_session
 from vigil.scan.findings import not_applicable, ok, problem, warning
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ async def check_switches(configuration: AgentConfiguration, inventory: Inventory
         lambda: time.time_ns() // 1_000_000,
     )
     try:
-        async with at_work(driver), asyncio.timeout(_SWITCH_SECONDS):
+        async with driver_session(driver), asyncio.timeout(_SWITCH_SECONDS):
             faults = await driver.faults()
     except (DriverError, TimeoutError) as error:
         found = str(error) or f"it hangs: no answer within {_SWITCH_SECONDS:g} s"

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def at_work(driver: Driver | SwitchDriver) -> AsyncIterator[asyncio.Task[None]]:
+async def driver_session(driver: Driver | SwitchDriver) -> AsyncIterator[asyncio.Task[None]]:
     """Have ``driver`` work, and close it behind the block.
 
     Yield the task that ends where it can never work.

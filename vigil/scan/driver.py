@@ -18,7 +18,7 @@ from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.library.return_codes import NOT_READY
 from dcmi_shim.worker.supervisor import DriverSettings
 from stores.abandonable_thread import AbandonableThread
-from vigil.driver_at_work import at_work, first_answer
+from vigil.driver_session import driver_session, first_answer
 from vigil.exit_status import ExitStatus
 from vigil.scan.findings import not_applicable, ok, problem, warning
 
@@ -69,7 +69,7 @@ async def check_driver(configuration: AgentConfiguration) -> Hardware:
     checks = [_library(library)]
     settings = DriverSettings(call_seconds=configuration.driver.call_deadline_seconds)
     driver = Driver(library, lambda: time.time_ns() // 1_000_000, settings)
-    async with at_work(driver) as ended:
+    async with driver_session(driver) as ended:
         inventory = await first_answer(driver.inventory(), ended, _ANSWER_SECONDS)
         if inventory is None:
             checks.append(_silent(driver, ended))
