@@ -36,7 +36,7 @@ class AdvicePair(NamedTuple):
     base: AdviceReport | None
 
 
-class SavedStates(msgspec.Struct, frozen=True):
+class SchedulerStates(msgspec.Struct, frozen=True):
     """What ``--state`` keeps: the memory of the scheduler in each profile."""
 
     version: int = _STATE_VERSION
@@ -57,7 +57,7 @@ def run(
 
     Assumptions hold in every session, and are not in the state that is written.
     """
-    states = SavedStates() if state_file is None else read_states(state_file)
+    states = SchedulerStates() if state_file is None else read_states(state_file)
     now_ms = states.now_ms
     base = {profile: states.profiles.get(profile, SchedulerState()) for profile in profiles}
     assumed = dict(base)
@@ -82,7 +82,7 @@ def run(
                 without = report
             yield other or snapshot, AdvicePair(_noted(shown, problem), without)
     if state_file is not None:
-        _write_states(state_file, SavedStates(_STATE_VERSION, now_ms, base))
+        _write_states(state_file, SchedulerStates(_STATE_VERSION, now_ms, base))
 
 
 def from_dumps(
@@ -126,7 +126,7 @@ def _noted(report: AdviceReport, problem: str) -> AdviceReport:
     return msgspec.structs.replace(report, findings=(*report.findings, finding))
 
 
-def read_states(file: Path) -> SavedStates:
+def read_states(file: Path) -> SchedulerStates:
     """Return what ``file`` keeps, the states of a scheduler that starts where there is none.
 
     Raises ``ConfigurationError``.
@@ -134,13 +134,13 @@ def read_states(file: Path) -> SavedStates:
     try:
         content = file.read_bytes()
     except FileNotFoundError:
-        return SavedStates()
+        return SchedulerStates()
     except OSError as error:
         raise ConfigurationError(
             str(file), [Problem("file", error.strerror or str(error))]
         ) from None
     try:
-        states = msgspec.json.decode(content, type=SavedStates)
+        states = msgspec.json.decode(content, type=SchedulerStates)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         what = f"is no state that an earlier run wrote: {decode_text(error)}"
         raise ConfigurationError(str(file), [Problem("$", what)]) from None
@@ -150,7 +150,7 @@ def read_states(file: Path) -> SavedStates:
     return states
 
 
-def _write_states(file: Path, states: SavedStates) -> None:
+def _write_states(file: Path, states: SchedulerStates) -> None:
     try:
         replace(file, msgspec.json.encode(states, enc_hook=as_dict, order="deterministic"))
     except OSError as error:

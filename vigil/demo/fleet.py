@@ -17,7 +17,6 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, EmulatedServer, install_servers
 from dcmi_shim.emulator.scenario import CHIPS
 from vigil.demo.host import Host
-from vigil.demo.story import A3_ROLE, LOCK_UP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
     from prometheus_client.samples import Sample
 
 
+LOCK_UP_SECONDS = 8.0
+"""How long a lockup holds that is not repeated."""
+_A3_ROLE = 2
+"""The node with an on-board switch. With fewer nodes than roles its node is an A3, too."""
 _STOP_SECONDS = 5.0
 
 _AGENT_CONFIGURATION = """\
@@ -138,7 +141,7 @@ class Fleet:
             DemoNode(
                 f"vigil-demo-{number + 1}",
                 self._made(f"node-{number + 1}"),
-                profile or ("a3" if number == A3_ROLE % nodes else "a2"),
+                profile or ("a3" if number == _A3_ROLE % nodes else "a2"),
             )
             for number in range(nodes)
         )

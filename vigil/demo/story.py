@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from vigil.demo import actions
+from vigil.demo.fleet import LOCK_UP_SECONDS
 
 if TYPE_CHECKING:
     from vigil.demo.actions import Action
@@ -50,9 +51,6 @@ class DemoStep:
     """The documents must stay as they are: there is no time of arrival to show."""
 
 
-A3_ROLE = 2
-"""The node with an on-board switch. With fewer nodes than roles its node is an A3, too."""
-
 _LINK = "81078603"
 _BUS = "80C98009"
 _ONCE = "8C204E00"
@@ -60,9 +58,6 @@ _PORT = "[0x08520003,na,npu,na]"
 _SERVER = "2C000031"
 _DPC = "110001020"
 _PUBLIC = "220001001"
-
-LOCK_UP_SECONDS = 8.0
-"""How long a lockup holds that is not repeated."""
 
 _START = DemoStep(
     "the nodes start",

@@ -21,7 +21,7 @@ def explanation_lines(
     yield from head_lines(
         f"{found.node} {found.part}".strip(), found.reasons, columns, well=found.well
     )
-    yield from source_lines(found, columns)
+    yield from source_lines(found.source, found.server, found.not_known, columns)
     for text in found.because:
         yield from field("because", text, columns)
     for text in found.documents:

@@ -101,7 +101,7 @@ def job_report(client: DaemonClient) -> JobReport:
 
 def job_lines(found: JobReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
     """Return who answered, and a paragraph for each job."""
-    yield from source_lines(found, columns)
+    yield from source_lines(found.source, found.server, found.not_known, columns)
     if not found.jobs:
         yield "no job is known to be hit"
     for job in found.jobs:

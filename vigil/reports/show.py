@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,12 +18,7 @@ from vigil.reports.wrapping import wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from vigil.reports.explanation import NodeExplanation
-    from vigil.reports.fault_history import Timeline
-    from vigil.reports.job_report import JobReport
     from vigil.reports.status_report import BlindRow, FaultRow, StatusReport
-
-    AnyReport: TypeAlias = StatusReport | NodeExplanation | JobReport | Timeline
 
 _WIDTH_OF_A_FILE = 160
 _NARROWEST = 20
@@ -74,7 +69,7 @@ def answering() -> Iterator[None]:
 def status_lines(report: StatusReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
     """Return the whole report: well or not and why first."""
     yield from head_lines(report.about, report.reasons, columns, well=report.well)
-    yield from source_lines(report, columns)
+    yield from source_lines(report.source, report.server, report.not_known, columns)
     for heading, counts in report.counts.items():
         counted = "; ".join(f"{number} {word}" for word, number in counts.items()) or "none"
         yield from field(heading, counted, columns)
@@ -108,10 +103,10 @@ def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) 
     yield ""
 
 
-def source_lines(report: AnyReport, columns: int) -> Iterator[str]:
-    """Return who answered, and what is then not known."""
-    yield from field("answered by", f"{report.source} ({report.server})", columns)
-    for what in report.not_known:
+def source_lines(source: str, server: str, not_known: Iterable[str], columns: int) -> Iterator[str]:
+    """Yield who answered, and what is then not known."""
+    yield from field("answered by", f"{source} ({server})", columns)
+    for what in not_known:
         yield from field("not known", what, columns)
 
 
@@ -122,7 +117,7 @@ def report_lines(
 
     Without ``is_all`` the report has only those that were asked for.
     """
-    yield from source_lines(report, columns)
+    yield from source_lines(report.source, report.server, report.not_known, columns)
     if not report.faults:
         yield "no fault holds" if is_all else "no fault that holds is as asked for"
         return

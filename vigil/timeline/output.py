@@ -34,7 +34,7 @@ def show_timeline(
         print_json(past)
         return
     if not as_json:
-        print_lines(source_lines(past, width()))
+        print_lines(source_lines(past.source, past.server, past.not_known, width()))
 
     def show_row(row: TimelineRow) -> None:
         if as_json:
