@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_GRACE_OVER_TIME = 900
-GRACE_OVER_TIME_RANGE = (2, 3600)
+_SHORTEST_GRACE, _LONGEST_GRACE = 2, 3600
 
 
 class Profile(StrEnum):
@@ -52,13 +52,17 @@ def with_init_params(options: AdvisorOptions, arguments: Mapping[str, str]) -> A
 
     Source: docs/spec/consumers.md#1.1.
     """
-    grace = go_integer(arguments.get(scheduling.GRACE_OVER_TIME, ""))
-    low, high = GRACE_OVER_TIME_RANGE
     return msgspec.structs.replace(
         options,
         use_cluster_info=arguments.get(scheduling.USE_CLUSTER_INFO, "true") == "true",
         self_maintain=arguments.get(scheduling.SELF_MAINTAIN, "true") == "true",
-        grace_over_time=grace
-        if grace is not None and low <= grace <= high
-        else DEFAULT_GRACE_OVER_TIME,
+        grace_over_time=legal_grace(arguments.get(scheduling.GRACE_OVER_TIME, ""))
+        or DEFAULT_GRACE_OVER_TIME,
     )
+
+
+def legal_grace(text: str) -> int | None:
+    """Return the seconds of a ``grace-over-time``; ``None`` where the default counts instead."""
+    seconds = go_integer(text)
+    is_legal = seconds is not None and _SHORTEST_GRACE <= seconds <= _LONGEST_GRACE
+    return seconds if is_legal else None

@@ -23,7 +23,6 @@ class Action(StrEnum):
     EVICT = "EVICT"
     ESCALATE = "ESCALATE"
     ANNOTATE = "ANNOTATE"
-    SET_GRACEFUL_EXIT = "SET_GRACEFUL_EXIT"
     PLATFORM_RESTART = "PLATFORM_RESTART"
     WAIT_COMPLETION = "WAIT_COMPLETION"
     RELEASED = "RELEASED"
@@ -98,8 +97,8 @@ class JobDecision(msgspec.Struct, frozen=True, gc=False):
 
     ``job`` is ``<namespace>/<PodGroup>``. ``deadline_ms`` is when what is left is deleted by force.
     ``follow_up`` is who recreates the pods and what else goes, ``replacement`` whether they would
-    fit, made anew as they are. ``patch`` is what is written for
-    ``ANNOTATE`` and ``SET_GRACEFUL_EXIT``, as key and value.
+    fit, made anew as they are. ``patch`` is what is written before or instead of a deletion, as key
+    and value: for ``ANNOTATE``, and for ``GracefulExit`` (consumers#1.11).
     """
 
     namespace: str
@@ -185,6 +184,21 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     object: str
     text: str
     section: int = 0
+
+    @classmethod
+    def error(cls, code: str, called: str, text: str) -> Finding:
+        """Return a finding about the object that is ``called`` so: a decision fails for it."""
+        return cls(FindingSeverity.ERROR, code, called, text)
+
+    @classmethod
+    def warning(cls, code: str, called: str, text: str) -> Finding:
+        """Return a finding about the object that is ``called`` so: a case is decided otherwise."""
+        return cls(FindingSeverity.WARNING, code, called, text)
+
+    @classmethod
+    def divergence(cls, called: str, text: str, section: int) -> Finding:
+        """Return where ``corrected`` decides otherwise than the real programs (consumers#8)."""
+        return cls(FindingSeverity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):

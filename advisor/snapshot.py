@@ -6,10 +6,20 @@ Kubernetes' JSON.
 
 from __future__ import annotations
 
+from itertools import dropwhile, pairwise, takewhile
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from contract import scheduling
+from contract.documents.elastic_job import ENDED, FINISHED, STARTED, Size
+from contract.scheduling import go_integer
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_ENDING = ("Aborting", "Terminating", "Completing", "Restarting")
+"""Phases in which the controller ends the pods of a vcjob."""
 Texts = dict[str, str]
 Amounts = dict[str, int]
 """By resource. CPU in thousandths of a core, everything else in whole units."""
@@ -143,29 +153,37 @@ class LifecyclePolicy(msgspec.Struct, frozen=True, gc=False):
 
     events: tuple[str, ...]
     action: str
-    task: str = ""
-    exit_code: int | None = None
 
 
-class VcJobTerms(msgspec.Struct, frozen=True, gc=False):
-    """What beside labels, policies and sizes decides whether a vcjob can be started again.
+class VcJobTask(msgspec.Struct, frozen=True, gc=False):
+    """A task of a vcjob. ``resource`` is that of its chips, empty where it asks for none.
 
-    ``containers`` are those of one pod that ask for chips. Source: docs/spec/consumers.md#2.9.
+    ``places`` are the containers, by index, and the fields of their resources that name chips.
     """
 
-    tasks: int = 1
-    containers: int = 1
-    is_owned: bool = False
+    name: str = ""
+    replicas: int = 1
+    min_available: int | None = None
+    resource: str = ""
+    cards: int = 0
+    places: tuple[tuple[int, str], ...] = ()
     is_partitioned: bool = False
-    min_success: int | None = None
-    ttl_seconds: int | None = None
+    policies: tuple[LifecyclePolicy, ...] = ()
+
+
+class VcJobCondition(msgspec.Struct, frozen=True, gc=False):
+    """A phase that a vcjob had, and from when on (Unix milliseconds)."""
+
+    phase: str
+    at_ms: int
 
 
 class VcJob(msgspec.Struct, frozen=True, gc=False):
     """A Volcano Job. ``max_retry`` is the stored one, ``None`` where there is none.
 
-    ``template`` is a pod of the task that asks for most chips, ``version`` the resourceVersion.
-    Source: docs/spec/consumers.md#2.9.
+    ``policies`` are those of the job itself. ``template`` is a pod of the task that asks for most
+    chips, ``version`` the resourceVersion. ``writer`` is the last program but ours that wrote the
+    tasks. ``queue`` is empty for the default one. Source: docs/spec/consumers.md#2.9.
     """
 
     namespace: str
@@ -173,16 +191,113 @@ class VcJob(msgspec.Struct, frozen=True, gc=False):
     uid: str = ""
     labels: Texts = {}
     annotations: Texts = {}
-    replicas: int = 0
+    tasks: tuple[VcJobTask, ...] = ()
     min_available: int = 0
     max_retry: int | None = None
+    min_success: int | None = None
+    ttl_seconds: int | None = None
     policies: tuple[LifecyclePolicy, ...] = ()
     phase: str = ""
+    message: str = ""
+    conditions: tuple[VcJobCondition, ...] = ()
     retry_count: int = 0
     created_at_ms: int = 0
+    is_deleted: bool = False
+    has_owner: bool = False
     template: SchedulerPod | None = None
     version: str = ""
-    terms: VcJobTerms = VcJobTerms()
+    writer: str = ""
+    queue: str = ""
+
+    @property
+    def key(self) -> str:
+        """``<namespace>/<name>``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def group(self) -> str:
+        """The job as the scheduler names it: ``<namespace>/<name>-<uid>`` (consumers#2.9)."""
+        return f"{self.key}-{self.uid}"
+
+    @property
+    def number(self) -> int:
+        """Its resourceVersion as a number: versions of one API server are compared."""
+        return go_integer(self.version) or 0
+
+    @property
+    def replicas(self) -> int:
+        """The number of pods of all its tasks."""
+        return sum(task.replicas for task in self.tasks)
+
+    @property
+    def size(self) -> Size | None:
+        """Its size now; ``None`` where it has not exactly one task."""
+        if len(self.tasks) != 1:
+            return None
+        one = self.tasks[0]
+        return Size(one.replicas, one.cards, self.min_available, one.min_available)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it has ended so that it can be started again."""
+        return self.phase in ENDED
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the controller ends its pods."""
+        return self.phase in _ENDING
+
+    @property
+    def started(self) -> int:
+        """The number of its last start by ``vigil elastic``; 0 for none."""
+        number = self.message.removeprefix(STARTED).partition(":")[0]
+        is_ours = self.message.startswith(STARTED) and number.isascii() and number.isdigit()
+        return int(number) if is_ours else 0
+
+    @property
+    def ended_at_ms(self) -> int:
+        """When it reached the phase in which it has ended; 0 while it has not."""
+        return self._since_ms(FINISHED) if self.phase in FINISHED else 0
+
+    @property
+    def phase_since_ms(self) -> int:
+        """When it reached its phase; 0 where no condition has it."""
+        return self._since_ms((self.phase,))
+
+    def _since_ms(self, phases: Collection[str]) -> int:
+        """Return the time of the first of the last conditions that have one of ``phases``.
+
+        The controller adds a condition whenever a number of its status changes.
+        """
+        latest = takewhile(lambda one: one.phase in phases, reversed(self.conditions))
+        return min((one.at_ms for one in latest), default=0)
+
+    @property
+    def resumed_ms(self) -> int:
+        """When a Command of its owner last started it again; 0 where none did.
+
+        A start by ``vigil elastic`` does not pass through ``Restarting``.
+        """
+        return max(
+            (
+                one.at_ms
+                for before, one in pairwise(self.conditions)
+                if (before.phase, one.phase) == ("Restarting", "Pending")
+            ),
+            default=0,
+        )
+
+    @property
+    def has_run(self) -> bool:
+        """Whether it has run since the end before this one."""
+        before = dropwhile(lambda one: one.phase in FINISHED, reversed(self.conditions))
+        latest = takewhile(lambda one: one.phase not in FINISHED, before)
+        return any(one.phase == "Running" for one in latest)
+
+    @property
+    def last_active_ms(self) -> int:
+        """When it last had a phase in which pods are made; 0 where no condition has one."""
+        return max((one.at_ms for one in self.conditions if one.phase not in FINISHED), default=0)
 
 
 class AscendJob(msgspec.Struct, frozen=True, gc=False):

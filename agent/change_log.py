@@ -10,8 +10,8 @@ from agent.policy.transaction import level_of
 from contract.codes.chip_codes import is_network
 from contract.codes.levels import takes_out
 from contract.counted import counted
-from service.paced_lines import NAMED, PacedLines
-from service.shortened import shortened
+from service.log.paced_lines import NAMED, PacedLines
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

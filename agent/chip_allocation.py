@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent.journal.file import RowKind, body_of
-from agent.journal.values import decoded
+from agent.journal.rows import RowKind, UsageRow, body_of, decoded
 from contract.errors import JournalError
 from contract.pages.blind import BlindStatus
 from stores.base import PodUsage, UsageEnded, UsageListed
@@ -21,8 +20,8 @@ from stores.interruption import Interrupted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from agent.journal.file import JournalRow
     from agent.journal.journal import Journal
+    from agent.journal.rows import JournalRow
     from collectors.base import WallClock
     from stores.base import UsageEvent
 
@@ -43,6 +42,9 @@ class ChipAllocation:
     assigned: frozenset[str] = frozenset()
 
 
+NOTHING_IN_USE = ChipAllocation()
+
+
 class AllocationStatus(msgspec.Struct, frozen=True):
     """The devices that ``pods`` have and those that are chosen for them, as the status page shows
     them.
@@ -51,15 +53,6 @@ class AllocationStatus(msgspec.Struct, frozen=True):
     pods: int
     used: tuple[str, ...]
     assigned: tuple[str, ...]
-
-
-class _Journaled(msgspec.Struct, frozen=True):
-    node: str
-    used: tuple[str, ...]
-    assigned: tuple[str, ...]
-
-
-_journaled_decoder = msgspec.json.Decoder(_Journaled)
 
 
 class StoreAllocation:
@@ -93,7 +86,7 @@ class StoreAllocation:
         if row is None:
             return
         try:
-            found = decoded(row, _journaled_decoder)
+            found = decoded(row, UsageRow)
         except JournalError as error:
             log.error("which chips were in use is not known: %s", error)
             return
@@ -162,6 +155,6 @@ class StoreAllocation:
         if chips == self.chips:
             return False
         self.chips = chips
-        row = _Journaled(self._node, tuple(sorted(chips.used)), tuple(sorted(chips.assigned)))
+        row = UsageRow(tuple(sorted(chips.used)), tuple(sorted(chips.assigned)), self._node)
         self._journal.append([(RowKind.USAGE, body_of(row))], self._wall_clock())
         return True

@@ -16,7 +16,7 @@ from agent.policy.state import CHIP_SOURCE, ChipState, Forgotten
 from contract.codes.chip_codes import CARD_DROP
 from contract.documents.separation import chip_of
 from contract.observation import chip_subject
-from service.private import private_directory, private_file
+from service.files.private import private_directory, private_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -73,7 +73,7 @@ def collect_status(parts: AgentParts) -> status.AgentStatus:
         chips=chips,
         faults=status.fault_statuses(state, parts.device_info.device_type),
         answered=node.answered,
-        blind=(*status.blind_sources(node), *status.blind_storage(state), *unseen),
+        blind=(*status.blind_about_node(state), *unseen),
         driver=driver,
         publications=publications,
         fault_configuration=status.fault_configuration_status(

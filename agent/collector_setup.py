@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from collectors.base import AgentOptions
 from collectors.file_systems.collector import FileSystemsSection
 from collectors.registry import COLLECTORS
 from contract.codes.host_codes import HOST_CODES
 from contract.observation import NODE, Assertion, Observation, SourceBlind
-from service.files import replace
+from service.files.atomic import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ _LARGEST_BYTES = 1 << 20
 
 def collectors_of(
     configuration: AgentConfiguration,
-) -> Iterator[tuple[str, Collector | None]]:
+) -> Iterator[tuple[str, Collector[Any] | None]]:
     """Yield every source by its name, with ``None`` for one that is switched off."""
     options = AgentOptions(
         npu_exporter_names=configuration.metrics.npu_exporter_names,

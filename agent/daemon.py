@@ -13,14 +13,15 @@ import logging
 import os
 import time
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from agent.collect_status import cards, collect_status, version
 from agent.collector_setup import collectors_of, reports_when_disabled
 from agent.exit_deadline import ExitDeadline
 from agent.fault_state import restore
 from agent.heartbeat.holder import this_holder
-from agent.journal.file import FILE_NAME, RowKind, body_of
+from agent.journal.file import FILE_NAME
+from agent.journal.rows import RowKind, body_of
 from agent.pages import status
 from agent.pages.history import JournalHistory
 from agent.pages.npu_exporter import keep_names
@@ -36,10 +37,10 @@ from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, IN_ROOT, FoundLibrary, find_library
 from dcmi_shim.library.vendor import DCMI
 from dcmi_shim.worker.supervisor import DriverSettings
-from service.descriptors import raise_soft_limit
 from service.http.limits import ListenerLimits
-from service.log import flush_log, set_up_logging
-from service.pages import serving
+from service.log.setup import flush_log, set_up_logging
+from service.open_file_limit import raise_soft_limit
+from service.pages.daemon_pages import serving
 from service.systemd import notify_manager
 from service.tasks import leaves, on_stop
 from stores.address import open_store
@@ -290,7 +291,7 @@ class Agent:
         await self._parts.fault_configuration.known()
         await self._parts.documents.publish(kind)
 
-    async def _collect(self, collector: Collector) -> NoReturn:
+    async def _collect(self, collector: Collector[Any]) -> NoReturn:
         parts = self._parts
         await asyncio.gather(parts.documents.wait_until_read(), parts.fault_configuration.known())
         while getattr(collector, "about_chips", False):

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 
-from service.log import flush_log
+from service.log.setup import flush_log
 
 log = logging.getLogger("agent.leaving")
 

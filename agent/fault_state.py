@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.change_log import ChangeLog
-from agent.journal.file import RowKind, body_of
-from agent.journal.values import inputs_of, state_of, tables_of, texts_of
+from agent.journal.rows import RowKind, body_of, decoded, inputs_of, state_of, tables_of
 from agent.policy.clock_set_back import no_later
 from agent.policy.restarts import restarted
 from agent.policy.state import SETTLE_MS, Acknowledged, ClockSetBack, Configured, PolicyState
@@ -52,7 +51,7 @@ def configured_by(restored: RestoredJournal) -> FaultTexts:
     """Return the fault configuration that was in force at the end of the journal."""
     for row in reversed(restored.fault_configurations):
         with contextlib.suppress(JournalError, ConfigurationError):
-            texts = texts_of(row)
+            texts = decoded(row, FaultTexts)
             catalogue_of(texts)
             return texts
     return SHIPPED
@@ -90,7 +89,7 @@ def restore(
         return fresh
     for row in sorted((*restored.fault_configurations, *restored.inputs), key=_sequence):
         try:
-            if row.kind is RowKind.FAULT_CONFIGURATION:
+            if row.kind == RowKind.FAULT_CONFIGURATION:
                 tables = tables_of(row)
             else:
                 state, _ = step(state, inputs_of(row), row.at_ms, tables)

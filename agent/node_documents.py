@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from agent.journal.file import RowKind, body_of
+from agent.journal.rows import RowKind, body_of
 from agent.pages.status import publication_status
 from agent.policy.state import LINK_SOURCE, Acknowledged, ChipsRemembered, Forgotten, Released
 from agent.policy.step import Input, is_one_off_waiting
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from agent.chip_allocation import StoreAllocation
     from agent.fault_state import FaultState
-    from agent.journal.file import JournalRow
     from agent.journal.journal import Journal
+    from agent.journal.rows import JournalRow
     from agent.pages.status import PublicationStatus
     from agent.policy.state import PolicyState
     from agent.publishing.node_info_heartbeat import NodeInfoBeat
@@ -72,12 +72,6 @@ class NodeDocument(Protocol):
         """Return the faults in the stored document ``existing``, as inputs of an agent without a
         journal.
         """
-
-    def released(self, foreign: Document, now_ms: int) -> tuple[Input, ...]:
-        """Return the releases that an operator made in the foreign write ``foreign``."""
-
-    def named(self, document: Document | None) -> tuple[int, ...] | None:
-        """Return the chips that ``document`` separates; ``None`` for a kind that never does."""
 
     def stamp_of(self, document: Document) -> int | None:
         """Return the time of a stored document in seconds; ``None`` when it is not plausible."""
@@ -516,9 +510,12 @@ class NodeDocuments:
         )
 
     def _foreign(self, document: NodeDocument, foreign: Document) -> bool:
+        """Apply what an operator may change in a document: the separations in device-info."""
+        if document is not self.device_info:
+            return False
         now_ms = self._context.wall_clock()
-        inputs = document.released(foreign, now_ms)
-        if document is self.device_info and self._is_edit_of_newest(foreign):
+        inputs: tuple[Input, ...] = self.device_info.released(foreign, now_ms)
+        if self._is_edit_of_newest(foreign):
             inputs = (*inputs, *self.device_info.requested(foreign, now_ms))
         if inputs:
             self._context.fault_state.apply(inputs, now_ms)
@@ -550,8 +547,8 @@ class NodeDocuments:
             "absent": document is None,
         }
         self._context.journal.append([(RowKind.PUBLICATION, body_of(row))], now_ms)
-        acknowledged = Acknowledged(made.name, revision, now_ms, made.named(document))
-        self._context.fault_state.apply([acknowledged])
+        named = self.device_info.named(document) if made is self.device_info else None
+        self._context.fault_state.apply([Acknowledged(made.name, revision, now_ms, named)])
 
     def _is_only_a_beat(self, made: NodeDocument, document: Document | None, revision: int) -> bool:
         """Return whether a write changed only the heartbeat, which the history does not need."""

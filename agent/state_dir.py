@@ -11,10 +11,10 @@ import time
 from typing import TYPE_CHECKING
 
 from agent.journal.file import FILE_NAME, RestoredJournal, read_restored
-from agent.journal.values import state_of
+from agent.journal.rows import state_of
 from contract.errors import ConfigurationError, JournalError, Problem
-from service.database import is_damaged, move_aside
-from service.private import private_directory, private_file
+from service.files.database import is_damaged, move_aside
+from service.files.private import private_directory, private_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

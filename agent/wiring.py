@@ -7,7 +7,7 @@ import logging
 import os
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent.all_chips_blind import AgentBlindness
 from agent.chip_allocation import StoreAllocation
@@ -19,7 +19,7 @@ from agent.fault_state import FaultState, configured_by, restore
 from agent.heartbeat import heartbeat
 from agent.heartbeat.holder import this_holder
 from agent.heartbeat.old_readers import old_readers
-from agent.history_forwarding.forwarder import forwarder_of
+from agent.history_forwarding.forwarder import HistoryForwarder
 from agent.journal.journal import Journal
 from agent.kubernetes_events.sender import EventSender, reporter_of
 from agent.node.chip_keys import ChipKeys
@@ -41,7 +41,7 @@ from collectors.storage.collector import StorageSection
 from contract.codes import catalogue
 from contract.observation import Gap
 from contract.operator_rules.fault_configuration import catalogue_of
-from service.event_stream import PLACES, Stream
+from service.pages.event_stream import PLACES, Stream
 from service.stalls import Stalls
 from stores.read_only import ReadOnly
 
@@ -219,9 +219,15 @@ class AgentParts:
         self.events = self._events_of(store)
         self.serial_number = serial_number_of(configuration, os.environ, self._look_at_node)
         self.node_object = self._node_object_of(store)
-        self.forwarder = forwarder_of(
-            store, configuration.node_name, self.journal, configuration.state_dir, wall_clock
-        )
+        self.forwarder = None
+        if store.channel is not None:
+            self.forwarder = HistoryForwarder(
+                store.channel,
+                configuration.node_name,
+                self.journal,
+                configuration.state_dir,
+                wall_clock,
+            )
 
     def _forgotten(self, chip: int) -> None:
         self.driver.forget(chip)
@@ -244,7 +250,7 @@ class AgentParts:
         for listener in self.listeners:
             listener(reports)
 
-    def context_of(self, collector: Collector) -> CollectorContext:
+    def context_of(self, collector: Collector[Any]) -> CollectorContext:
         """Return what this daemon provides to ``collector``."""
         return CollectorContext(
             report=self.report,

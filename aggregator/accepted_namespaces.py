@@ -6,7 +6,7 @@ A ConfigMap in another namespace has no effect in a cluster whose configuration 
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from stores.interruption import Interrupted
 from stores.refusals import Refused
 
 if TYPE_CHECKING:
-    from stores.base import Document, WatchEvent
+    from stores.base import WatchEvent
 
 _log = logging.getLogger(__name__)
 
@@ -44,9 +44,8 @@ class Namespaces:
         self.names = names
         self.counts: Counter[int] = Counter()
         """By number of the store: how many documents were left out since the process began."""
-        self._left_out: dict[tuple[int, str], set[str]] = {}
-        """By number of the store and namespace: names of the documents there are now."""
-        self._size = 0
+        self._left_out: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
+        """By number of the store: namespace and name of the documents there are now."""
         self._named: set[str] = set()
 
     @property
@@ -65,50 +64,45 @@ class Namespaces:
         match event:
             case DocumentsListed(documents):
                 here = tuple(one for one in documents if self.takes(one.namespace))
-                self._replace(source, [one for one in documents if not self.takes(one.namespace)])
+                others = [
+                    (one.namespace, one.name) for one in documents if not self.takes(one.namespace)
+                ]
+                self._left_out[source].intersection_update(others)
+                for namespace, name in others:
+                    self._leave_out(source, namespace, name)
                 return replace(event, documents=here)
             case Changed(document) if not self.takes(document.namespace):
-                self._add(source, document)
+                self._leave_out(source, document.namespace, document.name)
                 return None
             case Deleted(namespace, name) if not self.takes(namespace):
-                self._drop(source, namespace, name)
+                self._left_out[source].discard((namespace, name))
                 return None
             case Changed() | Deleted() | Interrupted():
                 return event
 
     def refused(self, source: int) -> tuple[Refused, ...]:
         """Return the namespaces in the store with this number of which something is left out."""
+        numbers = Counter(namespace for namespace, _ in self._left_out[source])
         return tuple(
             Refused(
                 namespace,
                 Reason.NAMESPACE,
-                f"{counted(len(names), 'document')} with {self.what} left out: {self._why()}",
+                f"{counted(number, 'document')} with {self.what} left out: {self._why()}",
             )
-            for (number, namespace), names in sorted(self._left_out.items())
-            if number == source
+            for namespace, number in sorted(numbers.items())
         )
 
     def _why(self) -> str:
         return f"{self.setting} names only {', '.join(self.names)}"
 
-    def _replace(self, source: int, documents: list[Document]) -> None:
-        there = {(one.namespace, one.name) for one in documents}
-        for (number, namespace), names in list(self._left_out.items()):
-            if number == source:
-                for name in [one for one in names if (namespace, one) not in there]:
-                    self._drop(source, namespace, name)
-        for document in documents:
-            self._add(source, document)
-
-    def _add(self, source: int, document: Document) -> None:
-        names = self._left_out.get((source, document.namespace), set())
-        if document.name in names:
+    def _leave_out(self, source: int, namespace: str, name: str) -> None:
+        left_out = self._left_out[source]
+        if (namespace, name) in left_out:
             return
         self.counts[source] += 1
-        self._name(document.namespace)
-        if self._size < _MOST_DOCUMENTS:
-            self._left_out.setdefault((source, document.namespace), names).add(document.name)
-            self._size += 1
+        self._name(namespace)
+        if sum(map(len, self._left_out.values())) < _MOST_DOCUMENTS:
+            left_out.add((namespace, name))
 
     def _name(self, namespace: str) -> None:
         """Name a namespace in the log, once as long as the process lives."""
@@ -120,12 +114,3 @@ class Namespaces:
         else:
             why = self._why()
             _log.warning("%s in namespace %s are left out: %s", self.what, namespace, why)
-
-    def _drop(self, source: int, namespace: str, name: str) -> None:
-        names: set[str] = self._left_out.get((source, namespace), set())
-        if name not in names:
-            return
-        names.discard(name)
-        self._size -= 1
-        if not names:
-            del self._left_out[source, namespace]

@@ -6,21 +6,21 @@ import asyncio
 import logging
 import os
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.absence.directory_mark import DirectoryMarks
 from aggregator.absence.forget_requests import ForgetRequests
 from aggregator.absence.last_known import KnownBeat, LastKnown, LastKnownStore
 from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.absence.rules import Absence
-from aggregator.accepted_namespaces import ALL
-from aggregator.api.collect_status import Picture, StatusParts
+from aggregator.api.collect_status import StatusQueries
 from aggregator.api.readiness import Readiness
 from aggregator.cluster_documents.kinds import kind_of
 from aggregator.cluster_documents.shards import text_limit
 from aggregator.durable_ack import durable_answer
 from aggregator.failover.read_repair import ReadRepair
 from aggregator.failover.takeover import Takeover
+from aggregator.grpc.endpoint import endpoint_of
 from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.cluster_watch import follow
 from aggregator.inputs.node_document_reader import read_documents
@@ -37,29 +37,28 @@ from aggregator.notify.leader_events import LeaderEvents
 from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
 from aggregator.plugin_host import PluginHost
-from aggregator.public_faults.fault_table_file import follow_table
+from aggregator.public_faults.fault_table import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
+from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.publisher import StorePublisher
+from aggregator.publish.write_queue import WriteQueue
 from aggregator.rank_tables.plugin import CONTROLLER, RankTables
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from pacing.waiting import is_set_within
 from service.clock import Clock, system_clock
-from service.election.leadership import Always, Leadership
-from service.event_stream import PLACES, Stream
+from service.pages.event_stream import PLACES, Stream
 from service.stalls import Stalls
 from service.systemd import notify_manager
-from stores.base import Document, DocumentsListed
+from stores.base import Changed, Document, DocumentsListed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from aggregator.advising.advice import Advising
     from aggregator.advising.status import AdviceChange
-    from aggregator.grpc.interfaces import JobFaultLookup, RankTableLookup, Send
+    from aggregator.config import AggregatorConfiguration
     from aggregator.grpc.server import GrpcServer
-    from aggregator.grpc.subscriptions import Subscriber
     from aggregator.inputs.node_documents import DocumentWatch
     from aggregator.liveness.rules import ObservedHeartbeat
     from aggregator.notify.history import ClusterHistory
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     from contract.documents.node_info import NodeRecord
     from contract.documents.public_fault import PublicFault
     from service.clock import Instant
+    from service.election.leadership import Leadership
     from stores.base import Beat, Store, WatchEvent
     from stores.cluster import Cluster
 
@@ -97,21 +97,8 @@ def _advising(
     return Advising(clusters[0], clock, send, wake) if clusters else None
 
 
-class Serve(Protocol):
-    """Makes the gRPC server for clients of ClusterD."""
-
-    def __call__(
-        self,
-        faults: JobFaultLookup,
-        tables: RankTableLookup,
-        send: Send,
-        clock: Clock,
-        turned: Callable[[Subscriber], None],
-    ) -> GrpcServer: ...
-
-
 class Aggregator:
-    """Reads ``stores``, and publishes to ``publish`` while it leads; both by URL.
+    """Reads and publishes as ``configuration`` has it; ``stores`` are by URL.
 
     ``plugins`` are aggregator plugins beside its own. One that changes by a call from outside calls
     ``wake``.
@@ -119,35 +106,30 @@ class Aggregator:
 
     def __init__(
         self,
+        configuration: AggregatorConfiguration,
         stores: Mapping[str, Store],
-        publish: Mapping[str, Store],
-        *,
         history: ClusterHistory,
-        touch_period_seconds: float,
-        writes_per_second: int,
-        publish_lost: bool = True,
+        lead: Leadership,
         clock: Clock = system_clock,
         plugins: Iterable[Plugin] = (),
-        lead: Leadership | None = None,
-        serve: Serve | None = None,
-        table_file: Path | None = None,
-        public_fault_namespaces: tuple[str, ...] = (ALL,),
-        rank_table_namespaces: tuple[str, ...] = (ALL,),
-        stream_places: int = PLACES,
-        advise: bool = False,
-        state_dir: Path | None = None,
     ) -> None:
-        """Make all parts; ``state_dir`` has the last known state of stores that may lose theirs."""
+        """Make all parts."""
         self._clock = clock
+        self._configuration = configuration
+        touch_period_seconds = configuration.touch_period_seconds
+        publish = [stores[url] for url in configuration.publish_urls]
+        stores = {url: stores[url] for url in configuration.read_urls}
         lasting = [url for url, store in stores.items() if not store.absence_is_deletion]
-        self.last_known = LastKnown(state_dir, clock)
+        self.last_known = LastKnown(configuration.state_dir, clock)
         self.stores = stores
-        self.leadership = Always("") if lead is None else lead
+        self.leadership = lead
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
         self.cluster_state = ClusterState([store.cluster is not None for store in stores.values()])
         sources = tuple(self._source(url, lasts=url in lasting) for url in stores)
         self._places = KnownNodes(sources, self.cluster_state)
-        self.public_faults = PublicFaultsPlugin(self._places, len(stores), public_fault_namespaces)
+        self.public_faults = PublicFaultsPlugin(
+            self._places, len(stores), configuration.public_faults.namespaces
+        )
         self.pipeline = Pipeline(
             sources,
             touch_period_seconds,
@@ -155,19 +137,20 @@ class Aggregator:
             public=self.public_faults,
             deleted_after_ms=_DELETED_AFTER_MS,
         )
-        self.absences = {
-            source.url: Absence(source, {"device-info": source.devices, "node-info": source.nodes})
-            for source in self.pipeline.sources
-            if isinstance(source.devices, LastingDocumentWatch)
-            and isinstance(source.nodes, LastingDocumentWatch)
-        }
+        self.absences = {source.url: Absence(source) for source in sources if source.url in lasting}
         """What each store lacks that may come back without what it had."""
         self.job_view = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
-        self.rank_tables = RankTables(len(stores), rank_table_namespaces)
+        self.rank_tables = RankTables(len(stores), configuration.rank_tables.namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
         self._labelling = Labelling(clusters, self.job_view.labels, self.leadership)
-        self.stream = Stream(f"{clock().wall_ms:x}", stream_places)
-        self.advising = _advising(clusters, clock, self.stream, self.wake) if advise else None
+        # Streams never take the places that other pages need.
+        places = min(PLACES, configuration.pages.max_connections // 2)
+        self.stream = Stream(f"{clock().wall_ms:x}", places)
+        self.advising = (
+            _advising(clusters, clock, self.stream, self.wake)
+            if configuration.advice.enabled
+            else None
+        )
         self.notifier = Notifier(
             self.pipeline,
             self.cluster_state,
@@ -176,30 +159,29 @@ class Aggregator:
             self.stream,
             history,
             self._labelling,
-            None
-            if serve is None
-            else serve(self.job_view, self.rank_tables, self._sent, clock, self._turned),
+            self._grpc_server(),
         )
-        self._table_file = table_file
         self._moved: set[str] = set()
+        """Nodes whose Node, pods or jobs changed since the last step."""
         self._limit = VALUE_LIMIT
         """How long the text of a cluster document may be now."""
-        """Nodes whose Node, pods or jobs changed since the last step."""
         self.publishers = tuple(
             StorePublisher(
-                store,
+                WriterContext(
+                    store,
+                    lead,
+                    clock,
+                    self.stalls,
+                    WriteQueue(configuration.pace.writes_per_second, clock),
+                    touch_period_seconds,
+                ),
                 value=self.pipeline.value,
                 acknowledged=self._acknowledged,
                 appeared=self._appeared,
                 followed=self._followed,
-                leadership=self.leadership,
-                touch_period_seconds=touch_period_seconds,
-                writes_per_second=writes_per_second,
-                clock=clock,
-                stalls=self.stalls,
                 forgot=self._forgot,
             )
-            for store in publish.values()
+            for store in publish
         )
         old = {
             url: LegacyHeartbeatWatch(
@@ -216,16 +198,17 @@ class Aggregator:
         self.missed_writes = {
             url: MissedWrites(
                 store,
-                documents_of(source, number, self.pipeline, self.public_faults, clock, self._found),
+                documents_of(source, number, self.public_faults),
+                partial(self._apply_read, number),
                 clock,
                 self.wake,
             )
-            for number, ((url, store), source) in enumerate(
-                zip(stores.items(), self.pipeline.sources, strict=True)
+            for number, (source, (url, store)) in enumerate(
+                zip(sources, stores.items(), strict=True)
             )
         }
         self.marks = DirectoryMarks(
-            stores, state_dir, lambda url: self.absences[url].nodes, self.wake
+            stores, configuration.state_dir, lambda url: self.absences[url].nodes, self.wake
         )
         self.heartbeat_monitor = HeartbeatMonitor(
             stores,
@@ -274,7 +257,6 @@ class Aggregator:
             self.plugins,
             self.leadership,
             clock,
-            self.stalls,
             leader_changed=LeaderEvents(self.leadership, self.stream, clock).send_if_changed,
             inherit=self._inherit,
             began=self._began_to_lead,
@@ -293,11 +275,10 @@ class Aggregator:
             clock,
         )
         self._read_repair = ReadRepair(self.pipeline, tuple(stores.values()), clock, self.wake)
-        self._publish_lost = publish_lost
         self._copies: tuple[Document, ...] = ()
         """What an earlier run published, for a store that lost it."""
         self._has_copies = True
-        shown = StatusParts(
+        self.queries = StatusQueries(
             absences=self.absences,
             advising=self.advising,
             job_view=self.job_view,
@@ -315,10 +296,22 @@ class Aggregator:
             takeover=self.takeover,
             notifier=self.notifier,
             cluster_state=self.cluster_state,
+            clock=clock,
+            publish_lost=configuration.liveness.publish,
         )
-        self.picture = Picture(shown, clock, publish_lost=publish_lost)
-        """What is shown of all this."""
+        """What pages and metrics show of all this."""
         self._wake = asyncio.Event()
+
+    def _grpc_server(self) -> GrpcServer | None:
+        """Return the server for clients of ClusterD. Without it gRPC is not imported."""
+        endpoint = endpoint_of(self._configuration.grpc)
+        if endpoint is None:
+            return None
+        from aggregator.grpc.server import GrpcServer
+
+        return GrpcServer(
+            endpoint, self.job_view, self.rank_tables, self._sent, self._clock, self._turned
+        )
 
     async def run(self) -> NoReturn:
         """Aggregate until cancelled, then let another replica lead at once."""
@@ -364,9 +357,8 @@ class Aggregator:
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
-            if self._table_file is not None:
-                table = follow_table(self._table_file, self._configure)
-                tasks.create_task(table, name="read the table of public faults")
+            table = follow_table(self._configuration.public_faults.table_file, self._configure)
+            tasks.create_task(table, name="read the table of public faults")
             for url, forgetting in self._forgetting.items():
                 tasks.create_task(forgetting.run(), name=f"follow what is forgotten in {url}")
             tasks.create_task(self._labelling.run(), name="label pods")
@@ -414,26 +406,14 @@ class Aggregator:
             return DocumentSource(url)
         watch = partial(
             LastingDocumentWatch,
-            keep=partial(self._keep_document, url),
+            keep=partial(self.last_known.record, url),
             has_agent=lambda node: self.heartbeat_monitor.knows(url, node),
         )
         return DocumentSource(url, watch)
 
-    def _keep_document(
-        self, url: str, namespace: str, name: str, document: Document | None
-    ) -> None:
-        if document is None:
-            self.last_known.remove(url, namespace, name)
-        else:
-            self.last_known.record(url, document)
-
     def _note_beat(self, url: str, node: str, heartbeat: ObservedHeartbeat | None) -> None:
-        if heartbeat is None:
-            self.last_known.remove_beat(url, node)
-        else:
-            self.last_known.record_beat(
-                url, node, KnownBeat(heartbeat.holder, heartbeat.interval_ms)
-            )
+        beat = None if heartbeat is None else KnownBeat(heartbeat.holder, heartbeat.interval_ms)
+        self.last_known.record_beat(url, node, beat)
 
     def _forgot(self) -> None:
         """Look for lost state: the first store that is published to may have lost documents."""
@@ -453,11 +433,17 @@ class Aggregator:
             absence.log_changes(now)
             self._forgetting[url].request_heartbeats()
 
-    def _found(self, number: int, event: WatchEvent) -> None:
-        """Observe a document with public faults that was read by name in the store with this
-        number.
-        """
-        self._judge(self.public_faults.observe(number, MESSAGES, event, self._clock()))
+    def _apply_read(self, number: int, kind: str, documents: Mapping[str, Document | None]) -> None:
+        """Apply documents of nodes that were read by name in the store with this number."""
+        now = self._clock()
+        for watch in self.pipeline.sources[number].watches:
+            if watch.document == kind:
+                self.pipeline.read(watch, documents, now)
+                return
+        for document in documents.values():
+            if document is not None:
+                event = Changed(document)
+                self._judge(self.public_faults.observe(number, MESSAGES, event, now))
 
     def _listed_nodes(self, nodes: frozenset[str] | None) -> None:
         moved = self.pipeline.nodes | self.cluster_state.places if nodes is None else nodes
@@ -511,7 +497,7 @@ class Aggregator:
         return watch.interrupted if watch.listed else watch.interrupted or "it was not listed yet"
 
     def _fell_silent(self, lost: frozenset[str]) -> None:
-        if self._publish_lost:
+        if self._configuration.liveness.publish:
             self.pipeline.set_lost(lost)
             self._wake.set()
 
@@ -545,7 +531,7 @@ class Aggregator:
         self.pipeline.restore((*documents, *lost))
         for error in self.pipeline.unreadable:
             _log.warning("an earlier run's document is overwritten: %s", error)
-        if not self._publish_lost:
+        if not self._configuration.liveness.publish:
             self.pipeline.set_lost(frozenset())
         self.readiness.await_start("waiting for the persistent state")
         await self.takeover.restore()
@@ -632,7 +618,8 @@ class Aggregator:
         value = self.pipeline.value(name)
         annotations = dict(value.annotations)
         data, labels = {name: value.text}, dict([CLUSTER_LABEL])
-        self.last_known.record(url, Document(CLUSTER_NAMESPACE, name, data, labels, annotations))
+        document = Document(CLUSTER_NAMESPACE, name, data, labels, annotations)
+        self.last_known.record(url, CLUSTER_NAMESPACE, name, document)
         self._has_copies = True
 
     def _drop_copies(self) -> None:
@@ -640,8 +627,9 @@ class Aggregator:
         if self._has_copies:
             self._has_copies = False
             self.takeover.persistent_state.drop_copies()
+            url = self.publishers[0].store.url
             for name in self.pipeline.documents:
-                self.last_known.remove(self.publishers[0].store.url, CLUSTER_NAMESPACE, name)
+                self.last_known.record(url, CLUSTER_NAMESPACE, name, None)
 
     def _appeared(self, documents: Iterable[Document]) -> None:
         self._wake_publishers(self.pipeline.adopt(documents))
@@ -667,5 +655,5 @@ class Aggregator:
     def _inherit(self, lost: frozenset[str]) -> None:
         """Take over which nodes another leader has published as lost."""
         self.heartbeat_monitor.inherit(lost)
-        if self._publish_lost:
+        if self._configuration.liveness.publish:
             self.pipeline.set_lost(frozenset(self.heartbeat_monitor.lost_nodes.lost))

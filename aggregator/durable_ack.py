@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aggregator.public_faults.grpc_entry import answered
 from aggregator.public_faults.validation import INVALID
 from contract.errors import StoreUnavailable
 
@@ -39,7 +38,7 @@ async def durable_answer(
     """
     end_ms = clock().steady_ms + _ANSWER_MS
     try:
-        answer = await answered(faults, message, clock)
+        answer = await faults.answered(message, clock)
     finally:
         # Also if the sender went away: until the next message no other call pops these nodes.
         judge(faults.pop_changed_nodes())

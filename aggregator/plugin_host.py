@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aggregator.plugin import DocumentPlugin, Led, Persistent, Plugin, Timed, View, Viewed
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 from stores.base import Changed, Deleted, DocumentsListed
 from stores.interruption import Interrupted, followed
 

@@ -5,29 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator.api.routes import SOCKET_NAME, application
 from aggregator.daemon import Aggregator
-from aggregator.grpc.endpoint import endpoint_of
 from aggregator.notify.history import ClusterHistory
 from service.clock import system_clock
-from service.descriptors import raise_soft_limit
 from service.election.identity import Identity
 from service.election.leadership import leadership
-from service.event_stream import PLACES
 from service.http.limits import ListenerLimits
-from service.log import flush_log, set_up_logging
-from service.pages import serving
+from service.log.setup import flush_log, set_up_logging
+from service.open_file_limit import raise_soft_limit
+from service.pages.daemon_pages import serving
 from service.tasks import until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator.config import AggregatorConfiguration
-    from aggregator.daemon import Serve
     from aggregator.plugin import Plugin
 
 _log = logging.getLogger(__name__)
@@ -64,35 +60,18 @@ async def _run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin]
         if (channel := stores[url].channel) is not None
     }
     identity = Identity(configuration.state_dir, group_may_read=_has_documents(configuration))
-    publish = {url: stores[url] for url in configuration.publish_urls}
     history = ClusterHistory(configuration.state_dir, channels, system_clock)
-    aggregator = Aggregator(
-        {url: stores[url] for url in configuration.read_urls},
-        publish,
-        history=history,
-        touch_period_seconds=configuration.touch_period_seconds,
-        writes_per_second=configuration.pace.writes_per_second,
-        publish_lost=configuration.liveness.publish,
-        lead=leadership(
-            publish.values() if configuration.leader.elect else (),
-            identity.name,
-            configuration.leader.lease_seconds,
-            system_clock,
-        ),
-        plugins=plugins,
-        serve=_serving(configuration),
-        table_file=configuration.public_faults.table_file,
-        public_fault_namespaces=configuration.public_faults.namespaces,
-        rank_table_namespaces=configuration.rank_tables.namespaces,
-        # Streams never take the places that other pages need.
-        stream_places=min(PLACES, configuration.pages.max_connections // 2),
-        advise=configuration.advice.enabled,
-        state_dir=configuration.state_dir,
+    lead = leadership(
+        [stores[url] for url in configuration.publish_urls] if configuration.leader.elect else (),
+        identity.name,
+        configuration.leader.lease_seconds,
+        system_clock,
     )
+    aggregator = Aggregator(configuration, stores, history, lead, plugins=plugins)
     if aggregator.public_faults.namespaces.takes_all:
         setting = aggregator.public_faults.namespaces.setting
         _log.info("public faults are taken from all namespaces; %s names those to trust", setting)
-    pages = application(aggregator.readiness.health, aggregator.picture, history, aggregator.stream)
+    pages = application(aggregator.queries)
     try:
         async with serving(
             pages,
@@ -124,15 +103,3 @@ def _has_documents(configuration: AggregatorConfiguration) -> bool:
         if url.startswith("directory:")
     ]
     return any(one.is_relative_to(state_dir) for one in directories)
-
-
-def _serving(configuration: AggregatorConfiguration) -> Serve | None:
-    """Return what makes the gRPC server; ``None`` where it is not configured. Imports gRPC only
-    then.
-    """
-    endpoint = endpoint_of(configuration.grpc)
-    if endpoint is None:
-        return None
-    from aggregator.grpc.server import GrpcServer
-
-    return partial(GrpcServer, endpoint)

@@ -55,7 +55,7 @@ from contract.documents.cluster_info import cluster_device_name
 from contract.names import CLUSTER_NAMESPACE, DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
-from service.pages import LISTEN_NAME
+from service.pages.daemon_pages import LISTEN_NAME
 from stores.address import open_store
 from stores.base import Changed, DocumentsListed, Selection
 from tests.aggregator.nodes import T0, faulty, healthy, report

@@ -167,10 +167,10 @@ class Cluster:
     async def _write(
         self, method: str, path: str, body: object, headers: dict[str, str] | None = None
     ) -> None:
-        status, answer = await self._connection.request(
+        answer = await self._connection.request(
             method, path, json.dumps(body).encode(), wire.ONLY_METADATA | (headers or {})
         )
-        assert status in _CREATED, answer[:300]
+        assert answer.status in _CREATED, answer.body[:300]
 
     async def make_node(self, number: int) -> None:
         """Create a Node."""
@@ -188,7 +188,7 @@ class Cluster:
     async def node_bytes(self) -> int:
         """Return how large a Node is that a watch shows."""
         name, _ = a_node(0)
-        return len((await self._connection.request("GET", f"/api/v1/nodes/{name}"))[1])
+        return len((await self._connection.request("GET", f"/api/v1/nodes/{name}")).body)
 
 
 class Child:

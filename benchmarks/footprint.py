@@ -44,7 +44,7 @@ from contract.operator_rules.fault_codes import FAULT_CODE_KEY
 from contract.operator_rules.fault_configuration import FAULT_CONFIG_NAME, FAULT_CONFIG_NAMESPACE
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, install
-from service.pages import LISTEN_NAME
+from service.pages.daemon_pages import LISTEN_NAME
 from tests.parts.controlplane import ControlPlane
 from tests.parts.pods import make as make_pod
 from tests.parts.processes import PartFailed, Running

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.cluster_documents.published_node import PublishedNode
 from aggregator.inputs.node_context import JobState, NodeState, PodState
 from aggregator.jobs.job_view import JobView
 from contract.documents.cluster_device import CodeFault, DeviceRecord
@@ -27,18 +28,6 @@ CHIPS = 16
 NODES_OF_A_JOB = 10
 T0_MS = 1_760_000_000_000
 LINK_DOWN, TRIGGER = "81078603", "8C1F860B"
-
-
-class Published(msgspec.Struct, frozen=True):
-    """What is published of a node."""
-
-    device: DeviceRecord
-    switch: None = None
-    node: None = None
-    hidden: tuple[()] = ()
-    hidden_events: tuple[()] = ()
-    received_ms: dict[str, dict[str, int]] = {}
-    events_received_ms: dict[str, int] = {}
 
 
 class Lookup:
@@ -87,7 +76,7 @@ def main() -> int:
     nodes = arguments.parse_args().nodes
     lookup = Lookup(nodes)
     device = DeviceRecord("Ascend910", _chips(0, CHIPS), (), (), (), (), 1_760_000_000, 0, 0, 0)
-    published = dict.fromkeys(lookup.names, Published(device=device))
+    published = dict.fromkeys(lookup.names, PublishedNode(device=device))
     before_mb = _peak_mb()
     job_view = JobView(lookup, published.get)
     now = Instant(T0_MS, 0)
@@ -99,7 +88,7 @@ def main() -> int:
     assert not job_view.pop_changed_jobs()
 
     def becomes(*faults: CodeFault) -> Callable[[str], None]:
-        changed = Published(device=msgspec.structs.replace(device, faults=faults))
+        changed = PublishedNode(device=msgspec.structs.replace(device, faults=faults))
 
         def happen(name: str) -> None:
             published[name] = changed

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
+from typing import (
+    TYPE_CHECKING,
+    ClassVar,
+    Generic,
+    Literal,
+    NoReturn,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+)
+
+from contract.settings import Section
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from contract.observation import Report, Subject
-    from contract.settings import Section
     from dcmi_shim.interface import ChipDriver
 
 WallClock: TypeAlias = Callable[[], int]
@@ -19,9 +30,10 @@ WallClock: TypeAlias = Callable[[], int]
 Sink: TypeAlias = Callable[[Sequence["Report"]], None]
 """Accepts a batch of reports. Never blocks: it is on the path from event to document."""
 
-
 Show: TypeAlias = Callable[["Subject", str, float | None], None]
 """Sets the reading of a subject that metrics show, by its name; ``None``: not known any more."""
+
+S = TypeVar("S", bound=Section)
 
 
 class SavedState(Protocol):
@@ -83,26 +95,34 @@ class AgentOptions:
     """Whether file systems are watched, so that one that becomes read-only is followed."""
 
 
-class Collector(Protocol):
-    """One source of observations.
+class Collector(ABC, Generic[S]):
+    """One source of observations: what it declares, and ``run``.
 
     ``settings`` is the model of its section of the configuration, which is called ``name`` with
-    ``_`` for ``-``; a plain ``Section`` stands for none. A class may have ``gauges``: the readings
-    that ``/metrics`` shows as ``npu_vigil_<name>{chip}``, each with its HELP text. One with
-    ``about_chips = True`` is cancelled and starts again when chips have other physical ids.
+    ``_`` for ``-``; a plain ``Section`` stands for none. Where the section has an option with the
+    name of an attribute in ``COMMON_OPTIONS``, the option decides.
     """
 
-    settings: ClassVar[type[Section]]
-    name: str
-    enabled: bool
+    name: ClassVar[str]
+    settings: ClassVar[type[Section]] = Section
+    gauges: ClassVar[Mapping[str, str]] = {}
+    """Readings that ``/metrics`` shows as ``npu_vigil_<name>{chip}``, each with its HELP text."""
+    about_chips: ClassVar[bool] = False
+    """Whether it is cancelled and starts again when chips have other physical ids."""
+    enabled: bool = True
     """Whether the collector runs. Otherwise its source counts as switched off."""
     period_seconds: float
     deadline_seconds: float
 
-    def __init__(self, settings: Any, options: AgentOptions, /) -> None:
-        """Take over ``settings``, an object of the class's own ``settings``, and the agent's
-        options.
-        """
+    def __init__(self, section: S, options: AgentOptions) -> None:
+        self.section = section
+        self.options = options
+        for option in COMMON_OPTIONS & type(section).model_fields.keys():
+            setattr(self, option, getattr(section, option))
 
+    @abstractmethod
     async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled. An exception ends the daemon."""
+
+
+COMMON_OPTIONS = frozenset({"enabled", "period_seconds", "deadline_seconds"})

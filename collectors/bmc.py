@@ -9,20 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pydantic import Field
 
+from collectors.answer_tracker import AnswerTracker
+from collectors.base import Collector
 from contract.errors import BmcError, ToolError
-from contract.observation import (
-    NODE,
-    Assertion,
-    Observation,
-    SourceAnswered,
-    SourceBlind,
-    Subject,
-    host_subject,
-)
+from contract.observation import NODE, Assertion, Observation, Subject, host_subject
 from contract.settings import Section
 from dcmi_shim.ipmi.bmc import Ipmi
 from pacing.waiting import result_of
@@ -30,7 +24,7 @@ from pacing.waiting import result_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import CollectorContext
     from contract.codes.levels import Severity
     from contract.observation import Report
     from dcmi_shim.ipmi.alarms import Alarm
@@ -53,27 +47,21 @@ class BmcSection(Section):
     device: str = "/dev/ipmi0"
 
 
-class BmcCollector:
+class BmcCollector(Collector[BmcSection]):
     """The collector of BMC alarms.
 
     ``deadline_seconds`` is that of one command; a reading of several pages takes six at most.
     """
 
     name = "bmc"
-    settings: ClassVar[type[Section]] = BmcSection
-
-    def __init__(self, settings: BmcSection, _: AgentOptions) -> None:
-        self.enabled = settings.enabled
-        self.period_seconds = settings.period_seconds
-        self.deadline_seconds = settings.deadline_seconds
-        self._device = Path(settings.device)
+    settings = BmcSection
 
     async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
         loop = asyncio.get_running_loop()
         paths = context.paths
         ipmi = Ipmi(
-            self._device,
+            Path(self.section.device),
             paths.environment,
             self.deadline_seconds,
             trust_driver=paths.trust_driver,
@@ -108,15 +96,12 @@ class BmcTracker:
     def __init__(self, source: str, tracked: Mapping[tuple[Subject, str], int]) -> None:
         self._source = source
         self._present: dict[tuple[Subject, str], int | None] = dict.fromkeys(tracked)
-        self._answered: bool | None = None
+        self._answers = AnswerTracker(source)
         self._has_a_list = False
 
     def observe(self, alarms: tuple[Alarm, ...], now_ms: int) -> list[Report]:
         """Apply the complete list of active alarms; return what changed."""
-        reports: list[Report] = []
-        if not self._answered:
-            self._answered = True
-            reports.append(SourceAnswered(self._source, NODE, now_ms))
+        reports = self._answers.observe_answer(now_ms)
         found = {(host_subject(alarm.device, alarm.index), alarm.code): alarm for alarm in alarms}
         # The order in which the process before this one reported its codes is not known.
         anew = found.keys() ^ self._present.keys() if self._has_a_list else found.keys()
@@ -130,10 +115,7 @@ class BmcTracker:
 
     def observe_failure(self, reason: str, since_ms: int) -> list[Report]:
         """Apply that there is no reading since ``since_ms``: the tracked state stays."""
-        if self._answered is False:
-            return []
-        self._answered = False
-        return [SourceBlind(self._source, NODE, since_ms, reason)]
+        return self._answers.observe_failure(reason, since_ms)
 
     def _changed_alarms(
         self,

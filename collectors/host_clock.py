@@ -11,11 +11,12 @@ import asyncio
 import ctypes
 import logging
 import time
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 from pydantic import Field
 
+from collectors.base import Collector
 from collectors.boot import boot_id
 from collectors.saved_state import read_saved
 from contract.codes.host_codes import CLOCK, CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLOCK
@@ -89,23 +90,21 @@ class ClockSection(Section):
     step_seconds: float = Field(default=10.0, ge=0.1, le=86_400)
 
 
-class HostClockCollector:
+class HostClockCollector(Collector[ClockSection]):
     """Reports a change of the clock by more than ``step_seconds`` between two checks."""
 
     name = CLOCK
-    settings: ClassVar[type[Section]] = ClockSection
+    settings = ClockSection
     deadline_seconds = 5.0
 
     def __init__(
         self,
-        settings: ClockSection,
-        _: AgentOptions,
+        section: ClockSection,
+        options: AgentOptions,
         offset: Callable[[], float] = offset_seconds,
         synchronised: Callable[[], bool | None] = is_synchronised,
     ) -> None:
-        self.enabled = settings.enabled
-        self.period_seconds = settings.period_seconds
-        self.step_seconds = settings.step_seconds
+        super().__init__(section, options)
         self.offset = offset
         self.synchronised = synchronised
 
@@ -140,7 +139,7 @@ class HostClockRun:
         now_ms, offset = self._context.wall_clock(), self._collector.offset()
         step, self._offset = offset - self._offset, offset
         reports: list[Report] = []
-        if abs(step) >= self._collector.step_seconds:
+        if abs(step) >= self._collector.section.step_seconds:
             text = f"the clock was set {'forward' if step > 0 else 'back'} by {abs(step):.1f} s"
             _log.warning("%s: %s", self._source, text)
             reports.append(self._observation(CLOCK_STEP, Assertion.ONCE, now_ms, text))

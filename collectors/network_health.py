@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from collectors.base import Collector
 from contract.errors import DriverCallError, DriverError
 from contract.observation import chip_subject
 from contract.settings import Section
@@ -25,16 +26,16 @@ NETWORK = "network_reached"
 _REACHED = (0, 6)
 
 
-class NetworkHealthCollector:
+class NetworkHealthCollector(Collector[Section]):
     """Shows the results of network checks. A chip that gives no answer has no reading."""
 
     name = "network-health"
-    settings: ClassVar[type[Section]] = Section
     about_chips = True
     period_seconds = 5.0
     deadline_seconds = 2.0
 
-    def __init__(self, _: Section, options: AgentOptions) -> None:
+    def __init__(self, section: Section, options: AgentOptions) -> None:
+        super().__init__(section, options)
         self.enabled = options.npu_exporter_names
 
     async def run(self, context: CollectorContext) -> NoReturn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from collectors.bmc import BmcCollector
 from collectors.chip_faults.collector import ChipFaultsCollector
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collectors.base import Collector
 
 
-COLLECTORS: Sequence[type[Collector]] = (
+COLLECTORS: Sequence[type[Collector[Any]]] = (
     ChipFaultsCollector,
     BmcCollector,
     NetworkHealthCollector,
@@ -38,6 +38,6 @@ COLLECTORS: Sequence[type[Collector]] = (
 )
 
 GAUGES: Mapping[str, str] = {
-    name: text for make in COLLECTORS for name, text in getattr(make, "gauges", {}).items()
+    name: text for make in COLLECTORS for name, text in make.gauges.items()
 }
 """The readings that ``/metrics`` shows, with their HELP texts."""

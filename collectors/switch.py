@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pydantic import Field
 
+from collectors.answer_tracker import AnswerTracker
+from collectors.base import Collector
 from collectors.driver_list_tracker import LAG_SECONDS, ListedCode, ListTracker
 from contract.codes.switch_codes import NOT_APPLICABLE, SwitchCode, format_switch_code
 from contract.documents.switch_info import SwitchPort, port_subject
 from contract.errors import DriverCallError, DriverError
-from contract.observation import (
-    NODE,
-    Assertion,
-    Gap,
-    Observation,
-    SourceAnswered,
-    SourceBlind,
-)
+from contract.observation import NODE, Assertion, Gap, Observation, SourceBlind
 from contract.settings import Section
 from dcmi_shim.library.discovery import find_library
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
@@ -38,9 +33,8 @@ if TYPE_CHECKING:
 
     from collectors.base import AgentOptions, CollectorContext
     from collectors.driver_list_tracker import Key
-    from contract.observation import Report
     from dcmi_shim.library.discovery import FoundLibrary
-    from dcmi_shim.switch.event import DriverSwitchEvent
+    from dcmi_shim.values import DriverSwitchEvent
 
 _log = logging.getLogger(__name__)
 WITH_SWITCHES = "Ascend910A3"
@@ -63,16 +57,16 @@ class SwitchSection(Section):
     audit_period_seconds: float = Field(default=30.0, ge=0.1, le=3600)
 
 
-class SwitchCollector:
+class SwitchCollector(Collector[SwitchSection]):
     """Reports switch faults; ``audit_period_seconds`` is that of the list."""
 
     name = "switch"
-    settings: ClassVar[type[Section]] = SwitchSection
-    enabled = True
+    settings = SwitchSection
     deadline_seconds = 15.0
 
-    def __init__(self, settings: SwitchSection, _: AgentOptions) -> None:
-        self.period_seconds = settings.audit_period_seconds
+    def __init__(self, section: SwitchSection, options: AgentOptions) -> None:
+        super().__init__(section, options)
+        self.period_seconds = section.audit_period_seconds
 
     async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
@@ -143,8 +137,7 @@ class SwitchRun:
         self._settled_at = self._due + LAG_SECONDS
         """When the list shows all that happened before events arrived (at a start, after a gap)."""
         self._asked_at = float("-inf")
-        self._answers: bool | None = None
-        """Whether the last query was answered."""
+        self._answers = AnswerTracker(source)
         self._has_list = True
 
     async def events(self) -> NoReturn:
@@ -187,7 +180,7 @@ class SwitchRun:
             self._tracker.expect((subject, code), at)
             self._context.report([seen])
             return
-        is_blind = self._answers is not True and self._has_list
+        is_blind = not self._answers.is_answering and self._has_list
         reports = self._tracker.apply_event(seen, at, list_is_blind=is_blind)
         if reports:
             self._context.report(reports)
@@ -220,30 +213,21 @@ class SwitchRun:
             if isinstance(error, DriverCallError) and error.return_code in _UNSUPPORTED:
                 self._has_list = False
                 self._due = asked_at + self._period_seconds
-            self._blind(str(error))
+            if begun := self._answers.observe_failure(str(error), self._context.wall_clock()):
+                _log.warning("switch: blind: %s", error)
+                self._context.report(begun)
             return
         self._has_list = True
         if self._driver.polling_reason is None:
             self._due = asked_at + self._period_seconds
         now_ms = self._context.wall_clock()
-        reports: list[Report] = []
-        if self._answers is not True:
-            if self._answers is False:
-                _log.info("switch: the list of faults is answered again")
-            self._answers = True
-            reports.append(SourceAnswered(self._source, NODE, now_ms))
+        if self._answers.is_answering is False:
+            _log.info("switch: the list of faults is answered again")
+        reports = self._answers.observe_answer(now_ms)
         complete = len(faults) < LIST_LENGTH
         reports += self._tracker.observe(_entries(faults), asked_at, now_ms, complete=complete)
         if reports:
             self._context.report(reports)
-
-    def _blind(self, reason: str) -> None:
-        if self._answers is False:
-            return
-        self._answers = False
-        _log.warning("switch: blind: %s", reason)
-        now_ms = self._context.wall_clock()
-        self._context.report([SourceBlind(self._source, NODE, now_ms, reason)])
 
 
 def _key(event: DriverSwitchEvent) -> Key:

@@ -18,7 +18,7 @@ from contract.errors import DriverCallError, DriverCallStuck, DriverGone
 from dcmi_shim.library.driver_upgrade import Installed
 from dcmi_shim.library.survey import chip_names, node_facts, survey, virtual_chips
 from dcmi_shim.worker.calls import Calls
-from dcmi_shim.worker.event_queue import EventQueue, driver_event
+from dcmi_shim.worker.event_queue import EventQueue
 from dcmi_shim.worker.supervisor import DriverSettings, Supervisor
 from pacing.waiting import is_set_within
 
@@ -63,7 +63,7 @@ class Driver:
     ) -> None:
         self._installed = Installed(library, find)
         self._settings = settings or DriverSettings()
-        self._events = EventQueue(wall_clock, driver_event, "driver")
+        self._events: EventQueue[DriverEvent] = EventQueue(wall_clock, "driver")
         self._reopened = asyncio.Event()
         self._supervisor = Supervisor(self._installed, self._settings, self._events, self._reopened)
         self._calls = Calls(

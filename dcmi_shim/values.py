@@ -86,8 +86,13 @@ class Inventory(msgspec.Struct, frozen=True):
     main_board: int | None = None
 
 
-class DriverEvent(msgspec.Struct, frozen=True):
-    """One fault event, copied in the driver's callback (``docs/spec/dcmi.md#5.2``)."""
+class DriverEvent(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="of", tag="chip"
+):
+    """One fault event, copied in the driver's callback (``docs/spec/dcmi.md#5.2``).
+
+    ``severity`` is ``None`` for a number that has no name.
+    """
 
     code: int
     logic_id: int
@@ -101,6 +106,29 @@ class DriverEvent(msgspec.Struct, frozen=True):
     sub_node_type: int
     sub_node_id: int
     name: str
+    information: str
+
+
+class DriverSwitchEvent(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="of", tag="switch"
+):
+    """A fault event of an on-board switch, or a fault of its list (``docs/spec/dcmi.md#6``).
+
+    A ``port`` of 65535 is the whole switch chip. ``assertion`` is 0 recovery, 1 occurrence,
+    2 notice. ``seen_at_ms`` is 0 in a list.
+    """
+
+    event_type: int
+    sub_type: int | None
+    peer_device: int
+    peer_port: int
+    chip: int
+    port: int
+    severity: Severity | None
+    assertion: int
+    seen_at_ms: int
+    driver_raised_at_ms: int | None
+    serial: int
     information: str
 
 

@@ -13,7 +13,7 @@ from advisor.checks.ended_vcjobs import EndedJobs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from elastic.job import ElasticJob
+    from advisor.snapshot import VcJob
 
 _SECONDS = 10.0
 _ATTEMPTS = 4
@@ -53,7 +53,7 @@ class Aggregators:
         self._url = url.rstrip("/")
 
     async def ask(
-        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool = False
+        self, sized: Sequence[VcJob], judged: Sequence[VcJob], *, running: bool = False
     ) -> AggregatorReply:
         """Ask for the sizes of some ended jobs, and for faults under others.
 
@@ -70,7 +70,7 @@ class Aggregators:
         return reply
 
     async def _ask(
-        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool
+        self, sized: Sequence[VcJob], judged: Sequence[VcJob], *, running: bool
     ) -> AggregatorReply:
         asked = {
             "sized": _keys(sized),
@@ -102,7 +102,7 @@ class Aggregators:
             return _decoder.decode(body)
 
 
-def _keys(jobs: Sequence[ElasticJob]) -> str:
+def _keys(jobs: Sequence[VcJob]) -> str:
     return ",".join(job.key for job in jobs)
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from advisor.checks.ended_vcjobs import PODS_LEFT
+from advisor.workloads.elastic_conditions import kept_of, original_of
 from contract.documents.elastic_job import FINISHED
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.scheduling import go_integer
 from contract.validation_texts import decode_text
 from elastic.aggregator_client import MOST_JOBS, AggregatorReply
-from elastic.conditions import kept_of, original_of
 from elastic.decision import (
     REFUSED,
     DueWrite,
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.checks.ended_vcjobs import EndedJob, FaultUnder
+    from advisor.snapshot import VcJob
     from elastic.aggregator_client import Aggregators
-    from elastic.job import ElasticJob
     from elastic.job_events import JobEvents
     from service.clock import Clock
     from service.election.leadership import Leadership
@@ -193,7 +193,7 @@ class Acting:
         is_waiting = VcjobState.WAITING_FOR_ROOM in states or self.faults.are_any
         return _AGAIN_SECONDS if is_waiting else _IDLE_SECONDS
 
-    def _standing(self, jobs: Sequence[ElasticJob]) -> tuple[str, ...]:
+    def _standing(self, jobs: Sequence[VcJob]) -> tuple[str, ...]:
         """Return why nothing is started at all, but for what the aggregator answers."""
         found = list(self.known.unread)
         if rival := self.known.rival:
@@ -215,8 +215,8 @@ class Acting:
 
     def _facts(
         self,
-        job: ElasticJob,
-        jobs: Sequence[ElasticJob],
+        job: VcJob,
+        jobs: Sequence[VcJob],
         standing: tuple[str, ...],
         found: EndedJob | None = None,
     ) -> JobContext:
@@ -237,7 +237,7 @@ class Acting:
         )
 
     def _faults_under(
-        self, job: ElasticJob, found: EndedJob | None, now_ms: int
+        self, job: VcJob, found: EndedJob | None, now_ms: int
     ) -> tuple[FaultUnder, ...]:
         """Return the faults that were found under a job since it began to end, since when.
 
@@ -256,7 +256,7 @@ class Acting:
         return tuple(known.values())
 
     async def _ask(
-        self, asking: Sequence[ElasticJob], decisions: Mapping[str, RestartDecision]
+        self, asking: Sequence[VcJob], decisions: Mapping[str, RestartDecision]
     ) -> AggregatorReply:
         now_ms = self._clock().wall_ms
         # A job that was refused would take room that it does not use.
@@ -285,7 +285,7 @@ class Acting:
         self._judged.update(job.uid for job in judged[:MOST_JOBS] if not answer.troubles)
         return answer
 
-    def _unseen(self, answer: AggregatorReply, jobs: Sequence[ElasticJob]) -> tuple[str, ...]:
+    def _unseen(self, answer: AggregatorReply, jobs: Sequence[VcJob]) -> tuple[str, ...]:
         """Return that the aggregator has not seen our last write yet, by its answer."""
         uid, version = self._written
         is_there = any(job.uid == uid for job in jobs)
@@ -294,7 +294,7 @@ class Acting:
             return ()
         return ("the aggregator has not seen the last write yet",)
 
-    def _is_refused(self, job: ElasticJob) -> bool:
+    def _is_refused(self, job: VcJob) -> bool:
         refused = self._refused.get(job.uid)
         if refused is None:
             return False
@@ -303,9 +303,9 @@ class Acting:
 
     async def _write(
         self,
-        job: ElasticJob,
+        job: VcJob,
         decision: RestartDecision,
-        jobs: Sequence[ElasticJob],
+        jobs: Sequence[VcJob],
         standing: tuple[str, ...],
         advised: EndedJob | None,
     ) -> float:
@@ -334,7 +334,7 @@ class Acting:
             )
         except StoreRefused as error:
             return self._was_refused(job, error)
-        except (StoreError, msgspec.DecodeError) as error:
+        except (StoreError, ValueError) as error:
             self.refusals["unavailable"] += 1
             _log.warning("%s: %s", job.key, decode_text(error))
             return _AGAIN_SECONDS
@@ -348,7 +348,7 @@ class Acting:
         self._events.wrote(job, decision)
         return _AGAIN_SECONDS
 
-    async def _make(self, job: ElasticJob, decision: RestartDecision, now_ms: int) -> str:
+    async def _make(self, job: VcJob, decision: RestartDecision, now_ms: int) -> str:
         """Make a write; returns the version of the job after it, empty where it has none."""
         namespace, name = job.namespace, job.name
         if decision.write is DueWrite.START:
@@ -361,7 +361,7 @@ class Acting:
             return ""
         return await self._api.patch(namespace, name, size_patch(job, decision, now_ms))
 
-    def _was_refused(self, job: ElasticJob, error: StoreError) -> float:
+    def _was_refused(self, job: VcJob, error: StoreError) -> float:
         self.refusals["refused"] += 1
         until_ms = self._clock().steady_ms + _AFTER_A_REFUSAL_MS
         self._refused[job.uid] = (job.version, str(error), until_ms)
@@ -369,7 +369,7 @@ class Acting:
 
     def _show(
         self,
-        jobs: Sequence[ElasticJob],
+        jobs: Sequence[VcJob],
         decisions: Mapping[str, RestartDecision],
         standing: tuple[str, ...],
     ) -> None:
@@ -414,7 +414,7 @@ class Acting:
         }
 
 
-def _is_behind(job: ElasticJob, found: EndedJob) -> bool:
+def _is_behind(job: VcJob, found: EndedJob) -> bool:
     """Whether the aggregator has not seen the end of a job that has ended, or of its pods."""
     if found.version < job.number:
         return True

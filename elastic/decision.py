@@ -15,9 +15,16 @@ import msgspec
 from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.options import DEFAULT_GRACE_OVER_TIME
 from advisor.report import ElasticAdvice
+from advisor.workloads.elastic_conditions import (
+    Unmet,
+    ending_of,
+    fewest_pods,
+    kept_of,
+    original_of,
+    unmet,
+)
 from contract.counted import counted
 from contract.documents.elastic_job import RESTORE, RESTORE_NOW, Size
-from elastic.conditions import Unmet, ending_of, fewest_pods, kept_of, original_of, unmet
 from elastic.end_cause import Evicted, cause_of
 from elastic.job import JobPod
 from elastic.network_faults import NetworkFault, why_left
@@ -25,7 +32,7 @@ from elastic.network_faults import NetworkFault, why_left
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from elastic.job import ElasticJob
+    from advisor.snapshot import VcJob
 
 HOUR_MS = 3_600_000
 STARTS_OF_A_JOB = 3
@@ -112,7 +119,7 @@ class RestartDecision(msgspec.Struct, frozen=True):
     evicted_at_seconds: int = 0
 
 
-def decide(job: ElasticJob, facts: JobContext) -> RestartDecision:
+def decide(job: VcJob, facts: JobContext) -> RestartDecision:
     """Return what is to be done with ``job`` now."""
     missing = unmet(job)
     if missing:
@@ -142,7 +149,7 @@ def decide(job: ElasticJob, facts: JobContext) -> RestartDecision:
     return _sized(job, facts, original, cause)
 
 
-def _active(job: ElasticJob, facts: JobContext) -> RestartDecision:
+def _active(job: VcJob, facts: JobContext) -> RestartDecision:
     if job.phase == "Completed":
         return RestartDecision(VcjobState.FINISHED, "the job is completed")
     # All pods of a job may be on dead nodes; its phase is Running until one of them is gone.
@@ -163,7 +170,7 @@ def _active(job: ElasticJob, facts: JobContext) -> RestartDecision:
     return RestartDecision(VcjobState.STARTING, why)
 
 
-def _running(job: ElasticJob, facts: JobContext) -> RestartDecision:
+def _running(job: VcJob, facts: JobContext) -> RestartDecision:
     """Return whether a job is ended for a network fault, as Volcano does not (consumers#E24)."""
     fault = facts.network
     if fault is None:
@@ -184,13 +191,13 @@ def _running(job: ElasticJob, facts: JobContext) -> RestartDecision:
     )
 
 
-def _is_cleared(job: ElasticJob) -> bool:
+def _is_cleared(job: VcJob) -> bool:
     """Whether its size was set to 0, so that pods that ended by themselves go."""
     kept, size = kept_of(job), job.size
     return kept is not None and size is not None and kept.size.replicas == size.replicas == 0
 
 
-def _is_unstarted(job: ElasticJob) -> bool:
+def _is_unstarted(job: VcJob) -> bool:
     """Whether a size was written and the start that belongs to it was not made.
 
     The message of our last start has its number. Where another program replaced it, a phase with
@@ -202,7 +209,7 @@ def _is_unstarted(job: ElasticJob) -> bool:
     return job.started < kept.start and job.last_active_ms < kept.at_ms
 
 
-def _cause(job: ElasticJob, facts: JobContext) -> str:
+def _cause(job: VcJob, facts: JobContext) -> str:
     kept = kept_of(job)
     if kept is not None and (_is_unstarted(job) or not job.is_ended):
         return kept.cause
@@ -220,7 +227,7 @@ def _cause(job: ElasticJob, facts: JobContext) -> str:
     return found
 
 
-def _without_cause(job: ElasticJob) -> str:
+def _without_cause(job: VcJob) -> str:
     kept, why = kept_of(job), "it ended without a fault of a chip, a network or a node"
     if kept is None or job.started != kept.start or job.has_run:
         return why
@@ -231,9 +238,7 @@ def _without_cause(job: ElasticJob) -> str:
     )
 
 
-def _waiting(
-    job: ElasticJob, pods: Sequence[JobPod], facts: JobContext, cause: str
-) -> RestartDecision:
+def _waiting(job: VcJob, pods: Sequence[JobPod], facts: JobContext, cause: str) -> RestartDecision:
     """Return that pods have not ended, which, and since when they are to."""
     if not pods:
         return RestartDecision(VcjobState.WAITING_FOR_PODS, "all pods have ended", cause=cause)
@@ -268,7 +273,7 @@ def _waiting(
     )
 
 
-def _asked_ms(job: ElasticJob, pod: JobPod) -> int:
+def _asked_ms(job: VcJob, pod: JobPod) -> int:
     """Return since when a pod is to end; 0 where that is not known."""
     if pod.deleted_at_ms:
         return pod.deleted_at_ms - pod.grace_seconds * 1000
@@ -284,7 +289,7 @@ def _shown(pod: JobPod, asked_ms: int) -> str:
     return f"{pod.name} on {pod.node or 'no node'}, {what}{since}"
 
 
-def _too_many(job: ElasticJob, facts: JobContext) -> str:
+def _too_many(job: VcJob, facts: JobContext) -> str:
     kept = kept_of(job)
     own = [] if kept is None else _recent(kept.starts_ms, facts.now_ms)
     if len(own) >= STARTS_OF_A_JOB:
@@ -299,13 +304,13 @@ def _recent(starts_ms: tuple[int, ...], now_ms: int) -> list[int]:
     return [at_ms for at_ms in starts_ms if abs(now_ms - at_ms) < HOUR_MS]
 
 
-def recent_starts(job: ElasticJob, now_ms: int) -> tuple[int, ...]:
+def recent_starts(job: VcJob, now_ms: int) -> tuple[int, ...]:
     """Return when the job was started by us within the last hour (wall)."""
     kept = kept_of(job)
     return () if kept is None else tuple(_recent(kept.starts_ms, now_ms))
 
 
-def _sized(job: ElasticJob, facts: JobContext, original: Size, cause: str) -> RestartDecision:
+def _sized(job: VcJob, facts: JobContext, original: Size, cause: str) -> RestartDecision:
     advice = facts.advice
     if advice is None:
         why = "the aggregator is asked for the size"
@@ -349,7 +354,7 @@ def _sized(job: ElasticJob, facts: JobContext, original: Size, cause: str) -> Re
     )
 
 
-def _write(job: ElasticJob, facts: JobContext, size: Size) -> DueWrite | None:
+def _write(job: VcJob, facts: JobContext, size: Size) -> DueWrite | None:
     """Return the next write; ``None`` while the controller removes pods."""
     kept = kept_of(job)
     if _is_cleared(job):

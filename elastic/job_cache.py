@@ -12,7 +12,7 @@ from advisor.options import DEFAULT_GRACE_OVER_TIME
 from contract import scheduling
 from contract.errors import DocumentError
 from elastic.end_cause import Evicted, read_evictions
-from elastic.job import ElasticJob, JobPod, JobQueue, read_group, read_job, read_pod, read_queue
+from elastic.job import JobPod, JobQueue, read_group, read_job, read_pod, read_queue
 from stores.cluster import KindUnavailable, ObjectKind, Snapshot
 from stores.interruption import Interrupted
 from stores.kubernetes_api.vcjobs import PATH
@@ -20,6 +20,7 @@ from stores.kubernetes_api.vcjobs import PATH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from advisor.snapshot import VcJob
     from stores.cluster import Update
 
 _RIVAL = "resilience-controller"
@@ -134,23 +135,23 @@ class JobCache:
             if pod.job:
                 self._pods.setdefault(pod.job, {})[uid] = pod
 
-    def jobs(self) -> list[ElasticJob]:
+    def jobs(self) -> list[VcJob]:
         """Return the jobs that ask for elastic training, in the order in which they are served."""
         asked = (
             one for one in self._found[JOBS].values() if scheduling.ELASTIC_SCHEDULING in one.labels
         )
         return sorted(asked, key=lambda one: (one.created_at_ms, one.namespace, one.name))
 
-    def pods(self, job: ElasticJob) -> tuple[JobPod, ...]:
+    def pods(self, job: VcJob) -> tuple[JobPod, ...]:
         """Return the pods of a job."""
         return tuple(self._pods.get(job.uid, {}).values())
 
-    def has_group(self, job: ElasticJob) -> bool:
+    def has_group(self, job: VcJob) -> bool:
         """Whether a PodGroup belongs to the job."""
         groups: Iterable[str] = self._found["groups"].values()
         return job.uid in groups
 
-    def closed_queue(self, job: ElasticJob) -> str:
+    def closed_queue(self, job: VcJob) -> str:
         """Return why the scheduler takes no job from the queue of this one; empty where it does."""
         queues: Iterable[JobQueue] = self._found[QUEUES].values()
         name = job.queue or _DEFAULT_QUEUE
@@ -168,7 +169,7 @@ class JobCache:
         seconds = next(iter(self._found[SCHEDULER].values()), DEFAULT_GRACE_OVER_TIME)
         return int(seconds) * 1000
 
-    def evictions(self, job: ElasticJob) -> tuple[Evicted, ...]:
+    def evictions(self, job: VcJob) -> tuple[Evicted, ...]:
         """Return what the scheduler records about the job."""
         records: Iterable[_Records] = self._found["records"].values()
         return tuple(one for each in records for one in each.get(job.group, ()))

@@ -6,15 +6,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
+from advisor.workloads.elastic_conditions import kept_of
 from contract.counted import counted
 from contract.errors import StoreError
-from elastic.conditions import kept_of
 from elastic.decision import REFUSED, DueWrite, VcjobState
 from stores.base import Involved, KubernetesEvent
 
 if TYPE_CHECKING:
+    from advisor.snapshot import VcJob
     from elastic.decision import RestartDecision
-    from elastic.job import ElasticJob
     from service.clock import Clock
     from stores.base import ClusterObjects
 
@@ -62,7 +62,7 @@ class JobEvents:
             except StoreError as error:
                 _log.warning("an Event is not written: %s", error)
 
-    def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """Report the state of a job where it is another one than before.
 
         Waiting is normal until it ``is_overdue``.
@@ -78,7 +78,7 @@ class JobEvents:
         if state in REASONS:
             self._event(job, REASONS[state], why, normal=state in _WAITING and not is_overdue)
 
-    def _look_at_size(self, job: ElasticJob) -> None:
+    def _look_at_size(self, job: VcJob) -> None:
         """Name who gave a job another size than was written."""
         kept, size = kept_of(job), job.size
         if kept is None or size is None:
@@ -93,7 +93,7 @@ class JobEvents:
             self._event(job, "ElasticOriginalSize", why, normal=True)
         self._sizes[job.uid] = now
 
-    def wrote(self, job: ElasticJob, decision: RestartDecision) -> None:
+    def wrote(self, job: VcJob, decision: RestartDecision) -> None:
         """Report what was written."""
         if decision.write is DueWrite.START:
             self._event(job, "ElasticStart", decision.why, normal=True)
@@ -109,14 +109,14 @@ class JobEvents:
             decision.why,
         )
 
-    def would(self, job: ElasticJob, decision: RestartDecision) -> None:
+    def would(self, job: VcJob, decision: RestartDecision) -> None:
         """Log what would be written."""
         text = (f"dry run, {decision.write}", decision.why)
         if self._last.get(f"dry {job.uid}") != text:
             self._last[f"dry {job.uid}"] = text
             _log.info("%s: dry run, nothing is written: %s", job.key, decision.why)
 
-    def _event(self, job: ElasticJob, reason: str, message: str, *, normal: bool) -> None:
+    def _event(self, job: VcJob, reason: str, message: str, *, normal: bool) -> None:
         if not self._records:
             return
         now_ms = self._clock().wall_ms

@@ -11,16 +11,16 @@ import msgspec
 
 from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.report import ElasticAdvice
+from advisor.workloads.elastic_conditions import ending_of, fewest_pods, kept_of, original_of, unmet
 from contract.counted import counted
 from contract.documents.elastic_job import FINISHED
-from elastic.conditions import ending_of, fewest_pods, kept_of, original_of, unmet
 from elastic.continuous_faults import ContinuousFaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from advisor.checks.ended_vcjobs import EndedJob
-    from elastic.job import ElasticJob
+    from advisor.snapshot import VcJob
 
 LASTS_MS = 20_000
 """The scheduler, too, waits so long after a link went down (consumers#1.9)."""
@@ -43,7 +43,7 @@ class NetworkFault(msgspec.Struct, frozen=True):
     waits_for: str = ""
 
 
-def why_left(job: ElasticJob, fault: NetworkFault) -> str:
+def why_left(job: VcJob, fault: NetworkFault) -> str:
     """Return why the job goes on over the fault; empty where it is to be ended."""
     original, advice = original_of(job), fault.advice
     if not fault.is_lasting:
@@ -61,7 +61,7 @@ def why_left(job: ElasticJob, fault: NetworkFault) -> str:
     return ""
 
 
-def is_under_way(job: ElasticJob) -> bool:
+def is_under_way(job: VcJob) -> bool:
     """Whether a job was ended for a network fault, or started again, and does not run yet."""
     if job.is_deleted or unmet(job) or job.phase == "Running":
         return False
@@ -92,7 +92,7 @@ class NetworkFaults:
         """Whether a job runs over a network fault."""
         return bool(self._found)
 
-    def under(self, job: ElasticJob, waits_for: str) -> NetworkFault | None:
+    def under(self, job: VcJob, waits_for: str) -> NetworkFault | None:
         """Return the fault under a job; ``None`` where there is none."""
         found = self._found.get(job.uid)
         if found is None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from advisor.workloads.elastic_conditions import kept_of
 from contract.documents.elastic_job import (
     DISTRIBUTED,
     ENDING,
@@ -16,15 +17,14 @@ from contract.documents.elastic_job import (
     Ending,
     PersistedJob,
 )
-from elastic.conditions import kept_of
 from elastic.decision import DueWrite, recent_starts, size_of
 
 if TYPE_CHECKING:
+    from advisor.snapshot import VcJob
     from elastic.decision import RestartDecision
-    from elastic.job import ElasticJob
 
 
-def size_patch(job: ElasticJob, decision: RestartDecision, now_ms: int) -> list[dict[str, Any]]:
+def size_patch(job: VcJob, decision: RestartDecision, now_ms: int) -> list[dict[str, Any]]:
     """Return the JSON patch of the size, with the originals and the cause in an annotation.
 
     For ``DueWrite.CLEAR`` the size is 0. ``now_ms`` is the wall clock.
@@ -74,7 +74,7 @@ def size_patch(job: ElasticJob, decision: RestartDecision, now_ms: int) -> list[
     return patch
 
 
-def ending_patch(job: ElasticJob, cause: str, now_ms: int) -> list[dict[str, Any]]:
+def ending_patch(job: VcJob, cause: str, now_ms: int) -> list[dict[str, Any]]:
     """Return the JSON patch that keeps why a job is ended. ``now_ms`` is the wall clock."""
     kept = kept_of(job)
     # A cause from before the last start does not count, and that may have a later clock's time.
@@ -83,7 +83,7 @@ def ending_patch(job: ElasticJob, cause: str, now_ms: int) -> list[dict[str, Any
     return [_set("/metadata/resourceVersion", job.version), _annotation(ENDING, ending)]
 
 
-def start_patch(job: ElasticJob, number: int, text: str) -> dict[str, Any]:
+def start_patch(job: VcJob, number: int, text: str) -> dict[str, Any]:
     """Return the merge patch of the status with which start ``number`` begins."""
     state = {"phase": "Pending", "reason": REASON, "message": f"{STARTED}{number}: {text}"}
     return {"metadata": {"resourceVersion": job.version}, "status": {"state": state}}

@@ -15,8 +15,8 @@ from elastic.metrics import exposition
 from service.clock import system_clock
 from service.election.identity import Identity
 from service.election.leadership import ByLease
-from service.log import flush_log, set_up_logging
-from service.pages import application, serving
+from service.log.setup import flush_log, set_up_logging
+from service.pages.daemon_pages import application, serving
 from service.stalls import Stalls
 from service.tasks import until_stopped
 from stores.address import kubeconfig_files

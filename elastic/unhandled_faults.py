@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.workloads.elastic_conditions import ending_of
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.validation_texts import decode_text
-from elastic.conditions import ending_of
 from elastic.continuous_faults import ContinuousFaults
 from elastic.job import read_job
 from elastic.network_faults import COMMANDED_MS, NetworkFaults, is_under_way
@@ -23,9 +23,9 @@ from stores.kubernetes_api.nodes import not_ready_since_ms
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from advisor.snapshot import VcJob
     from elastic.aggregator_client import AggregatorReply
     from elastic.decision import RestartDecision
-    from elastic.job import ElasticJob
     from elastic.job_cache import JobCache
     from elastic.network_faults import NetworkFault
     from service.clock import Clock
@@ -70,14 +70,14 @@ class UnhandledFaults:
         """Whether a job runs over a network fault."""
         return self._network.are_any
 
-    def network(self, job: ElasticJob) -> NetworkFault | None:
+    def network(self, job: VcJob) -> NetworkFault | None:
         """Return the network fault that a job runs over; ``None`` for none."""
         return self._network.under(job, self._waits_for)
 
     async def look(
         self,
         answer: AggregatorReply,
-        jobs: Sequence[ElasticJob],
+        jobs: Sequence[VcJob],
         known: JobCache,
     ) -> tuple[str, ...]:
         """Take in what the aggregator has answered; returns reasons to start nothing."""
@@ -90,7 +90,7 @@ class UnhandledFaults:
             return (*self._seen[1], f"Commands: {error}")
         return self._seen[1]
 
-    def _look_at_networks(self, answer: AggregatorReply, jobs: Sequence[ElasticJob]) -> None:
+    def _look_at_networks(self, answer: AggregatorReply, jobs: Sequence[VcJob]) -> None:
         """Observe network faults under jobs.
 
         An answer that is not to be relied on is a gap: what stands counts from then on.
@@ -106,7 +106,7 @@ class UnhandledFaults:
         self._network.look(over, answer.asked_ms, self._clock().steady_ms)
 
     async def _look_at_nodes(
-        self, answer: AggregatorReply, jobs: Sequence[ElasticJob], known: JobCache
+        self, answer: AggregatorReply, jobs: Sequence[VcJob], known: JobCache
     ) -> tuple[str, ...]:
         self.dead_nodes = frozenset()
         if not self.deletes_on_dead_nodes or answer.silent is None:
@@ -129,7 +129,7 @@ class UnhandledFaults:
         self.dead_nodes = frozenset(dead)
         return tuple(troubles)
 
-    async def _ended_before(self, jobs: Sequence[ElasticJob]) -> str:
+    async def _ended_before(self, jobs: Sequence[VcJob]) -> str:
         """Return a job that was ended for a network fault and does not run yet: one at a time."""
         now_ms = self._clock().steady_ms
         self._commanded = {
@@ -140,13 +140,13 @@ class UnhandledFaults:
                 return job.key
         return ""
 
-    async def _is_commanded(self, job: ElasticJob) -> bool:
+    async def _is_commanded(self, job: VcJob) -> bool:
         """Whether a Command to end a job waits, for as long as the controller is away."""
         if job.phase != "Running" or ending_of(job) is None:
             return False
         return await self._api.is_commanded(job.namespace, job.name, job.uid)
 
-    async def _check_alone(self, job: ElasticJob) -> None:
+    async def _check_alone(self, job: VcJob) -> None:
         """Raise ``StoreConflict`` while another job is ended, by the API server's own list.
 
         Watches are behind, and another process may act at the same time.
@@ -161,7 +161,7 @@ class UnhandledFaults:
             if is_new or is_under_way(other) or await self._is_commanded(other):
                 raise StoreConflict(f"{other.key} is ended for a network fault, too")
 
-    async def end(self, job: ElasticJob, cause: str) -> str:
+    async def end(self, job: VcJob, cause: str) -> str:
         """Have a job ended; returns its version after that, empty where it is the same.
 
         The annotation comes first: who goes on after a kill has to know why the job was ended.

@@ -10,6 +10,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TICK_SECONDS = 0.001
+"""Timers may fire early by the resolution of their clock; without this pause a loop would spin."""
+
+
+def now_seconds() -> float:
+    """Return the time of the running event loop: seconds of a monotonic clock."""
+    return asyncio.get_running_loop().time()
+
 
 async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
     """Wait for ``event``, at most ``seconds``; return whether it is set. ``None``: no limit."""

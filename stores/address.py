@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, Problem
-from stores.mqtt.password import read_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,6 +116,8 @@ def _open_mqtt(url: str, mqtt: Mqtt | None, node: str | None, to_be: Beat | None
 
 
 def _unreadable(mqtt: Mqtt) -> Iterator[Problem]:
+    from stores.mqtt.settings import read_password
+
     for name in ("password_file", "ca_file", "certificate_file", "key_file"):
         path: Path | None = getattr(mqtt, name)
         if path is None:

@@ -1,4 +1,4 @@
-"""Which namespaces and names a store takes: those of Kubernetes, in every store.
+"""Which namespaces, names and names of nodes a store takes: those of Kubernetes, in every store.
 
 Source: RFC 1123 labels and subdomains, as Kubernetes demands them of namespaces and ConfigMaps.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from contract.errors import StoreRefused
+from contract.names import node_name_problem
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -38,3 +39,10 @@ def check_names(namespace: str, name: str) -> None:
             "lower-case letters, digits, '-' and '.'. Each part begins and ends with a letter or "
             "digit"
         )
+
+
+def check_node_name(node: str) -> None:
+    """Raise ``StoreRefused`` for a name that no Node can have, before anything is asked."""
+    problem = node_name_problem(node)
+    if problem is not None:
+        raise StoreRefused(f"the node name {problem}")

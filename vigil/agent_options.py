@@ -70,23 +70,14 @@ Config = Annotated[
     typer.Option(metavar="FILE", envvar="VIGIL_CONFIG", help="TOML; options win over it."),
 ]
 
-_PATHS = {
-    "node_name": "node_name",
-    "store": "store",
-    "kubeconfig": "kubeconfig",
-    "driver_root": "driver_root",
-    "trust_driver": "trust_driver",
-    "state_dir": "state_dir",
-    "fault_config_dir": "fault_config_dir",
-    "listen": "listen",
-    "documents": "documents",
-    "shadow": "shadow",
-    "heartbeat_interval_seconds": "heartbeat.interval_seconds",
-    "heartbeat_generation": "heartbeat.generation",
-}
-"""Parameter of a verb to path in the configuration."""
+_SETTINGS = (
+    *("node_name", "store", "kubeconfig", "driver_root", "trust_driver", "state_dir"),
+    *("fault_config_dir", "listen", "documents", "shadow"),
+    *("heartbeat_interval_seconds", "heartbeat_generation"),
+)
+"""Parameters of a verb that set something of the configuration."""
 
 
 def given(arguments: Mapping[str, object]) -> dict[str, object]:
     """Return what a verb's arguments set of the agent's configuration, by path."""
-    return {path: arguments[name] for name, path in _PATHS.items()}
+    return {name.replace("heartbeat_", "heartbeat."): arguments[name] for name in _SETTINGS}

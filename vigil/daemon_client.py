@@ -12,7 +12,6 @@ import msgspec
 
 from contract.errors import ConfigurationError, Problem, StoreUnavailable, quoted
 from contract.validation_texts import decode_text
-from vigil.socket_connection import SocketConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +53,21 @@ def is_listening(path: Path) -> bool:
 
 class OtherNode(UnknownNode):
     """The agent that was asked is of another node; another source may know this one."""
+
+
+class SocketConnection(http.client.HTTPConnection):
+    """A connection to the socket at ``path``; an answer may take ``seconds``."""
+
+    def __init__(self, path: str, seconds: float) -> None:
+        super().__init__("localhost", timeout=seconds)
+        self._path = path
+        self._seconds = seconds
+
+    def connect(self) -> None:
+        """Connect to the socket. Raises ``OSError``."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self._seconds)
+        self.sock.connect(self._path)
 
 
 class DaemonClient:

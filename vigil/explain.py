@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil.sources.options import (
-    Json,
-    Kubeconfig,
-    Lang,
-    Server,
-    StateDir,
-    Store,
-    Utc,
-    Watch,
-    language_of,
-    sources_of,
-)
+from vigil.exit_status import ExitStatus
+from vigil.sources import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +15,6 @@ if TYPE_CHECKING:
     from contract.codes.reference import CodeReference
     from vigil.sources.source import AnswerSource
 
-_UNKNOWN = 2
 _WIDTH = 100
 _DRIVER_DIGITS = 8
 _INDENT = " " * 12
@@ -40,14 +29,14 @@ def explain(
             help="For example 80E01801, '[0x08520003,na,cpu,na]', node-1 or node-1/3.",
         ),
     ],
-    server: Server = None,
-    state_dir: StateDir = None,
-    kubeconfig: Kubeconfig = None,
-    store: Store = None,
-    watch: Watch = False,
-    lang: Lang = None,
-    utc: Utc = False,
-    as_json: Json = False,
+    server: options.Server = None,
+    state_dir: options.StateDir = None,
+    kubeconfig: options.Kubeconfig = None,
+    store: options.Store = None,
+    watch: options.Watch = False,
+    lang: options.Lang = None,
+    utc: options.Utc = False,
+    as_json: options.Json = False,
 ) -> None:
     """Explain a fault code, or why a node or a chip is in its state, and what to do.
 
@@ -65,7 +54,7 @@ def explain(
     from contract.errors import StoreUnavailable
     from vigil.reports.show import answering, print_lines
 
-    language = language_of(lang)
+    language = options.language_of(lang)
     found = describe_code(what)
     if found is not None:
         with answering():
@@ -77,7 +66,7 @@ def explain(
     node, _, part = what.partition("/")
     if re.fullmatch(_NODE, node) is None:
         print(_unknown(what), file=sys.stderr)
-        sys.exit(_UNKNOWN)
+        sys.exit(ExitStatus.WRONG_USE)
 
     from vigil.daemon_client import UnknownNode
     from vigil.reports.explanation_lines import explanation_lines
@@ -93,7 +82,7 @@ def explain(
             explained.well,
         )
 
-    sources = sources_of(server, state_dir, kubeconfig, store)
+    sources = options.sources_of(server, state_dir, kubeconfig, store)
     try:
         show(sources, ask, node=node, watching=watch, as_json=as_json, utc=utc)
     except (UnknownNode, StoreUnavailable):
@@ -101,7 +90,7 @@ def explain(
         if not _has_digits_of_code(what):
             raise
         print(_unknown(what), file=sys.stderr)
-        sys.exit(_UNKNOWN)
+        sys.exit(ExitStatus.WRONG_USE)
 
 
 def _unknown(code: str) -> str:

@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil.sources.options import (
-    Json,
-    Kubeconfig,
-    Lang,
-    Server,
-    StateDir,
-    Store,
-    Utc,
-    Watch,
-    language_of,
-    sources_of,
-)
+from vigil.sources import options
 
 if TYPE_CHECKING:
     from vigil.sources.source import AnswerSource
@@ -42,14 +31,14 @@ def faults(
         str | None, typer.Option(metavar="CODE", help="With this code only.", show_default=False)
     ] = None,
     order: Annotated[Order, typer.Option(help="Which come first.")] = Order.WORST,
-    server: Server = None,
-    state_dir: StateDir = None,
-    kubeconfig: Kubeconfig = None,
-    store: Store = None,
-    watch: Watch = False,
-    lang: Lang = None,
-    utc: Utc = False,
-    as_json: Json = False,
+    server: options.Server = None,
+    state_dir: options.StateDir = None,
+    kubeconfig: options.Kubeconfig = None,
+    store: options.Store = None,
+    watch: options.Watch = False,
+    lang: options.Lang = None,
+    utc: options.Utc = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show every fault that holds: part, code, name, severity, level, since, effect on jobs.
 
@@ -63,8 +52,8 @@ def faults(
     from vigil.sources.watch import Output, show
 
     check_filters(level, code)
-    sources = sources_of(server, state_dir, kubeconfig, store)
-    language = language_of(lang)
+    sources = options.sources_of(server, state_dir, kubeconfig, store)
+    language = options.language_of(lang)
     arranged = worst_first if order is Order.WORST else newest_first
 
     def ask(source: AnswerSource) -> Output:

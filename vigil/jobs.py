@@ -4,32 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vigil.sources.options import (
-    Json,
-    Kubeconfig,
-    Lang,
-    Server,
-    StateDir,
-    Store,
-    Utc,
-    Watch,
-    language_of,
-    sources_of,
-)
+from vigil.sources import options
 
 if TYPE_CHECKING:
     from vigil.sources.source import AnswerSource
 
 
 def jobs(
-    server: Server = None,
-    state_dir: StateDir = None,
-    kubeconfig: Kubeconfig = None,
-    store: Store = None,
-    watch: Watch = False,
-    lang: Lang = None,
-    utc: Utc = False,
-    as_json: Json = False,
+    server: options.Server = None,
+    state_dir: options.StateDir = None,
+    kubeconfig: options.Kubeconfig = None,
+    store: options.Store = None,
+    watch: options.Watch = False,
+    lang: options.Lang = None,
+    utc: options.Utc = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show which jobs are hit, by which faults on which nodes. An agent does not know.
 
@@ -38,8 +27,8 @@ def jobs(
     from vigil.reports.job_report import job_lines
     from vigil.sources.watch import Output, show
 
-    sources = sources_of(server, state_dir, kubeconfig, store, "cluster")
-    language = language_of(lang)
+    sources = options.sources_of(server, state_dir, kubeconfig, store, "cluster")
+    language = options.language_of(lang)
 
     def ask(source: AnswerSource) -> Output:
         report = source.jobs()

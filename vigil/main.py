@@ -19,14 +19,15 @@ from contract.errors import (
     VigilError,
     printable,
 )
-from service.log import last_words
-from service.standard_streams import open_missing
+from service.log.setup import last_words
+from service.log.standard_streams import open_missing
 from vigil import emulator
 from vigil.advise.verb import advise
 from vigil.agent import agent
 from vigil.aggregator import aggregator
 from vigil.demo.verb import demo
 from vigil.elastic import verb as elastic
+from vigil.exit_status import ExitStatus
 from vigil.explain import explain
 from vigil.faults import faults
 from vigil.forget.verb import forget
@@ -76,30 +77,14 @@ def _without_verbs() -> typer.Typer:
 
 
 app = _without_verbs()
-app.command("advise")(advise)
-app.command("agent")(agent)
-app.command("aggregator")(aggregator)
-app.command("demo")(demo)
-app.command("explain")(explain)
-app.command("faults")(faults)
-app.command("forget")(forget)
-app.command("isolate")(isolate)
-app.command("jobs")(jobs)
-app.command("lint")(lint)
-app.command("release")(release)
-app.command("replay")(replay)
-app.command("scan")(scan)
-app.command("status")(status)
-app.command("timeline")(timeline)
-app.command("uninstall")(uninstall)
-app.command("validate")(validate)
+for _verb in (
+    *(advise, agent, aggregator, demo, explain, faults, forget, isolate, jobs, lint, release),
+    *(replay, scan, status, timeline, uninstall, validate),
+):
+    app.command(_verb.__name__)(_verb)
 app.add_typer(elastic.app, name="elastic")
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")
-
-EXIT_NOT_WELL = 1
-EXIT_WRONG_USE = 2
-EXIT_OUTSIDE = 3
 
 
 def main() -> NoReturn:
@@ -108,11 +93,11 @@ def main() -> NoReturn:
     try:
         _called(sys.argv[1:])()
     except ConfigurationError as error:
-        _end(error, EXIT_WRONG_USE)
+        _end(error, ExitStatus.WRONG_USE)
     except (DriverError, ListenError, StoreError) as error:
-        _end(error, EXIT_OUTSIDE)
+        _end(error, ExitStatus.OUTSIDE)
     except VigilError as error:
-        _end(error, EXIT_NOT_WELL)
+        _end(error, ExitStatus.NOT_WELL)
     sys.exit(0)
 
 
@@ -127,7 +112,7 @@ def _called(arguments: Sequence[str]) -> typer.Typer:
     return only
 
 
-def _end(error: VigilError, status: int) -> NoReturn:
+def _end(error: VigilError, status: ExitStatus) -> NoReturn:
     """End with ``status``; no control character of a file, an argument or an answer is printed."""
     lines = (printable(line) for line in f"vigil: {error}".split("\n"))
     print(last_words("\n".join(lines)), file=sys.stderr)

@@ -8,7 +8,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from service.log import protect_standard_streams
+from service.log.setup import protect_standard_streams
 from service.tasks import STOP_SIGNALS
 
 if TYPE_CHECKING:

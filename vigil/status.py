@@ -6,18 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil.sources.options import (
-    Json,
-    Kubeconfig,
-    Lang,
-    Server,
-    StateDir,
-    Store,
-    Utc,
-    Watch,
-    language_of,
-    sources_of,
-)
+from vigil.sources import options
 
 if TYPE_CHECKING:
     from vigil.sources.source import AnswerSource
@@ -27,14 +16,14 @@ def status(
     node: Annotated[
         str | None, typer.Argument(metavar="[NODE]", help="Of this node.", show_default=False)
     ] = None,
-    server: Server = None,
-    state_dir: StateDir = None,
-    kubeconfig: Kubeconfig = None,
-    store: Store = None,
-    watch: Watch = False,
-    lang: Lang = None,
-    utc: Utc = False,
-    as_json: Json = False,
+    server: options.Server = None,
+    state_dir: options.StateDir = None,
+    kubeconfig: options.Kubeconfig = None,
+    store: options.Store = None,
+    watch: options.Watch = False,
+    lang: options.Lang = None,
+    utc: options.Utc = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show whether all is well, and why not.
 
@@ -43,8 +32,8 @@ def status(
     from vigil.reports.show import status_lines
     from vigil.sources.watch import Output, show
 
-    sources = sources_of(server, state_dir, kubeconfig, store)
-    language = language_of(lang)
+    sources = options.sources_of(server, state_dir, kubeconfig, store)
+    language = options.language_of(lang)
 
     def ask(source: AnswerSource) -> Output:
         report = source.report(node)

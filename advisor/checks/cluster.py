@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.report import Finding, FindingSeverity
+from advisor.report import Finding
 from advisor.rescheduling.fault_pods import StaleNodes
 from advisor.scheduler_view.cluster_cache import has, kind_of
 from advisor.scheduler_view.document_entries import NETWORK_UNHEALTHY, RECOVERING, UNHEALTHY, names
@@ -44,8 +44,7 @@ def cluster_findings(
     """Return the findings about documents; ``stale`` are those of ``stale_configmaps``."""
     yield from cache.findings
     if cache.crashed_by:
-        yield Finding(
-            FindingSeverity.ERROR,
+        yield Finding.error(
             "SCHEDULER_CRASHES",
             f"ConfigMap {cache.crashed_by}",
             "DeviceInfoCfg is empty: the scheduler crashes here and at each start",
@@ -110,8 +109,7 @@ def _stale(
 ) -> Iterator[Finding]:
     for key in keys:
         age = (snapshot.now_ms - cache.seen[key].event_at_ms) // 1000
-        yield Finding(
-            FindingSeverity.WARNING,
+        yield Finding.warning(
             "STALE_INPUT",
             f"ConfigMap {key}",
             f"Its last event was {age} s ago; the scheduler goes on with it",
@@ -146,11 +144,10 @@ def _ghosts(cache: ClusterCache) -> Iterator[Finding]:
             for node in seen.nodes:
                 if node in listed:
                     text = f"Its {kind} entry is in {listed[node]} and {key}: the last write counts"
-                    yield Finding(FindingSeverity.WARNING, "DUPLICATE_ENTRY", f"Node {node}", text)
+                    yield Finding.warning("DUPLICATE_ENTRY", f"Node {node}", text)
                 listed[node] = key
         for node in sorted(entries.keys() - listed.keys()):
-            yield Finding(
-                FindingSeverity.WARNING,
+            yield Finding.warning(
                 "GHOST_ENTRY",
                 f"Node {node}",
                 f"No document has its {kind} entry any more, and the scheduler goes on with the"
@@ -168,35 +165,35 @@ def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Fin
     """Return the findings about a node."""
     called = f"Node {view.name}"
     for code, text in view.problems:
-        yield Finding(FindingSeverity.WARNING, code, called, text)
+        yield Finding.warning(code, called, text)
     for source, word in (("switch", view.switch_status), ("host", view.host_status)):
         if word not in _WORDS:
             text = f"NodeStatus of its {source} is {word!r:.60}: the scheduler knows no such word"
-            yield Finding(FindingSeverity.WARNING, "STATUS_WORD_UNKNOWN", called, text)
+            yield Finding.warning("STATUS_WORD_UNKNOWN", called, text)
     if not view.is_npu:
         return
     if not view.is_in_table:
         text = "It has chips and no label accelerator that names them: it takes no pod"
-        yield Finding(FindingSeverity.WARNING, "ACCELERATOR_MISSING", called, text)
+        yield Finding.warning("ACCELERATOR_MISSING", called, text)
         return
     entry = cache.devices.get(view.name)
     if entry is not None and is_ahead(view.name, cache, now):
         text = f"UpdateTime of its entry is {entry.UpdateTime - now} s ahead of the clock"
-        yield Finding(FindingSeverity.WARNING, "STAMP_AHEAD", called, text)
+        yield Finding.warning("STAMP_AHEAD", called, text)
     if not view.is_in_map:
         return
     if view.free is None:
         text = "The scheduler has no list of free cards for it: it takes no pod with chips"
-        yield Finding(FindingSeverity.WARNING, "NO_DEVICE_ENTRY", called, text)
+        yield Finding.warning("NO_DEVICE_ENTRY", called, text)
     elif entry is None:
         text = "Its document is gone, and its last lists stay in force"
-        yield Finding(FindingSeverity.WARNING, "GHOST_ENTRY", called, text)
+        yield Finding.warning("GHOST_ENTRY", called, text)
     elif len(view.free) > view.idle.get(view.resource, 0):
         text = (
             f"the list of free cards has {len(view.free)}, Kubernetes has"
             f" {view.idle.get(view.resource, 0)} idle: it takes no pod with chips"
         )
-        yield Finding(FindingSeverity.WARNING, "FREE_LIST_TOO_LONG", called, text)
+        yield Finding.warning("FREE_LIST_TOO_LONG", called, text)
     if view.unhealthy or view.faults:
         yield from _names(view, called, entry.DeviceList if entry else None)
 
@@ -207,7 +204,7 @@ def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Ite
     bad = [name for name in view.unhealthy if not _is_card(name, prefix)]
     if bad:
         text = f"-Unhealthy has {bad[0]!r:.60}, which is no name of a card: it matches none"
-        yield Finding(FindingSeverity.WARNING, "CARD_NAME_UNUSABLE", called, text)
+        yield Finding.warning("CARD_NAME_UNUSABLE", called, text)
     known = {*view.unhealthy, *(view.network_unhealthy or ())}
     known.update(names((listed or {}).get(view.resource + RECOVERING)))
     for one in view.faults:
@@ -216,13 +213,13 @@ def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Ite
                 f"{one.npu_name} has the level {one.fault_level} and fault_handling"
                 f" {one.fault_handling!r:.60}, which alone counts"
             )
-            yield Finding(FindingSeverity.WARNING, "FAULT_HANDLING_DIFFERS", called, text)
+            yield Finding.warning("FAULT_HANDLING_DIFFERS", called, text)
         if one.fault_level in _ISOLATING and one.npu_name not in known:
             text = (
                 f"{one.npu_name} has the level {one.fault_level} in -Fault and is in neither"
                 f" {UNHEALTHY} nor {NETWORK_UNHEALTHY}: nothing follows"
             )
-            yield Finding(FindingSeverity.WARNING, "FAULT_NOT_LISTED", called, text)
+            yield Finding.warning("FAULT_NOT_LISTED", called, text)
 
 
 def _is_card(name: str, prefix: str) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.checks.ended_vcjobs import ended_jobs
-from advisor.report import Finding, FindingSeverity
+from advisor.report import Finding
 from advisor.scheduler_view.nodes import UNHEALTHY_WORD
-from advisor.workloads.elastic_start import elastic_start
+from advisor.workloads.elastic_conditions import elastic_start
 from contract.documents.elastic_job import ENDED
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def _commands(
         nodes = ", ".join(sorted({fault.node for fault in one.faults}))
         when = f" once {before} runs again" if before else ""
         before = before or f"{one.namespace}/{one.name}"
-        yield Finding(
-            FindingSeverity.WARNING,
+        yield Finding.warning(
             "ELASTIC_COMMAND",
             f"Job {one.namespace}/{one.name}",
             f"a link on {nodes} is down, {stood}: vigil elastic ends the job by a Command{when}; "
@@ -94,8 +93,7 @@ def _forced_deletions(
         is_dead = view is not None and view.host_status == UNHEALTHY_WORD and pod.node in not_ready
         is_ours = pod.owner is not None and pod.owner.uid in owners
         if is_dead and is_ours and (pod.is_terminating or pod.uid in leaving):
-            yield Finding(
-                FindingSeverity.WARNING,
+            yield Finding.warning(
                 "ELASTIC_FORCED_DELETION",
                 f"Pod {pod.namespace}/{pod.name}",
                 f"{pod.node} is unhealthy and NotReady. Once it is silent and NotReady for more "

@@ -20,9 +20,9 @@ from advisor.scheduler_view.cluster_cache import ClusterCache, DecodedDocuments
 from advisor.scheduler_view.nodes import NodeHealthState, NodeViews, Since
 from advisor.snapshot import ControllingOwner, PodGroup, SchedulerPod
 from advisor.snapshot_index import SnapshotIndex
+from advisor.workloads.elastic_conditions import kept_of
 from contract import scheduling
-from contract.documents.elastic_job import FINISHED, read_kept
-from contract.scheduling import go_integer
+from contract.documents.elastic_job import FINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from advisor.scheduler_view.nodes import NodeView
     from advisor.scheduler_view.state import SchedulerState
     from advisor.snapshot import ClusterSnapshot, VcJob
-    from contract.documents.elastic_job import PersistedJob
 
 
 NETWORK = "NETWORK"
@@ -134,7 +133,7 @@ def ended_jobs(
         key = (job.namespace, job.name)
         if key in sized or key in judged:
             faults = tuple(_under(_pods(job, snapshot), nodes.views, cache))
-            found.append(EndedJob(*key, _version(job), advice.get(key), faults))
+            found.append(EndedJob(*key, job.number, advice.get(key), faults))
         if running and _may_be_ended(job):
             pods = [pod for pod in _pods(job, snapshot) if pod.is_live]
             faults = tuple(_under(pods, nodes.views, cache))
@@ -143,7 +142,7 @@ def ended_jobs(
                 pool, _ = shared_out()
                 pool.release(pods)
                 after = _advice(job, pool, options)
-                over.append(EndedJob(*key, _version(job), after, faults))
+                over.append(EndedJob(*key, job.number, after, faults))
     stale = stale_configmaps(snapshot, cache, options)
     not_known = [
         f"ConfigMap {key} was not touched for more than {options.stale_after} s" for key in stale
@@ -151,7 +150,7 @@ def ended_jobs(
     if not cache.seen:
         not_known.append("there is no cluster-info")
     not_known += [f"{kind}: they cannot be read" for kind in sorted(snapshot.unread & {"vcjobs"})]
-    newest = max(map(_version, jobs), default=0)
+    newest = max((job.number for job in jobs), default=0)
     return EndedJobs(newest, tuple(not_known), tuple(found), tuple(over))
 
 
@@ -161,20 +160,9 @@ def _may_be_ended(job: VcJob) -> bool:
     return is_elastic and job.phase == "Running" and job.replicas > 1
 
 
-def _version(job: VcJob) -> int:
-    return go_integer(job.version) or 0
-
-
-def _kept(job: VcJob) -> PersistedJob | None:
-    try:
-        return read_kept(job.annotations)
-    except ValueError:
-        return None
-
-
 def _take_started(job: VcJob, snapshot: ClusterSnapshot, pool: FreeRoom) -> None:
     """Take the room of pods that a job started again has not bound yet."""
-    if _kept(job) is None or job.phase in FINISHED or job.template is None or not job.replicas:
+    if kept_of(job) is None or job.phase in FINISHED or job.template is None or not job.replicas:
         return
     bound = sum(1 for pod in _pods(job, snapshot) if pod.node and pod.is_live)
     if bound >= job.replicas:
@@ -205,7 +193,7 @@ def _as_job(job: VcJob, pod: SchedulerPod, replicas: int) -> SchedulerJob:
 
 def _advice(job: VcJob, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvice:
     """Return the size of R60 from the original one, and take its room."""
-    kept, pod = _kept(job), job.template
+    kept, pod = kept_of(job), job.template
     if pod is None:
         why = "its pods ask for no chips"
         return ElasticAdvice(job.namespace, job.name, reason="NOT_ENABLED", why=why)
@@ -213,17 +201,7 @@ def _advice(job: VcJob, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvic
     if kept is not None and (replicas, cards) == (kept.size.replicas, kept.size.cards):
         replicas, cards = kept.original.replicas, kept.original.cards
     pod = msgspec.structs.replace(pod, requests={**pod.requests, npu_resource(pod): cards})
-    least = go_integer(job.annotations.get(scheduling.MIN_REPLICAS, "")) or 1
-    fit = take_fit(_as_job(job, pod, replicas), pod, replicas, least, pool, options)
-    reason = "" if fit.replicas is not None else "BELOW_MIN_REPLICAS"
-    return ElasticAdvice(
-        job.namespace,
-        job.name,
-        replicas=fit.replicas,
-        cards=fit.cards,
-        reason=reason,
-        why=fit.why,
-    )
+    return take_fit(job, _as_job(job, pod, replicas), pod, replicas, pool, options)
 
 
 def _still_there(job: VcJob, pods: int) -> ElasticAdvice:

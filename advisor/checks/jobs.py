@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.jobs import JOINT, npu_request
-from advisor.report import Finding, FindingSeverity, WorkloadKind
-from advisor.workloads import workload_of
+from advisor.report import Finding, WorkloadKind
+from advisor.workloads.workload_kind import workload_of
 from contract import scheduling
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def _labels(job: SchedulerJob) -> Iterator[Finding]:
     for key, value in job.labels.items():
         if JOINT in value:
             text = f"Its PodGroup and pods disagree on {key}: the scheduler reads {value!r:.80}"
-            yield Finding(FindingSeverity.ERROR, "LABEL_CONFLICT", called, text)
+            yield Finding.error("LABEL_CONFLICT", called, text)
     value = job.fault_scheduling
     if value and JOINT not in value and value not in scheduling.FAULT_SCHEDULING_VALUES:
         text = f"fault-scheduling {value!r:.60} is no supported value: nothing is ever deleted"
-        yield Finding(FindingSeverity.ERROR, "FAULT_SCHEDULING_UNSUPPORTED", called, text)
+        yield Finding.error("FAULT_SCHEDULING_UNSUPPORTED", called, text)
 
 
 def _participant(job: SchedulerJob, options: AdvisorOptions) -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def _participant(job: SchedulerJob, options: AdvisorOptions) -> Iterator[Finding
     ]
     if blind:
         text = f"{', '.join(blind[:3])} run without huawei.com/AscendReal: no card fault matches"
-        yield Finding(FindingSeverity.WARNING, "NO_ASCENDREAL", called, text)
+        yield Finding.warning("NO_ASCENDREAL", called, text)
     if job.is_pod_limited and not job.is_pod_rescheduling:
         code = (
             "OME_WITHOUT_POD_RESCHEDULING"
@@ -57,7 +57,7 @@ def _participant(job: SchedulerJob, options: AdvisorOptions) -> Iterator[Finding
             else "LIMIT_WITHOUT_POD_RESCHEDULING"
         )
         text = "Without pod-rescheduling=on a fault blocks the job's later faults for 1200 s"
-        yield Finding(FindingSeverity.WARNING, code, called, text)
+        yield Finding.warning(code, called, text)
     if (
         job.is_pod_rescheduling
         and not job.is_pod_limited
@@ -65,7 +65,7 @@ def _participant(job: SchedulerJob, options: AdvisorOptions) -> Iterator[Finding
         and workload_of(job) is WorkloadKind.AIBRIX
     ):
         text = "A fault of rank 0 removes all pods of the shared PodGroup"
-        yield Finding(FindingSeverity.WARNING, "SHARED_PG_WITHOUT_RECOVER_PATH", called, text)
+        yield Finding.warning("SHARED_PG_WITHOUT_RECOVER_PATH", called, text)
     if job.fault_scheduling == scheduling.FAULT_SCHEDULING_GRACE:
         longest = max((pod.termination_grace_seconds for pod in job.pods), default=0)
         if longest > options.grace_over_time:
@@ -73,4 +73,4 @@ def _participant(job: SchedulerJob, options: AdvisorOptions) -> Iterator[Finding
                 f"Pods may take {longest} s to end and are deleted by force after"
                 f" {options.grace_over_time} s"
             )
-            yield Finding(FindingSeverity.WARNING, "GRACE_SHORTER_THAN_TERMINATION", called, text)
+            yield Finding.warning("GRACE_SHORTER_THAN_TERMINATION", called, text)

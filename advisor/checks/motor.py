@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from advisor.checks.written_retries import written_retries
 from advisor.controllers.motor_jobs import PodGroupsOfJobs, budget_of, counted_waves
-from advisor.controllers.motor_scaling_rule import read_rule
+from advisor.controllers.motor_scaling_rule import rule_of
 from advisor.options import Profile
-from advisor.report import Finding, FindingSeverity
+from advisor.report import Finding
+from advisor.similar_words import distance
 from contract import scheduling
 from contract.counted import counted
-from contract.errors import DocumentError
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
@@ -41,41 +41,29 @@ def service_findings(snapshot: ClusterSnapshot, options: AdvisorOptions) -> tupl
     retries = written_retries(snapshot.configmaps)
     found: list[Finding] = []
     for job in snapshot.ascend_jobs:
-        if job.is_over:
-            continue
-        found += _labels(job)
-        found += _rule(job, maps, homes, strict=options.profile is Profile.CORRECTED)
-        found += _budget(job, groups, retries)
+        if not job.is_over:
+            called = f"AscendJob {job.namespace}/{job.name}"
+            found += _labels(job, called)
+            found += _rule(job, called, maps, homes, strict=options.profile is Profile.CORRECTED)
+            found += _budget(job, called, groups, retries)
     return tuple(sorted(found, key=lambda one: (one.object, one.code)))
 
 
-def _finding(job: AscendJob, severity: FindingSeverity, code: str, text: str) -> Finding:
-    return Finding(severity, code, f"AscendJob {job.namespace}/{job.name}", text)
-
-
-def _labels(job: AscendJob) -> Iterator[Finding]:
+def _labels(job: AscendJob, called: str) -> Iterator[Finding]:
     app = job.labels.get(scheduling.APP, "")
     if app not in scheduling.MINDIE_APPS:
-        near = [one for one in scheduling.MINDIE_APPS if _distance(app, one) <= _NEAR]
+        near = [one for one in scheduling.MINDIE_APPS if distance(app, one, _NEAR) <= _NEAR]
         if near:
-            yield _finding(
-                job,
-                FindingSeverity.WARNING,
-                "APP_TYPO",
-                f"label app is {app!r}: the job is in no global rank table; write {near[0]}",
-            )
-        return
-    if not job.labels.get(scheduling.JOB_ID):
-        yield _finding(
-            job,
-            FindingSeverity.ERROR,
-            "JOB_ID_MISSING",
-            f"label {scheduling.JOB_ID} is missing: the job belongs to no service",
-        )
+            text = f"label app is {app!r}: the job is in no global rank table; write {near[0]}"
+            yield Finding.warning("APP_TYPO", called, text)
+    elif not job.labels.get(scheduling.JOB_ID):
+        text = f"label {scheduling.JOB_ID} is missing: the job belongs to no service"
+        yield Finding.error("JOB_ID_MISSING", called, text)
 
 
 def _rule(
     job: AscendJob,
+    called: str,
     maps: Mapping[tuple[str, str], StoredConfigMap],
     homes: Mapping[str, list[str]],
     *,
@@ -84,96 +72,43 @@ def _rule(
     name = job.labels.get(scheduling.SCALING_RULE)
     if name is None:
         return
-    group = job.labels.get(scheduling.SCALING_GROUP)
-    missing = [
-        label
-        for label in (scheduling.SCALING_GROUP, scheduling.JOB_ID)
-        if not job.labels.get(label)
-    ]
+    wanted = (scheduling.SCALING_GROUP, scheduling.JOB_ID)
+    missing = [label for label in wanted if not job.labels.get(label)]
     if missing:
-        yield _finding(
-            job,
-            FindingSeverity.ERROR,
-            "INVALID_SCALING_CONFIG",
-            f"label {' and '.join(missing)} is missing: the operator fails the job",
-        )
-    text = (
-        maps[job.namespace, name].data.get(scheduling.SCALING_KEY)
-        if ((job.namespace, name) in maps)
-        else None
-    )
-    if text is None:
-        elsewhere = sorted(homes.get(name, ()))
+        text = f"label {' and '.join(missing)} is missing: the operator fails the job"
+        yield Finding.error("INVALID_SCALING_CONFIG", called, text)
+    rule, (code, why) = rule_of(job.namespace, name, maps, strict=strict)
+    if rule is None:
+        elsewhere = sorted(homes.get(name, ())) if code == "RULE_MISSING" else []
         hint = f"; it is in namespace {elsewhere[0]}" if elsewhere else ""
-        yield _finding(
-            job,
-            FindingSeverity.ERROR,
-            "RULE_MISSING",
-            f"namespace {job.namespace} has no ConfigMap {name} with key "
-            f"{scheduling.SCALING_KEY}{hint}: missing pods are not made",
-        )
+        yield Finding.error(code, called, f"{why}{hint}: missing pods are not made")
         return
-    try:
-        rule = read_rule(text, f"ConfigMap {job.namespace}/{name}", strict=strict)
-    except DocumentError as error:
-        yield _finding(
-            job, FindingSeverity.ERROR, "RULE_INVALID", f"{error}: missing pods are not made"
-        )
-        return
+    group = job.labels.get(scheduling.SCALING_GROUP)
     if group and group not in rule.groups:
-        yield _finding(
-            job,
-            FindingSeverity.ERROR,
-            "GROUP_NOT_IN_RULE",
-            f"the rule {name} has no group {group}, but {sorted(rule.groups)}",
-        )
+        text = f"the rule {name} has no group {group}, but {sorted(rule.groups)}"
+        yield Finding.error("GROUP_NOT_IN_RULE", called, text)
 
 
 def _budget(
-    job: AscendJob, groups: PodGroupsOfJobs, retries: Mapping[str, int] | None
+    job: AscendJob, called: str, groups: PodGroupsOfJobs, retries: Mapping[str, int] | None
 ) -> Iterator[Finding]:
     budget, label = budget_of(job), job.labels.get(scheduling.FAULT_RETRY_TIMES, "")
     wanted = go_integer(label)
     limit = budget.limit
     if job.backoff_limit is not None and limit is not None and (wanted or 0) > limit:
-        yield _finding(
-            job,
-            FindingSeverity.WARNING,
-            "RETRY_VS_BACKOFF",
+        text = (
             f"backoffLimit {limit} ends the job after {counted(limit, 'wave')}, those of hardware "
-            f"faults too; {scheduling.FAULT_RETRY_TIMES} {label} has no effect beyond it",
+            f"faults too; {scheduling.FAULT_RETRY_TIMES} {label} has no effect beyond it"
         )
+        yield Finding.warning("RETRY_VS_BACKOFF", called, text)
     pods = groups.pods(job)
     waves = counted_waves(job, pods)
     if limit is not None and waves is not None and waves >= limit:
-        yield _finding(
-            job,
-            FindingSeverity.WARNING,
-            "BACKOFF_EXHAUSTED",
-            f"{waves} of {counted(limit, 'wave')} came: the next one fails the job",
-        )
+        text = f"{waves} of {counted(limit, 'wave')} came: the next one fails the job"
+        yield Finding.warning("BACKOFF_EXHAUSTED", called, text)
     if any(pod.phase == "Failed" for pod in pods):
         group = groups.podgroup(job)
         key = "" if group is None else group.key
         if (wanted or 0) < 1 or (retries is not None and retries.get(key, 0) < 1):
-            yield _finding(
-                job,
-                FindingSeverity.ERROR,
-                "FAILED_POD_ENDS_JOB",
-                "a pod has failed and no retry is left: the operator fails the job",
-            )
-
-
-def _distance(one: str, other: str) -> int:
-    """Return the edits between two words; above ``_NEAR`` it may be any such number."""
-    if abs(len(one) - len(other)) > _NEAR:
-        return _NEAR + 1
-    row = list(range(len(other) + 1))
-    for index, letter in enumerate(one, start=1):
-        before, row[0] = row[0], index
-        for place, against in enumerate(other, start=1):
-            before, row[place] = (
-                row[place],
-                min(row[place] + 1, row[place - 1] + 1, before + (letter != against)),
-            )
-    return row[-1]
+            text = "a pod has failed and no retry is left: the operator fails the job"
+            yield Finding.error("FAILED_POD_ENDS_JOB", called, text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from advisor.checks.cluster import is_ahead, node_findings
 from advisor.chunked_rows import ChunkedRows
 from advisor.placement.node_verdicts import verdict
-from advisor.report import Finding, FindingSeverity
+from advisor.report import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -71,6 +71,4 @@ class NodeReports:
         for name, divergences in self.divergences.items():
             found.update((section, name, text) for section, text in divergences)
         for section, node, text in sorted(found):
-            yield Finding(
-                FindingSeverity.WARNING, "UPSTREAM_DIVERGES", f"Node {node}", text, section
-            )
+            yield Finding.divergence(f"Node {node}", text, section)

@@ -7,7 +7,7 @@ The Resilience-Controller decides that once the scheduler has deleted the pods. 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,6 +15,7 @@ from advisor.jobs import npu_request, npu_resource, used_cards
 from advisor.placement.free_room import FreeRoom
 from advisor.report import ElasticAdvice
 from advisor.scheduler_view.nodes import NodeHealthState
+from advisor.workloads.elastic_conditions import min_replicas
 from contract import scheduling
 from contract.counted import counted
 from contract.scheduling import go_integer
@@ -153,35 +154,24 @@ def _advice(one: _Affected, reason: str, why: str) -> ElasticAdvice:
 def _sized(one: _Affected, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvice:
     """Return the largest size for which there is room, and take that room."""
     pod = max(one.job.pods, key=npu_request)
-    least = _min_replicas(one.vcjob) or 1
-    fit = take_fit(one.job, pod, one.vcjob.replicas, least, pool, options)
-    reason = "" if fit.replicas is not None else "BELOW_MIN_REPLICAS"
-    return msgspec.structs.replace(
-        _advice(one, reason, fit.why), replicas=fit.replicas, cards=fit.cards
-    )
-
-
-class Fit(NamedTuple):
-    """A size for which there is room, and why it is that one; ``None`` where there is none."""
-
-    replicas: int | None
-    cards: int | None
-    why: str
+    fit = take_fit(one.vcjob, one.job, pod, one.vcjob.replicas, pool, options)
+    return msgspec.structs.replace(fit, trigger=one.trigger, flags=one.flags)
 
 
 def take_fit(
+    vcjob: VcJob,
     job: SchedulerJob,
     pod: SchedulerPod,
     replicas: int,
-    least: int,
     pool: FreeRoom,
     options: AdvisorOptions,
-) -> Fit:
+) -> ElasticAdvice:
     """Return the largest size of R60 that ``pool`` has room for, and take that room.
 
-    The original size is ``replicas`` pods like ``pod``, the smallest one has ``least`` of them.
+    ``job`` is ``vcjob`` as the scheduler sees it, of ``replicas`` pods like ``pod`` at its original
+    size.
     """
-    cards = npu_request(pod)
+    cards, least = npu_request(pod), min_replicas(vcjob)
     if replicas > 1:
         steps = [(cards, [replicas, *_smaller(replicas, least, options)])]
     else:
@@ -193,18 +183,12 @@ def take_fit(
         count = next((count for count in counts if count <= room.total), None)
         if count is not None:
             pool.take(room, count)
-            same = (count, each) == (replicas, cards)
-            why = (
-                "the size stays"
-                if same
-                else f"there is no room for {replicas} × {counted(cards, 'card')}"
-            )
-            return Fit(count, each, why)
-    return Fit(
-        None,
-        None,
-        f"pending, not enough nodes: there is room for {room.total} × {counted(each, 'card')}",
-    )
+            why = "the size stays"
+            if (count, each) != (replicas, cards):
+                why = f"there is no room for {replicas} × {counted(cards, 'card')}"
+            return ElasticAdvice(vcjob.namespace, vcjob.name, count, each, why=why)
+    why = f"pending, not enough nodes: there is room for {room.total} × {counted(each, 'card')}"
+    return ElasticAdvice(vcjob.namespace, vcjob.name, reason="BELOW_MIN_REPLICAS", why=why)
 
 
 def _smaller(replicas: int, least: int, options: AdvisorOptions) -> list[int]:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.controllers.motor_jobs import MotorJob, motor_jobs
-from advisor.controllers.motor_scaling_rule import ScalingRule, read_rule, target_index
+from advisor.controllers.motor_scaling_rule import ScalingRule, rule_of, target_index
 from advisor.options import Profile
-from advisor.report import CreateAdvice, Finding, FindingSeverity
+from advisor.report import CreateAdvice, Finding
 from contract import scheduling
-from contract.errors import DocumentError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -77,9 +76,7 @@ def creation_divergences(
         return ()
     real = msgspec.structs.replace(options, profile=Profile.UPSTREAM)
     return tuple(
-        Finding(
-            FindingSeverity.WARNING,
-            "UPSTREAM_DIVERGES",
+        Finding.divergence(
             f"AscendJob {one.namespace}/{one.name}",
             f"the operator answers {other.verdict} {other.reason}".rstrip()
             + f", and should answer {one.verdict} {one.reason}".rstrip(),
@@ -146,7 +143,7 @@ def _answer(
     refusal = _refusal(job)
     if refusal is not None:
         return answer(HOLD, *refusal)
-    rule, problem = _rule(job, maps, strict=strict)
+    rule, problem = rule_of(job.namespace, job.service[1], maps, strict=strict)
     index = None if rule is None else target_index(rule, service.running)
     if job.podgroup is None or job.podgroup.phase in ("", "Pending"):
         phase = "absent" if job.podgroup is None else job.podgroup.phase or "without a phase"
@@ -198,20 +195,3 @@ def _refusal(job: MotorJob) -> tuple[str, str] | None:
         )
         return "BACKOFF_EXHAUSTED", why
     return None
-
-
-def _rule(
-    job: MotorJob, maps: Mapping[tuple[str, str], StoredConfigMap], *, strict: bool
-) -> tuple[ScalingRule | None, tuple[str, str]]:
-    """Return the rule of a job, or reason and text why there is none."""
-    name = job.service[1]
-    found = maps.get((job.namespace, name))
-    text = None if found is None else found.data.get(scheduling.SCALING_KEY)
-    if text is None:
-        why = f"namespace {job.namespace} has no ConfigMap {name} with key {scheduling.SCALING_KEY}"
-        return None, ("RULE_MISSING", why)
-    try:
-        rule = read_rule(text, f"ConfigMap {job.namespace}/{name}", strict=strict)
-    except DocumentError as error:
-        return None, ("RULE_INVALID", str(error))
-    return rule, ("", "")

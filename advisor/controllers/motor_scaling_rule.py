@@ -1,6 +1,6 @@
-"""The scaling rule of a MindIE Motor service: read, checked, and what it allows to create.
+"""The scaling rule of a MindIE Motor service: found, read, checked, and what it allows to create.
 
-Source: ``docs/spec/consumers.md#3.1`` to 3.4 and R50. Pure: texts and counts in, an answer out.
+Source: ``docs/spec/consumers.md#3.1`` to 3.4 and R50.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from contract import scheduling
 from contract.errors import DocumentError
 from contract.go.decode import GoStruct, decode
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from advisor.snapshot import StoredConfigMap
 
 _VERSION = "1.0"
 
@@ -73,6 +76,22 @@ def read_rule(text: str, document: str, *, strict: bool = False) -> ScalingRule:
     for index, (larger, smaller) in enumerate(pairwise(entries), start=1):
         _check_step(larger, smaller, document, index, strict=strict)
     return ScalingRule(entries)
+
+
+def rule_of(
+    namespace: str, name: str, maps: Mapping[tuple[str, str], StoredConfigMap], *, strict: bool
+) -> tuple[ScalingRule | None, tuple[str, str]]:
+    """Return the rule ``name`` of a namespace, or reason and text why there is none."""
+    found = maps.get((namespace, name))
+    text = None if found is None else found.data.get(scheduling.SCALING_KEY)
+    if text is None:
+        why = f"namespace {namespace} has no ConfigMap {name} with key {scheduling.SCALING_KEY}"
+        return None, ("RULE_MISSING", why)
+    try:
+        rule = read_rule(text, f"ConfigMap {namespace}/{name}", strict=strict)
+    except DocumentError as error:
+        return None, ("RULE_INVALID", str(error))
+    return rule, ("", "")
 
 
 def _entry(entry: _Entry, document: str, where: str, *, strict: bool) -> Entry:

@@ -7,7 +7,7 @@ do not need are not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
@@ -183,7 +183,6 @@ class _Policy(msgspec.Struct):
     action: str = ""
     event: str = ""
     events: list[str] | None = None
-    exit_code: int | None = msgspec.field(default=None, name="exitCode")
 
 
 class _TemplateMetadata(msgspec.Struct):
@@ -196,15 +195,28 @@ class _Template(msgspec.Struct):
     spec: _PodSpec | None = None
 
 
-class _Task(msgspec.Struct):
+class _Task(msgspec.Struct, rename="camel"):
     name: str = ""
     replicas: int | None = None
+    min_available: int | None = None
     policies: list[_Policy] | None = None
     template: _Template | None = None
-    partition: dict[str, object] | None = msgspec.field(default=None, name="partitionPolicy")
+    partition_policy: dict[str, object] | None = None
+
+
+class _ManagedFields(msgspec.Struct):
+    manager: str = ""
+    subresource: str = ""
+    time: str | None = None
+    fields: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="fieldsV1")
+
+
+class _VcJobMetadata(_Metadata):
+    managed: list[_ManagedFields] | None = msgspec.field(default=None, name="managedFields")
 
 
 class _VcJobSpec(msgspec.Struct, rename="camel"):
+    queue: str = ""
     min_available: int | None = None
     max_retry: int | None = None
     min_success: int | None = None
@@ -213,17 +225,24 @@ class _VcJobSpec(msgspec.Struct, rename="camel"):
     policies: list[_Policy] | None = None
 
 
-class _State(msgspec.Struct):
+class _VcJobState(msgspec.Struct):
     phase: str | None = None
+    message: str | None = None
+
+
+class _VcJobCondition(msgspec.Struct):
+    status: str = ""
+    since: str | None = msgspec.field(default=None, name="lastTransitionTime")
 
 
 class _VcJobStatus(msgspec.Struct):
-    state: _State | None = None
+    state: _VcJobState | None = None
     retry_count: int | None = msgspec.field(default=None, name="retryCount")
+    conditions: list[_VcJobCondition] | None = None
 
 
 class _VcJob(msgspec.Struct):
-    metadata: _Metadata
+    metadata: _VcJobMetadata
     spec: _VcJobSpec | None = None
     status: _VcJobStatus | None = None
 
@@ -306,10 +325,10 @@ def node(raw: Raw) -> snapshot.SchedulerNode:
         ),
         labels=_of_shared_texts(read.metadata.labels),
         annotations=read.metadata.annotations or {},
-        capacity=_shared(
+        capacity=shared(
             _amounts(status.capacity, f"Node {read.metadata.name}", "$.status.capacity")
         ),
-        allocatable=_shared(
+        allocatable=shared(
             _amounts(status.allocatable, f"Node {read.metadata.name}", "$.status.allocatable")
         ),
         taints=tuple(snapshot.Taint(one.key, one.value, one.effect) for one in spec.taints or ()),
@@ -329,7 +348,7 @@ def pod(raw: Raw) -> snapshot.SchedulerPod:
         uid=metadata.uid,
         node=_one_text(spec.node_name or ""),
         phase=_one_text(status.phase or "Pending"),
-        labels=_shared(metadata.labels or {}),
+        labels=shared(metadata.labels or {}),
         annotations=_of_shared_texts(metadata.annotations),
         owner=_owner(metadata),
         created_at_ms=_created_at_ms(metadata, called),
@@ -337,8 +356,8 @@ def pod(raw: Raw) -> snapshot.SchedulerPod:
         deletion_grace_seconds=metadata.deletion_grace,
         restart_policy=_one_text(spec.restart_policy or "Always"),
         termination_grace_seconds=30 if grace is None else grace,
-        requests=_shared(_requests(spec, called)),
-        node_selector=_shared(spec.node_selector or {}),
+        requests=shared(_requests(spec, called)),
+        node_selector=shared(spec.node_selector or {}),
         node_affinity=_affinity(spec),
         tolerations=_one_of(_tolerations(spec)),
         scheduler_name=_one_text(spec.scheduler_name or ""),
@@ -364,8 +383,8 @@ def pod_group(raw: Raw) -> snapshot.PodGroup:
         uid=metadata.uid,
         phase=_one_text((read.status and read.status.phase) or ""),
         min_member=spec.min_member or 0,
-        min_resources=_shared({key: str(one) for key, one in (spec.min_resources or {}).items()}),
-        labels=_shared(metadata.labels or {}),
+        min_resources=shared({key: str(one) for key, one in (spec.min_resources or {}).items()}),
+        labels=shared(metadata.labels or {}),
         annotations=_of_shared_texts(metadata.annotations),
         owner=_owner(metadata),
         created_at_ms=_created_at_ms(metadata, f"PodGroup {metadata.namespace}/{metadata.name}"),
@@ -377,50 +396,82 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
     read = _read(raw, _VcJob, "Job")
     metadata, spec = read.metadata, read.spec or _VcJobSpec()
     status = read.status or _VcJobStatus()
-    tasks = spec.tasks or ()
+    state = status.state or _VcJobState()
+    called = f"Job {metadata.namespace}/{metadata.name}"
     return snapshot.VcJob(
         namespace=_one_text(metadata.namespace),
         name=metadata.name,
         uid=metadata.uid,
-        labels=_shared(metadata.labels or {}),
+        labels=shared(metadata.labels or {}),
         annotations=_of_shared_texts(metadata.annotations),
-        replicas=sum(1 if task.replicas is None else task.replicas for task in tasks),
+        tasks=_one_of(tuple(_task(one) for one in spec.tasks or ())),
         min_available=spec.min_available or 0,
         max_retry=spec.max_retry,
-        policies=_one_of(_policies(spec, tasks)),
-        phase=_one_text((status.state and status.state.phase) or ""),
-        retry_count=status.retry_count or 0,
-        created_at_ms=_created_at_ms(metadata, f"Job {metadata.namespace}/{metadata.name}"),
-        template=_template(metadata, tasks),
-        version=metadata.version,
-        terms=_one_of(_terms(metadata, spec, tasks)),
-    )
-
-
-def _policies(spec: _VcJobSpec, tasks: Sequence[_Task]) -> tuple[snapshot.LifecyclePolicy, ...]:
-    of_job = (_policy(one, "") for one in spec.policies or ())
-    return (*of_job, *(_policy(one, task.name) for task in tasks for one in task.policies or ()))
-
-
-def _terms(metadata: _Metadata, spec: _VcJobSpec, tasks: Sequence[_Task]) -> snapshot.VcJobTerms:
-    pods = ((task.template and task.template.spec) or _PodSpec() for task in tasks)
-    asking = (
-        sum(1 for container in pod.containers or () if _asks_for_chips(container)) for pod in pods
-    )
-    return snapshot.VcJobTerms(
-        tasks=len(tasks),
-        containers=max(asking, default=0),
-        is_owned=bool(metadata.owners),
-        is_partitioned=any(task.partition for task in tasks),
         min_success=spec.min_success,
         ttl_seconds=spec.ttl_seconds_after_finished,
+        policies=_one_of(_policies(spec.policies)),
+        phase=_one_text(state.phase or ""),
+        message=state.message or "",
+        conditions=tuple(
+            snapshot.VcJobCondition(
+                _one_text(one.status), _time_ms(one.since, called, "$.status.conditions")
+            )
+            for one in status.conditions or ()
+        ),
+        retry_count=status.retry_count or 0,
+        created_at_ms=_created_at_ms(metadata, called),
+        is_deleted=metadata.deletion is not None,
+        has_owner=bool(metadata.owners),
+        template=_template(metadata, spec.tasks or ()),
+        version=metadata.version,
+        writer=_writer(metadata.managed or ()),
+        queue=_one_text(spec.queue),
     )
 
 
-def _asks_for_chips(container: _Container) -> bool:
-    resources = container.resources or _Resources()
-    sides = (resources.limits or {}, resources.requests or {})
-    return any(name.startswith(scheduling.RESOURCE_DOMAIN) for side in sides for name in side)
+def _policies(read: Sequence[_Policy] | None) -> tuple[snapshot.LifecyclePolicy, ...]:
+    return tuple(
+        snapshot.LifecyclePolicy(tuple(filter(None, (one.event, *(one.events or ())))), one.action)
+        for one in read or ()
+    )
+
+
+def _task(read: _Task) -> snapshot.VcJobTask:
+    spec = (read.template and read.template.spec) or _PodSpec()
+    places: list[tuple[int, str]] = []
+    found: dict[str, int] = {}
+    for index, container in enumerate(spec.containers or ()):
+        resources = container.resources or _Resources()
+        asked: dict[str, int] = {}
+        for field, amounts in (("limits", resources.limits), ("requests", resources.requests)):
+            for resource, quantity in (amounts or {}).items():
+                if resource.startswith(scheduling.RESOURCE_DOMAIN):
+                    text = str(quantity)
+                    asked[resource] = int(text) if text.isascii() and text.isdigit() else 0
+                    places.append((index, field))
+        for resource, number in asked.items():
+            found[resource] = found.get(resource, 0) + number
+    return snapshot.VcJobTask(
+        name=read.name,
+        replicas=1 if read.replicas is None else read.replicas,
+        min_available=read.min_available,
+        resource=",".join(found),
+        cards=sum(found.values()),
+        places=tuple(places),
+        is_partitioned=bool(read.partition_policy),
+        policies=_policies(read.policies),
+    )
+
+
+def _writer(managed: Iterable[_ManagedFields]) -> str:
+    """Return who else wrote the tasks of a vcjob last, by the API server's own record."""
+    others = (
+        one
+        for one in managed
+        if not one.subresource and one.manager != "npu-vigil" and b'"f:tasks"' in bytes(one.fields)
+    )
+    last = max(others, key=lambda one: _milliseconds(one.time or "") or 0, default=None)
+    return "" if last is None else last.manager
 
 
 def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.SchedulerPod | None:
@@ -438,10 +489,10 @@ def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.Scheduler
                 metadata.namespace,
                 f"{metadata.name}-{task.name}-0",
                 "",
-                labels=_shared(own.labels or {}),
+                labels=shared(own.labels or {}),
                 annotations=_of_shared_texts(own.annotations),
-                requests=_shared(requests),
-                node_selector=_shared(spec.node_selector or {}),
+                requests=shared(requests),
+                node_selector=shared(spec.node_selector or {}),
                 node_affinity=_affinity(spec),
                 tolerations=_one_of(_tolerations(spec)),
             )
@@ -500,7 +551,7 @@ def configmap(raw: Raw) -> snapshot.StoredConfigMap:
     )
 
 
-def _shared(values: dict[str, T]) -> dict[str, T]:
+def shared(values: dict[str, T]) -> dict[str, T]:
     """Return one value for all objects that have the same; it is never changed."""
     found: dict[str, T] = _one_dict(tuple(values.items()))
     return found
@@ -509,11 +560,6 @@ def _shared(values: dict[str, T]) -> dict[str, T]:
 @lru_cache(maxsize=4096)
 def _one_dict(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     return dict(items)
-
-
-def shared_texts(texts: dict[str, str]) -> dict[str, str]:
-    """Return one value for all objects that have the same texts; it is never changed."""
-    return _shared(texts)
 
 
 @lru_cache(maxsize=1024)
@@ -548,13 +594,16 @@ def _owner(metadata: _Metadata) -> snapshot.ControllingOwner | None:
 
 
 def _created_at_ms(metadata: _Metadata, called: str) -> int:
-    if metadata.creation is None:
+    return _time_ms(metadata.creation, called, "$.metadata.creationTimestamp")
+
+
+def _time_ms(text: str | None, called: str, where: str) -> int:
+    """Return a time in Unix milliseconds; 0 for none."""
+    if text is None:
         return 0
-    found = _milliseconds(metadata.creation)
+    found = _milliseconds(text)
     if found is None:
-        raise DocumentError(
-            called, "$.metadata.creationTimestamp", f"{metadata.creation[:40]!r} is no time"
-        )
+        raise DocumentError(called, where, f"{text[:40]!r} is no time")
     return found
 
 
@@ -633,8 +682,3 @@ def _container(status: _ContainerStatus) -> snapshot.Container:
         last_exit_code=last.terminated.exit_code if last and last.terminated else None,
         restarts=status.restarts,
     )
-
-
-def _policy(read: _Policy, task: str) -> snapshot.LifecyclePolicy:
-    events = tuple(read.events or ()) or ((read.event,) if read.event else ())
-    return snapshot.LifecyclePolicy(events, read.action, task, read.exit_code)

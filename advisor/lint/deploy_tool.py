@@ -67,8 +67,7 @@ def inference_service(root: Mapping, place: FindingPlace) -> Service:
 
 
 def _component(name: str, part: Mapping, file: str, line: int) -> Component:
-    size = part.scalar("pod_num")
-    pods = 1 if size is None else whole(size)
+    pods = part.count("pod_num")
     role = _role(name, part, file, line, "node_selector")
     role.labels = {
         FAULT_SCHEDULING: PlacedText(FAULT_SCHEDULING_FORCE, line, file),
@@ -113,10 +112,9 @@ def storm_service(root: Mapping, place: FindingPlace) -> Workload:
             continue
         role = _role(name, part, place.file, inside.line_of(name), "nodeSelector")
         roles[name] = role
-        replicas = _number(part, "replicas")
-        role.pods = replicas
+        role.pods = part.count("replicas")
         if name in _SIZED:
-            sizes[name] = _number(part, "podGroupSize")
+            sizes[name] = part.count("podGroupSize")
     for name, size in sizes.items():
         role = roles[name]
         defaults: Texts = {
@@ -140,11 +138,6 @@ def storm_service(root: Mapping, place: FindingPlace) -> Workload:
         groups,
         is_rendered=True,
     )
-
-
-def _number(part: Mapping, key: str) -> int | None:
-    scalar = part.scalar(key)
-    return 1 if scalar is None else whole(scalar)
 
 
 def judge(root: Mapping, place: FindingPlace) -> Iterator[LintFinding]:

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
 from advisor.lint.labels import RING_CONTROLLER
-from advisor.lint.workload import WorkloadForm
+from advisor.lint.model import Sequence, empty
+from advisor.lint.pods import asks_for_chips, text_of
+from advisor.lint.workload import Elastic, PlacedText, WorkloadForm
 from contract.counted import counted
 from contract.documents.elastic_job import (
     END_ACTIONS,
+    EVICTED_EVENTS,
     OFF,
     RESTART_ACTION,
     SHORTEST_TTL_SECONDS,
@@ -29,15 +32,95 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from advisor.lint.finding import FindingPlace, LintFinding
-    from advisor.lint.workload import Elastic, ElasticDaemon, PlacedText, Role, Workload
+    from advisor.lint.model import Mapping
+    from advisor.lint.workload import ElasticDaemon, Role, Workload
 
 ELASTIC_DAEMON = "npu-vigil-elastic"
 """The Deployment and the ClusterRole of ``vigil elastic``; those of its parts begin so."""
 _NETWORK_FAULTS, _DEAD_NODES = ELASTIC_PARTS = ("network-faults", "dead-nodes")
 """Its optional components, and their options."""
 _RING_VALUE = "ascend-910"
+CHECKPOINT_BYTES = "npu-vigil/checkpoint-bytes"
+STORAGE_RATE = "npu-vigil/storage-bytes-per-second"
 _DEFAULT_TERMINATION_SECONDS = 30
 """Of a pod without ``terminationGracePeriodSeconds``."""
+
+
+def read_elastic(root: Mapping, spec: Mapping, roles: list[Role], place: FindingPlace) -> Elastic:
+    """Return what decides about elastic training in a vcjob."""
+    evicted = None
+    tasks = [*spec.sequence("tasks")]
+    # Policies of a task go before those of the job.
+    policies = [policy for task in tasks for policy in task.sequence("policies")]
+    for policy in (*policies, *spec.sequence("policies")):
+        events = policy.get("events")
+        named = [policy.get("event"), *(events if isinstance(events, Sequence) else ())]
+        texts = {getattr(event, "text", "") for event in named}
+        if not texts.isdisjoint(EVICTED_EVENTS):
+            evicted = evicted or text_of(policy.scalar("action"), place.file)
+    vnpu = next(
+        (
+            PlacedText(resource, role.cards_line, role.file)
+            for role in roles
+            for resource in role.cards
+            if "-" in resource.partition("/")[2]
+        ),
+        None,
+    )
+    claim = next(
+        (
+            PlacedText("volumeClaim", volume.line_of("volumeClaim"), place.file)
+            for volume in spec.sequence("volumes")
+            if volume.get("volumeClaim") is not None and not volume.text("volumeClaimName")
+        ),
+        None,
+    )
+    metadata = root.mapping("metadata") or empty(root.line)
+    owner = next(metadata.sequence("ownerReferences"), None)
+    partition = next((task for task in tasks if task.mapping("partitionPolicy")), None)
+    annotations = metadata.mapping("annotations")
+    sizes = None
+    if annotations is not None:
+        size = text_of(annotations.scalar(CHECKPOINT_BYTES), place.file)
+        rate = text_of(annotations.scalar(STORAGE_RATE), place.file)
+        sizes = (size, rate) if size and rate else None
+    counts = [role.pods for role in roles]
+    return Elastic(
+        root.line_of("spec"),
+        text_of(spec.scalar("maxRetry"), place.file),
+        evicted,
+        spec.line_of("policies", root.line_of("spec")),
+        None if None in counts else sum(count or 0 for count in counts),
+        vnpu,
+        claim,
+        None if owner is None else PlacedText(owner.text("kind"), owner.line, place.file),
+        text_of(spec.scalar("minSuccess"), place.file),
+        text_of(spec.scalar("ttlSecondsAfterFinished"), place.file),
+        None
+        if partition is None
+        else PlacedText(partition.text("name"), partition.line_of("partitionPolicy"), place.file),
+        _second_container(tasks, place),
+        _nfs(tasks, place),
+        sizes,
+    )
+
+
+def _second_container(tasks: list[Mapping], place: FindingPlace) -> PlacedText | None:
+    for task in tasks:
+        asking = [
+            one for one in task.sequence("template", "spec", "containers") if asks_for_chips(one)
+        ]
+        if len(asking) > 1:
+            return PlacedText(asking[1].text("name"), asking[1].line, place.file)
+    return None
+
+
+def _nfs(tasks: list[Mapping], place: FindingPlace) -> PlacedText | None:
+    for task in tasks:
+        for volume in task.sequence("template", "spec", "volumes"):
+            if volume.mapping("nfs") is not None:
+                return PlacedText(volume.text("nfs", "server"), volume.line_of("nfs"), place.file)
+    return None
 
 
 def judge(workload: Workload, grace_over_time: int) -> Iterator[LintFinding]:
@@ -45,7 +128,7 @@ def judge(workload: Workload, grace_over_time: int) -> Iterator[LintFinding]:
     switch = workload.labels.get(ELASTIC_SCHEDULING)
     if switch is None or switch.value != "on":
         return
-    here = workload.place.at(switch.line, switch.file)
+    here = workload.place.at_text(switch)
     if workload.form is not WorkloadForm.VCJOB or workload.elastic is None:
         why = "only Jobs of Volcano can be trained elastically"
         yield _condition(here, why, "Use a Job of batch.volcano.sh/v1alpha1.")
@@ -65,7 +148,7 @@ def judge_parts(workload: Workload, daemon: ElasticDaemon) -> Iterator[LintFindi
     is_known = daemon.is_cluster or daemon.arguments is not None
     if switch is None or switch.value != "on" or elastic is None or not is_known:
         return
-    place = workload.place.at(switch.line, switch.file)
+    place = workload.place.at_text(switch)
     if elastic.replicas != 1 and (why := _why_off(daemon, _NETWORK_FAULTS)):
         yield finding("ELASTIC_NETWORK_FAULT", place, why=why)
     if why := _why_off(daemon, _DEAD_NODES):
@@ -96,7 +179,7 @@ def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
     if elastic.vnpu is not None:
         why = f"{elastic.vnpu.value} is a part of a chip"
         instead = "Ask for whole chips, such as huawei.com/Ascend910."
-        yield _condition(place.at(elastic.vnpu.line), why, instead)
+        yield _condition(place.at_text(elastic.vnpu), why, instead)
     for role in roles:
         if role.has_spec and len(role.cards) != 1:
             why = "its pods ask for no chips"
@@ -107,30 +190,29 @@ def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
     if elastic.replicas == 1 and roles:
         yield from _judge_single(workload, elastic, roles[0])
     if elastic.partition is not None:
-        where = place.at(elastic.partition.line)
         why = "partitionPolicy fixes the number of pods"
-        yield _condition(where, why, "Remove partitionPolicy.")
+        yield _condition(place.at_text(elastic.partition), why, "Remove partitionPolicy.")
     success = elastic.min_success
     number = None if success is None else go_integer(success.value)
     most = elastic.replicas
     if success is not None and number is not None and most is not None and number > most:
         why = f"minSuccess {number} is more than its {counted(most, 'pod')}"
-        yield _condition(place.at(success.line), why, f"Write minSuccess: {most} or less.")
+        yield _condition(place.at_text(success), why, f"Write minSuccess: {most} or less.")
 
 
 def _judge_single(workload: Workload, elastic: Elastic, role: Role) -> Iterator[LintFinding]:
     """Judge a job of one pod, of which only the chips can become fewer."""
     place = workload.place
     if elastic.second_container is not None:
-        where = place.at(elastic.second_container.line)
         why = "several containers of its only pod ask for chips"
-        yield _condition(where, why, "Ask for them in one container.")
+        instead = "Ask for them in one container."
+        yield _condition(place.at_text(elastic.second_container), why, instead)
     if len(role.cards) == 1 and role.count() == 1:
         why = "it has one pod with one chip"
         yield _condition(place.at(role.cards_line), why, "Ask for two pods or two chips.")
     else:
         switch = workload.labels[ELASTIC_SCHEDULING]
-        yield finding("ELASTIC_ONE_REPLICA", place.at(switch.line, switch.file))
+        yield finding("ELASTIC_ONE_REPLICA", place.at_text(switch))
 
 
 def _judge_others(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
@@ -139,43 +221,38 @@ def _judge_others(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]
     switch = workload.annotations.get(SWITCH)
     if switch is not None and switch.value == OFF:
         job = f"{workload.namespace}/{workload.name}"
-        yield finding("ELASTIC_OFF", place.at(switch.line, switch.file), job=job)
+        yield finding("ELASTIC_OFF", place.at_text(switch), job=job)
     if elastic.owner is not None:
         why = f"a {elastic.owner.value} owns the job and would start it, too"
-        where = place.at(elastic.owner.line)
-        yield _condition(where, why, "Create the job without an owner.")
+        yield _condition(place.at_text(elastic.owner), why, "Create the job without an owner.")
     recovery = workload.labels.get(PROCESS_RECOVER)
     if recovery is not None and recovery.value != "off":
-        where = place.at(recovery.line, recovery.file)
         why = f"{PROCESS_RECOVER} is {recovery.value}, so others recover the job"
-        yield _condition(where, why, f"Remove the label {PROCESS_RECOVER}.")
+        yield _condition(place.at_text(recovery), why, f"Remove the label {PROCESS_RECOVER}.")
     strategy = workload.annotations.get(PROCESS_RECOVER_STRATEGY)
     if strategy is not None:
-        where = place.at(strategy.line, strategy.file)
         why = f"with {PROCESS_RECOVER_STRATEGY} others recover the job"
-        yield _condition(where, why, f"Remove the annotation {PROCESS_RECOVER_STRATEGY}.")
+        instead = f"Remove the annotation {PROCESS_RECOVER_STRATEGY}."
+        yield _condition(place.at_text(strategy), why, instead)
     lifetime = elastic.lifetime
     seconds = None if lifetime is None else go_integer(lifetime.value)
     if lifetime is not None and seconds is not None and seconds < SHORTEST_TTL_SECONDS:
         why = f"ttlSecondsAfterFinished {seconds} may delete the job before it is started again"
         instead = f"Remove it, or write {SHORTEST_TTL_SECONDS} or more."
-        yield _condition(place.at(lifetime.line), why, instead)
+        yield _condition(place.at_text(lifetime), why, instead)
 
 
 def _judge_labels(workload: Workload) -> Iterator[LintFinding]:
     labels, place = workload.labels, workload.place.at(workload.labels_line)
-    scheduling = labels.get(FAULT_SCHEDULING)
-    if scheduling is None or scheduling.value != FAULT_SCHEDULING_GRACE:
-        where = place if scheduling is None else place.at(scheduling.line)
-        shown = "is missing" if scheduling is None else f"is {scheduling.value}"
-        why = f"fault-scheduling {shown}, and it has to be grace"
-        yield _condition(where, why, 'Write fault-scheduling: "grace"')
-    ring = labels.get(RING_CONTROLLER)
-    if ring is None or ring.value != _RING_VALUE:
-        where = place if ring is None else place.at(ring.line)
-        shown = "is missing" if ring is None else f"is {ring.value}"
-        why = f"{RING_CONTROLLER} {shown}, so no rank table is made"
-        yield _condition(where, why, f"Write {RING_CONTROLLER}: {_RING_VALUE}")
+    for key, wanted, follows, instead in (
+        (FAULT_SCHEDULING, FAULT_SCHEDULING_GRACE, "and it has to be grace", '"grace"'),
+        (RING_CONTROLLER, _RING_VALUE, "so no rank table is made", _RING_VALUE),
+    ):
+        label = labels.get(key)
+        if label is None or label.value != wanted:
+            where = place if label is None else place.at_text(label)
+            shown = "is missing" if label is None else f"is {label.value}"
+            yield _condition(where, f"{key} {shown}, {follows}", f"Write {key}: {instead}")
 
 
 def _judge_minimum(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
@@ -188,7 +265,7 @@ def _judge_minimum(workload: Workload, elastic: Elastic) -> Iterator[LintFinding
         return
     value = go_integer(minimum.value)
     if value is None or value < 1 or (most is not None and value > most):
-        place = workload.place.at(minimum.line)
+        place = workload.place.at_text(minimum)
         why = f"{minimum.value or '(empty)'} is no number from 1 to {shown}"
         yield finding("ELASTIC_MIN_REPLICAS", place, why=why, replicas=shown)
 
@@ -204,7 +281,7 @@ def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[LintFinding
             if action is None
             else f"{action.value} does not end the job"
         )
-        place = policies if action is None else workload.place.at(action.line)
+        place = policies if action is None else workload.place.at_text(action)
         yield finding("ELASTIC_POLICY", place, why=why)
         return
     retry = elastic.max_retry
@@ -213,7 +290,7 @@ def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[LintFinding
         value = "missing, which is 3," if retry is None else retry.value
         yield finding("ELASTIC_MAX_RETRY", place, value=value)
     elif action.value == RESTART_ACTION and elastic.generated_claim is not None:
-        place = workload.place.at(elastic.generated_claim.line)
+        place = workload.place.at_text(elastic.generated_claim)
         yield finding("ELASTIC_MAX_RETRY_LOST", place)
 
 
@@ -222,7 +299,7 @@ def _judge_storage(workload: Workload, elastic: Elastic, grace: int) -> Iterator
     if elastic.sizes is not None:
         yield from _judge_speed(workload, *elastic.sizes, grace)
     elif elastic.nfs is not None:
-        place = workload.place.at(elastic.nfs.line)
+        place = workload.place.at_text(elastic.nfs)
         yield finding("ELASTIC_NFS", place, server=elastic.nfs.value, grace=grace)
 
 
@@ -239,7 +316,7 @@ def _judge_speed(
     }
     place = workload.place
     if amount > speed * grace:
-        yield finding("CHECKPOINT_SLOWER_THAN_GRACE", place.at(size.line), **words, grace=grace)
+        yield finding("CHECKPOINT_SLOWER_THAN_GRACE", place.at_text(size), **words, grace=grace)
         return
     for role in workload.roles():
         if not role.has_spec:

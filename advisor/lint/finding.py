@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.findings import BY_CODE, Rule
 from contract.errors import quoted
+
+if TYPE_CHECKING:
+    from advisor.lint.workload import PlacedText
 
 _SHORT = 60
 
@@ -20,6 +23,10 @@ class FindingPlace(NamedTuple):
     def at(self, line: int, file: str = "") -> FindingPlace:
         """Return another line, of the same object."""
         return FindingPlace(file or self.file, line, self.object)
+
+    def at_text(self, text: PlacedText) -> FindingPlace:
+        """Return the place of a value of the same object."""
+        return self.at(text.line, text.file)
 
 
 class LintFinding(NamedTuple):

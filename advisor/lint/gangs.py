@@ -46,7 +46,7 @@ def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     label = group.label(FAULT_SCHEDULING)
     if label is not None and takes_part(group) and _is_off(group):
         switch = group.label(POD_RESCHEDULING) or label
-        place = workload.place.at(switch.line, switch.file)
+        place = workload.place.at_text(switch)
         if is_ome:
             yield finding("OME_WITHOUT_POD_RESCHEDULING", place)
         elif _is_limited(group) and group.pods() != 1:
@@ -76,7 +76,7 @@ def _judge_minimum(workload: Workload, group: WorkloadGroup) -> Iterator[LintFin
         value = go_integer(annotation.value)
         members = group.members
         is_idle = members is not None and members != 1 and value not in (None, members)
-        place = workload.place.at(annotation.line, annotation.file)
+        place = workload.place.at_text(annotation)
         if is_idle and not workload.is_rendered:
             words = {"members": members, "value": annotation.value}
             yield finding("MIN_AVAILABLE_WITHOUT_EFFECT", place, **words)
@@ -100,7 +100,7 @@ def _judge_shared(workload: Workload, group: WorkloadGroup) -> Iterator[LintFind
         switch = group.label(POD_RESCHEDULING)
         place = workload.place.at(first.labels_line, first.file)
         if switch is not None:
-            place = workload.place.at(switch.line, switch.file)
+            place = workload.place.at_text(switch)
         yield finding("SHARED_PG_WITHOUT_POD_RESCHEDULING", place, pods=shown)
     if RECOVER_POLICY_PATH in group.annotations:
         return

@@ -33,7 +33,7 @@ def judge(workload: Workload, group: WorkloadGroup, grace_over_time: int) -> Ite
     if scheduling is not None and value in _FORCED:
         saving = next((what for role in group.roles if (what := _saving(role))), None)
         if saving is not None:
-            place = workload.place.at(scheduling.line, scheduling.file)
+            place = workload.place.at_text(scheduling)
             words = {"value": value, "what": saving, "instead": _FORCED[value]}
             yield finding("FORCE_WITH_CHECKPOINT", place, **words)
     strategy = group.label(SUB_HEALTH_STRATEGY)
@@ -41,7 +41,7 @@ def judge(workload: Workload, group: WorkloadGroup, grace_over_time: int) -> Ite
         for role in group.roles:
             seconds = _termination(role)
             if role.termination is not None and seconds > grace_over_time:
-                place = workload.place.at(role.termination.line, role.termination.file)
+                place = workload.place.at_text(role.termination)
                 code = "GRACE_SHORTER_THAN_TERMINATION"
                 yield finding(code, place, grace=grace_over_time, seconds=seconds)
 

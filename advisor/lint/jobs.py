@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor.lint.elastic import read_elastic
 from advisor.lint.labels import both_kept
-from advisor.lint.model import Mapping, Sequence, empty, whole
-from advisor.lint.pods import asks_for_chips, role_of, text_of
-from advisor.lint.workload import Elastic, PlacedText, Role, Workload, WorkloadForm, WorkloadGroup
+from advisor.lint.model import Mapping, empty, whole
+from advisor.lint.pods import role_of, text_of
+from advisor.lint.workload import PlacedText, Role, Workload, WorkloadForm, WorkloadGroup
 from contract.scheduling import ELASTIC_SCHEDULING, MIN_REPLICAS
 
 if TYPE_CHECKING:
     from advisor.lint.finding import FindingPlace
-
-CHECKPOINT_BYTES = "npu-vigil/checkpoint-bytes"
-STORAGE_RATE = "npu-vigil/storage-bytes-per-second"
 
 
 def _workload(
@@ -45,100 +43,21 @@ def vcjob(root: Mapping, place: FindingPlace) -> Workload:
     spec = _spec(root)
     roles = []
     for task in spec.sequence("tasks"):
-        replicas = task.scalar("replicas")
-        pods = 1 if replicas is None else whole(replicas)
-        roles.append(
-            role_of(task.text("name"), task.mapping("template"), place.file, task.line, pods)
-        )
+        pods, template = task.count("replicas"), task.mapping("template")
+        roles.append(role_of(task.text("name"), template, place.file, task.line, pods))
     job = _workload(WorkloadForm.VCJOB, root, place, ())
     members = whole(spec.scalar("minAvailable"))
     job.groups = (WorkloadGroup(tuple(roles), job.labels, job.annotations, members),)
     job.scheduler_line = root.line_of("spec")
     _inherit_scheduler(roles, text_of(spec.scalar("schedulerName"), place.file))
     if ELASTIC_SCHEDULING in job.labels or MIN_REPLICAS in job.annotations:
-        job.elastic = _elastic(root, spec, roles, place)
+        job.elastic = read_elastic(root, spec, roles, place)
     return job
 
 
 def _inherit_scheduler(roles: list[Role], scheduler: PlacedText | None) -> None:
     for role in roles:
         role.scheduler = role.scheduler or scheduler
-
-
-def _elastic(root: Mapping, spec: Mapping, roles: list[Role], place: FindingPlace) -> Elastic:
-    evicted = None
-    tasks = [*spec.sequence("tasks")]
-    # Policies of a task go before those of the job.
-    policies = [policy for task in tasks for policy in task.sequence("policies")]
-    for policy in (*policies, *spec.sequence("policies")):
-        events = policy.get("events")
-        named = [policy.get("event"), *(events if isinstance(events, Sequence) else ())]
-        texts = {getattr(event, "text", "") for event in named}
-        if texts & {"PodEvicted", "*"}:
-            evicted = evicted or text_of(policy.scalar("action"), place.file)
-    vnpu = next(
-        (
-            PlacedText(resource, role.cards_line, role.file)
-            for role in roles
-            for resource in role.cards
-            if "-" in resource.partition("/")[2]
-        ),
-        None,
-    )
-    claim = next(
-        (
-            PlacedText("volumeClaim", volume.line_of("volumeClaim"), place.file)
-            for volume in spec.sequence("volumes")
-            if volume.get("volumeClaim") is not None and not volume.text("volumeClaimName")
-        ),
-        None,
-    )
-    metadata = root.mapping("metadata") or empty(root.line)
-    owner = next(metadata.sequence("ownerReferences"), None)
-    partition = next((task for task in tasks if task.mapping("partitionPolicy")), None)
-    annotations = metadata.mapping("annotations")
-    sizes = None
-    if annotations is not None:
-        size = text_of(annotations.scalar(CHECKPOINT_BYTES), place.file)
-        rate = text_of(annotations.scalar(STORAGE_RATE), place.file)
-        sizes = (size, rate) if size and rate else None
-    counts = [role.pods for role in roles]
-    return Elastic(
-        root.line_of("spec"),
-        text_of(spec.scalar("maxRetry"), place.file),
-        evicted,
-        spec.line_of("policies", root.line_of("spec")),
-        None if None in counts else sum(count or 0 for count in counts),
-        vnpu,
-        claim,
-        None if owner is None else PlacedText(owner.text("kind"), owner.line, place.file),
-        text_of(spec.scalar("minSuccess"), place.file),
-        text_of(spec.scalar("ttlSecondsAfterFinished"), place.file),
-        None
-        if partition is None
-        else PlacedText(partition.text("name"), partition.line_of("partitionPolicy"), place.file),
-        _second_container(tasks, place),
-        _nfs(tasks, place),
-        sizes,
-    )
-
-
-def _second_container(tasks: list[Mapping], place: FindingPlace) -> PlacedText | None:
-    for task in tasks:
-        asking = [
-            one for one in task.sequence("template", "spec", "containers") if asks_for_chips(one)
-        ]
-        if len(asking) > 1:
-            return PlacedText(asking[1].text("name"), asking[1].line, place.file)
-    return None
-
-
-def _nfs(tasks: list[Mapping], place: FindingPlace) -> PlacedText | None:
-    for task in tasks:
-        for volume in task.sequence("template", "spec", "volumes"):
-            if volume.mapping("nfs") is not None:
-                return PlacedText(volume.text("nfs", "server"), volume.line_of("nfs"), place.file)
-    return None
 
 
 def ascendjob(root: Mapping, place: FindingPlace) -> Workload:
@@ -148,8 +67,7 @@ def ascendjob(root: Mapping, place: FindingPlace) -> Workload:
     replicas = spec.mapping("replicaSpecs")
     for name, replica in replicas.items() if replicas is not None else ():
         if isinstance(replica, Mapping):
-            count = replica.scalar("replicas")
-            pods = 1 if count is None else whole(count)
+            pods = replica.count("replicas")
             role = role_of(name, replica.mapping("template"), place.file, replica.line, pods)
             role.restart = text_of(replica.scalar("restartPolicy"), place.file) or role.restart
             roles.append(role)
@@ -168,8 +86,7 @@ def ascendjob(root: Mapping, place: FindingPlace) -> Workload:
 def deployment(root: Mapping, place: FindingPlace) -> Workload:
     """Return a Deployment: one PodGroup for each of its ReplicaSets, with minMember 1."""
     spec = _spec(root)
-    replicas = spec.scalar("replicas")
-    pods = 1 if replicas is None else whole(replicas)
+    pods = spec.count("replicas")
     role = role_of("pods", spec.mapping("template"), place.file, spec.line_of("template"), pods)
     job = _workload(WorkloadForm.DEPLOYMENT, root, place, ())
     job.groups = (WorkloadGroup((role,), annotations=job.annotations, members=1, is_shared=True),)
@@ -183,8 +100,7 @@ def leader_worker_set(root: Mapping, place: FindingPlace) -> Workload:
     job = _workload(WorkloadForm.LWS, root, place, ())
     if template is None:
         return job
-    scalar = template.scalar("size")
-    size = 1 if scalar is None else whole(scalar)
+    size = template.count("size")
     worker = template.mapping("workerTemplate")
     leader = template.mapping("leaderTemplate")
     line = template.line_of("workerTemplate")
@@ -203,14 +119,12 @@ def storm_service(root: Mapping, place: FindingPlace) -> Workload:
     shared: list[Role] = []
     groups = []
     for one in root.sequence("spec", "template", "spec", "roles"):
-        size = one.scalar("podGroupSize")
-        pods = 1 if size is None else whole(size)
+        pods = one.count("podGroupSize")
         role = role_of(one.text("name"), one.mapping("template"), place.file, one.line, pods)
         if pods == 1:
-            replicas = one.scalar("replicas")
-            role.pods = 1 if replicas is None else whole(replicas)
+            role.pods = one.count("replicas")
             # The router of a service without podGroupSize has no chips and no gang.
-            if size is not None or role.cards:
+            if one.scalar("podGroupSize") is not None or role.cards:
                 shared.append(role)
                 continue
         groups.append(WorkloadGroup((role,)))

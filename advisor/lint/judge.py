@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint import (
-    conflicts,
     elastic,
     gangs,
     grace,
@@ -16,26 +15,29 @@ from advisor.lint import (
     super_pods,
 )
 from advisor.lint.finding import finding
-from advisor.lint.scheduler import DEFAULT_GRACE
+from advisor.lint.labels import LABELS
 from advisor.lint.workload import WorkloadForm
+from advisor.options import DEFAULT_GRACE_OVER_TIME
 from contract.scheduling import (
+    APP,
     FAULT_SCHEDULING,
     GROUP_ANNOTATION,
+    MINDIE_APPS,
     POD_RESCHEDULING,
     SCALING_RULE,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from advisor.lint.finding import LintFinding
-    from advisor.lint.workload import Collected, Service, Texts, Workload, WorkloadGroup
+    from advisor.lint.finding import FindingPlace, LintFinding
+    from advisor.lint.workload import Collected, PlacedText, Service, Texts, Workload, WorkloadGroup
 
 
 def judge(collected: Collected) -> Iterator[LintFinding]:
     """Return what is wrong with the objects of a call, each seen with the others."""
     seconds = collected.grace_over_time
-    seconds = DEFAULT_GRACE if seconds is None else seconds
+    seconds = DEFAULT_GRACE_OVER_TIME if seconds is None else seconds
     for workload in collected.workloads:
         yield from _judge_workload(workload, seconds)
         yield from elastic.judge_parts(workload, collected.elastic)
@@ -50,7 +52,7 @@ def judge(collected: Collected) -> Iterator[LintFinding]:
 def _judge_workload(workload: Workload, seconds: int) -> Iterator[LintFinding]:
     for group in workload.groups:
         if len(group.roles) > 1 or group.labels:
-            yield from conflicts.judge(_sources(workload, group), workload.place)
+            yield from _judge_conflicts(_sources(workload, group), workload.place)
         yield from gangs.judge(workload, group)
         if group.roles:
             yield from retries.judge(workload, group)
@@ -66,6 +68,31 @@ def _sources(workload: Workload, group: WorkloadGroup) -> list[tuple[str, Texts]
     if workload.form is WorkloadForm.OME:
         return own
     return own + [(role.name, role.labels) for role in group.roles]
+
+
+def _judge_conflicts(
+    sources: Iterable[tuple[str, Texts]], place: FindingPlace
+) -> Iterator[LintFinding]:
+    """Return each label that two sources of one PodGroup give different values.
+
+    A source is a name and labels; Volcano joins the values (consumers#2.1).
+    """
+    first: dict[str, tuple[str, PlacedText]] = {}
+    for name, texts in sources:
+        for key, text in texts.items():
+            where, other = first.setdefault(key, (name, text))
+            if other.value == text.value:
+                continue
+            if key in LABELS or (key == APP and MINDIE_APPS.count(text.value)):
+                yield finding(
+                    "LABEL_CONFLICT",
+                    place.at_text(text),
+                    key=key,
+                    value=text.value,
+                    other=other.value,
+                    where=f"{where} (line {other.line})",
+                    joined=f"{other.value}|{text.value}",
+                )
 
 
 def _judge_named_groups(workloads: list[Workload]) -> Iterator[LintFinding]:
@@ -85,7 +112,7 @@ def _judge_named_groups(workloads: list[Workload]) -> Iterator[LintFinding]:
     for sources in named.values():
         if len(sources) > 1:
             texts = [(name, labels) for name, labels, _ in sources]
-            yield from conflicts.judge(texts, sources[-1][2].place)
+            yield from _judge_conflicts(texts, sources[-1][2].place)
 
 
 def _judge_services(services: list[Service], seconds: int) -> Iterator[LintFinding]:
@@ -131,6 +158,6 @@ def _may_be_in_runtime(
         else:
             yield one
     if missing and service.runtime is not None:
-        place = service.place.at(service.runtime.line)
+        place = service.place.at_text(service.runtime)
         words = {"missing": ", ".join(dict.fromkeys(missing)), "runtime": service.runtime.value}
         yield finding("RUNTIME_NOT_GIVEN", place, **words)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
 from advisor.lint.model import Scalar, ScalarKind
-from advisor.lint.near import nearest
 from advisor.lint.workload import PlacedText
+from advisor.similar_words import nearest
 from contract.documents.elastic_job import SWITCH
 from contract.scheduling import (
     AFFINITY_CONFIG,

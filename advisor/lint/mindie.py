@@ -78,7 +78,7 @@ def judge_rules(
         elif bare := next((one for one in rules if one.is_bare), None):
             yield from _judge_group(job, bare)
         else:
-            place = job.place.at(label.line)
+            place = job.place.at_text(label)
             yield finding("SCALING_RULE_NOT_GIVEN", place, rule=label.value)
 
 
@@ -86,7 +86,7 @@ def _judge_group(job: Workload, rule: WorkloadScalingRule) -> Iterator[LintFindi
     group = job.labels.get(SCALING_GROUP)
     if group is None or not rule.groups or group.value in rule.groups:
         return
-    place = job.place.at(group.line)
+    place = job.place.at_text(group)
     words = {"group": group.value, "rule": rule.name or "that was given"}
     where = f"{rule.place.file}:{rule.place.line}"
     groups = ", ".join(rule.groups)

@@ -161,6 +161,11 @@ class Mapping:
         found = self.scalar(*path)
         return "" if found is None or found.kind is ScalarKind.NULL else found.text
 
+    def count(self, *path: str) -> int | None:
+        """Return the whole number below ``path``: 1 without one, ``None`` where it is no number."""
+        found = self.scalar(*path)
+        return 1 if found is None else whole(found)
+
     def sequence(self, *path: str) -> Iterator[Mapping]:
         """Return the mappings of the list below ``path``."""
         above = self.mapping(*path[:-1])

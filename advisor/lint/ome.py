@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.labels import both_kept
 from advisor.lint.model import whole
-from advisor.lint.pods import containers_of, take_spec, text_of
+from advisor.lint.pods import take_spec, text_of
 from advisor.lint.workload import (
     Component,
     PlacedText,
@@ -62,10 +62,9 @@ def _component(name: str, part: Mapping, file: str, line: int) -> Component:
     pod.annotations_line = part.line_of("annotations", line)
     pod.spec_line = line
     pod.has_spec = part.mapping("runner") is not None
-    take_spec(pod, part, containers_of(part))
+    take_spec(pod, part)
     leader = _member("leader", part, file, 1)
-    size = part.scalar("worker", "size")
-    worker = _member("worker", part, file, 1 if size is None else whole(size))
+    worker = _member("worker", part, file, part.count("worker", "size"))
     return Component(pod, leader, worker, whole(part.scalar("minReplicas")))
 
 
@@ -76,7 +75,7 @@ def _member(name: str, part: Mapping, file: str, pods: int | None) -> Role | Non
     line = part.line_of(name)
     role = Role(name, file, line, spec_line=line, labels_line=line, annotations_line=line)
     role.pods = pods
-    take_spec(role, spec, containers_of(spec))
+    take_spec(role, spec)
     return role
 
 
@@ -123,18 +122,13 @@ def _roles(own: Component, base: Component | None) -> list[Role]:
     if not in_group:
         return [_over(own.pod, base.pod if base is not None else None)]
     roles = []
-    for mine, theirs in (
-        (own.leader, base.leader if base is not None else None),
-        (own.worker, base.worker if base is not None else None),
-    ):
-        if mine is not None or theirs is not None:
-            roles.append(_over(mine, theirs) if mine is not None else replace(_given(theirs)))
+    leader, worker = (base.leader, base.worker) if base is not None else (None, None)
+    for mine, theirs in ((own.leader, leader), (own.worker, worker)):
+        if mine is not None:
+            roles.append(_over(mine, theirs))
+        elif theirs is not None:
+            roles.append(replace(theirs))
     return roles
-
-
-def _given(role: Role | None) -> Role:
-    assert role is not None
-    return role
 
 
 def _over(own: Role, base: Role | None) -> Role:

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.near import nearest
 from advisor.lint.pods import HOST_ARCH, SCHEDULER_NAME
 from advisor.lint.workload import WorkloadForm
+from advisor.similar_words import nearest
 from contract.counted import counted
 from contract.scheduling import ACCELERATOR_TYPE, SCHEDULE_POLICY
 
@@ -70,15 +70,15 @@ def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
 def _judge_selector(role: Role, place: FindingPlace) -> Iterator[LintFinding]:
     arch = role.selector.get(HOST_ARCH)
     if arch is not None and arch.value not in ARCHITECTURES:
-        yield finding("HOST_ARCH", place.at(arch.line, arch.file), value=arch.value or "(empty)")
+        yield finding("HOST_ARCH", place.at_text(arch), value=arch.value or "(empty)")
     wrong = role.selector.get(SCHEDULER_NAME)
     if wrong is not None:
-        yield finding("SCHEDULER_IN_NODE_SELECTOR", place.at(wrong.line, wrong.file))
+        yield finding("SCHEDULER_IN_NODE_SELECTOR", place.at_text(wrong))
     kind = role.selector.get(ACCELERATOR_TYPE)
     if kind is not None:
         known = nearest(kind.value, (*MACHINES, *_OTHERS))
         if known is not None:
-            here = place.at(kind.line, kind.file)
+            here = place.at_text(kind)
             yield finding("ACCELERATOR_TYPE_TYPO", here, value=kind.value, known=known)
 
 
@@ -99,7 +99,7 @@ def _judge_scheduler(
     elif role.scheduler.value != VOLCANO and is_meant:
         name = role.scheduler.value
         if name in ("", "default-scheduler") or nearest(name, (VOLCANO,)):
-            here = place.at(role.scheduler.line, role.scheduler.file)
+            here = place.at_text(role.scheduler)
             yield finding("SCHEDULER_OTHER", here, value=name or "(empty)")
 
 
@@ -144,6 +144,6 @@ def _judge_visible(role: Role, place: FindingPlace) -> Iterator[LintFinding]:
         return
     if any("npu-core" in resource for resource in role.cards):
         return
-    here = place.at(visible.line, visible.file)
+    here = place.at_text(visible)
     words = {"named": visible.value, "requested": next(iter(role.cards))}
     yield finding("VISIBLE_DEVICES_OTHER_RESOURCE", here, **words)

@@ -10,7 +10,7 @@ from advisor.lint.workload import PlacedText, Role
 from contract.scheduling import ACCELERATOR_TYPE, RESOURCE_DOMAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from advisor.lint.workload import Texts
 
@@ -41,7 +41,7 @@ def role_of(name: str, template: Mapping | None, file: str, line: int, pods: int
     spec = template.mapping("spec")
     role.spec_line = template.line_of("spec")
     if spec is not None:
-        take_spec(role, spec, containers_of(spec))
+        take_spec(role, spec)
     return role
 
 
@@ -55,7 +55,7 @@ def take_metadata(role: Role, metadata: Mapping | None, line: int) -> None:
     role.annotations_line = metadata.line_of("annotations", line)
 
 
-def containers_of(spec: Mapping) -> Iterator[Mapping]:
+def _containers_of(spec: Mapping) -> Iterator[Mapping]:
     """Return the containers of a pod, with those of OME, whose first one is the runner."""
     runner = spec.mapping("runner")
     if runner is not None:
@@ -63,7 +63,7 @@ def containers_of(spec: Mapping) -> Iterator[Mapping]:
     yield from spec.sequence("containers")
 
 
-def take_spec(role: Role, spec: Mapping, containers: Iterable[Mapping]) -> None:
+def take_spec(role: Role, spec: Mapping) -> None:
     """Take what decides something of a pod specification into ``role``."""
     file = role.file
     selector = spec.mapping("nodeSelector")
@@ -72,7 +72,7 @@ def take_spec(role: Role, spec: Mapping, containers: Iterable[Mapping]) -> None:
     role.scheduler = text_of(spec.scalar(SCHEDULER_NAME), file)
     role.restart = text_of(spec.scalar("restartPolicy"), file)
     role.termination = text_of(spec.scalar("terminationGracePeriodSeconds"), file)
-    for container in containers:
+    for container in _containers_of(spec):
         _take_container(role, container)
 
 

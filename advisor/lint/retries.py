@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.near import nearest
 from advisor.lint.workload import WorkloadForm
+from advisor.similar_words import nearest
 from contract.scheduling import APP, FAULT_RETRY_TIMES, MINDIE_APPS, go_integer
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     backoff = workload.backoff
     limit = go_integer(backoff.value) if backoff is not None else None
     if backoff is not None and limit is not None and 0 < limit < count:
-        place = workload.place.at(backoff.line, backoff.file)
+        place = workload.place.at_text(backoff)
         words = {"retries": count, "limit": limit, "next": limit + 1}
         yield finding("RETRY_VS_BACKOFF", place, **words)
     if count <= 0 or workload.form not in _FORMS or _is_mindie(group):

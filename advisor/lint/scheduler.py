@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.near import nearest
+from advisor.options import DEFAULT_GRACE_OVER_TIME, legal_grace
+from advisor.similar_words import nearest
 from contract.scheduling import (
     GRACE_OVER_TIME,
     INIT_PARAMS,
     SELF_MAINTAIN,
     USE_CLUSTER_INFO,
-    go_integer,
 )
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from advisor.lint.finding import FindingPlace, LintFinding
     from advisor.lint.model import Mapping
 
-SHORTEST_GRACE, LONGEST_GRACE, DEFAULT_GRACE = 2, 3600, 900
 _KEYS = (
     GRACE_OVER_TIME,
     USE_CLUSTER_INFO,
@@ -50,9 +49,7 @@ def init_arguments(configuration: Mapping) -> Mapping | None:
 def grace_over_time(arguments: Mapping | None) -> int:
     """Return the seconds that count."""
     scalar = arguments.scalar(GRACE_OVER_TIME) if arguments is not None else None
-    value = go_integer(scalar.text) if scalar is not None else None
-    is_valid = value is not None and SHORTEST_GRACE <= value <= LONGEST_GRACE
-    return value if value is not None and is_valid else DEFAULT_GRACE
+    return legal_grace(scalar.text if scalar is not None else "") or DEFAULT_GRACE_OVER_TIME
 
 
 def judge(arguments: Mapping | None, place: FindingPlace) -> Iterator[LintFinding]:
@@ -63,8 +60,7 @@ def judge(arguments: Mapping | None, place: FindingPlace) -> Iterator[LintFindin
             continue
         here = place.at(value.line)
         if key == GRACE_OVER_TIME:
-            number = go_integer(value.text)
-            if number is None or not SHORTEST_GRACE <= number <= LONGEST_GRACE:
+            if legal_grace(value.text) is None:
                 yield finding("GRACE_OVER_TIME_INVALID", here, value=value.text or "(empty)")
         elif key in _BOOLEANS and value.text not in ("true", "false"):
             why = f"{value.text} is neither true nor false, so {_BOOLEANS[key]}"

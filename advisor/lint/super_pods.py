@@ -38,7 +38,7 @@ def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
 def _judge_block(
     workload: Workload, group: WorkloadGroup, role: Role, block: PlacedText
 ) -> Iterator[LintFinding]:
-    place = workload.place.at(block.line, block.file)
+    place = workload.place.at_text(block)
     value = go_integer(block.value)
     if value is None or value <= 0:
         instead = 'Write a whole number of chips in quotes, such as sp-block: "16".'

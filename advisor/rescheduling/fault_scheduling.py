@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from advisor.report import Action
 from advisor.rescheduling.fault_pods import PRE_SEPARATE, reason_of
 from advisor.scheduler_view.state import FaultType
 from contract import scheduling
@@ -16,19 +16,13 @@ if TYPE_CHECKING:
     from advisor.rescheduling.fault_pods import JudgedPod
 
 
-class GateStep(StrEnum):
-    """What the scheduler does with a job."""
-
-    DELETE = "delete"
-    ANNOTATE = "annotate"
-    PLATFORM = "platform"
-    NOTHING = "nothing"
-
-
 class Gate(NamedTuple):
-    """What is done, by which row where nothing is deleted, by which rules, and why."""
+    """What the scheduler does with a job, by which row and rules, and why.
 
-    step: GateStep
+    ``action`` is ``None`` where the gate is open: pods are deleted, and the selection has the row.
+    """
+
+    action: Action | None
     row: str
     rules: tuple[str, ...]
     why: str
@@ -70,21 +64,21 @@ def gate(
     has_fault = any(one.type is not None for one in judged)
     if value in scheduling.FAULT_SCHEDULING_EXTERNAL:
         if not has_fault:
-            return Gate(GateStep.NOTHING, "D6", ("R24",), "an external platform acts, not Volcano")
+            return Gate(Action.NONE, "D6", ("R24",), "an external platform acts, not Volcano")
         why = f"{value}: Volcano annotates the pods at fault and deletes nothing"
-        return Gate(GateStep.ANNOTATE, "D6", ("R24",), why, reason_of(tuple(judged)))
+        return Gate(Action.ANNOTATE, "D6", ("R24",), why, reason_of(tuple(judged)))
     if value not in known:
         why = f"fault-scheduling {value!r} is no supported value"
         rest = "counts as off" if corrected else "is an error in each session, nothing is deleted"
-        return Gate(GateStep.NOTHING, "D5", ("R23",), f"{why}: it {rest}")
+        return Gate(Action.NONE, "D5", ("R23",), f"{why}: it {rest}")
     if not has_fault:
         why = "no pod is at fault; software or PreSeparateNPU asks the platform to restart"
-        return Gate(GateStep.PLATFORM, "D4", ("R25",), why)
+        return Gate(Action.PLATFORM_RESTART, "D4", ("R25",), why)
     if scheduling.PROCESS_RECOVER_STRATEGY in job.annotations:
         why = "the annotation ProcessRecoverStrategy keeps Volcano from deleting"
-        return Gate(GateStep.NOTHING, "D7", ("R26",), why)
+        return Gate(Action.NONE, "D7", ("R26",), why)
     reason = reason_of(tuple(judged))
     if reason == FaultType.POD_FAILED and (budget.times == 0 or budget.remaining <= 0):
         why = f"pods failed by themselves, retries left: {max(budget.remaining, 0)}"
-        return Gate(GateStep.NOTHING, "D8", ("R27",), why, reason)
-    return Gate(GateStep.DELETE, "", ("R27",), "", reason)
+        return Gate(Action.NONE, "D8", ("R27",), why, reason)
+    return Gate(None, "", ("R27",), "", reason)

@@ -11,7 +11,6 @@ from advisor.report import (
     Action,
     Deletion,
     Finding,
-    FindingSeverity,
     JobDecision,
     Retry,
     Scope,
@@ -27,14 +26,14 @@ from advisor.rescheduling.fault_pods import (
 )
 from advisor.rescheduling.fault_scheduling import (
     Gate,
-    GateStep,
     RetryBudget,
     gate,
     has_platform_marker,
 )
 from advisor.rescheduling.selection import PodSelection, select
 from advisor.scheduler_view.state import FaultType
-from advisor.workloads import follow_up, workload_of
+from advisor.workloads.pod_recreation import follow_up
+from advisor.workloads.workload_kind import workload_of
 from contract import scheduling
 from contract.counted import counted
 
@@ -186,7 +185,7 @@ class Rescheduling:
         self._count_retries()
         verdicts: dict[str, tuple[JudgedPod, ...]] = {}
         for key in sorted(self._resting.suspects & awake):
-            found = self._evaluate(key, self._jobs[key])
+            found = self._evaluate(self._jobs[key])
             if found is not None:
                 verdicts[key] = found
         for key in sorted(self.cached.keys() & awake):
@@ -274,7 +273,7 @@ class Rescheduling:
     def _release(self, key: str, job: SchedulerJob | None, why: str) -> None:
         del self.cached[key]
         if job is not None:
-            self._decide(key, job, Action.RELEASED, "D3", ("R40",), why)
+            self._decide(job, Action.RELEASED, "D3", ("R40",), why)
 
     def _force(self, key: str) -> bool:
         """Delete by force what is left of a ``grace`` job after its time; return whether it did.
@@ -306,7 +305,6 @@ class Rescheduling:
         )
         deletions = tuple(_deletion(pod, 0) for pod in left)
         self._decide(
-            key,
             job,
             Action.FORCE_DELETE,
             row,
@@ -337,7 +335,6 @@ class Rescheduling:
             why += f"; {cached.pending} pending sessions"
         judged = cached_jobs.judged_again(cached, job)
         self._decide(
-            key,
             job,
             Action.WAIT_COMPLETION,
             "D3",
@@ -347,10 +344,10 @@ class Rescheduling:
             deadline_ms=self._deadline_ms(cached),
         )
 
-    def _evaluate(self, key: str, job: SchedulerJob) -> tuple[JudgedPod, ...] | None:
+    def _evaluate(self, job: SchedulerJob) -> tuple[JudgedPod, ...] | None:
         """Judge a suspect job that is not cached; return the verdicts of one that is cached now."""
-        if key in self.cached:
-            return self._evaluate_again(key, job) if self._corrected else None
+        if job.key in self.cached:
+            return self._evaluate_again(job) if self._corrected else None
         is_running = job.group.phase in _RUNNING
         judged = self._judge.job(job)
         has_fault = any(one.type is not None for one in judged)
@@ -361,25 +358,25 @@ class Rescheduling:
                 self._diverges(10, job, "an unsupported or joined fault-scheduling counts as off")
             if has_fault:
                 why = "fault-scheduling is absent or off: the job is not evaluated"
-                self._decide(key, job, Action.NONE, "D2", ("R20",), why, judged=judged)
+                self._decide(job, Action.NONE, "D2", ("R20",), why, judged=judged)
             return None
         if not is_running:
             if has_fault:
                 why = f"its PodGroup is {job.group.phase or 'new'}, not Running or Unknown"
-                self._decide(key, job, Action.NONE, "D1", ("R21",), why, judged=judged)
+                self._decide(job, Action.NONE, "D1", ("R21",), why, judged=judged)
             return None
         if not has_fault:
-            self._gate(key, job, judged)
+            self._gate(job, judged)
             return None
-        self.cached[key] = cached_jobs.remembered(job, self._value(job), judged, self._now)
+        self.cached[job.key] = cached_jobs.remembered(job, self._value(job), judged, self._now)
         for one in judged:
             if one.type is FaultType.SEPARATE:
                 self.link_down.add(one.pod.node)
         return judged
 
-    def _evaluate_again(self, key: str, job: SchedulerJob) -> tuple[JudgedPod, ...] | None:
+    def _evaluate_again(self, job: SchedulerJob) -> tuple[JudgedPod, ...] | None:
         """Judge a cached job anew: pods that became faulty since join it (R42)."""
-        cached = self.cached[key]
+        cached = self.cached[job.key]
         known = {pod.uid: pod.type for pod in cached.pods if pod.type}
         gone = set(cached.deleted)
         fresh = {
@@ -392,7 +389,7 @@ class Rescheduling:
         before = {one.pod.uid: one for one in cached_jobs.judged_again(cached, job)}
         merged = tuple({**before, **fresh}.values())
         self._diverges(6, job, "a fault that follows is acted on while the job is cached")
-        self.cached[key] = msgspec.structs.replace(
+        self.cached[job.key] = msgspec.structs.replace(
             cached_jobs.refreshed(cached, merged),
             value=self._value(job),
             strategy=job.strategy,
@@ -404,7 +401,7 @@ class Rescheduling:
     def _act(self, key: str, judged: tuple[JudgedPod, ...]) -> None:
         """Act on a cached job that was not acted on (consumers#2.3, item 7)."""
         job, cached = self._jobs[key], self.cached[key]
-        opened = self._gate(key, job, judged)
+        opened = self._gate(job, judged)
         if opened is None or opened.reason is None:
             return
         kind = workload_of(job)
@@ -416,15 +413,13 @@ class Rescheduling:
             text = f"the joined fault-scheduling counts as {self._value(job)}"
             self._diverges(10, job, text)
         if not selection.pods:
-            self._decide(
-                key, job, Action.NONE, selection.row, ("R30",), selection.why, judged=judged
-            )
+            self._decide(job, Action.NONE, selection.row, ("R30",), selection.why, judged=judged)
             return
         pods = tuple(pod for pod in selection.pods if pod.uid and pod.uid not in cached.deleted)
         limit = self._options.max_delete_per_tick
         if limit is not None and self._deleted + len(pods) > limit:
             why = f"at most {counted(limit, 'pod')} can be deleted at a time"
-            self._decide(key, job, Action.NONE, selection.row, ("R30",), why, judged=judged)
+            self._decide(job, Action.NONE, selection.row, ("R30",), why, judged=judged)
             return
         self._deleted += len(pods)
         self._execute(key, judged, opened, selection, pods)
@@ -460,7 +455,6 @@ class Rescheduling:
         rules = (*opened.rules, "R30", "R32", *(("R33",) if patch else ()))
         rules += ("R43",) if after != before else ()
         self._decide(
-            key,
             job,
             action,
             selection.row,
@@ -474,28 +468,23 @@ class Rescheduling:
             patch=patch,
         )
 
-    def _gate(self, key: str, job: SchedulerJob, judged: tuple[JudgedPod, ...]) -> Gate | None:
+    def _gate(self, job: SchedulerJob, judged: tuple[JudgedPod, ...]) -> Gate | None:
         """Return the open gate of a job; a closed one is decided here (consumers#2.5)."""
-        cached = self.cached.get(key)
+        cached = self.cached.get(job.key)
         value = cached.value if cached else self._value(job)
         times = cached.retry_times if cached else job.retry_times
-        budget = RetryBudget(times, self.retries.get(key, 0))
+        budget = RetryBudget(times, self.retries.get(job.key, 0))
         found = gate(job, value, judged, budget, corrected=self._corrected)
-        if found.step is GateStep.DELETE:
+        if found.action is None:
             return found
-        action = {
-            GateStep.ANNOTATE: Action.ANNOTATE,
-            GateStep.PLATFORM: Action.PLATFORM_RESTART,
-        }.get(found.step, Action.NONE)
         patch = None
-        if found.step is GateStep.ANNOTATE:
+        if found.action is Action.ANNOTATE:
             patch = (scheduling.POD_STATUS, f"Unhealthy-{found.reason}")
-            if key in self.cached:
-                self.cached[key] = msgspec.structs.replace(self.cached[key], is_executed=True)
+            if cached is not None:
+                self.cached[job.key] = msgspec.structs.replace(cached, is_executed=True)
         self._decide(
-            key,
             job,
-            action,
+            found.action,
             found.row,
             found.rules,
             found.why,
@@ -525,14 +514,11 @@ class Rescheduling:
 
     def _diverges(self, section: int, job: SchedulerJob, text: str) -> None:
         self._findings.setdefault(job.key, []).append(
-            Finding(
-                FindingSeverity.WARNING, "UPSTREAM_DIVERGES", f"PodGroup {job.key}", text, section
-            )
+            Finding.divergence(f"PodGroup {job.key}", text, section)
         )
 
     def _decide(
         self,
-        key: str,
         job: SchedulerJob,
         action: Action,
         row: str,
@@ -550,9 +536,9 @@ class Rescheduling:
         types = {one.type for one in judged if one.type is not None}
         failed = types == {FaultType.POD_FAILED}
         follows = follow_up(kind, job, pods, self._vcjobs, is_fault=not failed) if pods else ""
-        self.decisions[key] = JobDecision(
+        self.decisions[job.key] = JobDecision(
             namespace=job.group.namespace,
-            job=key,
+            job=job.key,
             workload=kind,
             action=action,
             row=row,

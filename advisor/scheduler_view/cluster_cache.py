@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from advisor.layered_dict import LayeredDict, layered
 from advisor.options import Profile
-from advisor.report import Finding, FindingSeverity
+from advisor.report import Finding
 from advisor.scheduler_view import document_entries
 from advisor.scheduler_view.document_entries import Entries
 from advisor.scheduler_view.state import SeenConfigMap
@@ -151,25 +151,6 @@ def _head(one: StoredConfigMap) -> Head:
     )
 
 
-class _Entries(Generic[E]):
-    """Entries by node that are copied before the first change: states share them."""
-
-    def __init__(self, by_node: Mapping[str, E]) -> None:
-        self.by_node = by_node if isinstance(by_node, LayeredDict) else layered(by_node)
-        self._is_own = False
-
-    def own(self) -> LayeredDict[E]:
-        """Return entries that may be changed."""
-        if not self._is_own:
-            self.by_node, self._is_own = self.by_node.copy(), True
-        return self.by_node
-
-    def drop(self, node: str) -> None:
-        """Drop the entry of a node, if there is one."""
-        if node in self.by_node:
-            del self.own()[node]
-
-
 class ClusterCache:
     """The caches of the scheduler, moved by the ConfigMaps of one session."""
 
@@ -179,30 +160,16 @@ class ClusterCache:
         self.changed: set[str] = set()
         """Nodes of which an entry is another than in ``state``."""
         self._documents = documents
-        self._devices = _Entries(state.devices)
-        self._switches = _Entries(state.switches)
-        self._nodes = _Entries(state.nodes)
+        self.devices: LayeredDict[VolcanoDeviceEntry] = layered(state.devices)
+        self.switches: LayeredDict[VolcanoSwitchEntry] = layered(state.switches)
+        self.nodes: LayeredDict[VolcanoNodeEntry] = layered(state.nodes)
+        """The entries of chips, switches and hosts by node."""
         self.seen: dict[str, SeenConfigMap] = dict(state.configmaps)
         self.findings: list[Finding] = []
         self.crashed_by = ""
         self._cluster = options.use_cluster_info
         self._corrected = options.profile is Profile.CORRECTED
         self._problems: dict[str, Finding] = {}
-
-    @property
-    def devices(self) -> Mapping[str, VolcanoDeviceEntry]:
-        """The entries of chips by node."""
-        return self._devices.by_node
-
-    @property
-    def switches(self) -> Mapping[str, VolcanoSwitchEntry]:
-        """The entries of switches by node."""
-        return self._switches.by_node
-
-    @property
-    def nodes(self) -> Mapping[str, VolcanoNodeEntry]:
-        """The entries of hosts by node."""
-        return self._nodes.by_node
 
     def read(self, configmaps: Iterable[StoredConfigMap]) -> None:
         """Read the ConfigMaps of a session in the order of their writes, deletions first."""
@@ -230,9 +197,7 @@ class ClusterCache:
     def _hidden(self, head: Head) -> Finding:
         label, value = names.CLUSTER_LABEL if self._cluster else names.REPORT_LABEL
         text = f"The scheduler does not see it: wrong namespace, or no label {label}={value}"
-        return Finding(
-            FindingSeverity.WARNING, "CONFIGMAP_INVISIBLE", f"ConfigMap {head.key}", text
-        )
+        return Finding.warning("CONFIGMAP_INVISIBLE", f"ConfigMap {head.key}", text)
 
     def _is_visible(self, head: Head) -> bool:
         return head.is_of_cluster if self._cluster else head.is_of_agent
@@ -248,8 +213,7 @@ class ClusterCache:
                 is_readable=False,
                 event_at_ms=before.event_at_ms if before else 0,
             )
-            self._problems[key] = Finding(
-                FindingSeverity.ERROR,
+            self._problems[key] = Finding.error(
                 "CONFIGMAP_SKIPPED",
                 f"ConfigMap {key}",
                 f"The scheduler skips it and keeps what it had before: {error.where}: {error.what}",
@@ -267,25 +231,25 @@ class ClusterCache:
             hosts = self._documents.read(form, _value(one, one.name), one.name)
             self._note(self.nodes, hosts.by_node)
             self._note(hosts.by_node, self.nodes)
-            self._nodes = _Entries(hosts.by_node)
+            self.nodes = layered(hosts.by_node)
             return hosts.nodes, _touched_ms(one)
         if one.name.startswith(names.CLUSTER_DEVICE_PREFIX):
             devices = self._documents.read(
                 document_entries.DEVICES, _value(one, one.name), one.name
             )
-            self._merge(self._devices, one, devices)
+            self._merge(self.devices, one, devices)
             return devices.nodes, _touched_ms(one) or _newest_ms(devices.by_node.values())
         if one.name.startswith(names.CLUSTER_SWITCH_PREFIX):
             switches = self._documents.read(
                 document_entries.SWITCHES, _value(one, one.name), one.name
             )
-            self._merge(self._switches, one, switches)
+            self._merge(self.switches, one, switches)
             return switches.nodes, _touched_ms(one) or _newest_ms(switches.by_node.values())
         if one.name.startswith(names.NODE_INFO_PREFIX):
             node = one.name.removeprefix(names.NODE_INFO_PREFIX)
             self.changed.add(node)
             host = document_entries.read_node_info(_value(one, NODE_INFO_KEY), one.name)
-            self._nodes.own()[node] = host
+            self.nodes[node] = host
             return (node,), _touched_ms(one)
         return self._take_device_info(one)
 
@@ -296,34 +260,33 @@ class ClusterCache:
         if not text:
             if self._corrected:
                 text = "an empty DeviceInfoCfg is skipped as any other that cannot be read"
-                self.findings.append(_divergence(2, f"ConfigMap {_key(one)}", text))
+                self.findings.append(Finding.divergence(f"ConfigMap {_key(one)}", text, 2))
             else:
                 self.crashed_by = _key(one)
             raise DocumentError(one.name, DEVICE_INFO_KEY, "is empty; the scheduler crashes on it")
         device = document_entries.read_device_info(text, one.name)
         switch = one.data.get(SWITCH_INFO_KEY)
         if switch:
-            self._switches.own()[node] = document_entries.read_switch_info(switch, one.name)
+            self.switches[node] = document_entries.read_switch_info(switch, one.name)
         self.changed.add(node)
-        self._devices.own()[node] = device
+        self.devices[node] = device
         return (node,), _touched_ms(one) or device.UpdateTime * 1000
 
-    def _merge(self, cache: _Entries[E], one: StoredConfigMap, document: _Decoded[E]) -> None:
+    def _merge(self, cache: LayeredDict[E], one: StoredConfigMap, document: _Decoded[E]) -> None:
         """Take the entries of a document into a cache.
 
         Those that left their document are dropped; upstream keeps them (consumers#8-1).
         """
-        known, entries = cache.by_node, document.by_node
-        others = known.others(entries)
+        entries = document.by_node
+        others = cache.others(entries)
         omitted = list(self._omitted(one, entries)) if self._corrected else []
-        self._note(others, known)
-        if others:
-            cache.own().update(others)
+        self._note(others, cache)
+        cache.update(others)
         for node in omitted:
-            cache.drop(node)
+            cache.pop(node, None)
             self.changed.add(node)
             text = f"its entry has left {one.name}: it does not count any more"
-            self.findings.append(_divergence(1, f"Node {node}", text))
+            self.findings.append(Finding.divergence(f"Node {node}", text, 1))
 
     def _omitted(self, one: StoredConfigMap, now: Container[str]) -> Iterator[str]:
         """Return the nodes that a document had, and that no document has any more."""
@@ -354,18 +317,18 @@ class ClusterCache:
         name = key.partition("/")[2]
         if name == names.CLUSTER_NODE_NAME:
             self.changed.update(self.nodes)
-            self._nodes = _Entries({})
+            self.nodes = LayeredDict({})
             return
         if not seen.is_readable:
             return
         self.changed.update(seen.nodes)
         for node in seen.nodes:
             if name.startswith((names.CLUSTER_DEVICE_PREFIX, names.DEVICE_INFO_PREFIX)):
-                self._devices.drop(node)
+                self.devices.pop(node, None)
             if name.startswith((names.CLUSTER_SWITCH_PREFIX, names.DEVICE_INFO_PREFIX)):
-                self._switches.drop(node)
+                self.switches.pop(node, None)
             if name.startswith(names.NODE_INFO_PREFIX):
-                self._nodes.drop(node)
+                self.nodes.pop(node, None)
 
 
 @lru_cache(maxsize=1024)
@@ -385,10 +348,6 @@ def has(key: str, kind: str) -> bool:
 
 def _key(one: StoredConfigMap) -> str:
     return f"{one.namespace}/{one.name}"
-
-
-def _divergence(section: int, called: str, text: str) -> Finding:
-    return Finding(FindingSeverity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
 
 
 def _digest(one: StoredConfigMap) -> str:

@@ -108,8 +108,6 @@ class _FastSwitch(msgspec.Struct, forbid_unknown_fields=True):
     FaultTimeAndLevelMap: msgspec.Raw = msgspec.Raw()
 
 
-_fast_devices = msgspec.json.Decoder(dict[str, _FastDevice])
-_fast_switches = msgspec.json.Decoder(dict[str, _FastSwitch])
 _fast_device = msgspec.json.Decoder(_FastDevice)
 _fast_switch = msgspec.json.Decoder(_FastSwitch)
 _fast_node = msgspec.json.Decoder(VolcanoNodeEntry)
@@ -117,34 +115,6 @@ _pieces = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 E = TypeVar("E")
 _NOT_FAST = (msgspec.MsgspecError, UnicodeError, RecursionError)
-
-
-def read_devices(text: str, document: str) -> dict[str, VolcanoDeviceEntry]:
-    """Return the entries of a device document by their keys; ``""`` has none.
-
-    Raises ``DocumentError`` for what Go refuses.
-    """
-    if not text:
-        return {}
-    try:
-        return {key: _device(one) for key, one in _fast_devices.decode(text).items()}
-    except _NOT_FAST:
-        return decode(text, dict[str, VolcanoDeviceEntry], document)
-
-
-def read_switches(text: str, document: str) -> dict[str, VolcanoSwitchEntry]:
-    """Return the entries of a switch document by their keys, as ``read_devices``."""
-    if not text:
-        return {}
-    try:
-        return {key: _switch(one) for key, one in _fast_switches.decode(text).items()}
-    except _NOT_FAST:
-        return decode(text, dict[str, VolcanoSwitchEntry], document)
-
-
-def read_nodes(text: str, document: str) -> dict[str, VolcanoNodeEntry]:
-    """Return the entries of the node document by their keys, as ``read_devices``."""
-    return decode(text, dict[str, VolcanoNodeEntry], document) if text else {}
 
 
 def _device(one: _FastDevice) -> VolcanoDeviceEntry:
@@ -158,19 +128,25 @@ def _switch(one: _FastSwitch) -> VolcanoSwitchEntry:
 class EntryForm(NamedTuple, Generic[E]):
     """A kind of cluster document: what comes before a node in its keys, and how it is read.
 
-    ``read`` reads a whole document, ``read_entry`` one entry that has no unusual member.
+    ``whole`` is the type of a document, ``read_entry`` reads one entry without unusual members.
     """
 
     prefix: str
-    read: Callable[[str, str], dict[str, E]]
+    whole: type[dict[str, E]]
     read_entry: Callable[[msgspec.Raw], E]
 
 
-DEVICES = EntryForm(DEVICE_INFO_PREFIX, read_devices, lambda raw: _device(_fast_device.decode(raw)))
-SWITCHES = EntryForm(
-    SWITCH_INFO_PREFIX, read_switches, lambda raw: _switch(_fast_switch.decode(raw))
+DEVICES = EntryForm(
+    DEVICE_INFO_PREFIX,
+    dict[str, VolcanoDeviceEntry],
+    lambda raw: _device(_fast_device.decode(raw)),
 )
-NODES = EntryForm(NODE_INFO_PREFIX, read_nodes, _fast_node.decode)
+SWITCHES = EntryForm(
+    SWITCH_INFO_PREFIX,
+    dict[str, VolcanoSwitchEntry],
+    lambda raw: _switch(_fast_switch.decode(raw)),
+)
+NODES = EntryForm(NODE_INFO_PREFIX, dict[str, VolcanoNodeEntry], _fast_node.decode)
 
 
 class Entries(NamedTuple, Generic[E]):
@@ -196,7 +172,7 @@ def read_entries(text: str, document: str, form: EntryForm[E], before: Entries[E
             found = {key: form.read_entry(piece) for key, piece in pieces.items()}
             others = list(found)
     except _NOT_FAST:
-        pieces, found = None, form.read(text, document)
+        pieces, found = None, decode(text, form.whole, document)
         others = list(found)
     for key in others:
         old = known.get(key)

@@ -72,7 +72,6 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     network_unhealthy: tuple[str, ...] | None
     faults: tuple[CardFault, ...]
     state: str
-    is_fault_node: bool
     switch_sub_health: bool
     card_sub_health: bool
     switch_status: str
@@ -84,6 +83,11 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     @property
     def name(self) -> str:
         return self.node.name
+
+    @property
+    def is_fault_node(self) -> bool:
+        """Whether the node or a card of it is at fault."""
+        return self.state != NodeHealthState.HEALTHY
 
     @property
     def is_in_table(self) -> bool:
@@ -206,22 +210,15 @@ class _Builder:
         unhealthy = document_entries.names(kept.get(listed + UNHEALTHY))
         network = _optional(kept, listed + NETWORK_UNHEALTHY)
         free = _optional(kept, listed)
-        state, is_fault, switch_sub, card_sub, source = (
-            NodeHealthState.HEALTHY,
-            False,
-            False,
-            False,
-            "",
-        )
+        state, source, switch_sub, card_sub = NodeHealthState.HEALTHY, "", False, False
         if is_in_map:
             card_sub = any(one.fault_handling == SUB_HEALTH_HANDLING for one in faults)
             source = self._node_fault(host_status, switch_status, snapshot)
             if source:
-                state, is_fault = NodeHealthState.NODE, True
+                state = NodeHealthState.NODE
             else:
                 switch_sub = switch_status == SUB_HEALTHY_WORD
-                if unhealthy or network:
-                    state, is_fault = _by_cards(free or (), unhealthy, network or ())
+                state = _by_cards(free or (), unhealthy, network or ())
         view = NodeView(
             node=node,
             is_in_map=is_in_map,
@@ -233,7 +230,6 @@ class _Builder:
             network_unhealthy=network,
             faults=faults,
             state=state,
-            is_fault_node=is_fault,
             switch_sub_health=switch_sub,
             card_sub_health=card_sub,
             switch_status=switch_status,
@@ -315,17 +311,14 @@ def is_silent(beat: LegacyHeartbeat, now_ms: int) -> bool:
     return now_ms - beat.changed_at_ms > interval * HEARTBEAT_INTERVALS * 1000
 
 
-def _by_cards(
-    free: Sequence[str], unhealthy: Sequence[str], network: Sequence[str]
-) -> tuple[str, bool]:
+def _by_cards(free: Sequence[str], unhealthy: Sequence[str], network: Sequence[str]) -> str:
     """Return the state that the cards give; of several the last card's (consumers#1.8)."""
-    state, is_fault = NodeHealthState.HEALTHY, False
-    for card in (*free, *unhealthy, *network):
-        if card in unhealthy:
-            state, is_fault = NodeHealthState.CARD, True
+    for card in (*reversed(network), *reversed(unhealthy), *reversed(free)):
         if card in network:
-            state, is_fault = NodeHealthState.NETWORK, True
-    return state, is_fault
+            return NodeHealthState.NETWORK
+        if card in unhealthy:
+            return NodeHealthState.CARD
+    return NodeHealthState.HEALTHY
 
 
 def _optional(kept: Mapping[str, str], key: str) -> tuple[str, ...] | None:

@@ -26,7 +26,7 @@ from contract.operator_rules.fault_configuration import (
     judge,
 )
 from pacing.waiting import is_set_within
-from service.trouble import Trouble, Troubles
+from service.log.trouble import Trouble, Troubles
 from stores.base import Changed, DocumentsListed, Involved, KubernetesEvent, Selection
 from stores.interruption import Interrupted
 

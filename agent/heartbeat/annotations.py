@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agent.publishing.node_info_heartbeat import whole_seconds
 from contract.errors import StoreError, StoreRefused
 from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 from stores.base import WRITE_SECONDS
 from stores.deadline import answered_within
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from stores.base import ClusterObjects
 
 log = logging.getLogger("agent.heartbeat")
-
-_REQUEST_SECONDS = WRITE_SECONDS
 
 
 class NodeAnnotations:
@@ -49,7 +47,7 @@ class NodeAnnotations:
         self._stamp = now_seconds if now_seconds != self._stamp else now_seconds + 1
         annotations = {HEARTBEAT_ANNOTATION: str(self._stamp), INTERVAL_ANNOTATION: self._interval}
         try:
-            async with answered_within(_REQUEST_SECONDS):
+            async with answered_within(WRITE_SECONDS):
                 await self._objects.set_node(self._node, {}, annotations)
         except StoreError as error:
             self.failures += 1

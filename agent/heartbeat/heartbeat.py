@@ -25,9 +25,9 @@ from agent.heartbeat.claim import (
 )
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
-from pacing.waiting import is_set_within
+from pacing.waiting import is_set_within, now_seconds
+from service.log.trouble import Trouble
 from service.stalls import going_on
-from service.trouble import Trouble
 from stores.base import READ_SECONDS, WRITE_SECONDS, Beat
 from stores.deadline import answered_within
 
@@ -120,7 +120,7 @@ class Heartbeat:
     @property
     def has_rival(self) -> bool:
         """Whether another agent with this node name is alive: it beat within its duration."""
-        return _now() < self._rival_until
+        return now_seconds() < self._rival_until
 
     @property
     def claim_state(self) -> ClaimState:
@@ -155,14 +155,14 @@ class Heartbeat:
             _BACKOFF_FIRST_SECONDS, min(_BACKOFF_LAST_SECONDS, max(self.interval_seconds, 0.2) / 2)
         )
         while True:
-            began = _now()
+            began = now_seconds()
             self._callbacks.progress()
             if await going_on(self._turn(), self._callbacks.progress):
                 backoff.reset()
                 pause = self.interval_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
                 await self._wait_until(began + pause)
             else:
-                await self._wait_until(_now() + backoff.next_seconds())
+                await self._wait_until(now_seconds() + backoff.next_seconds())
 
     async def check_now(self) -> None:
         """Read the beats of others and beat now, because a document of ours was written by another
@@ -185,7 +185,7 @@ class Heartbeat:
         self._is_due.set()
 
     async def _wait_until(self, until: float) -> None:
-        while (left := until - _now()) > 0 and not self._is_due.is_set():
+        while (left := until - now_seconds()) > 0 and not self._is_due.is_set():
             await is_set_within(self._is_due, min(left, _MARK_SECONDS))
             self._callbacks.progress()
         self._is_due.clear()
@@ -199,7 +199,7 @@ class Heartbeat:
             return has_time
 
     async def _read_and_beat(self) -> bool:
-        began = _now()
+        began = now_seconds()
         refused = await self._read_others()
         if refused is not None:
             return refused
@@ -224,7 +224,7 @@ class Heartbeat:
 
     async def _beat(self, began: float) -> bool:
         now_ms = self._callbacks.wall_clock()
-        beat = self._next_beat(now_ms, self._announced_seconds(_now() - began))
+        beat = self._next_beat(now_ms, self._announced_seconds(now_seconds() - began))
         try:
             async with answered_within(WRITE_SECONDS):
                 await self._store.beat(beat)
@@ -232,7 +232,7 @@ class Heartbeat:
             return False  # another agent beat after our read
         except StoreError as error:
             return self._failed("no heartbeat can be written", error)
-        self._durations_seconds.append(_now() - began)
+        self._durations_seconds.append(now_seconds() - began)
         self.beats += 1
         self.beaten_at_ms = now_ms
         self._last_beat_succeeded = True
@@ -297,20 +297,20 @@ class Heartbeat:
             self.holder,
             shown,
             self._callbacks.wall_clock(),
-            _now(),
+            now_seconds(),
             beats=self._last_beat_succeeded and not self._callbacks.stalled(),
         )
         self._log_change(before)
         had_rival = self.has_rival
         other = self._claim.other
         if before.state is not ClaimState.UNKNOWN and other is not None and other != before.other:
-            self._rival_until = _now() + duration_seconds(other)
+            self._rival_until = now_seconds() + duration_seconds(other)
         if self.may_publish and (not could or (self.has_rival and not had_rival)):
             self._callbacks.on_permitted()
 
     def _observe_failure(self, error: StoreError) -> bool:
         could = self.may_publish
-        self._claim = observe_failure(self._claim, _now())
+        self._claim = observe_failure(self._claim, now_seconds())
         self._refused = self._refused or isinstance(error, StoreRefused)
         if self.may_publish and not could:
             self._callbacks.on_permitted()
@@ -338,8 +338,3 @@ class Heartbeat:
                 self.node,
                 now.other.holder,
             )
-
-
-def _now() -> float:
-    """Return seconds of a monotonic clock."""
-    return asyncio.get_running_loop().time()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from agent.journal.values import changes_of
+from agent.journal.rows import changes_of
 from contract.documents.episodes import EpisodeEvent
 from contract.errors import JournalError
 from stores.base import HistoryBatch
@@ -13,7 +13,8 @@ from stores.base import HistoryBatch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent.journal.unacknowledged import UnacknowledgedRow, UnacknowledgedRows
+    from agent.journal.rows import JournalRow
+    from agent.journal.unacknowledged import UnacknowledgedRows
     from agent.policy.state import Change
 
 log = logging.getLogger("agent.episodes")
@@ -42,7 +43,7 @@ def batch_of(node: str, rows: UnacknowledgedRows, after: int) -> HistoryBatch | 
     return HistoryBatch(node, rows.journal, after, upto, tuple(events), min(lost, upto - after))
 
 
-def _events(row: UnacknowledgedRow) -> Iterator[EpisodeEvent]:
+def _events(row: JournalRow) -> Iterator[EpisodeEvent]:
     if len(row.body) > LARGEST_ROW:
         raise JournalError(f"row {row.sequence} has {len(row.body)} bytes")
     for place, change in enumerate(changes_of(row)):

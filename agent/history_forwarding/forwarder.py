@@ -20,8 +20,8 @@ from agent.history_forwarding.batch import batch_of
 from agent.journal.file import FILE_NAME
 from agent.journal.unacknowledged import read_behind, read_unacknowledged
 from contract.errors import StoreError
-from pacing.waiting import is_set_within
-from service.trouble import Trouble
+from pacing.waiting import is_set_within, now_seconds
+from service.log.trouble import Trouble
 from stores.base import HistoryAck, HistoryBatch
 from stores.interruption import Interrupted
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from agent.journal.journal import Journal
     from agent.journal.unacknowledged import UnacknowledgedRows
-    from stores.base import EventChannel, Store
+    from stores.base import EventChannel
 
 log = logging.getLogger("agent.episodes")
 
@@ -57,15 +57,6 @@ class HistoryForwarderStatus(msgspec.Struct, frozen=True):
     sent: int = msgspec.field(name="told")
     repeats: int
     trouble: str | None
-
-
-def forwarder_of(
-    store: Store, node: str, journal: Journal, directory: Path, wall_clock: Callable[[], int]
-) -> HistoryForwarder | None:
-    """Return the forwarder for ``store``; ``None`` where it carries no history."""
-    if store.channel is None:
-        return None
-    return HistoryForwarder(store.channel, node, journal, directory, wall_clock)
 
 
 class HistoryForwarder:
@@ -117,14 +108,11 @@ class HistoryForwarder:
 
     async def run(self) -> NoReturn:
         """Send until cancelled."""
-        self._window = AckWindow(self._now())
+        self._window = AckWindow(now_seconds())
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._receive_acks(), name="history acknowledgements")
             tasks.create_task(self._send_changes(), name="history batches")
         raise AssertionError("the tasks never end")
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
 
     def count(self, rows: int) -> None:
         """Count ``rows`` of changes that the journal has committed; they are sent next."""
@@ -138,7 +126,7 @@ class HistoryForwarder:
         async for event in self._channel.acks(self._node):
             if isinstance(event, Interrupted):
                 self._last_ack = None
-                self._window.forget(self._now())
+                self._window.forget(now_seconds())
                 self._trouble.begin(event.reason)
             else:
                 self._last_ack = event
@@ -160,9 +148,9 @@ class HistoryForwarder:
         self._unanswered = 0
         self._trouble.end()
         begins = self._window.sent_upto is None or sequence < (self._acknowledged or 0)
-        rows = self._window.acknowledge(sequence, self._now())
+        rows = self._window.acknowledge(sequence, now_seconds())
         self._acknowledged = sequence
-        self._journal.acknowledge(sequence)
+        self._journal.acknowledged = sequence
         self._more = True
         if begins:
             await self._count(sequence)
@@ -185,13 +173,13 @@ class HistoryForwarder:
         self._last_ack = None
         self._acknowledged = None
         self._journal.rename()
-        self._window.forget(self._now())
+        self._window.forget(now_seconds())
 
     async def _count(self, acknowledged: int) -> None:
         """Count the rows behind ``acknowledged`` in the journal."""
         with contextlib.suppress(*_TROUBLE):
             found = await asyncio.to_thread(read_behind, self._path, acknowledged)
-            self._behind, self._since_ms = found.rows, found.since_ms
+            self._behind, self._since_ms = found
 
     async def _send_changes(self) -> NoReturn:
         while True:
@@ -206,12 +194,12 @@ class HistoryForwarder:
         """
         if self._name is None and not await self._begin():
             return _AGAIN_SECONDS
-        if self._window.seconds(self._now()) == 0:
+        if self._window.seconds(now_seconds()) == 0:
             await self._repeat()
         while self._more and self._window.may_send():
             if not await self._send_next():
                 return _AGAIN_SECONDS
-        return self._window.seconds(self._now())
+        return self._window.seconds(now_seconds())
 
     async def _begin(self) -> bool:
         """Read the journal's name and its stored acknowledgement, which protects rows from
@@ -222,7 +210,7 @@ class HistoryForwarder:
             return False
         self._name = unacknowledged.journal
         if self._journal.acknowledged is None:
-            self._journal.acknowledge(unacknowledged.acknowledged)
+            self._journal.acknowledged = unacknowledged.acknowledged
         await self._count(unacknowledged.acknowledged)
         await self._apply_acks()
         return True
@@ -234,7 +222,7 @@ class HistoryForwarder:
                 "no aggregator answers: none runs, it cannot write its history, or the broker's "
                 "access rules forbid it"
             )
-        if self._window.repeat(self._now()):
+        if self._window.repeat(now_seconds()):
             assert self._name is not None
             # An aggregator answers an empty batch with its sequence.
             await self._send(HistoryBatch(self._node, self._name, 0, 0, ()))
@@ -256,7 +244,7 @@ class HistoryForwarder:
         if unacknowledged.journal != self._name:
             log.warning("the journal was replaced; from here on the new one is sent")
             self._name = unacknowledged.journal
-            self._window.forget(self._now())
+            self._window.forget(now_seconds())
             self._more = True
             return True
         batch = batch_of(self._node, unacknowledged, after)
@@ -264,7 +252,7 @@ class HistoryForwarder:
             self._more = self._more or unacknowledged.more
             at_ms = unacknowledged.rows[0].at_ms if unacknowledged.rows else self._wall_clock()
             sent = Sent(after, batch.upto, len(unacknowledged.rows), at_ms)
-            self._window.record_sent(sent, self._now())
+            self._window.record_sent(sent, now_seconds())
             await self._send(batch)
         return True
 
@@ -285,4 +273,4 @@ class HistoryForwarder:
             pass  # not acknowledged, so it is sent again
         except StoreError as error:
             self._trouble.begin(str(error))
-            self._window.forget(self._now())
+            self._window.forget(now_seconds())

@@ -1,8 +1,8 @@
 """The journal on disk: one SQLite file in WAL mode. Blocking; ``journal`` drives it.
 
 Commits do not wait for the disk (``synchronous=OFF``): committed rows survive the death of this
-process. ``JournalSync`` syncs what must survive a power cut. It checkpoints through a connection of
-its own and so never delays a commit.
+process. ``sync_to_disk`` syncs what must survive a power cut. It has a connection of its own, so it
+never delays a commit.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import contextlib
 import sqlite3
 import tempfile
 from contextlib import closing
-from enum import StrEnum
 from pathlib import Path
 from shutil import copyfile
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.journal.retention import prune
+from agent.journal.retention import Pruned, prune
+from agent.journal.rows import JournalRow, RowKind
 from agent.journal.unacknowledged import SCHEMA as UNACKNOWLEDGED_SCHEMA
 from agent.journal.unacknowledged import identify, rename
-from service.database import connect_writer, open_database, transaction
+from service.files.database import connect_writer, open_database, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,44 +55,6 @@ _IN_FORCE_AT_SNAPSHOT = (
 )
 
 
-class RowKind(StrEnum):
-    """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy.
-
-    ``fault-configuration`` has the ``FaultTexts`` that are in force from there on; none before the
-    first one. ``isolation`` was written by earlier releases.
-    """
-
-    START = "start"
-    STOP = "stop"
-    CONFIGURATION = "configuration"
-    FAULT_CONFIGURATION = "fault-configuration"
-    SNAPSHOT = "snapshot"
-    REPORTS = "reports"
-    ACKNOWLEDGED = "acknowledged"
-    CHANGES = "changes"
-    PUBLICATION = "publication"
-    ISOLATION = "isolation"
-    USAGE = "usage"
-    GAP = "gap"
-    EVENTS = "events"
-    SHADOW = "shadow"
-    PUBLIC_FAULTS = "public-faults"
-
-
-class JournalRow(msgspec.Struct, frozen=True):
-    """One row: ``at_ms`` is epoch milliseconds, ``body`` JSON."""
-
-    sequence: int
-    at_ms: int
-    kind: RowKind
-    body: str
-
-
-def body_of(value: object) -> str:
-    """Return ``value`` as the body of a row."""
-    return msgspec.json.encode(value).decode()
-
-
 class RestoredJournal(msgspec.Struct, frozen=True):
     """What a restart needs: the last snapshot, the policy's inputs since, the last sequence.
 
@@ -122,8 +84,6 @@ class JournalFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.unacknowledged_deleted = 0
-        """Rows of changes that were deleted before an aggregator acknowledged them."""
         self._connection = open_database(
             path,
             _SCHEMA + UNACKNOWLEDGED_SCHEMA,
@@ -146,7 +106,7 @@ class JournalFile:
         with transaction(self._connection):
             self._connection.executemany(
                 "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)",
-                ((row.sequence, row.at_ms, row.kind.value, row.body) for row in rows),
+                ((row.sequence, row.at_ms, row.kind, row.body) for row in rows),
             )
 
     def rename(self) -> None:
@@ -160,75 +120,68 @@ class JournalFile:
         except OSError:
             return False
 
-    def prune(self, *, older_than_ms: int, max_bytes: int, acknowledged: int | None = None) -> bool:
-        """Delete rows as ``retention.prune`` does; return whether there may be more to delete."""
-        done = prune(self._connection, older_than_ms, max_bytes, acknowledged)
-        self.unacknowledged_deleted += done.unacknowledged
-        return done.may_be_more
+    def prune(
+        self, *, older_than_ms: int, max_bytes: int, acknowledged: int | None = None
+    ) -> Pruned:
+        """Delete rows as ``retention.prune`` does."""
+        return prune(self._connection, older_than_ms, max_bytes, acknowledged)
 
     def close(self) -> None:
         """Close the connection; the last one to close moves the WAL into the file."""
         self._connection.close()
 
 
-class JournalSync:
-    """The connection that syncs the WAL to the disk. ``sync`` takes as long as the disk does."""
+def sync_to_disk(path: Path) -> None:
+    """Sync all commits so far, so that they survive a power cut. Takes as long as the disk does.
 
-    def __init__(self, path: Path) -> None:
-        self._connection = connect_writer(
-            path,
-            synchronous="FULL",
-            busy_seconds=_BUSY_SECONDS,
-            wal_bytes=_WAL_BYTES_KEPT,
-            cache_kib=_CACHE_KIB,
-            autocheckpoint=False,
-        )
-
-    def sync(self) -> None:
-        """Sync all commits so far, so that they survive a power cut."""
-        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+    Raises ``sqlite3.Error`` or ``OSError``.
+    """
+    connection = connect_writer(
+        path,
+        synchronous="FULL",
+        busy_seconds=_BUSY_SECONDS,
+        wal_bytes=_WAL_BYTES_KEPT,
+        cache_kib=_CACHE_KIB,
+        autocheckpoint=False,
+    )
+    with closing(connection):
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 
 def _restored_journal(connection: sqlite3.Connection) -> RestoredJournal:
     def rows(where: str, parameters: Sequence[object] = ()) -> tuple[JournalRow, ...]:
         found = connection.execute(f"SELECT * FROM rows {where}", parameters)
-        return tuple(JournalRow(row[0], row[1], RowKind(row[2]), row[3]) for row in found)
+        return tuple(JournalRow(*row) for row in found)
 
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone():
         return RestoredJournal()
-    latest = "WHERE sequence = (SELECT max(sequence) FROM rows WHERE kind = '{}')"
-    snapshot = next(iter(rows(latest.format(RowKind.SNAPSHOT))), None)
-    inputs = rows(
-        "WHERE sequence > ? AND kind IN ('reports', 'acknowledged') ORDER BY sequence",
-        (snapshot.sequence if snapshot else 0,),
-    )
+
+    def newest(kind: RowKind) -> JournalRow | None:
+        where = f"WHERE sequence = (SELECT max(sequence) FROM rows WHERE kind = '{kind}')"
+        return next(iter(rows(where)), None)
+
+    snapshot, events = newest(RowKind.SNAPSHOT), newest(RowKind.EVENTS)
     last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
-    configuration = next(iter(rows(latest.format(RowKind.CONFIGURATION))), None)
-    usage = next(iter(rows(latest.format(RowKind.USAGE))), None)
-    events = next(iter(rows(latest.format(RowKind.EVENTS))), None)
-    public_faults = next(iter(rows(latest.format(RowKind.PUBLIC_FAULTS))), None)
-    unacknowledged_changes = rows(
-        "WHERE sequence > ? AND kind IN ('reports', 'acknowledged', 'changes') ORDER BY sequence",
-        (events.sequence if events else last,),
-    )
-    configured = rows(
-        f"WHERE kind = 'fault-configuration' AND sequence >= coalesce(({_IN_FORCE_AT_SNAPSHOT}), 0)"
-        " ORDER BY sequence"
-    )
     return RestoredJournal(
         snapshot,
-        inputs,
-        configuration,
+        rows(
+            "WHERE sequence > ? AND kind IN ('reports', 'acknowledged') ORDER BY sequence",
+            (snapshot.sequence if snapshot else 0,),
+        ),
+        newest(RowKind.CONFIGURATION),
         last,
-        usage=usage,
-        events=events,
-        unacknowledged_changes=unacknowledged_changes,
-        fault_configurations=configured,
-        public_faults=public_faults,
+        newest(RowKind.USAGE),
+        events,
+        rows(
+            "WHERE sequence > ? AND kind IN ('reports', 'acknowledged', 'changes')"
+            " ORDER BY sequence",
+            (events.sequence if events else last,),
+        ),
+        rows(
+            "WHERE kind = 'fault-configuration'"
+            f" AND sequence >= coalesce(({_IN_FORCE_AT_SNAPSHOT}), 0) ORDER BY sequence"
+        ),
+        newest(RowKind.PUBLIC_FAULTS),
     )
 
 

@@ -18,20 +18,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.journal.file import (
-    FILE_NAME,
-    JournalFile,
-    JournalRow,
-    JournalSync,
-    RowKind,
-    body_of,
-)
+from agent.journal.file import FILE_NAME, JournalFile, sync_to_disk
 from agent.journal.retention import MAX_AGE_MS, MAX_BYTES
+from agent.journal.rows import JournalRow, RowKind, body_of
 from agent.journal.slow_commits import SlowCommits
 from contract.counted import counted
 from contract.errors import JournalError
-from service.database import is_damaged, move_aside
-from service.trouble import Trouble
+from service.files.database import is_damaged, move_aside
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -85,7 +79,11 @@ class Journal:
         held_bytes: int = _HELD_BYTES,
     ) -> None:
         self._path = directory / FILE_NAME
-        self._acknowledged: int | None = None
+        self.acknowledged: int | None = None
+        """The sequence up to which an aggregator has the changes: retention may delete them.
+
+        ``None`` where none is sent them.
+        """
         self._wall_clock = wall_clock
         self._on_recovered = on_recovered
         self._on_changes = on_changes
@@ -140,25 +138,11 @@ class Journal:
             self._condition.notify_all()
         return self._next_sequence - 1
 
-    @property
-    def acknowledged(self) -> int | None:
-        """The sequence up to which an aggregator has the changes.
-
-        ``None`` where none is sent them.
-        """
-        return self._acknowledged
-
-    def acknowledge(self, sequence: int) -> None:
-        """Record that an aggregator has the changes up to ``sequence``: retention may delete
-        them.
-        """
-        self._acknowledged = sequence
-
     def rename(self) -> None:
         """Give the journal another name, which the thread does soon: all changes are
         unacknowledged.
         """
-        self._acknowledged = 0
+        self.acknowledged = 0
         with self._condition:
             self._renaming = True
             self._condition.notify_all()
@@ -233,7 +217,11 @@ class Journal:
             self._trouble_since_ms = self._wall_clock()
             self._gaps += 1
         self._trouble = reason
-        while self._waiters:
+        self._release_waiters(self._next_sequence)
+
+    def _release_waiters(self, sequence: int) -> None:
+        """Release the callers that wait for the commit of ``sequence`` or of one before it."""
+        while self._waiters and self._waiters[0][0] <= sequence:
             waiter = self._waiters.popleft()[1]
             if not waiter.done():
                 waiter.set_result(None)
@@ -242,10 +230,7 @@ class Journal:
         self._committed = sequence
         if changes:
             self._on_changes(changes)
-        while self._waiters and self._waiters[0][0] <= sequence:
-            waiter = self._waiters.popleft()[1]
-            if not waiter.done():
-                waiter.set_result(None)
+        self._release_waiters(sequence)
         if self._trouble is None or self._closing:
             return
         now_ms = self._wall_clock()
@@ -312,26 +297,24 @@ class Journal:
             self._dirty = True
             self._condition.notify_all()
             dropped = self._dropped
-        changes = sum(row.kind is RowKind.CHANGES for row in rows)
+        changes = sum(row.kind == RowKind.CHANGES for row in rows)
         self._call(self._rows_committed, last, dropped, changes)
 
     def _prune(self, file: JournalFile) -> bool:
         """Delete some old rows; return whether there may be more to delete."""
-        before = file.unacknowledged_deleted
-        may_be_more = file.prune(
+        pruned = file.prune(
             older_than_ms=self._wall_clock() - MAX_AGE_MS,
             max_bytes=self._max_bytes,
-            acknowledged=self._acknowledged,
+            acknowledged=self.acknowledged,
         )
-        deleted = file.unacknowledged_deleted - before
-        if deleted and not self._unacknowledged:
+        if pruned.unacknowledged and not self._unacknowledged:
             log.error(
                 "journal %s: is full; changes that no aggregator acknowledged are deleted",
                 self._path,
             )
         with self._condition:
-            self._unacknowledged += deleted
-        return may_be_more
+            self._unacknowledged += pruned.unacknowledged
+        return pruned.may_be_more
 
     def _give_up_file(self, file: JournalFile | None, error: Exception) -> None:
         with contextlib.suppress(*_TROUBLE):
@@ -360,8 +343,7 @@ class Journal:
 
     def _sync(self) -> None:
         try:
-            with contextlib.closing(JournalSync(self._path)) as sync:
-                sync.sync()
+            sync_to_disk(self._path)
         except _TROUBLE as error:
             self._unsynced.begin(str(error))
             with self._condition:

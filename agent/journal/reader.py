@@ -11,11 +11,10 @@ import sqlite3
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import msgspec
-
 from agent.journal.file import SCHEMA_VERSION
+from agent.journal.rows import JournalRow
 from contract.errors import JournalError
-from service.database import newer
+from service.files.database import newer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,16 +24,7 @@ _PAGE_ROWS = 256
 _BUSY_SECONDS = 5.0
 
 
-class StoredRow(msgspec.Struct, frozen=True):
-    """One row as it is stored; ``kind`` may be one that this version does not know."""
-
-    sequence: int
-    at_ms: int
-    kind: str
-    body: str
-
-
-def read_rows(path: Path) -> Iterator[StoredRow]:
+def read_rows(path: Path) -> Iterator[JournalRow]:
     """Yield all rows that the journal has now, oldest first.
 
     Raises ``JournalError`` for a file that is no journal, is broken, or may not be read.
@@ -58,7 +48,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)
 
 
-def _pages(path: Path, connection: sqlite3.Connection) -> Iterator[StoredRow]:
+def _pages(path: Path, connection: sqlite3.Connection) -> Iterator[JournalRow]:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > SCHEMA_VERSION:
         raise JournalError(f"{path}: {newer(version, SCHEMA_VERSION)}")
@@ -72,5 +62,5 @@ def _pages(path: Path, connection: sqlite3.Connection) -> Iterator[StoredRow]:
         (after, last, _PAGE_ROWS),
     ).fetchall():
         for values in page:
-            yield StoredRow(*values)
+            yield JournalRow(*values)
         after = page[-1][0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent.journal.unacknowledged import delete_unacknowledged, keep_acknowledged
-from service.database import used_bytes
+from service.files.database import used_bytes
 
 if TYPE_CHECKING:
     import sqlite3

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from contract.counted import counted
-from service.paced_lines import PERIOD_SECONDS
+from service.log.paced_lines import PERIOD_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path

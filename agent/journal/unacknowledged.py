@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from service.database import transaction
+from agent.journal.rows import JournalRow, RowKind
+from service.files.database import transaction
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,15 +37,6 @@ CREATE TABLE IF NOT EXISTS journal (
 _BUSY_SECONDS = 0.5
 
 
-class UnacknowledgedRow(msgspec.Struct, frozen=True):
-    """A row of changes: ``at_ms`` is epoch milliseconds, ``body`` JSON."""
-
-    sequence: int
-    at_ms: int
-    body: str
-    kind: str = "changes"
-
-
 class UnacknowledgedRows(msgspec.Struct, frozen=True):
     """Some rows behind a sequence, the oldest first, of the journal named ``journal``.
 
@@ -55,17 +47,10 @@ class UnacknowledgedRows(msgspec.Struct, frozen=True):
 
     journal: str
     acknowledged: int
-    rows: tuple[UnacknowledgedRow, ...]
+    rows: tuple[JournalRow, ...]
     lost: int
     lost_upto: int
     more: bool
-
-
-class ForwardingBacklog(msgspec.Struct, frozen=True):
-    """How many rows of changes are behind a sequence, and from when the oldest of them is."""
-
-    rows: int = 0
-    since_ms: int | None = None
 
 
 def identify(connection: sqlite3.Connection) -> None:
@@ -131,7 +116,7 @@ def read_unacknowledged(
         if found is None:
             return None
         journal, acknowledged, lost_upto, lost_rows = found
-        rows: list[UnacknowledgedRow] = []
+        rows: list[JournalRow] = []
         size = 0
         more = False
         for sequence, at_ms, body in connection.execute(
@@ -143,15 +128,15 @@ def read_unacknowledged(
             if len(rows) >= max_rows or (rows and size > max_bytes):
                 more = True
                 break
-            rows.append(UnacknowledgedRow(sequence, at_ms, body))
+            rows.append(JournalRow(sequence, at_ms, RowKind.CHANGES, body))
     lost = lost_rows if lost_upto > after else 0
     return UnacknowledgedRows(
         journal, acknowledged, tuple(rows), lost, lost_upto if lost else after, more
     )
 
 
-def read_behind(path: Path, acknowledged: int) -> ForwardingBacklog:
-    """Count the journal's rows behind ``acknowledged``.
+def read_behind(path: Path, acknowledged: int) -> tuple[int, int | None]:
+    """Return how many rows of changes are behind ``acknowledged``, and the time of the oldest (ms).
 
     Raises ``sqlite3.Error`` or ``OSError``.
     """
@@ -161,9 +146,9 @@ def read_behind(path: Path, acknowledged: int) -> ForwardingBacklog:
             (acknowledged,),
         ).fetchone()
         if not rows:
-            return ForwardingBacklog()
+            return 0, None
         since = connection.execute("SELECT at_ms FROM rows WHERE sequence = ?", (first,)).fetchone()
-    return ForwardingBacklog(rows, since[0])
+    return rows, since[0]
 
 
 def connect_existing(path: Path) -> sqlite3.Connection:

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent.journal.file import RowKind, body_of
-from agent.journal.values import changes_of, decoded, inputs_of
+from agent.journal.rows import RowKind, body_of, changes_of, decoded, inputs_of
 from agent.kubernetes_events.correlator import EventCorrelator, Item, Other
 from agent.kubernetes_events.event_rules import EventRules
 from agent.kubernetes_events.text import Reporter, event_of, releases
 from contract.errors import JournalError, StoreError, StoreForbidden, StoreRefused
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 from stores.base import WRITE_SECONDS
 from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from agent.journal.file import JournalRow, RestoredJournal
+    from agent.journal.file import RestoredJournal
     from agent.journal.journal import Journal
+    from agent.journal.rows import JournalRow
     from agent.policy.state import Change, PolicyState
     from agent.policy.step import Input
     from contract.codes.catalogue import Catalogue
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.events")
 
-_REQUEST_SECONDS = WRITE_SECONDS
 _FIRST_PAUSE_SECONDS = 0.1
 _LAST_PAUSE_SECONDS = 5.0
 _INVENTORY_SECONDS = 10.0
@@ -47,8 +46,6 @@ _RIGHTS_SECONDS = 5.0
 _DOCUMENT_FIRST_SECONDS = 0.05
 """How long Events wait for the document of the same change: schedulers wait for that one."""
 _INPUTS_PER_MARK = 256
-
-_items_decoder = msgspec.json.Decoder(tuple[Item, ...])
 
 
 class EventsStatus(msgspec.Struct, frozen=True):
@@ -114,7 +111,7 @@ class EventSender:
         """Continue where the process before this one ended; call it before ``record_changes``."""
         try:
             if restored.events is not None:
-                waiting = decoded(restored.events, _items_decoder)
+                waiting = decoded(restored.events, tuple[Item, ...])
                 self._correlator = EventCorrelator(waiting)
             for sequence, inputs, changes in _calls(restored.unacknowledged_changes):
                 self._add(inputs, changes, tables, sequence)
@@ -172,7 +169,7 @@ class EventSender:
         while True:
             if self._may_write():
                 try:
-                    async with answered_within(_REQUEST_SECONDS):
+                    async with answered_within(WRITE_SECONDS):
                         await self._objects.record(event)
                 except StoreRefused as error:
                     if not self._may_be_allowed_soon(error):
@@ -246,10 +243,10 @@ def _calls(
 ) -> Iterator[tuple[int, tuple[Input, ...], tuple[Change, ...]]]:
     """Yield the calls of the policy that ``rows`` are about: sequence, inputs, changes."""
     for place, row in enumerate(rows):
-        if row.kind is RowKind.CHANGES:
+        if row.kind == RowKind.CHANGES:
             continue
         behind = rows[place + 1] if place + 1 < len(rows) else None
         changes: tuple[Change, ...] = ()
-        if behind is not None and behind.kind is RowKind.CHANGES:
+        if behind is not None and behind.kind == RowKind.CHANGES:
             changes = changes_of(behind)
         yield row.sequence, inputs_of(row), changes

@@ -9,16 +9,21 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from agent.node.keys import ANNOTATION, LABEL
-from agent.node.labels import SERVER_TYPE, addresses_in, desired_labels, left_behind
+from agent.node.labels import (
+    ANNOTATION,
+    LABEL,
+    SERVER_TYPE,
+    addresses_in,
+    desired_labels,
+    left_behind,
+)
 from contract.codes.families import FAMILIES
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agent.node.keys import Key
-    from agent.node.labels import DesiredLabels
+    from agent.node.labels import DesiredLabels, Key
     from dcmi_shim.driver import Driver
     from dcmi_shim.values import Inventory, NodeFacts
     from stores.base import NodeObject

@@ -6,7 +6,7 @@ Pure. Without ``ResetInfo``, because we do not reset chips.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
     from dcmi_shim.values import Inventory, NodeFacts
     from stores.base import NodeObject
+
+Key: TypeAlias = tuple[str, str]
+"""``label`` or ``annotation``, and its name."""
+
+LABEL, ANNOTATION = "label", "annotation"
 
 SERVER_TYPE = "servertype"
 BASE_DEVICE_INFOS = "baseDeviceInfos"

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent.node.keys import ANNOTATION, LABEL
+from agent.node.labels import ANNOTATION, LABEL
 from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.foreign_writes import ForeignWrites
-from service.trouble import Trouble
+from service.log.trouble import Trouble
+from service.owned_documents.foreign_writes import ForeignWrites
 from stores.base import WRITE_SECONDS
 from stores.deadline import answered_within
 from stores.interruption import Interrupted, followed
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from agent.node.chip_keys import ChipKeys
-    from agent.node.keys import Key
+    from agent.node.labels import Key
     from agent.node.serial_number import SerialNumber
     from stores.base import ClusterObjects, NodeObject
 
 log = logging.getLogger("agent.node_object")
 
 _AGAIN_SECONDS = 1.0
-_REQUEST_SECONDS = WRITE_SECONDS
 _REFUSED_SECONDS = 60.0
 _SHOWN_SECONDS = 5.0
 """How long a watch may take to show what was written."""
@@ -177,7 +176,7 @@ class NodeObjectWriter:
                 self._foreign[key].wrote(now)
             self._written.update((key, (value, until)) for key, value in differences.items())
             try:
-                async with answered_within(_REQUEST_SECONDS):
+                async with answered_within(WRITE_SECONDS):
                     await self._objects.set_node(
                         self._node,
                         _of(LABEL, differences),

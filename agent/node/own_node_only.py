@@ -25,7 +25,6 @@ _MISSING_SECONDS = 60.0
 """Until the next check while it is not in force; each pause is twice as long, up to the period."""
 _RECONNECTED_SECONDS = 10.0
 """From an interruption of the store to the check: all watches are connected again in this time."""
-_REQUEST_SECONDS = WRITE_SECONDS
 
 MISSING = (
     "own-node-only is not in force: the API server lets this agent write what belongs to other "
@@ -72,7 +71,7 @@ class OwnNodeOnly:
 
     async def _ask(self) -> None:
         try:
-            async with answered_within(_REQUEST_SECONDS):
+            async with answered_within(WRITE_SECONDS):
                 self.is_in_force = await self._check()
         except StoreError:
             self.is_in_force = None  # other tasks log an unreachable store

@@ -16,7 +16,7 @@ import msgspec
 from collectors.bmc import BmcSection
 from contract.errors import BmcError, ToolError
 from dcmi_shim.ipmi.bmc import Ipmi
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

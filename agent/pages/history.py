@@ -8,10 +8,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from agent.history_forwarding.batch import episode_event
-from agent.journal.file import RowKind
-from agent.journal.reader import StoredRow
+from agent.journal.rows import JournalGap, JournalRow, RowKind, changes_of, decoded
 from agent.journal.unacknowledged import connect_existing
-from agent.journal.values import changes_of, gap_of
 from contract.errors import JournalError
 from contract.pages.history import HistoryPage, HistoryRow
 
@@ -50,13 +48,13 @@ class JournalHistory:
         limit = min(asked.limit, _MOST_ROWS)
         is_newest = asked.after is None and asked.since_ms is None
         after, since_ms = asked.after or 0, asked.since_ms or -_NEVER_MS
-        rows: list[StoredRow] = []
+        rows: list[JournalRow] = []
         with closing(connect_existing(self._path)) as connection:
             connection.execute("BEGIN")
             (journal,) = connection.execute("SELECT id FROM journal").fetchone() or ("",)
             for kind in (RowKind.CHANGES, RowKind.GAP):
                 rows += (
-                    StoredRow(*values)
+                    JournalRow(*values)
                     for values in connection.execute(
                         # The kind is no parameter, so that its index is used.
                         "SELECT sequence, at_ms, kind, body FROM rows"
@@ -72,7 +70,7 @@ class JournalHistory:
         return HistoryPage(entries, rows[-1].sequence if rows else after, more)
 
 
-def history_rows(row: StoredRow, node: str, journal: str) -> Iterator[HistoryRow]:
+def history_rows(row: JournalRow, node: str, journal: str) -> Iterator[HistoryRow]:
     """Yield what a row of the journal of ``node`` has for people; a row that is spoilt is lost."""
 
     def lost(rows: int) -> HistoryRow:
@@ -80,7 +78,7 @@ def history_rows(row: StoredRow, node: str, journal: str) -> Iterator[HistoryRow
 
     try:
         if row.kind == RowKind.GAP:
-            if rows := gap_of(row).rows_lost:
+            if rows := decoded(row, JournalGap).rows_lost:
                 yield lost(rows)
         elif row.kind == RowKind.CHANGES:
             for place, change in enumerate(changes_of(row)):

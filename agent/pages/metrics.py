@@ -1,22 +1,18 @@
-"""Prometheus metrics, made at each scrape from one picture of the agent: nothing goes stale."""
+"""Prometheus metrics, made at each scrape from one status of the agent: nothing goes stale."""
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-)
+from prometheus_client import generate_latest
+from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
 from agent.pages import npu_exporter
 from agent.publishing.publication import BUCKETS_SECONDS
 from collectors.registry import GAUGES
-from service.log import dropped_lines
+from service.log.setup import dropped_lines
 from service.metric_families import counter, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
@@ -28,13 +24,15 @@ if TYPE_CHECKING:
     from agent.kubernetes_events.sender import EventsStatus
     from agent.node.node_object import NodeObjectStatus
     from agent.pages.npu_exporter import Cards
-    from agent.pages.status import AgentStatus, HeldFaultStatus
+    from agent.pages.status import AgentStatus, HeldFaultStatus, PublicationStatus
     from agent.publishing.fault_service import FaultServiceStatus
-    from agent.publishing.publication import Histogram, Publication
+    from agent.publishing.publication import Publication
     from agent.shadow.difference_log import ShadowStatus
 
+_BOUNDS = [*map(str, BUCKETS_SECONDS), "+Inf"]
 
-class _Picture(Collector):
+
+class _AgentMetrics(Collector):
     def __init__(
         self, status: AgentStatus, records: Mapping[str, Publication], cards: Cards | None
     ) -> None:
@@ -201,70 +199,69 @@ def _driver(status: AgentStatus) -> Iterator[Metric]:
 
 def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> Iterator[Metric]:
     """Yield everything by ``document``: ``device-info`` or ``node-info``."""
-    writes = CounterMetricFamily(
+    shown = [(records[one.kind], one, [one.kind]) for one in status.publications]
+    yield counter(
         "npu_vigil_publication_writes",
         "Attempts to write or delete a document.",
-        labels=["document", "reason", "result"],
+        ["document", "reason", "result"],
+        (
+            ([*kind, reason, result], count)
+            for record, _, kind in shown
+            for (reason, result), count in sorted(record.writes.items())
+        ),
     )
-    lag = GaugeMetricFamily(
+    yield gauge(
         "npu_vigil_publication_lag_seconds",
         "Age of the oldest change that no store has acknowledged; 0 when there is none.",
-        labels=["document"],
+        ["document"],
+        ((kind, _age_seconds(one.waiting_since_ms, status.at_ms)) for _, one, kind in shown),
     )
-    acknowledged = GaugeMetricFamily(
+    yield gauge(
         "npu_vigil_publication_acknowledged_timestamp_seconds",
         "When a store acknowledged the document, or its absence, last (Unix time).",
-        labels=["document"],
+        ["document"],
+        ((kind, ms / 1000) for _, one, kind in shown if (ms := one.acknowledged_at_ms) is not None),
     )
-    conflict = GaugeMetricFamily(
+    yield gauge(
         "npu_vigil_publication_conflict",
         "Whether the document is written only now and then because another program writes it.",
-        labels=["document"],
+        ["document"],
+        ((kind, one.conflict_since_ms is not None) for _, one, kind in shown),
     )
-    writer = GaugeMetricFamily(
+    yield gauge(
         "npu_vigil_foreign_writer",
         "Who writes the document during a conflict, or instead of this agent (1); empty where the "
         "store does not know.",
-        labels=["document", "writer"],
+        ["document", "writer"],
+        (([*kind, writer], 1) for _, one, kind in shown if (writer := _writer(one)) is not None),
     )
-    foreign = CounterMetricFamily(
+    yield counter(
         "npu_vigil_publication_foreign_writes",
         "Changes of the document by another program.",
-        labels=["document"],
+        ["document"],
+        ((kind, one.foreign_writes) for _, one, kind in shown),
     )
     stages = HistogramMetricFamily(
         "npu_vigil_publication_seconds",
         "Time from an event to the acknowledgement of its document, by stage.",
         labels=["document", "stage"],
     )
-    for publication in status.publications:
-        kind, record = publication.kind, records[publication.kind]
-        for (reason, result), count in sorted(record.writes.items()):
-            writes.add_metric([kind, reason, result], count)
-        waiting_ms = publication.waiting_since_ms
-        waits_ms = 0 if waiting_ms is None else max(0, status.at_ms - waiting_ms)
-        lag.add_metric([kind], waits_ms / 1000)
-        if publication.acknowledged_at_ms is not None:
-            acknowledged.add_metric([kind], publication.acknowledged_at_ms / 1000)
-        conflict.add_metric([kind], publication.conflict_since_ms is not None)
-        if publication.conflict_since_ms is not None:
-            writer.add_metric([kind, record.foreign.writer.name], 1)
-        elif publication.left_to_writer is not None:
-            writer.add_metric([kind, publication.left_to_writer], 1)
-        foreign.add_metric([kind], publication.foreign_writes)
+    for record, _, kind in shown:
         for stage, histogram in record.stages.items():
-            stages.add_metric([kind, stage.value], _buckets(histogram), histogram.sum_seconds)
-    yield from (writes, lag, acknowledged, conflict, writer, foreign, stages)
+            buckets = list(zip(_BOUNDS, accumulate(histogram.counts), strict=True))
+            stages.add_metric([*kind, stage.value], buckets, histogram.sum_seconds)
+    yield stages
 
 
-def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    total = 0
-    buckets: list[tuple[str, float]] = []
-    bounds = [*(str(bound) for bound in BUCKETS_SECONDS), "+Inf"]
-    for bound, count in zip(bounds, histogram.counts, strict=True):
-        total += count
-        buckets.append((bound, total))
-    return buckets
+def _age_seconds(since_ms: int | None, now_ms: int) -> float:
+    return 0 if since_ms is None else max(0, now_ms - since_ms) / 1000
+
+
+def _writer(publication: PublicationStatus) -> str | None:
+    """Return who writes the document besides this agent or instead of it; ``None`` for none."""
+    if publication.conflict_since_ms is not None:
+        return publication.conflict_writer or ""
+    return publication.left_to_writer
 
 
 def _fault_configuration(status: AgentStatus) -> Iterator[Metric]:
@@ -401,15 +398,13 @@ def _events(events: EventsStatus) -> Iterator[Metric]:
 
 
 def _node_object(node: NodeObjectStatus) -> Iterator[Metric]:
-    yield CounterMetricFamily(
-        "npu_vigil_node_object_writes",
-        "Writes of labels and annotations of the Node.",
-        value=node.writes,
+    yield single_counter(
+        "npu_vigil_node_object_writes", "Writes of labels and annotations of the Node.", node.writes
     )
-    yield CounterMetricFamily(
+    yield single_counter(
         "npu_vigil_node_object_foreign_writes",
         "Changes of labels and annotations of ours on the Node by another program.",
-        value=node.foreign_writes,
+        node.foreign_writes,
     )
     yield single_gauge(
         "npu_vigil_node_object_failing",
@@ -461,6 +456,4 @@ def exposition(
 
     With ``cards`` also under NPU exporter's names.
     """
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Picture(status, records, cards))
-    return generate_latest(registry)
+    return generate_latest(_AgentMetrics(status, records, cards))

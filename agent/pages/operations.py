@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from agent.pages.status import AgentStatus
 from contract.pages.changes import BlindChange, FaultChange
-from service import event_stream, fault_page, history_page
-from service.operations import Operation
+from service.pages import event_stream, fault_page, history_page
+from service.pages.operations import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation("/api/v1/status", "Everything that this agent knows of its node", AgentStatus),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from agent.policy.state import PolicyState, SubjectState
     from contract.observation import Subject
-    from service.event_stream import Stream
+    from service.pages.event_stream import Stream
 
 
 class StateChanges:

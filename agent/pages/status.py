@@ -1,4 +1,4 @@
-"""One picture of the agent, taken at once: the API answers with it, metrics are made from it.
+"""The status of the agent at one instant: the API answers with it, metrics are made from it.
 
 Times are epoch milliseconds.
 """
@@ -18,6 +18,7 @@ from agent.kubernetes_events.sender import EventsStatus
 from agent.node.node_object import NodeObjectStatus
 from agent.node.serial_number import SerialNumberStatus
 from agent.policy.state import Upgrade
+from agent.publishing import vigil_key
 from agent.publishing.fault_service import FaultServiceStatus
 from agent.shadow.difference_log import ShadowStatus
 from collectors.chip_faults.collector import HEALTH
@@ -25,8 +26,7 @@ from collectors.links.collector import LINK_UP
 from collectors.registry import GAUGES
 from contract.codes.levels import ChipLevel
 from contract.codes.policies import AUTOFILL_CODE
-from contract.codes.storage_faults import RESOURCES
-from contract.observation import Subject, chip_subject, storage_subject
+from contract.observation import Subject, chip_subject
 from contract.operator_rules.fault_configuration import DOCUMENTS
 from contract.pages.blind import BlindStatus
 from contract.pages.faults import FaultStatus, names_of
@@ -309,12 +309,12 @@ def blind_sources(known: SubjectState, chip: str | None = None) -> tuple[BlindSt
     )
 
 
-def blind_storage(state: PolicyState) -> tuple[BlindStatus, ...]:
-    """Return the storage clients whose file gives no answer; each is a source of its own."""
+def blind_about_node(state: PolicyState) -> tuple[BlindStatus, ...]:
+    """Return the sources that give no answer about the node as a whole or its storage clients."""
     return tuple(
-        BlindStatus(f"{source.source} {client}", source.since_ms, source.reason)
-        for client in RESOURCES
-        for source in blind_sources(state.of(storage_subject(client)))
+        BlindStatus(one.source, one.since_ms, one.why)
+        for one in vigil_key.blind_sources(state)
+        if one.chip is None
     )
 
 

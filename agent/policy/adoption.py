@@ -7,12 +7,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.policy import frequencies, upgrades
-from agent.policy.state import Adopted, ChipState, Released, SubjectState, Upgrade
+from agent.policy.state import Adopted, ChipState, SubjectState, Upgrade
 from contract.codes.levels import ChipLevel
 from contract.codes.policies import AUTOFILL_CODE, FAULT_DURATION, FAULT_FREQUENCY, UPGRADE_TYPES
 
 if TYPE_CHECKING:
-    from agent.policy.transaction import Transaction
+    from agent.policy.transaction import RuleContext
     from contract.codes.catalogue import Catalogue
     from contract.codes.policies import DurationPolicy, FrequencyPolicy
 
@@ -26,7 +26,7 @@ def rule_of(tables: Catalogue, kind: str, code: str) -> DurationPolicy | Frequen
     return tables.frequencies.get(code) if kind == FAULT_FREQUENCY else None
 
 
-def adopt(known: SubjectState, item: Adopted, draft: Transaction) -> SubjectState:
+def adopt(known: SubjectState, item: Adopted, context: RuleContext) -> SubjectState:
     """Return ``known`` with an upgrade that no journal of ours has: its time stays, its rule ends
     it.
 
@@ -35,7 +35,7 @@ def adopt(known: SubjectState, item: Adopted, draft: Transaction) -> SubjectStat
     """
     if not isinstance(known, ChipState) or known.upgrade_of(item.code, item.kind) is not None:
         return known
-    rule = rule_of(draft.tables, item.kind, item.code)
+    rule = rule_of(context.tables, item.kind, item.code)
     level = item.level if rule is None else rule.level
     if level not in _LEVELS or item.kind not in UPGRADE_TYPES:
         return known
@@ -52,18 +52,18 @@ def adopt(known: SubjectState, item: Adopted, draft: Transaction) -> SubjectStat
         ChipLevel(level),
         item.upgraded_at_ms,
         because,
-        draft.episode(item.subject, item.code, item.at_ms) if fault is None else fault.episode,
-        draft.tables.severity_of(item.code) if fault is None else fault.severity,
+        context.episode(item.code) if fault is None else fault.episode,
+        context.tables.severity_of(item.code) if fault is None else fault.severity,
         item.at_ms if gone else None,
         item.request,
     )
-    known = upgrades.add(known, item.subject, upgrade, item.at_ms, draft)
+    known = upgrades.add(known, upgrade, context)
     if item.kind == FAULT_FREQUENCY:
         known = frequencies.adopted(known, upgrade, item.at_ms)
     return known
 
 
-def release(known: SubjectState, item: Released, draft: Transaction) -> SubjectState:
+def release(known: SubjectState, context: RuleContext) -> SubjectState:
     """Return ``known`` without the upgrades that separate the chip, and with new counters.
 
     Source: docs/spec/device-plugin.md#3.6.
@@ -73,5 +73,5 @@ def release(known: SubjectState, item: Released, draft: Transaction) -> SubjectS
     for upgrade in known.upgrades:
         if upgrade.level is ChipLevel.MANUALLY_SEPARATE_NPU:
             because = "an operator took its name out of ManuallySeparateNPU"
-            known = upgrades.remove(known, item.subject, upgrade, item.at_ms, because, draft)
+            known = upgrades.remove(known, upgrade, because, context)
     return frequencies.emptied(known)

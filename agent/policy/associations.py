@@ -74,7 +74,7 @@ def explained(known: ChipState, at_ms: int) -> ChipState:
     return known if len(left) == len(known.held_back) else replace(known, held_back=left)
 
 
-def let_go(known: ChipState, code: str) -> ChipState:
+def without_held_back(known: ChipState, code: str) -> ChipState:
     """Return ``known`` without the occurrence of ``code`` that was held back."""
     return replace(known, held_back=without(known.held_back, code))
 

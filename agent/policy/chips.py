@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from agent.policy import upgrades
-from agent.policy.ending import end
+from agent.policy.episodes import end
 from agent.policy.state import CHIP_SOURCE, ChipState, ServerState
-from agent.policy.transaction import without
+from agent.policy.transaction import RuleContext, without
 from contract.codes.levels import ChipLevel
 from contract.listed_chips import compare
 from contract.observation import chip_subject
@@ -21,7 +21,7 @@ from contract.observation import chip_subject
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agent.policy.state import ChipsListed, Forgotten, SubjectState
+    from agent.policy.state import ChipsListed, SubjectState
     from agent.policy.transaction import Transaction
     from contract.listed_chips import ChipListComparison
     from contract.observation import Subject
@@ -54,7 +54,8 @@ def listed(
             others[subject] = known
         elif subject.id in found.replaced:
             because = "its card was replaced by another one"
-            left = _ended(known, subject, item.at_ms, because, draft, with_isolation=False)
+            context = RuleContext(subject, item.at_ms, draft)
+            left = _ended(known, because, context, with_isolation=False)
             chips.setdefault(subject.id, ChipState(upgrades=left.upgrades, counters=left.counters))
         else:
             chips[found.moved.get(subject.id, subject.id)] = known
@@ -82,28 +83,20 @@ def restored(known: SubjectState) -> SubjectState:
     return replace(known, answered=answered, silent=True)
 
 
-def forgotten(known: SubjectState, item: Forgotten, draft: Transaction) -> None:
+def forgotten(known: SubjectState, because: str, context: RuleContext) -> None:
     """End all faults and upgrades of a chip that is to be forgotten, its separation too."""
     if isinstance(known, ChipState):
-        _ended(known, item.subject, item.at_ms, item.because, draft, with_isolation=True)
+        _ended(known, because, context, with_isolation=True)
 
 
 def _ended(
-    known: ChipState,
-    subject: Subject,
-    at_ms: int,
-    because: str,
-    draft: Transaction,
-    *,
-    with_isolation: bool,
+    known: ChipState, because: str, context: RuleContext, *, with_isolation: bool
 ) -> ChipState:
     for fault in known.faults.values():
-        ended = end(known, subject, fault, at_ms, because, draft)
-        assert isinstance(ended, ChipState)
-        known = ended
+        known = end(known, fault, because, context)
     for upgrade in known.upgrades:
         if with_isolation or upgrade.level is not ChipLevel.MANUALLY_SEPARATE_NPU:
-            known = upgrades.remove(known, subject, upgrade, at_ms, because, draft)
+            known = upgrades.remove(known, upgrade, because, context)
     counted = {upgrade.code for upgrade in known.upgrades}
     return replace(
         known, counters={code: one for code, one in known.counters.items() if code in counted}

@@ -17,9 +17,8 @@ from agent.policy.state import ChipState, Fault, Upgrade
 from contract.codes.policies import FAULT_DURATION
 
 if TYPE_CHECKING:
-    from agent.policy.transaction import Transaction
+    from agent.policy.transaction import RuleContext
     from contract.codes.policies import DurationPolicy
-    from contract.observation import Subject
 
 
 def upgrade_ms(fault: Fault, policy: DurationPolicy) -> int:
@@ -41,12 +40,7 @@ def release_ms(upgrade: Upgrade, policy: DurationPolicy) -> int | None:
 
 
 def upgrade(
-    known: ChipState,
-    subject: Subject,
-    fault: Fault,
-    policy: DurationPolicy,
-    at_ms: int,
-    draft: Transaction,
+    known: ChipState, fault: Fault, policy: DurationPolicy, context: RuleContext
 ) -> ChipState:
     """Return ``known`` after ``fault`` held too long, which a frequency rule counts as an
     occurrence.
@@ -61,42 +55,25 @@ def upgrade(
         fault.episode,
         fault.severity,
     )
-    known = upgrades.add(known, subject, upgrade, at_ms, draft)
-    origin = frequencies.origin_of(upgrade)
-    return frequencies.occurred(known, subject, origin, upgrade.upgraded_at_ms, at_ms, draft)
+    known = upgrades.add(known, upgrade, context)
+    return frequencies.occurred(known, upgrade, upgrade.upgraded_at_ms, context)
 
 
 def release(
-    known: ChipState,
-    subject: Subject,
-    upgrade: Upgrade,
-    policy: DurationPolicy,
-    at_ms: int,
-    draft: Transaction,
+    known: ChipState, upgrade: Upgrade, policy: DurationPolicy, context: RuleContext
 ) -> ChipState:
     """Return ``known`` after the code of ``upgrade`` was gone long enough.
 
     For a frequency rule that is the recovery of the code.
     """
     assert upgrade.gone_since_ms is not None
-    seconds = policy.recover_timeout_ms / 1000
-    because = f"{upgrade.code} was gone for longer than {seconds:g} s ({FAULT_DURATION})"
-    known = upgrades.remove(known, subject, upgrade, at_ms, because, draft)
+    known = upgrades.expire(known, upgrade, policy.recover_timeout_ms, context)
     recovered_ms = upgrade.gone_since_ms + policy.recover_timeout_ms
     return frequencies.recovered(known, upgrade.code, recovered_ms)
 
 
-def gone(known: ChipState, code: str, at_ms: int) -> ChipState:
-    """Return ``known`` after ``code`` ended at ``at_ms``."""
-    return _gone_since(known, code, at_ms)
-
-
-def there(known: ChipState, code: str) -> ChipState:
-    """Return ``known`` after ``code`` began to hold again."""
-    return _gone_since(known, code, None)
-
-
-def _gone_since(known: ChipState, code: str, at_ms: int | None) -> ChipState:
+def gone_since(known: ChipState, code: str, at_ms: int | None) -> ChipState:
+    """Return ``known`` with ``code`` gone since ``at_ms``; ``None``: it holds again."""
     if not known.upgrades:
         return known
     upgrade = known.upgrade_of(code, FAULT_DURATION)

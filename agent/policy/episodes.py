@@ -6,10 +6,11 @@ from the catalogue (``device-plugin#2.4`` and 2.7, without the defects K07, K08 
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from msgspec.structs import replace
 
 from agent.policy import associations, durations, frequencies
-from agent.policy.ending import end
 from agent.policy.event_order import is_another, is_before, is_over, is_recent
 from agent.policy.state import (
     CHIP_SOURCE,
@@ -20,9 +21,11 @@ from agent.policy.state import (
     Fault,
     SubjectState,
 )
-from agent.policy.transaction import Transaction, judge, level_of, without
+from agent.policy.transaction import RuleContext, Transaction, level_of, without
 from contract.codes.chip_codes import HBM_MULTI_BIT, RESET_FINISHED, UB_PORT_DOWN, is_network
 from contract.observation import NODE, Assertion, Observation
+
+S = TypeVar("S", SubjectState, ChipState)
 
 
 def observed(known: SubjectState, item: Observation, draft: Transaction) -> SubjectState:
@@ -36,12 +39,33 @@ def observed(known: SubjectState, item: Observation, draft: Transaction) -> Subj
     return _asserted(known, item, draft)
 
 
-def let_go(known: ChipState, code: str, draft: Transaction) -> SubjectState:
+def begin_held_back(known: ChipState, code: str, draft: Transaction) -> ChipState:
     """Return ``known`` after an occurrence of ``code`` that was held back begins with its own
     time.
     """
     item = known.held_back[code]
-    return _asserted(associations.let_go(known, code), item, draft)
+    after = _asserted(associations.without_held_back(known, code), item, draft)
+    assert isinstance(after, ChipState)
+    return after
+
+
+def end(
+    known: S, fault: Fault, because: str, context: RuleContext, gone_ms: int | None = None
+) -> S:
+    """Return ``known`` without ``fault``, and with the effect of that on the rules.
+
+    A lasting one is gone since ``gone_ms``, or else since the time of ``context``.
+    """
+    code = fault.code
+    known = replace(known, faults=without(known.faults, code))
+    if isinstance(known, ChipState):
+        gone_ms = context.at_ms if gone_ms is None else gone_ms
+        if not fault.once:
+            known = durations.gone_since(known, code, gone_ms)
+        if code not in context.tables.durations:
+            known = frequencies.recovered(known, code, gone_ms)
+    context.note(ChangeKind.ENDED, fault, because, fault.level, level_of(known, code))
+    return known
 
 
 def _associated(known: ChipState, item: Observation, draft: Transaction) -> ChipState:
@@ -50,20 +74,19 @@ def _associated(known: ChipState, item: Observation, draft: Transaction) -> Chip
     An occurrence that ended while it was held back begins and ends, as any other one.
     """
     if item.code in known.held_back:
-        after = let_go(known, item.code, draft)
-        assert isinstance(after, ChipState)
-        return after
+        return begin_held_back(known, item.code, draft)
     if item.code == HBM_MULTI_BIT and item.assertion not in (Assertion.RECOVER, Assertion.ABSENT):
         return associations.explained(known, item.seen_at_ms)
     return known
 
 
 def _asserted(known: SubjectState, item: Observation, draft: Transaction) -> SubjectState:
-    return _ASSERTED[item.assertion](known, known.faults.get(item.code), item, draft)
+    context = RuleContext(item.subject, item.seen_at_ms, draft)
+    return _ASSERTED[item.assertion](known, known.faults.get(item.code), item, context)
 
 
 def _absent(
-    known: SubjectState, held: Fault | None, item: Observation, draft: Transaction
+    known: SubjectState, held: Fault | None, item: Observation, context: RuleContext
 ) -> SubjectState:
     """Remove one source of a fault; without any source the fault ends.
 
@@ -77,14 +100,14 @@ def _absent(
     if item.source not in held.reported_by and not (waits and item.source == LINK_SOURCE):
         return known
     left = tuple(source for source in held.reported_by if source != item.source)
-    is_tool_blind = LINK_SOURCE in known.blind or LINK_SOURCE in draft.state.of(NODE).blind
+    is_tool_blind = LINK_SOURCE in known.blind or LINK_SOURCE in context.draft.state.of(NODE).blind
     if not left and not _outlasts(known, item):
         because = "its source does not list it any more"
-        return end(known, item.subject, held, item.seen_at_ms, because, draft)
+        return end(known, held, because, context)
     unconfirmed_at_ms = held.unconfirmed_at_ms
     if not left and unconfirmed_at_ms is None and not is_tool_blind:
         unconfirmed_at_ms = item.seen_at_ms
-    held = replace(held, witnesses=left, unconfirmed_at_ms=unconfirmed_at_ms)
+    held = replace(held, sources=left, unconfirmed_at_ms=unconfirmed_at_ms)
     return replace(known, faults=known.faults | {held.code: held})
 
 
@@ -120,7 +143,7 @@ def _is_of_links(code: str) -> bool:
 
 
 def _occur(
-    known: SubjectState, held: Fault | None, item: Observation, draft: Transaction
+    known: SubjectState, held: Fault | None, item: Observation, context: RuleContext
 ) -> SubjectState:
     if held is not None:
         if is_before(item, held.serial, held.raised_at_ms):
@@ -128,97 +151,83 @@ def _occur(
         newest = replace(held, serial=item.serial, raised_at_ms=item.driver_raised_at_ms)
         if item.severity is not None:
             newest = replace(newest, severity=item.severity)
-        return _update(known, held, newest, item, draft, "occurred")
+        return _update(known, held, newest, item, "occurred", context)
     ended = known.ended.get(item.code)
     if ended is not None and is_over(item, ended):
         if ended.fault is not None:
             return known  # reported twice, once after its recovery
-        fault = _new_fault(known, item, draft)
-        draft.note(
-            ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, None, fault.level
-        )
+        fault = _new_fault(known, item, context)
+        context.note(ChangeKind.BEGAN, fault, fault.because, None, fault.level)
         because = "its recovery was reported before it"
-        known = _occurred(known, fault, item, draft)
-        if isinstance(known, ChipState) and fault.code not in draft.tables.durations:
+        known = _occurred(known, fault, context)
+        if isinstance(known, ChipState) and fault.code not in context.tables.durations:
             known = frequencies.recovered(known, fault.code, item.seen_at_ms)
-        kept = level_of(known, item.code)
-        draft.note(
-            ChangeKind.ENDED, item.subject, fault, item.seen_at_ms, because, fault.level, kept
-        )
+        context.note(ChangeKind.ENDED, fault, because, fault.level, level_of(known, item.code))
         return replace(known, ended=known.ended | {item.code: replace(ended, fault=fault)})
-    return _begin(known, _new_fault(known, item, draft), item, draft)
+    return _begin(known, _new_fault(known, item, context), context)
 
 
 def _once(
-    known: SubjectState, held: Fault | None, item: Observation, draft: Transaction
+    known: SubjectState, held: Fault | None, item: Observation, context: RuleContext
 ) -> SubjectState:
     if held is None:
-        return _begin(known, replace(_new_fault(known, item, draft), once=True), item, draft)
+        return _begin(known, replace(_new_fault(known, item, context), once=True), context)
     if held.once and is_another(item, held):
-        return _once_more(known, held, item, draft)
+        return _once_more(known, held, item, context)
     because = "a one-off event of a code that holds already"
-    draft.note(
-        ChangeKind.REPEATED, item.subject, held, item.seen_at_ms, because, held.level, held.level
-    )
+    context.note(ChangeKind.REPEATED, held, because, held.level, held.level)
     return known
 
 
 def _once_more(
-    known: SubjectState, held: Fault, item: Observation, draft: Transaction
+    known: SubjectState, held: Fault, item: Observation, context: RuleContext
 ) -> SubjectState:
     """Apply another one-off event while the one before it is still shown: it counts, and is
     shown.
     """
     because = "a one-off event, while the one before it was still shown"
-    draft.note(
-        ChangeKind.REPEATED, item.subject, held, item.seen_at_ms, because, held.level, held.level
-    )
+    context.note(ChangeKind.REPEATED, held, because, held.level, held.level)
     fault = replace(
         held,
         serial=item.serial,
         raised_at_ms=item.driver_raised_at_ms,
-        revision=draft.revision + 1,
+        revision=context.draft.revision + 1,
         acknowledged_at_ms=None,
     )
     known = replace(known, faults=known.faults | {held.code: fault})
-    return _occurred(known, fault, item, draft)
+    return _occurred(known, fault, context)
 
 
 def _present(
-    known: SubjectState, held: Fault | None, item: Observation, draft: Transaction
+    known: SubjectState, held: Fault | None, item: Observation, context: RuleContext
 ) -> SubjectState:
     if held is not None:
         seen = held if item.subject.kind != "host" else replace(held, serial=item.serial)
-        return _update(known, held, seen, item, draft, f"is {_found_by(item)}")
+        return _update(known, held, seen, item, f"is {_found_by(item)}", context)
     ended = known.ended.get(item.code)
     was_over = item.anew or ended is None or not is_recent(ended, item.seen_at_ms)
     if was_over or ended is None or ended.fault is None:
-        return _begin(known, _new_fault(known, item, draft), item, draft)
+        return _begin(known, _new_fault(known, item, context), context)
     fault = ended.fault
-    verdict = judge(draft.tables, known, item.subject, fault.code, fault.severity)
+    verdict = context.judge(known, fault.code, fault.severity)
     fault = replace(
         fault,
         level=verdict.level,
         because=verdict.because,
         serial=item.serial if item.subject.kind == "host" else fault.serial,
-        revision=draft.revision + 1,
-        witnesses=_witnesses(fault, (item.source,)),
+        revision=context.draft.revision + 1,
+        sources=_stored_sources(fault, (item.source,)),
     )
     because = f"{item.code} was reported recovered and is still {_found_by(item)}"
     old = level_of(known, item.code)
-    draft.note(ChangeKind.RETURNED, item.subject, fault, item.seen_at_ms, because, old, fault.level)
-    return _returned(
-        replace(
-            known,
-            faults=known.faults | {item.code: fault},
-            ended=without(known.ended, item.code),
-        ),
-        item.code,
-    )
+    context.note(ChangeKind.RETURNED, fault, because, old, fault.level)
+    faults, ended_left = known.faults | {item.code: fault}, without(known.ended, item.code)
+    known = _there(replace(known, faults=faults, ended=ended_left), item.code)
+    return frequencies.recovered(known, item.code, 0) if isinstance(known, ChipState) else known
 
 
 def _recover(
-    known: SubjectState, held: Fault | None, item: Observation, draft: Transaction
+    known: SubjectState, held: Fault | None, item: Observation, context: RuleContext
 ) -> SubjectState:
     if held is None:
         ended = known.ended.get(item.code)
@@ -233,7 +242,7 @@ def _recover(
         unconfirmed = replace(held, unconfirmed_at_ms=item.seen_at_ms)
         return replace(known, faults=known.faults | {held.code: unconfirmed})
     because = "the driver reported its recovery"
-    known = end(known, item.subject, held, item.seen_at_ms, because, draft)
+    known = end(known, held, because, context)
     return replace(known, ended=_remember(known, item, held))
 
 
@@ -241,21 +250,16 @@ def _found_by(item: Observation) -> str:
     return "listed by the driver" if item.source == CHIP_SOURCE else f"found by {item.source}"
 
 
-def _witnesses(fault: Fault, sources: tuple[str, ...]) -> tuple[str, ...] | None:
+def _stored_sources(fault: Fault, sources: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return ``sources`` as the member of ``fault`` has them: ``None`` for its own source alone."""
     return None if sources == (fault.source,) else sources
 
 
 def _there(known: SubjectState, code: str) -> SubjectState:
-    return durations.there(known, code) if isinstance(known, ChipState) else known
+    return durations.gone_since(known, code, None) if isinstance(known, ChipState) else known
 
 
-def _returned(known: SubjectState, code: str) -> SubjectState:
-    known = _there(known, code)
-    return frequencies.returned(known, code) if isinstance(known, ChipState) else known
-
-
-def _new_fault(known: SubjectState, item: Observation, draft: Transaction) -> Fault:
+def _new_fault(known: SubjectState, item: Observation, context: RuleContext) -> Fault:
     """Return the first state of a fault's episode.
 
     A severity that a poll reports for a chip does not count. One from a document does, for a chip
@@ -263,60 +267,55 @@ def _new_fault(known: SubjectState, item: Observation, draft: Transaction) -> Fa
     """
     severity = item.severity
     if item.subject.kind == "chip":
-        if item.assertion is Assertion.PRESENT and not _is_remembered(known, item, draft):
+        if item.assertion is Assertion.PRESENT and not _is_remembered(known, item, context):
             severity = None
         if severity is None:
-            severity = draft.tables.severity_of(item.code)
-    verdict = judge(draft.tables, known, item.subject, item.code, severity)
+            severity = context.tables.severity_of(item.code)
+    verdict = context.judge(known, item.code, severity)
     return Fault(
         code=item.code,
-        episode=draft.episode(item.subject, item.code, item.seen_at_ms),
+        episode=context.episode(item.code),
         source=item.source,
         level=verdict.level,
         because=verdict.because,
         first_seen_ms=item.seen_at_ms,
-        revision=draft.revision + 1,
+        revision=context.draft.revision + 1,
         severity=severity,
         raised_at_ms=item.driver_raised_at_ms,
         serial=item.serial,
     )
 
 
-def _is_remembered(known: SubjectState, item: Observation, draft: Transaction) -> bool:
+def _is_remembered(known: SubjectState, item: Observation, context: RuleContext) -> bool:
     is_silent = isinstance(known, ChipState) and known.silent
-    return is_silent and item.code not in draft.tables.chip_levels
+    return is_silent and item.code not in context.tables.chip_levels
 
 
-def _begin(
-    known: SubjectState, fault: Fault, item: Observation, draft: Transaction
-) -> SubjectState:
+def _begin(known: SubjectState, fault: Fault, context: RuleContext) -> SubjectState:
     old = level_of(known, fault.code)
-    draft.note(
-        ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, old, fault.level
-    )
+    context.note(ChangeKind.BEGAN, fault, fault.because, old, fault.level)
     known = replace(known, faults=known.faults | {fault.code: fault})
     if not fault.once:
         known = _there(known, fault.code)
-    return _occurred(known, fault, item, draft)
+    return _occurred(known, fault, context)
 
 
-def _occurred(
-    known: SubjectState, fault: Fault, item: Observation, draft: Transaction
-) -> SubjectState:
+def _occurred(known: SubjectState, fault: Fault, context: RuleContext) -> SubjectState:
     """Count the beginning of an episode for a frequency rule, unless the code has a duration
     rule.
     """
-    tables = draft.tables
-    if fault.code not in tables.frequencies or fault.code in tables.durations:
+    if fault.code in context.tables.durations or not isinstance(known, ChipState):
         return known
-    if not isinstance(known, ChipState):
-        return known
-    at_ms, origin = item.seen_at_ms, frequencies.origin_of(fault)
-    return frequencies.occurred(known, item.subject, origin, at_ms, at_ms, draft)
+    return frequencies.occurred(known, fault, context.at_ms, context)
 
 
 def _update(
-    known: SubjectState, held: Fault, seen: Fault, item: Observation, draft: Transaction, what: str
+    known: SubjectState,
+    held: Fault,
+    seen: Fault,
+    item: Observation,
+    what: str,
+    context: RuleContext,
 ) -> SubjectState:
     """Apply another observation of a code that holds: confirmed, perhaps with a new severity or
     source.
@@ -329,24 +328,16 @@ def _update(
         once=False,
         acknowledged_at_ms=None,
         unconfirmed_at_ms=None,
-        witnesses=_witnesses(held, reported_by),
+        sources=_stored_sources(held, reported_by),
     )
     if fault == held:
         return known
     if fault.severity != held.severity:
-        verdict = judge(draft.tables, known, item.subject, fault.code, fault.severity)
+        verdict = context.judge(known, fault.code, fault.severity)
         fault = replace(fault, level=verdict.level, because=verdict.because)
     if fault.level != held.level or fault.severity != held.severity or held.once:
         because = f"a one-off event before, it {what}" if held.once else fault.because
-        draft.note(
-            ChangeKind.CHANGED,
-            item.subject,
-            fault,
-            item.seen_at_ms,
-            because,
-            held.level,
-            fault.level,
-        )
+        context.note(ChangeKind.CHANGED, fault, because, held.level, fault.level)
     return _there(replace(known, faults=known.faults | {fault.code: fault}), fault.code)
 
 

@@ -19,42 +19,30 @@ from contract.codes.policies import FAULT_FREQUENCY
 from contract.counted import counted
 
 if TYPE_CHECKING:
-    from agent.policy.transaction import Transaction
+    from agent.policy.transaction import RuleContext
     from contract.codes.levels import Severity
     from contract.codes.policies import FrequencyPolicy
-    from contract.observation import Subject
 
 _NEVER = Counter()
 
 
 class OccurrenceOrigin(NamedTuple):
-    """The code that occurred, and the episode it belongs to."""
+    """The code that occurred, and the episode it belongs to, where no fault has them any more."""
 
     code: str
     episode: str
     severity: Severity | None
 
 
-def origin_of(what: Fault | Upgrade) -> OccurrenceOrigin:
-    """Return the code and episode of which ``what`` is an occurrence."""
-    return OccurrenceOrigin(what.code, what.episode, what.severity)
-
-
 def occurred(
-    known: ChipState,
-    subject: Subject,
-    origin: OccurrenceOrigin,
-    at_ms: int,
-    now_ms: int,
-    draft: Transaction,
+    known: ChipState, origin: Fault | Upgrade, at_ms: int, context: RuleContext
 ) -> ChipState:
-    """Return ``known`` after the code of ``origin`` occurred at ``at_ms``, which is found at
-    ``now_ms``.
+    """Return ``known`` after the code of ``origin`` occurred at ``at_ms``.
 
     While the code is upgraded, an occurrence only renews the time of the upgrade.
     """
     code = origin.code
-    policy = draft.tables.frequencies.get(code)
+    policy = context.tables.frequencies.get(code)
     if policy is None:
         return known
     upgrade = known.upgrade_of(code, FAULT_FREQUENCY)
@@ -63,23 +51,16 @@ def occurred(
         newest_ms = max(at_ms, upgrade.upgraded_at_ms)
         return upgrades.with_upgrade(known, replace(upgrade, upgraded_at_ms=newest_ms))
     counter = known.counters.get(code, _NEVER)
-    counted = Counter((*counter.occurred_ms, at_ms), at_ms)
-    return _counted(known, subject, origin, counted, policy, now_ms, draft)
+    counter = Counter((*counter.occurred_ms, at_ms), at_ms)
+    return _counted(known, origin, counter, policy, context)
 
 
 def recovered(known: ChipState, code: str, at_ms: int) -> ChipState:
-    """Return ``known`` with the code gone since ``at_ms``."""
+    """Return ``known`` with the code gone since ``at_ms``; 0: its recovery proved wrong."""
     counter = known.counters.get(code)
     if counter is None:
         return known
     return _with(known, code, replace(counter, recovered_ms=at_ms))
-
-
-def returned(known: ChipState, code: str) -> ChipState:
-    """Return ``known`` after a recovery of ``code`` proved wrong: it still is the same
-    occurrence.
-    """
-    return recovered(known, code, 0)
 
 
 def release_ms(known: ChipState, upgrade: Upgrade, policy: FrequencyPolicy) -> int | None:
@@ -96,18 +77,11 @@ def release_ms(known: ChipState, upgrade: Upgrade, policy: FrequencyPolicy) -> i
 
 
 def release(
-    known: ChipState,
-    subject: Subject,
-    upgrade: Upgrade,
-    policy: FrequencyPolicy,
-    at_ms: int,
-    draft: Transaction,
+    known: ChipState, upgrade: Upgrade, policy: FrequencyPolicy, context: RuleContext
 ) -> ChipState:
     """Return ``known`` after the code of ``upgrade`` was gone long enough."""
     assert policy.release_ms is not None
-    seconds = policy.release_ms / 1000
-    because = f"{upgrade.code} was gone for longer than {seconds:g} s ({FAULT_FREQUENCY})"
-    known = upgrades.remove(known, subject, upgrade, at_ms, because, draft)
+    known = upgrades.expire(known, upgrade, policy.release_ms, context)
     return replace(known, counters=without(known.counters, upgrade.code))
 
 
@@ -118,23 +92,22 @@ def emptied(known: ChipState) -> ChipState:
     return known if len(left) == len(known.counters) else replace(known, counters=left)
 
 
-def configured(known: ChipState, subject: Subject, at_ms: int, draft: Transaction) -> ChipState:
+def configured(known: ChipState, context: RuleContext) -> ChipState:
     """Return ``known`` under new rules (device-plugin#3.4).
 
     Codes without a rule lose their counters, and the occurrences so far may be enough now.
     """
-    policies = draft.tables.frequencies
+    policies = context.tables.frequencies
     left = {code: counter for code, counter in known.counters.items() if code in policies}
     if len(left) != len(known.counters):
         known = replace(known, counters=left)
     for code, counter in left.items():
         if counter.occurred_ms and known.upgrade_of(code, FAULT_FREQUENCY) is None:
-            fault = known.faults.get(code)
             # The episodes of occurrences that are over are not kept.
-            episode = draft.episode(subject, code, at_ms) if fault is None else fault.episode
-            severity = draft.tables.severity_of(code) if fault is None else fault.severity
-            origin = OccurrenceOrigin(code, episode, severity)
-            known = _counted(known, subject, origin, counter, policies[code], at_ms, draft)
+            origin = known.faults.get(code) or OccurrenceOrigin(
+                code, context.episode(code), context.tables.severity_of(code)
+            )
+            known = _counted(known, origin, counter, policies[code], context)
     return known
 
 
@@ -149,18 +122,16 @@ def adopted(known: ChipState, upgrade: Upgrade, at_ms: int) -> ChipState:
 
 def _counted(
     known: ChipState,
-    subject: Subject,
-    origin: OccurrenceOrigin,
+    origin: Fault | Upgrade | OccurrenceOrigin,
     counter: Counter,
     policy: FrequencyPolicy,
-    now_ms: int,
-    draft: Transaction,
+    context: RuleContext,
 ) -> ChipState:
     """Return ``known`` with the occurrences of ``counter`` in the window, or with an upgrade.
 
     The upgrade is made if they are enough. The window is in whole seconds, its edge included.
     """
-    start_ms = (now_ms // 1000 - policy.window_seconds) * 1000
+    start_ms = (context.at_ms // 1000 - policy.window_seconds) * 1000
     recent = tuple(dropwhile(lambda at_ms: at_ms < start_ms, counter.occurred_ms))
     if not recent:
         return replace(known, counters=without(known.counters, origin.code))
@@ -180,7 +151,7 @@ def _counted(
         origin.episode,
         origin.severity,
     )
-    return upgrades.add(known, subject, upgrade, now_ms, draft)
+    return upgrades.add(known, upgrade, context)
 
 
 def _with(known: ChipState, code: str, counter: Counter) -> ChipState:

@@ -17,40 +17,34 @@ from contract.codes.policies import FAULT_AUTOFILL, FAULT_DURATION
 
 if TYPE_CHECKING:
     from agent.policy.state import SubjectState, Upgrade
-    from agent.policy.transaction import Transaction
-    from contract.observation import Subject
+    from agent.policy.transaction import RuleContext
 
 
-def configured(
-    known: SubjectState, subject: Subject, at_ms: int, draft: Transaction
-) -> SubjectState:
-    """Return ``known`` under the tables of ``draft``, which are in force since ``at_ms``."""
+def configured(known: SubjectState, context: RuleContext) -> SubjectState:
+    """Return ``known`` under the tables of ``context``, which are in force since its time."""
     if isinstance(known, ChipState):
         for upgrade in known.upgrades:
-            known = _judged(known, subject, upgrade, at_ms, draft)
-        known = frequencies.configured(known, subject, at_ms, draft)
-    return all_judged_again(known, subject, at_ms, "the fault configuration changed", draft)
+            known = _judged(known, upgrade, context)
+        known = frequencies.configured(known, context)
+    return all_judged_again(known, "the fault configuration changed", context)
 
 
-def _judged(
-    known: ChipState, subject: Subject, upgrade: Upgrade, at_ms: int, draft: Transaction
-) -> ChipState:
+def _judged(known: ChipState, upgrade: Upgrade, context: RuleContext) -> ChipState:
     """Return ``known`` after the rule of ``upgrade`` changed or was removed.
 
     The upgrade's time stays.
     """
     if upgrade.kind == FAULT_AUTOFILL:
         return known
-    rule = rule_of(draft.tables, upgrade.kind, upgrade.code)
+    rule = rule_of(context.tables, upgrade.kind, upgrade.code)
     if rule is None:
         because = f"no {upgrade.kind} rule names {upgrade.code} any more"
-        known = upgrades.remove(known, subject, upgrade, at_ms, because, draft)
+        known = upgrades.remove(known, upgrade, because, context)
         fault = known.faults.get(upgrade.code)
         if upgrade.kind == FAULT_DURATION and (fault is None or fault.once):
-            known = frequencies.recovered(known, upgrade.code, at_ms)
+            known = frequencies.recovered(known, upgrade.code, context.at_ms)
         return known
     if rule.level is upgrade.level:
         return known
     because = f"the {upgrade.kind} rule has another level now"
-    upgrade = replace(upgrade, level=rule.level)
-    return upgrades.add(known, subject, upgrade, at_ms, draft, because)
+    return upgrades.add(known, replace(upgrade, level=rule.level), context, because)

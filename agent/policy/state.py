@@ -39,8 +39,8 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     when readers had time to see it. ``revision`` is the state's when the episode began, and
     ``acknowledged_at_ms`` when a store first had it. ``unconfirmed_at_ms``: it may be over since
     then, because a recovery looked older than the occurrence, or because its last source does not
-    report it any more while another may still find it. ``witnesses`` are the sources that report it
-    now, where that is not ``source`` alone.
+    report it any more while another may still find it. ``sources`` report it now, where that is
+    not ``source`` alone.
     """
 
     code: str
@@ -56,7 +56,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     once: bool = False
     acknowledged_at_ms: int | None = None
     unconfirmed_at_ms: int | None = msgspec.field(default=None, name="doubted_at_ms")
-    witnesses: tuple[str, ...] | None = None
+    sources: tuple[str, ...] | None = msgspec.field(default=None, name="witnesses")
 
     @property
     def reported_by(self) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
         Empty while the last one has taken it back and that is unconfirmed.
         """
-        return (self.source,) if self.witnesses is None else self.witnesses
+        return (self.source,) if self.sources is None else self.sources
 
     @property
     def device_fault(self) -> bool:

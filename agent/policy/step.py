@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from agent.policy.adoption import adopt, release
 from agent.policy.chips import forgotten, listed, restored
 from agent.policy.clock_set_back import no_later
-from agent.policy.deadlines import expire
-from agent.policy.due_times import deadline_ms_of, due_ms_of, next_due
+from agent.policy.deadlines import deadline_ms_of, due_ms_of, expire, next_due
 from agent.policy.episodes import observed, tool_answered, tool_went_blind
 from agent.policy.reconfiguration import configured
 from agent.policy.state import (
@@ -37,7 +36,7 @@ from agent.policy.state import (
     Released,
     SubjectState,
 )
-from agent.policy.transaction import Transaction, all_judged_again
+from agent.policy.transaction import RuleContext, Transaction, all_judged_again
 from contract.names import DEVICE_INFO_PREFIX, NODE_INFO_PREFIX
 from contract.observation import (
     Gap,
@@ -103,7 +102,8 @@ def step(
         if isinstance(item, Forgotten | Released):
             named = tuple(chip for chip in named if chip != item.subject.id)
         if isinstance(item, Forgotten):
-            forgotten(subjects.pop(item.subject, draft.state.of(item.subject)), item, draft)
+            known = subjects.pop(item.subject, draft.state.of(item.subject))
+            forgotten(known, item.because, RuleContext(item.subject, item.at_ms, draft))
             draft.revision += 1
             continue
         before = subjects.get(item.subject) or draft.state.of(item.subject)
@@ -180,7 +180,8 @@ def _configured(
 ) -> dict[Subject, SubjectState]:
     """Judge all ``subjects`` again by the tables of ``draft``."""
     judged = {
-        subject: configured(known, subject, at_ms, draft) for subject, known in subjects.items()
+        subject: configured(known, RuleContext(subject, at_ms, draft))
+        for subject, known in subjects.items()
     }
     judged = expire(judged, at_ms, draft, since_ms=at_ms)
     if any(known is not subjects[subject] for subject, known in judged.items()):
@@ -241,9 +242,9 @@ def _apply(known: SubjectState, item: StepInput, draft: Transaction) -> SubjectS
     if isinstance(item, Observation):
         return observed(known, item, draft)
     if isinstance(item, Adopted):
-        return adopt(known, item, draft)
+        return adopt(known, item, RuleContext(item.subject, item.at_ms, draft))
     if isinstance(item, Released):
-        return release(known, item, draft)
+        return release(known, RuleContext(item.subject, item.at_ms, draft))
     if isinstance(item, HealthRead):
         return _health_read(known, item, draft)
     if isinstance(item, ChipsRemembered):
@@ -273,4 +274,5 @@ def _health_read(known: SubjectState, item: HealthRead, draft: Transaction) -> S
     if not isinstance(known, ChipState) or (known.word, known.listed) == (item.word, item.codes):
         return known
     known = replace(known, word=item.word, listed=item.codes)
-    return all_judged_again(known, item.subject, item.at_ms, "the health word was read", draft)
+    context = RuleContext(item.subject, item.at_ms, draft)
+    return all_judged_again(known, "the health word was read", context)

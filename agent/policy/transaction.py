@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -33,55 +33,68 @@ class Transaction:
     revision: int
     changes: list[Change] = field(default_factory=list)
 
-    def episode(self, subject: Subject, code: str, at_ms: int) -> str:
-        """Return the id of an episode that begins now."""
-        state, revision = self.state, self.revision + 1
-        text = f"{state.node}\0{subject}\0{code}\0{state.boot_id}\0{revision}\0{at_ms}"
+
+class RuleContext(NamedTuple):
+    """What a rule about ``subject`` may use: a time (epoch ms) and the call of ``step``."""
+
+    subject: Subject
+    at_ms: int
+    draft: Transaction
+
+    @property
+    def tables(self) -> Catalogue:
+        """The tables by which this call judges."""
+        return self.draft.tables
+
+    def episode(self, code: str) -> str:
+        """Return the id of an episode of ``code`` that begins now."""
+        state, revision = self.draft.state, self.draft.revision + 1
+        text = f"{state.node}\0{self.subject}\0{code}\0{state.boot_id}\0{revision}\0{self.at_ms}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def note(
         self,
         kind: ChangeKind,
-        subject: Subject,
-        fault: Fault,
-        at_ms: int,
+        what: Fault | Upgrade,
         because: str,
         old: str | None = None,
         new: str | None = None,
     ) -> None:
-        """Record a change of the episode of ``fault``."""
-        self.changes.append(
-            Change(
-                kind,
-                subject,
-                fault.code,
-                fault.episode,
-                at_ms,
-                because,
-                old,
-                new,
-                fault.severity,
-                fault.device_fault and subject.kind == "chip",
-            )
+        """Record a change of the episode of ``what``, which may be over for an upgrade."""
+        device_fault = isinstance(what, Fault) and what.device_fault and self.subject.kind == "chip"
+        upgrade = what if isinstance(what, Upgrade) else None
+        change = Change(
+            kind,
+            self.subject,
+            what.code,
+            what.episode,
+            self.at_ms,
+            because,
+            old,
+            new,
+            what.severity,
+            device_fault,
+            upgrade,
         )
+        self.draft.changes.append(change)
 
-    def note_upgrade(
-        self,
-        kind: ChangeKind,
-        subject: Subject,
-        upgrade: Upgrade,
-        at_ms: int,
-        because: str,
-        old: str | None,
-        new: str | None,
-    ) -> None:
-        """Record what a rule did; the episode may have ended long ago."""
-        code, episode, severity = upgrade.code, upgrade.episode, upgrade.severity
-        self.changes.append(
-            Change(
-                kind, subject, code, episode, at_ms, because, old, new, severity, upgrade=upgrade
-            )
-        )
+    def judge(self, known: SubjectState, code: str, severity: Severity | None) -> ReasonedLevel:
+        """Return the level of a code on the subject, and why. An upgrade can only raise it."""
+        tables, kind = self.tables, self.subject.kind
+        if isinstance(known, ChipState):
+            if severity is None and known.word is not None:
+                verdict = tables.judge_by_word(code, known.word, known.listed or ())
+            else:
+                verdict = tables.judge(code, severity)
+            for upgrade in known.upgrades:
+                if upgrade.code == code:
+                    level = ChipLevel(verdict.level)
+                    if most_serious([upgrade.level, level]) is not level:
+                        verdict = ReasonedLevel(upgrade.level, upgrade.because)
+            return verdict
+        if kind == "switch":
+            return tables.judge_switch(code)
+        return tables.judge_public(code) if kind == "storage" else tables.judge_node(code)
 
 
 T = TypeVar("T")
@@ -94,56 +107,31 @@ def without(items: dict[str, T], key: str) -> dict[str, T]:
     return left
 
 
-def judge(
-    tables: Catalogue, known: SubjectState, subject: Subject, code: str, severity: Severity | None
-) -> ReasonedLevel:
-    """Return the level of a code on a subject of its kind, and why.
-
-    An upgrade can only raise it.
-    """
-    if isinstance(known, ChipState):
-        if severity is None and known.word is not None:
-            verdict = tables.judge_by_word(code, known.word, known.listed or ())
-        else:
-            verdict = tables.judge(code, severity)
-        for upgrade in known.upgrades:
-            if upgrade.code == code:
-                level = ChipLevel(verdict.level)
-                if most_serious([upgrade.level, level]) is not level:
-                    verdict = ReasonedLevel(upgrade.level, upgrade.because)
-        return verdict
-    if subject.kind == "switch":
-        return tables.judge_switch(code)
-    return tables.judge_public(code) if subject.kind == "storage" else tables.judge_node(code)
-
-
-def all_judged_again(
-    known: SubjectState, subject: Subject, at_ms: int, why: str, draft: Transaction
-) -> SubjectState:
+def all_judged_again(known: SubjectState, why: str, context: RuleContext) -> SubjectState:
     """Return ``known`` with every fault judged by the tables and health word of now.
 
     ``why`` names the cause in the changes.
     """
     for fault in known.faults.values():
-        verdict = judge(draft.tables, known, subject, fault.code, fault.severity)
+        verdict = context.judge(known, fault.code, fault.severity)
         if (verdict.level, verdict.because) == (fault.level, fault.because):
             continue
         after = replace(fault, level=verdict.level, because=verdict.because)
         known = replace(known, faults=known.faults | {fault.code: after})
         if after.level != fault.level:
             because = f"{why}: {after.because}"
-            draft.note(ChangeKind.CHANGED, subject, after, at_ms, because, fault.level, after.level)
+            context.note(ChangeKind.CHANGED, after, because, fault.level, after.level)
     return known
 
 
-def judged_again(tables: Catalogue, known: ChipState, subject: Subject, code: str) -> ChipState:
+def judged_again(known: ChipState, code: str, context: RuleContext) -> ChipState:
     """Return ``known`` after an upgrade of ``code`` was added, removed or changed: its fault
     follows.
     """
     fault = known.faults.get(code)
     if fault is None:
         return known
-    verdict = judge(tables, known, subject, code, fault.severity)
+    verdict = context.judge(known, code, fault.severity)
     fault = replace(fault, level=verdict.level, because=verdict.because)
     return replace(known, faults=known.faults | {code: fault})
 

@@ -14,8 +14,7 @@ from agent.policy.transaction import judged_again, level_of
 
 if TYPE_CHECKING:
     from agent.policy.state import ChipState, Upgrade
-    from agent.policy.transaction import Transaction
-    from contract.observation import Subject
+    from agent.policy.transaction import RuleContext
 
 
 def with_upgrade(known: ChipState, upgrade: Upgrade) -> ChipState:
@@ -26,35 +25,27 @@ def with_upgrade(known: ChipState, upgrade: Upgrade) -> ChipState:
 
 
 def add(
-    known: ChipState,
-    subject: Subject,
-    upgrade: Upgrade,
-    at_ms: int,
-    draft: Transaction,
-    because: str | None = None,
+    known: ChipState, upgrade: Upgrade, context: RuleContext, because: str | None = None
 ) -> ChipState:
     """Return ``known`` with ``upgrade``, new or at another level, and record the change."""
     old = level_of(known, upgrade.code)
-    known = judged_again(draft.tables, with_upgrade(known, upgrade), subject, upgrade.code)
+    known = judged_again(with_upgrade(known, upgrade), upgrade.code, context)
     new = level_of(known, upgrade.code)
-    because = upgrade.because if because is None else because
-    draft.note_upgrade(ChangeKind.UPGRADED, subject, upgrade, at_ms, because, old, new)
+    context.note(ChangeKind.UPGRADED, upgrade, because or upgrade.because, old, new)
     return known
 
 
-def remove(
-    known: ChipState,
-    subject: Subject,
-    upgrade: Upgrade,
-    at_ms: int,
-    because: str,
-    draft: Transaction,
-) -> ChipState:
+def remove(known: ChipState, upgrade: Upgrade, because: str, context: RuleContext) -> ChipState:
     """Return ``known`` without ``upgrade``, and record the change."""
     old = level_of(known, upgrade.code)
     left = tuple(one for one in known.upgrades if one is not upgrade)
-    known = replace(known, upgrades=left)
-    known = judged_again(draft.tables, known, subject, upgrade.code)
-    new = level_of(known, upgrade.code)
-    draft.note_upgrade(ChangeKind.RELEASED, subject, upgrade, at_ms, because, old, new)
+    known = judged_again(replace(known, upgrades=left), upgrade.code, context)
+    context.note(ChangeKind.RELEASED, upgrade, because, old, level_of(known, upgrade.code))
     return known
+
+
+def expire(known: ChipState, upgrade: Upgrade, timeout_ms: int, context: RuleContext) -> ChipState:
+    """Return ``known`` without ``upgrade``, whose code was gone for longer than ``timeout_ms``."""
+    seconds = timeout_ms / 1000
+    because = f"{upgrade.code} was gone for longer than {seconds:g} s ({upgrade.kind})"
+    return remove(known, upgrade, because, context)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from agent.chip_allocation import ChipAllocation
+from agent.chip_allocation import NOTHING_IN_USE, ChipAllocation
 from agent.policy.state import (
     CHIP_SOURCE,
     Adopted,
@@ -109,7 +109,7 @@ class DeviceInfoDocument:
 
     @property
     def _in_use(self) -> ChipAllocation:
-        return ChipAllocation() if self._allocation is None else self._allocation.chips
+        return NOTHING_IN_USE if self._allocation is None else self._allocation.chips
 
     @property
     def _awaits_allocation(self) -> bool:
@@ -167,23 +167,13 @@ class DeviceInfoDocument:
         named: NamedSource | None,
     ) -> DesiredDocument:
         own_key = None if named is None else key_with_answers(named, state)
-        annotations = _annotations(state, family_of(inventory))
         family = family_of(inventory)
-        content = render(
-            state,
-            inventory,
-            0,
-            in_use.used,
-            in_use.assigned,
-            cards_together=self._cards_together,
-        )
+        annotations = _annotations(state, family)
+        content = render(state, inventory, 0, in_use, cards_together=self._cards_together)
 
         def stamped(stamp: int) -> Document:
-            info = replace(
-                content,
-                update_time=stamp,
-                switch_info=switch_info_text(state, family, stamp),
-            )
+            switches = switch_info_text(state, family, stamp)
+            info = replace(content, update_time=stamp, switch_info=switches)
             data = encode(info, family)
             if own_key is not None:
                 data[VIGIL_KEY] = own_key
@@ -305,7 +295,7 @@ class DeviceInfoDocument:
             log.warning("%s (as stated) isolated chip %d", requests[chip].by, chip)
         return tuple(_isolation(chip, now_ms, requests[chip]) for chip in added)
 
-    def named(self, document: Document | None) -> tuple[int, ...] | None:
+    def named(self, document: Document | None) -> tuple[int, ...]:
         """Return the chips that ``document`` separates by their names."""
         return () if document is None else tuple(sorted(read_names(document.data) or ()))
 

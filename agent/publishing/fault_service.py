@@ -7,7 +7,6 @@ its nodes. gRPC and protobuf are imported here only, when there is something to 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import uuid
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ import msgspec
 from agent.publishing.unacknowledged_faults import HOLD_SECONDS, message_of
 from contract.codes.storage_faults import resource_of
 from pacing.backoff import Backoff
-from pacing.waiting import is_set_within
-from service.trouble import Trouble
+from pacing.waiting import TICK_SECONDS, is_set_within, now_seconds
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +34,6 @@ _FIRST_PAUSE_SECONDS = 1.0
 _LAST_PAUSE_SECONDS = 30.0
 _MARK_SECONDS = 10.0
 _PERMISSION_SECONDS = 0.5
-_TICK_SECONDS = 0.001
-"""Timers may fire early by the resolution of their clock; without a pause the loop would spin."""
 _TAKEN, _INVALID = 0, 409
 
 
@@ -95,7 +92,7 @@ class FaultServiceClient:
 
     async def run(self) -> NoReturn:
         """Send until cancelled."""
-        now = _now()
+        now = now_seconds()
         sent = self._faults.ledger.sent
         self._recovered_at = {code: now for code, occurs in sent.items() if not occurs}
         while True:
@@ -107,7 +104,7 @@ class FaultServiceClient:
                     await self._send(batch)
                     continue
                 seconds = _PERMISSION_SECONDS
-            most_seconds = max(_TICK_SECONDS, min(seconds, _MARK_SECONDS))
+            most_seconds = max(TICK_SECONDS, min(seconds, _MARK_SECONDS))
             await is_set_within(self._faults.changed, most_seconds)
 
     def _next(self) -> tuple[tuple[SentFault, ...], float]:
@@ -116,7 +113,7 @@ class FaultServiceClient:
 
         Faults are sent in order, and those of one resource together; a fault is in a message once.
         """
-        now, seconds = _now(), _MARK_SECONDS
+        now, seconds = now_seconds(), _MARK_SECONDS
         batch: dict[str, SentFault] = {}
         behind: set[str] = set()
         for fault in self._faults.ledger.waiting:
@@ -145,7 +142,7 @@ class FaultServiceClient:
             backoff = self._backoffs.setdefault(
                 resource, Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS)
             )
-            self._not_before[resource] = _now() + backoff.next_seconds()
+            self._not_before[resource] = now_seconds() + backoff.next_seconds()
             self._trouble.begin(why)
             return
         self._backoffs.pop(resource, None)
@@ -156,7 +153,7 @@ class FaultServiceClient:
             log.error("ClusterD refused a message of storage faults as invalid: %s", why)
         else:
             self._acknowledged += len(batch)
-        now = _now()
+        now = now_seconds()
         self._recovered_at |= {fault.code: now for fault in batch if not fault.occurs}
         self._faults.acknowledged(batch)
 
@@ -165,8 +162,3 @@ class FaultServiceClient:
         from agent.publishing import fault_service_call
 
         return await fault_service_call.answer(self._address, message, _CALL_SECONDS)
-
-
-def _now() -> float:
-    """Return seconds of a monotonic clock."""
-    return asyncio.get_running_loop().time()

@@ -11,12 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FaultServiceAddress:
-    """Where ClusterD is: ``HOST:PORT``.
-
-    With ``ca_file`` over TLS, with our certificate if there is one.
-
-    Files are PEM.
-    """
+    """Where ClusterD is: ``HOST:PORT``, with ``ca_file`` over TLS. Files are PEM."""
 
     target: str
     ca_file: Path | None = None

@@ -248,16 +248,6 @@ class NodeInfoDocument:
             log.warning("the stored document cannot be decoded: %s", error)
             return None
 
-    def released(self, foreign: Document, now_ms: int) -> tuple[Report, ...]:
-        """Return no release: an operator has no rights here, and foreign writes are repaired."""
-        del foreign, now_ms
-        return ()
-
-    def named(self, document: Document | None) -> tuple[int, ...] | None:
-        """Return ``None``: this document never separates chips."""
-        del document
-        return None
-
     def stamp_of(self, document: Document) -> int | None:
         """Return ``updateTime`` of a stored document in seconds; ``None`` when it is not plausible.
 

@@ -23,7 +23,7 @@ from contract.names import (
     node_info_name,
 )
 from pacing.backoff import Backoff
-from pacing.waiting import is_set_within
+from pacing.waiting import TICK_SECONDS, is_set_within, now_seconds
 from stores.base import READ_SECONDS
 from stores.deadline import answered_within
 
@@ -39,9 +39,7 @@ OURS = "npu-vigil"
 VENDOR_PROGRAMS = frozenset({"device-plugin", "noded"})
 """The names under which the real programs write: those of their executables."""
 _GRACE_SECONDS = 60
-_REQUEST_SECONDS = READ_SECONDS
 _PROGRESS_SECONDS = 10.0
-_TICK_SECONDS = 0.001
 
 
 @dataclass(frozen=True)
@@ -170,13 +168,13 @@ class Ownership:
             self._progress()
             seconds = _PROGRESS_SECONDS
             if self.other is not None:
-                seconds = max(_TICK_SECONDS, min(seconds, self._left_seconds()))
+                seconds = max(TICK_SECONDS, min(seconds, self._left_seconds()))
             await is_set_within(self._woken, seconds)
 
     async def _ask(self) -> None:
         """Read the last writer from the store. Raises ``StoreError``."""
         try:
-            async with answered_within(_REQUEST_SECONDS):
+            async with answered_within(READ_SECONDS):
                 writer = await self._store.writer(self._owned.namespace, self._owned.name)
         except StoreRefused as error:
             log.warning("the other writers of %s are unknown: %s", self._owned.name, error)
@@ -205,7 +203,7 @@ class Ownership:
         if not self.is_ours:
             return
         try:
-            async with answered_within(_REQUEST_SECONDS):
+            async with answered_within(READ_SECONDS):
                 writer = await self._store.other_writer(self._owned.namespace, self._owned.name)
         except StoreError:
             return
@@ -229,7 +227,7 @@ class Ownership:
         before, self.other, self._seen = self.other, other, other.writer
         self.was_others = True
         # By a monotonic clock, because the clocks of hosts differ and are set.
-        self._until = _now() + other.left_seconds
+        self._until = now_seconds() + other.left_seconds
         self.decided.set()
         if before is None:
             log.warning("%s", other)
@@ -245,8 +243,4 @@ class Ownership:
             self._on_change()
 
     def _left_seconds(self) -> float:
-        return self._until - _now()
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+        return self._until - now_seconds()

@@ -27,6 +27,7 @@ from contract.documents.public_fault import (
 from contract.errors import DocumentError
 from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
 from contract.observation import Assertion, Observation, storage_subject
+from pacing.waiting import TICK_SECONDS, now_seconds
 from stores.base import Document
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ log = logging.getLogger("agent.public_fault")
 _SOURCE = "storage"
 _REFRESH_FIRST_SECONDS = 15.0
 _REFRESH_LAST_SECONDS = 1800.0
-_TICK_SECONDS = 0.001
-"""Timers may fire early by the resolution of their clock; without a pause the loop would spin."""
 _REFRESHES = 12
 """How often recoveries alone are written again: over the first 4 hours."""
 
@@ -69,7 +68,7 @@ class PublicFaultDocument:
         self._faults = faults
         self._state = state
         self._wake = wake
-        self._began = _now()
+        self._began = now_seconds()
         self._was_known = bool(self._newest())
         self._recovered_at: dict[str, float] = {}
         self._written: tuple[SentFault, ...] = ()
@@ -91,7 +90,7 @@ class PublicFaultDocument:
         newest = self._newest()
         if not newest or any(not sent_fault.devices for sent_fault in newest.values()):
             return None
-        if self._was_known and (left := self._began + HOLD_SECONDS - _now()) > 0:
+        if self._was_known and (left := self._began + HOLD_SECONDS - now_seconds()) > 0:
             self._wake_after(left)
             return None
         shown = tuple(sent_fault for sent_fault in newest.values() if not self._is_held(sent_fault))
@@ -113,7 +112,7 @@ class PublicFaultDocument:
         recovered_at = self._recovered_at.get(sent_fault.code)
         if not sent_fault.occurs or recovered_at is None:
             return False
-        left = recovered_at + HOLD_SECONDS - _now()
+        left = recovered_at + HOLD_SECONDS - now_seconds()
         if left > 0:
             self._wake_after(left)
         return left > 0
@@ -121,13 +120,13 @@ class PublicFaultDocument:
     def _wake_after(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(max(_TICK_SECONDS, seconds), self._wake)
+        self._timer = asyncio.get_running_loop().call_later(max(TICK_SECONDS, seconds), self._wake)
 
     def _note(self, shown: tuple[SentFault, ...]) -> None:
         """Record that ``shown`` is written now."""
         self._times_written = self._times_written + 1 if shown == self._written else 1
         self._written = shown
-        now = _now()
+        now = now_seconds()
         for sent_fault in shown:
             if sent_fault.occurs:
                 self._recovered_at.pop(sent_fault.code, None)
@@ -175,16 +174,6 @@ class PublicFaultDocument:
             if fault.fault_id in by_id
         ]
 
-    def released(self, foreign: Document, now_ms: int) -> tuple[Report, ...]:
-        """Return no release: an operator has no rights here, and foreign writes are repaired."""
-        del foreign, now_ms
-        return ()
-
-    def named(self, document: Document | None) -> tuple[int, ...] | None:
-        """Return ``None``: this document never separates chips."""
-        del document
-        return None
-
     def stamp_of(self, document: Document) -> int | None:
         """Return ``timestamp`` of a stored document in seconds.
 
@@ -206,8 +195,3 @@ class PublicFaultDocument:
         for problem in problems:
             raise DocumentError(self.name, problem.where, problem.what)
         return message
-
-
-def _now() -> float:
-    """Return seconds of a monotonic clock."""
-    return asyncio.get_running_loop().time()

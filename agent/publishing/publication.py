@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from service.foreign_writes import ForeignWrites
+    from service.owned_documents.foreign_writes import ForeignWrites
 
 BUCKETS_SECONDS = (0.005, 0.01, 0.02, 0.03, 0.06, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
@@ -32,11 +33,7 @@ class Histogram:
 
     def observe(self, seconds: float) -> None:
         """Count one duration."""
-        place = next(
-            (index for index, bound in enumerate(BUCKETS_SECONDS) if seconds <= bound),
-            len(BUCKETS_SECONDS),
-        )
-        self.counts[place] += 1
+        self.counts[bisect_left(BUCKETS_SECONDS, seconds)] += 1
         self.sum_seconds += seconds
 
 

@@ -18,9 +18,9 @@ from agent.publishing.publication import Lag, Publication
 from agent.publishing.write_stamps import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
-from pacing.waiting import is_set_within
-from service.foreign_parts import differences
-from service.owned_document import Overtaken, OwnedDocument, made_unless
+from pacing.waiting import TICK_SECONDS, is_set_within, now_seconds
+from service.owned_documents.foreign_parts import differences
+from service.owned_documents.owned_document import Overtaken, OwnedDocument, made_unless
 from service.stalls import going_on
 from stores.base import (
     READ_SECONDS,
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.publisher")
 
 _IDLE_SECONDS = 300.0
-_TICK_SECONDS = 0.001
-"""Timers may fire early by the resolution of their clock; without a pause the loop would spin."""
 _MARK_SECONDS = 10.0
 _COMMITS = 3
 _BACKOFF_FIRST_SECONDS = 0.1
@@ -140,7 +138,7 @@ def _same(one: Document | None, other: Document | None) -> bool:
 class DocumentPublisher:
     """Publishes ``namespace/name`` to ``store``.
 
-    It is a document writer, see ``service/owned_document.py``.
+    It is a document writer, see ``service/owned_documents/owned_document.py``.
     """
 
     def __init__(
@@ -214,10 +212,10 @@ class DocumentPublisher:
                     await self._wait(pause)
 
     async def _wait(self, pause: _Pause) -> None:
-        deadline = _now() + pause.seconds
-        while not pause.until.is_set() and (left := deadline - _now()) > 0:
+        deadline = now_seconds() + pause.seconds
+        while not pause.until.is_set() and (left := deadline - now_seconds()) > 0:
             self._callbacks.progress()
-            await is_set_within(pause.until, max(_TICK_SECONDS, min(left, _MARK_SECONDS)))
+            await is_set_within(pause.until, max(TICK_SECONDS, min(left, _MARK_SECONDS)))
 
     async def _turn(self) -> _Pause | None:
         """Read or write once, whichever is due first.
@@ -247,7 +245,7 @@ class DocumentPublisher:
         if reason == "first" and shown is not None and self._is_edited(shown):
             return None
         now_ms = self._callbacks.wall_clock()
-        stamp, early_seconds = self._stamps.next(now_ms, _now())
+        stamp, early_seconds = self._stamps.next(now_ms, now_seconds())
         if early_seconds > 0 and desired.stamped is not None:
             return _Pause(early_seconds, self._woken)
         committed = await self._committed(desired)
@@ -285,7 +283,7 @@ class DocumentPublisher:
     def _next_write(self, desired: DesiredDocument) -> tuple[str, float]:
         """Return the reason for the next write, and in how many seconds it is due."""
         reason, due_seconds = self._difference(desired)
-        now = _now()
+        now = now_seconds()
         if self._foreign.is_conflict and self._callbacks.has_rival():
             self._forget_rival()
         elif self._foreign.ended(now):
@@ -317,7 +315,7 @@ class DocumentPublisher:
             return "change", 0.0
         if self._document.differences(self._acknowledged.document):
             return "repair", 0.0
-        return "refresh", max(0.0, self._acknowledged_at + desired.refresh_seconds - _now())
+        return "refresh", max(0.0, self._acknowledged_at + desired.refresh_seconds - now_seconds())
 
     def _seconds_for_watch(self) -> float:
         """Return for how many seconds the watch may still show the last write.
@@ -327,7 +325,7 @@ class DocumentPublisher:
         """
         if not self._awaits_watch:
             return math.inf
-        return self._acknowledged_at + _WATCH_SECONDS - _now()
+        return self._acknowledged_at + _WATCH_SECONDS - now_seconds()
 
     # Requests.
 
@@ -350,7 +348,7 @@ class DocumentPublisher:
 
         self.record.waiting = None
         self._in_flight = write
-        self._foreign.wrote(_now())
+        self._foreign.wrote(now_seconds())
         try:
             async with answered_within(WRITE_SECONDS):
                 request = made_unless(self._request(write.document), is_overtaken)
@@ -454,7 +452,7 @@ class DocumentPublisher:
             if watched is not None and watched.version == version:
                 self._observe_same(watched, write.document)
             self._stamps.observe(write.stamp)
-            self._stamps.record_write(_now())
+            self._stamps.record_write(now_seconds())
         self._unanswered = None
         self._awaits_watch = version != self._watched_version
         self._works_again()
@@ -473,7 +471,7 @@ class DocumentPublisher:
     def _agree(self, write: _Write) -> None:
         """Record that the store has what ``write`` wrote."""
         self._acknowledged = write
-        self._acknowledged_at = _now()
+        self._acknowledged_at = now_seconds()
         stamp = None if write.document is None else write.stamp
         self.record.record_agreement(self._callbacks.wall_clock(), stamp, write.revision)
         self._callbacks.on_acknowledged(write.document, write.revision)
@@ -493,7 +491,7 @@ class DocumentPublisher:
         if self._callbacks.has_rival():
             self._forget_rival()
             return
-        if self._foreign.saw(_now()):
+        if self._foreign.saw(now_seconds()):
             await self._find_writer()
             await self._callbacks.before_repair()
             if self._callbacks.desired() is None:
@@ -582,8 +580,3 @@ class DocumentPublisher:
     def _read_soon(self) -> None:
         self._must_read = True
         self._woken.set()
-
-
-def _now() -> float:
-    """Return seconds of a monotonic clock."""
-    return asyncio.get_running_loop().time()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent.chip_allocation import NOTHING_IN_USE, ChipAllocation
 from agent.policy.state import CHIP_SOURCE, ChipState, PolicyState
 from agent.publishing.switch_info import switch_info_text
 from contract.codes.chip_codes import is_network
@@ -52,21 +53,19 @@ def render(
     state: PolicyState,
     inventory: Inventory,
     update_time: int,
-    used: frozenset[str] = frozenset(),
-    assigned: frozenset[str] = frozenset(),
+    in_use: ChipAllocation = NOTHING_IN_USE,
     *,
     cards_together: bool = False,
 ) -> DeviceInfo:
     """Return the document for ``state``, stamped ``update_time`` (epoch seconds).
 
-    ``used`` are the names of devices that pods have, ``assigned`` of those that a scheduler chose
-    for a pod: both spare a chip its pre-separation, the first are not free. A chip that never
-    answered and has no fault is in no list; a blind one keeps its last state. One that has not
-    answered since the start keeps its faults, and is not free; but while the driver answers for no
-    chip, nothing is known of them. With ``cards_together`` both dies of a Duo card are unhealthy
+    A chip ``in_use`` is spared its pre-separation; one that a pod has is not free. A chip that
+    never answered and has no fault is in no list; a blind one keeps its last state. One that has
+    not answered since the start keeps its faults, and is not free; but while the driver answers for
+    no chip, nothing is known of them. With ``cards_together`` both dies of a Duo card are unhealthy
     when one is, because they are reset as one (device-plugin#2.8, EX-41).
     """
-    in_use = used | assigned
+    spared = in_use.used | in_use.assigned
     family = family_of(inventory)
     free: list[str] = []
     unhealthy: list[str] = []
@@ -76,11 +75,11 @@ def render(
     missing = missing_chips(state, {chip for _, chip in order})
     order += ((logic_id, chip) for chip, logic_id in missing.items())
     order.sort()
-    with_ill_die = _ill_cards(state, inventory, in_use) if cards_together else frozenset()
+    with_ill_die = _ill_cards(state, inventory, spared) if cards_together else frozenset()
     for _, chip in order:
         known = state.chips.get(chip, _NEVER_SEEN)
         name = family.device_name(chip)
-        network, own, bare = _entries(name, known, name in in_use)
+        network, own, bare = _entries(name, known, name in spared)
         level = _level_of(own, bare)
         goes_along = chip in with_ill_die and known.was_read
         if goes_along and own is None and bare is None:
@@ -88,11 +87,11 @@ def render(
         faults += [entry for entry in (network, bare, own) if entry is not None]
         if network is not None and not is_network_healthy(ChipLevel(network.fault_level)):
             network_unhealthy.append(name)
-        if goes_along or not is_healthy(level, name in in_use):
+        if goes_along or not is_healthy(level, name in spared):
             unhealthy.append(name)
         elif (
             known.was_read
-            and name not in used
+            and name not in in_use.used
             and level is not ChipLevel.PRE_SEPARATE_NPU
             and chip not in missing
             and not (known.silent and _gives_no_answer(known, state, order))
@@ -181,8 +180,8 @@ def _entries(
         if upgrade.code == AUTOFILL_CODE:
             bare = _entry(CARD_UNHEALTHY, name, {}, upgrade.level)
             continue
-        lifted = TimeAndLevel(upgrade.upgraded_at_ms, upgrade.level)
-        codes[upgrade.code] = _worse(codes.get(upgrade.code), lifted)
+        raised = TimeAndLevel(upgrade.upgraded_at_ms, upgrade.level)
+        codes[upgrade.code] = _worse(codes.get(upgrade.code), raised)
     network = {code: entry for code, entry in codes.items() if is_network(code)}
     own = {code: entry for code, entry in codes.items() if not is_network(code)}
     if network.keys().isdisjoint(known.faults) and is_network_healthy(_level(network)):

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.journal.file import RowKind, body_of
-from agent.journal.values import decoded
+from agent.journal.rows import RowKind, body_of, decoded
 from contract.codes.storage_faults import CODES, fault_id
 from contract.documents.public_fault import (
     LAST_DEVICE,
@@ -29,8 +28,8 @@ from contract.observation import storage_subject
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from agent.journal.file import JournalRow
     from agent.journal.journal import Journal
+    from agent.journal.rows import JournalRow
     from agent.policy.state import PolicyState
 
 log = logging.getLogger("agent.public_faults")
@@ -70,9 +69,6 @@ class UnacknowledgedFaults(msgspec.Struct, frozen=True, omit_defaults=True):
     waiting: tuple[SentFault, ...] = ()
     sent: dict[str, bool] = msgspec.field(default_factory=dict, name="told")
     devices: tuple[int, ...] = ()
-
-
-_decoder = msgspec.json.Decoder(UnacknowledgedFaults)
 
 
 def queued(waiting: tuple[SentFault, ...], sent_fault: SentFault) -> tuple[SentFault, ...]:
@@ -125,7 +121,7 @@ class NodePublicFaults:
         if row is None:
             return
         try:
-            self.ledger = decoded(row, _decoder)
+            self.ledger = decoded(row, UnacknowledgedFaults)
         except JournalError as error:
             log.error("which storage faults were sent is not known: %s", error)
 

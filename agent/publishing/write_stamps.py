@@ -30,11 +30,6 @@ class Stamps:
         self._row_at = 0.0
         self._is_pausing = False
 
-    @property
-    def previous(self) -> int | None:
-        """The newest stamp that a reader may have seen."""
-        return self._previous
-
     def observe(self, stamp: int | None) -> None:
         """Take over a stamp that the store shows or acknowledged; ``None`` is an unreadable one."""
         if stamp is None or not 0 < stamp <= _LARGEST:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from agent.journal.file import RowKind
-from agent.journal.values import (
+from agent.journal.rows import (
+    JournalGap,
+    RowKind,
+    Start,
     changes_of,
     chips_in_use_of,
-    gap_of,
+    decoded,
     inputs_of,
-    start_of,
     state_of,
     tables_of,
 )
@@ -35,8 +36,7 @@ from contract.errors import JournalError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from agent.journal.reader import StoredRow
-    from agent.journal.values import Start
+    from agent.journal.rows import JournalRow
     from agent.policy.state import Change
     from agent.policy.step import Input
     from agent.replay.level_history import Span
@@ -46,7 +46,7 @@ _SHOWN_DEVIATIONS = 100
 _SHOWN_BREAKS = 1000
 
 
-def replay(rows: Iterable[StoredRow], other: Catalogue | None, span: Span) -> Findings:
+def replay(rows: Iterable[JournalRow], other: Catalogue | None, span: Span) -> Findings:
     """Replay ``rows``, the oldest first, with the tables in force and, if given, with ``other``.
 
     All rows are replayed, because rules look back; ``span`` limits what is reported.
@@ -105,8 +105,8 @@ class _Playing:
         self._starting: Start | None = None
         self._stopped = True
         self._sure = True
-        self._expected: tuple[StoredRow, tuple[Change, ...]] | None = None
-        self._last: StoredRow | None = None
+        self._expected: tuple[JournalRow, tuple[Change, ...]] | None = None
+        self._last: JournalRow | None = None
         self._from_ms: int | None = None
         self._rows = self._inputs = self._checked = self._deviation_count = 0
         self._pruned = False
@@ -114,7 +114,7 @@ class _Playing:
         self._breaks: list[Break] = []
         self._versions: dict[str, None] = {}
 
-    def play_row(self, row: StoredRow) -> None:
+    def play_row(self, row: JournalRow) -> None:
         """Replay one row.
 
         A row that cannot be decoded is reported, and nothing is checked until the next snapshot.
@@ -156,10 +156,10 @@ class _Playing:
             days=self._comparison.days(),
         )
 
-    def _play(self, row: StoredRow, last: StoredRow | None) -> None:
+    def _play(self, row: JournalRow, last: JournalRow | None) -> None:
         match row.kind:
             case RowKind.START:
-                self._start(start_of(row), row, last)
+                self._start(decoded(row, Start), row, last)
             case RowKind.STOP:
                 self._stopped = True
             case RowKind.FAULT_CONFIGURATION:
@@ -173,13 +173,13 @@ class _Playing:
             case RowKind.USAGE:
                 self._comparison.set_chips_in_use(chips_in_use_of(row), row.at_ms)
             case RowKind.GAP:
-                gap = gap_of(row)
+                gap = decoded(row, JournalGap)
                 what = (
                     f"the journal failed ({gap.reason}), and lost {counted(gap.rows_lost, 'row')}"
                 )
                 self._break(gap.since_ms, row.at_ms, what)
 
-    def _start(self, start: Start, row: StoredRow, last: StoredRow | None) -> None:
+    def _start(self, start: Start, row: JournalRow, last: JournalRow | None) -> None:
         self._starting = start
         self._versions[start.version] = None
         if self._state is not None and last is not None:
@@ -187,7 +187,7 @@ class _Playing:
             self._break(last.at_ms, row.at_ms, f"the agent {how} and did not run")
         self._stopped = False
 
-    def _step(self, inputs: Sequence[Input], row: StoredRow) -> None:
+    def _step(self, inputs: Sequence[Input], row: JournalRow) -> None:
         if self._state is None:
             self._pruned = True
             return
@@ -214,7 +214,7 @@ class _Playing:
         if recorded != replayed:
             self._deviate(row, "other changes than recorded", recorded, replayed)
 
-    def _snapshot(self, state: PolicyState, row: StoredRow) -> None:
+    def _snapshot(self, state: PolicyState, row: JournalRow) -> None:
         before, starting = self._state, self._starting
         self._state, self._starting = state, None
         if before is None:
@@ -245,7 +245,7 @@ class _Playing:
 
     def _deviate(
         self,
-        row: StoredRow,
+        row: JournalRow,
         what: str,
         recorded: tuple[Change, ...] = (),
         replayed: tuple[Change, ...] = (),

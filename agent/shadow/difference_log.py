@@ -14,7 +14,7 @@ import msgspec
 
 from agent.shadow.comparison import WriteResult
 from agent.shadow.difference import DocumentDifference, Fact, Field
-from service.shortened import shortened
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,7 +18,7 @@ from agent.shadow.reasons import defect_of
 from contract.documents.device_info import DEVICE_INFO_KEY
 from contract.errors import StoreError
 from pacing.waiting import is_set_within
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 from stores.base import Changed, Deleted, Selection
 from stores.interruption import Interrupted
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from contract.errors import StoreError
-from service.files import replace
+from service.files.atomic import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -86,7 +86,7 @@ class MarkKnowledge:
 
 
 class DirectoryMarks:
-    """Checks the marks of ``stores``, by URL; the ids are in ``state_dir``, where there is one.
+    """Checks the marks of ``stores``, by URL; the ids are in ``state_dir``.
 
     ``nodes`` are those that are known by the store with this URL. ``changed`` is called when a
     directory counts no more, or again.
@@ -95,14 +95,14 @@ class DirectoryMarks:
     def __init__(
         self,
         stores: Mapping[str, Store],
-        state_dir: Path | None,
+        state_dir: Path,
         nodes: Callable[[str], frozenset[str]],
         changed: Callable[[], None],
     ) -> None:
         self._marks: dict[str, StoreMark] = {
             url: store.mark for url, store in stores.items() if store.mark is not None
         }
-        self._file = None if state_dir is None else state_dir / FILE_NAME
+        self._file = state_dir / FILE_NAME
         self._nodes = nodes
         self._changed = changed
         kept = self._read()
@@ -154,8 +154,6 @@ class DirectoryMarks:
             self._changed()
 
     def _read(self) -> dict[str, str]:
-        if self._file is None:
-            return {}
         try:
             return _decoder.decode(self._file.read_bytes())
         except FileNotFoundError:
@@ -168,7 +166,7 @@ class DirectoryMarks:
 
     async def _keep(self) -> None:
         ids = self._kept | {url: one.id for url, one in self.known.items()}
-        if self._file is None or ids == self._kept:
+        if ids == self._kept:
             return
         self._kept = ids
         try:

@@ -21,7 +21,7 @@ import msgspec
 from aggregator.absence.last_known_file import FILE_NAME, KnownFile, LastKnownRow
 from contract.counted import counted
 from pacing.backoff import Backoff
-from service.database import is_damaged, move_aside
+from service.files.database import is_damaged, move_aside
 from service.tasks import in_thread
 from stores.base import Document
 
@@ -65,12 +65,12 @@ _beat = msgspec.msgpack.Decoder(KnownBeat)
 
 
 class LastKnown:
-    """The rows of all stores in a file below ``directory``; ``None``: nothing is kept."""
+    """The rows of all stores in a file below ``directory``."""
 
-    def __init__(self, directory: Path | None, clock: Clock, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, directory: Path, clock: Clock, most_bytes: int = _MOST_BYTES) -> None:
         self.trouble: str | None = None
         """Why nothing can be written now."""
-        self._path = None if directory is None else directory / FILE_NAME
+        self._path = directory / FILE_NAME
         self._clock = clock
         self._most_bytes = most_bytes
         self._file: KnownFile | None = None
@@ -84,8 +84,6 @@ class LastKnown:
         A file or row that cannot be read is logged and ignored.
         """
         found: dict[str, LastKnownStore] = {}
-        if self._path is None:
-            return found
         try:
             rows = self._open().rows()
         except _TROUBLE as error:
@@ -113,35 +111,28 @@ class LastKnown:
         elif row.kind == COMPLETE:
             known.is_complete = True
 
-    def record(self, store: str, document: Document) -> None:
-        """Record a document of the store as it is now."""
-        place = f"{document.namespace}/{document.name}"
-        if not document.version or self._versions.get((store, place)) != document.version:
-            self._versions[store, place] = document.version
-            self._queue(store, DOCUMENT, place, document)
-
-    def remove(self, store: str, namespace: str, name: str) -> None:
-        """Remove a document from the file."""
+    def record(self, store: str, namespace: str, name: str, document: Document | None) -> None:
+        """Record a document of the store as it is now; ``None``: it is gone."""
         place = f"{namespace}/{name}"
-        self._versions.pop((store, place), None)
-        self._queue(store, DOCUMENT, place, None)
+        if document is None:
+            self._versions.pop((store, place), None)
+        elif document.version and self._versions.get((store, place)) == document.version:
+            return
+        else:
+            self._versions[store, place] = document.version
+        self._queue(store, DOCUMENT, place, document)
 
-    def record_beat(self, store: str, node: str, beat: KnownBeat) -> None:
-        """Record the heartbeat of a node."""
+    def record_beat(self, store: str, node: str, beat: KnownBeat | None) -> None:
+        """Record the heartbeat of a node; ``None``: it is gone."""
         self._queue(store, BEAT, node, beat)
-
-    def remove_beat(self, store: str, node: str) -> None:
-        """Remove the heartbeat of a node from the file."""
-        self._queue(store, BEAT, node, None)
 
     def record_listed(self, store: str) -> None:
         """Record that the store was listed: all rows before this one are all of it."""
         self._queue(store, COMPLETE, "", KnownBeat("", 0))
 
     def _queue(self, store: str, kind: str, place: str, value: msgspec.Struct | None) -> None:
-        if self._path is not None:
-            self._waiting[store, kind, place] = value
-            self._came.set()
+        self._waiting[store, kind, place] = value
+        self._came.set()
 
     async def run(self) -> NoReturn:
         """Write behind until cancelled, then write what is left and close the file."""
@@ -196,7 +187,6 @@ class LastKnown:
         return True
 
     def _open(self) -> KnownFile:
-        assert self._path is not None
         if self._file is None:
             self._file = KnownFile(self._path)
         return self._file
@@ -213,7 +203,6 @@ class LastKnown:
     def _close_after(self, error: Exception) -> None:
         self._close()
         if is_damaged(error):
-            assert self._path is not None
             with contextlib.suppress(OSError):
                 aside = move_aside(self._path, self._clock().wall_ms)
                 _log.error("%s: is broken; moved to %s", self._path, aside.name)

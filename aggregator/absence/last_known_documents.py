@@ -54,6 +54,7 @@ class LastingDocumentWatch(DocumentWatch):
 
     def __init__(
         self,
+        document: str,
         namespace: str,
         prefix: str,
         caches: tuple[DocumentCache[Any], ...],
@@ -67,7 +68,7 @@ class LastingDocumentWatch(DocumentWatch):
         ``has_agent`` returns whether an agent of NPU Vigil has beaten for a node: it writes again
         what is older.
         """
-        super().__init__(namespace, prefix, caches)
+        super().__init__(document, namespace, prefix, caches)
         self.absent = {}
         self.absences = 0
         self.older: dict[str, Document] = {}
@@ -113,20 +114,10 @@ class LastingDocumentWatch(DocumentWatch):
         for node, absent in self.absent.items():
             self.absent[node] = msgspec.structs.replace(absent, is_reported=False)
 
-    def age_number(self, node: str) -> int:
-        """Return the age number of the node's known document, in the unit of its kind;
-        0 for none.
-        """
-        cache = self.caches[0]
-        report = cache.reports.get(node)
-        return 0 if report is None else cache.kind.age(report.record)
-
-    def older_age_number(self, node: str) -> int | None:
-        """Return the age number of the older document that the store has instead; ``None`` for
-        none.
-        """
+    def older_written_at_ms(self, node: str) -> int | None:
+        """Return the time of the older document that the store has instead; ``None`` for none."""
         document = self.older.get(node)
-        return None if document is None else self._age(document)
+        return None if document is None else self._written_at_ms(document)
 
     def accept_older(self, node: str, now_ms: int) -> frozenset[str]:
         """Accept the older document: the node's agent reports it as its last write after its clock
@@ -134,10 +125,10 @@ class LastingDocumentWatch(DocumentWatch):
         """
         return self._take(self.older[node], now_ms)
 
-    def _age(self, document: Document) -> int | None:
+    def _written_at_ms(self, document: Document) -> int | None:
         kind = self.caches[0].kind
         try:
-            return kind.age(kind.read(document).record)
+            return kind.age(kind.read(document).record) * kind.unit_ms
         except DocumentError:
             return None
 
@@ -159,8 +150,8 @@ class LastingDocumentWatch(DocumentWatch):
         is_other = node in cache.reports and not cache.is_last_good(node, document)
         if not is_other or not self._has_agent(node):
             return False
-        age = self._age(document)
-        if age is None or age >= self.age_number(node):
+        at_ms = self._written_at_ms(document)
+        if at_ms is None or at_ms >= (self.written_at_ms(node) or 0):
             return False
         self.older[node] = document
         return True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from service.database import open_database, transaction
+from service.files.database import open_database, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

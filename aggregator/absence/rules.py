@@ -20,14 +20,15 @@ import logging
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from aggregator.absence.last_known_documents import LastingDocumentWatch
 from contract.counted import counted
 from contract.documents.write_numbers import NoWrites, decode_owned, decode_writes
-from service.shortened import shortened
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
-    from aggregator.absence.last_known_documents import AbsentDocument, LastingDocumentWatch
+    from aggregator.absence.last_known_documents import AbsentDocument
     from aggregator.inputs.node_documents import DocumentSource
     from contract.documents.forget_record import ForgetRecord
     from service.clock import Instant
@@ -38,9 +39,7 @@ _log = logging.getLogger(__name__)
 _FEW = 3
 _SHARE = 5
 _WINDOW_MS = 15_000
-_KINDS = {"device-info": 1000, "node-info": 1}
-"""The documents of a watch, and how many milliseconds a unit of their age has."""
-DOCUMENTS = tuple(_KINDS)
+DOCUMENTS = ("device-info", "node-info")
 _DELETABLE = "node-info"
 """Agents delete it whenever no part of the server has an alarm."""
 
@@ -63,8 +62,7 @@ class Missing(NamedTuple):
 class Absence:
     """Absent documents of the store of ``source``, and what ends them."""
 
-    def __init__(self, source: DocumentSource, watches: Mapping[str, LastingDocumentWatch]) -> None:
-        """Make it without heartbeats; ``watches`` are those of ``source``, by kind of document."""
+    def __init__(self, source: DocumentSource) -> None:
         self.url = source.url
         self.is_held = False
         """Whether nothing of this store ends now, because it may be another one."""
@@ -72,7 +70,11 @@ class Absence:
         """Forget records of operators, by node."""
         self.over: set[str] = set()
         """Nodes that ended, as long as their heartbeat is remembered."""
-        self._watches = dict(watches)
+        self._watches = {
+            watch.document: watch
+            for watch in source.watches
+            if isinstance(watch, LastingDocumentWatch)
+        }
         self._beats: dict[str, Beat] | None = None
         """The last heartbeats, ``None`` before the first list."""
         self._held: set[str] = set()
@@ -82,7 +84,8 @@ class Absence:
         self._requested: set[str] = set()
         self._has_news = True
         self._seen = 0
-        self._due_ms: int | None = None
+        self.due_ms: int | None = None
+        """The steady time from which on ``is_due``."""
 
     @property
     def watches(self) -> Iterable[LastingDocumentWatch]:
@@ -151,12 +154,7 @@ class Absence:
         """Return whether ``step`` has something to do. Cheap: it is called for each change."""
         if self._seen != sum(watch.absences for watch in self.watches):
             return True
-        return self._has_news or (self._due_ms is not None and self._due_ms <= now.steady_ms)
-
-    @property
-    def due_ms(self) -> int | None:
-        """The steady time from which on ``is_due``."""
-        return self._due_ms
+        return self._has_news or (self.due_ms is not None and self.due_ms <= now.steady_ms)
 
     def step(self, beating: HeartbeatLookup, now: Instant) -> frozenset[str]:
         """End what has a reason to end; return the nodes about which something changed."""
@@ -166,7 +164,7 @@ class Absence:
             node for node in self.over | ended | self.records.keys() if not self.knows(node)
         }
         self._seen = sum(watch.absences for watch in self.watches)
-        self._due_ms = self._next_due_ms(now)
+        self.due_ms = self._next_due_ms(now)
         return ended
 
     def _step(self, beating: HeartbeatLookup, now: Instant) -> frozenset[str]:
@@ -193,17 +191,17 @@ class Absence:
         beat = self._beats.get(node)
         if record is not None:
             beaten_at_ms = 0 if beat is None else beat.beaten_at_ms
-            if record.at_ms >= max(beaten_at_ms, watch.age_number(node) * _KINDS[kind]):
+            if record.at_ms >= max(beaten_at_ms, watch.written_at_ms(node) or 0):
                 return True
         owned, number = self._documents_of(kind, node)
         if owned is not None and kind not in owned:
             return True
-        return number < 0 and -number >= watch.age_number(node) * _KINDS[kind] // 1000
+        return number < 0 and -number >= (watch.written_at_ms(node) or 0) // 1000
 
     def _is_last_write(self, kind: str, watch: LastingDocumentWatch, node: str) -> bool:
         """Return whether the older document that the store has is the last write of its agent."""
-        age = watch.older_age_number(node)
-        return age is not None and self._documents_of(kind, node)[1] == age * _KINDS[kind] // 1000
+        at_ms = watch.older_written_at_ms(node)
+        return at_ms is not None and self._documents_of(kind, node)[1] == at_ms // 1000
 
     def _documents_of(self, kind: str, node: str) -> tuple[frozenset[str] | None, int]:
         """Return the documents that the node's heartbeat names as owned by its agent, and the

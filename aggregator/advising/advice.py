@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from advisor.checks.ended_vcjobs import EndedJobs
 from aggregator.advising.answers import NewestReports
-from aggregator.advising.cluster_objects import KINDS, AdvisedObjects
+from aggregator.advising.cluster_objects import KINDS, AdvisedObjects, rules_in
 from aggregator.advising.kept_state import KeptState
-from aggregator.advising.rule_feeds import RuleFeeds
 from aggregator.advising.sessions import Sessions
 from aggregator.advising.status import AdviceStatus, changes_of
 from aggregator.advising.what_if import WhatIf
@@ -64,7 +63,8 @@ class Advising:
         self._cluster = cluster
         self._clock = clock
         self._objects = AdvisedObjects()
-        self._rules = RuleFeeds(self._objects, self._follow)
+        self._jobs_changed = asyncio.Event()
+        """Set when AscendJobs may name scaling rules of other namespaces."""
         self._sessions = Sessions()
         self.kept = KeptState(self._restore, keep)
         self._is_restored = asyncio.Event()
@@ -80,7 +80,7 @@ class Advising:
         async with asyncio.TaskGroup() as tasks:
             for name, kind in KINDS.items():
                 tasks.create_task(self._follow(name, kind), name=f"read {kind.name} for advice")
-            tasks.create_task(self._rules.run(), name="read scaling rules for advice")
+            tasks.create_task(self._follow_rules(), name="read scaling rules for advice")
             tasks.create_task(self._advise(), name="advise")
         raise AssertionError("the tasks never end")
 
@@ -137,7 +137,23 @@ class Advising:
             if self._objects.observe(name, event, self._clock().wall_ms):
                 self._changed.set()
                 if name == "ascendjobs":
-                    self._rules.wake()
+                    self._jobs_changed.set()
+
+    async def _follow_rules(self) -> NoReturn:
+        """Follow the scaling rules of MindIE Motor in each namespace whose AscendJobs name some."""
+        feeds: dict[str, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._jobs_changed.wait()
+                self._jobs_changed.clear()
+                wanted = self._objects.want_rules()
+                for namespace in feeds.keys() - wanted:
+                    feeds.pop(namespace).cancel()
+                for namespace in sorted(wanted - feeds.keys()):
+                    name, kind = rules_in(namespace)
+                    task = tasks.create_task(self._follow(name, kind), name=f"read {kind.name}")
+                    feeds[namespace] = task
+        raise AssertionError("the tasks never end")
 
     def _restore(self, states: Mapping[Profile, SchedulerState]) -> None:
         self._sessions.restore(states)

@@ -1,7 +1,9 @@
 """The objects that the advisor needs, followed in one store, as a snapshot of now.
 
-Of ConfigMaps these are the cluster documents, what the scheduler has and writes, and the scaling
-rules in namespaces of AscendJobs that name one (``docs/spec/consumers.md#1.1``, 1.2, 1.14, 3.1).
+Of the annotations of Nodes and pods only those that a decision reads are kept: all others would be
+most of what the aggregator needs for a pod. Of ConfigMaps these are the cluster documents, what the
+scheduler has and writes, and the scaling rules in namespaces of AscendJobs that name one
+(``docs/spec/consumers.md#1.1``, 1.2, 1.14, 3.1).
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from advisor.inputs import kubernetes_objects
+from advisor.inputs.kubernetes_objects import shared
+from advisor.scheduler_view.base_devices import without_addresses
 from advisor.snapshot import ClusterSnapshot, SchedulerNode, SchedulerPod, StoredConfigMap
-from aggregator.advising.kept_annotations import node_as_decided, pod_as_decided
 from aggregator.advising.outcomes import Watched
 from contract import scheduling
 from contract.errors import DocumentError
@@ -34,15 +37,52 @@ _MOST_GRACES = 50_000
 _MOST_RULE_NAMESPACES = 100
 """Each one costs a watch."""
 
+_LONGEST_ANNOTATION = 4096
+"""Of a pod: what decisions read is shorter."""
+_POD_ANNOTATIONS = frozenset(
+    {
+        scheduling.GROUP_ANNOTATION,
+        scheduling.RANK_INDEX,
+        scheduling.NEED_VOLCANO_OPE,
+        *scheduling.POD_TO_JOB_ANNOTATIONS,
+    }
+)
+"""Beside those of chips (consumers#1.6, 1.15, 2.1)."""
 
-def _readable(read: Callable[[msgspec.Raw], Any]) -> Callable[[msgspec.Raw], Any]:
+
+def node_as_decided(one: SchedulerNode) -> SchedulerNode:
+    """Return a Node with the annotations that decisions read (consumers#1.6, 1.7)."""
+    kept = {}
+    if (own := one.annotations.get(scheduling.NODE_HEALTHY_STATUS)) is not None:
+        kept[scheduling.NODE_HEALTHY_STATUS] = own
+    if (cards := one.annotations.get(scheduling.BASE_DEVICE_INFOS)) is not None:
+        kept[scheduling.BASE_DEVICE_INFOS] = without_addresses(cards)
+    return msgspec.structs.replace(one, annotations=shared(kept))
+
+
+def pod_as_decided(one: SchedulerPod) -> SchedulerPod:
+    """Return a pod with the annotations that decisions read."""
+    kept = {
+        key: text
+        for key, text in one.annotations.items()
+        if (key in _POD_ANNOTATIONS or key.startswith(scheduling.RESOURCE_DOMAIN))
+        and len(text) <= _LONGEST_ANNOTATION
+    }
+    return msgspec.structs.replace(one, annotations=kept)
+
+
+def _kind(
+    name: str, path: str, read: Callable[[msgspec.Raw], Any], query: Mapping[str, str] | None = None
+) -> ObjectKind[Any]:
+    """Return a kind of objects; one that ``read`` refuses is unreadable, and no error."""
+
     def one(raw: msgspec.Raw) -> Any:
         try:
             return read(raw)
         except DocumentError as error:
             raise ValueError(str(error)) from None
 
-    return one
+    return ObjectKind(name, path, one, query or {})
 
 
 def _node(raw: msgspec.Raw) -> SchedulerNode:
@@ -59,49 +99,38 @@ def _rule(raw: msgspec.Raw) -> StoredConfigMap | None:
     return found if scheduling.SCALING_KEY in found.data else None
 
 
-def _named(namespace: str, name: str) -> ObjectKind[StoredConfigMap]:
-    return ObjectKind(
-        f"ConfigMap {namespace}/{name}",
-        f"/api/v1/namespaces/{namespace}/configmaps",
-        _readable(kubernetes_objects.configmap),
-        {"fieldSelector": f"metadata.name={name}"},
-    )
+def _configmap(namespace: str, name: str) -> ObjectKind[StoredConfigMap]:
+    query = {"fieldSelector": f"metadata.name={name}"}
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    return _kind(f"ConfigMap {namespace}/{name}", path, kubernetes_objects.configmap, query)
 
 
-_SCHEDULER = _named(scheduling.SCHEDULER_NAMESPACE, scheduling.SCHEDULER_CONFIGMAP)
-_RETRIES = _named(scheduling.SCHEDULER_NAMESPACE, scheduling.FAULT_CONFIGMAP)
-_REASONS = _named(scheduling.RESCHEDULE_NAMESPACE, scheduling.RESCHEDULE_CONFIGMAP)
-_DOCUMENTS: ObjectKind[StoredConfigMap] = ObjectKind(
-    "cluster documents",
-    f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/configmaps",
-    _readable(kubernetes_objects.configmap),
-    {"labelSelector": "=".join(CLUSTER_LABEL)},
-)
 KINDS: dict[str, ObjectKind[Any]] = {
-    "nodes": ObjectKind("Nodes", "/api/v1/nodes", _readable(_node)),
-    "pods": ObjectKind("pods", "/api/v1/pods", _readable(_pod)),
-    "podgroups": ObjectKind(
+    "nodes": _kind("Nodes", "/api/v1/nodes", _node),
+    "pods": _kind("pods", "/api/v1/pods", _pod),
+    "podgroups": _kind(
         "PodGroups",
         "/apis/scheduling.volcano.sh/v1beta1/podgroups",
-        _readable(kubernetes_objects.pod_group),
+        kubernetes_objects.pod_group,
     ),
-    "vcjobs": ObjectKind(
-        "Jobs of Volcano",
-        "/apis/batch.volcano.sh/v1alpha1/jobs",
-        _readable(kubernetes_objects.vcjob),
+    "vcjobs": _kind(
+        "Jobs of Volcano", "/apis/batch.volcano.sh/v1alpha1/jobs", kubernetes_objects.vcjob
     ),
-    "ascendjobs": ObjectKind(
-        "AscendJobs",
-        "/apis/mindxdl.gitee.com/v1/ascendjobs",
-        _readable(kubernetes_objects.ascend_job),
+    "ascendjobs": _kind(
+        "AscendJobs", "/apis/mindxdl.gitee.com/v1/ascendjobs", kubernetes_objects.ascend_job
     ),
-    "replicasets": ObjectKind(
-        "ReplicaSets", "/apis/apps/v1/replicasets", _readable(kubernetes_objects.replica_set)
+    "replicasets": _kind(
+        "ReplicaSets", "/apis/apps/v1/replicasets", kubernetes_objects.replica_set
     ),
-    "documents": _DOCUMENTS,
-    "scheduler": _SCHEDULER,
-    "retries": _RETRIES,
-    "reasons": _REASONS,
+    "documents": _kind(
+        "cluster documents",
+        f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/configmaps",
+        kubernetes_objects.configmap,
+        {"labelSelector": "=".join(CLUSTER_LABEL)},
+    ),
+    "scheduler": _configmap(scheduling.SCHEDULER_NAMESPACE, scheduling.SCHEDULER_CONFIGMAP),
+    "retries": _configmap(scheduling.SCHEDULER_NAMESPACE, scheduling.FAULT_CONFIGMAP),
+    "reasons": _configmap(scheduling.RESCHEDULE_NAMESPACE, scheduling.RESCHEDULE_CONFIGMAP),
 }
 """What is followed, by a name of one word."""
 
@@ -114,7 +143,7 @@ def rules_in(namespace: str) -> tuple[str, ObjectKind[StoredConfigMap]]:
     The operator reads a rule in the namespace of its job (consumers#3.1).
     """
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    kind = ObjectKind(f"scaling rules in {namespace}", path, _readable(_rule))
+    kind = _kind(f"scaling rules in {namespace}", path, _rule)
     return f"{_RULES} in {namespace}", kind
 
 

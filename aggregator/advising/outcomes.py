@@ -16,7 +16,7 @@ import msgspec
 from advisor.report import WorkloadKind
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot_index import changed
-from advisor.workloads.vcjob import action_after_eviction
+from advisor.workloads.pod_recreation import action_after_eviction
 from contract import scheduling
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import msgspec
 
 from advisor.advise import Advisor
 from advisor.checks.ended_vcjobs import ended_jobs
-from advisor.inputs.scheduler_options import scheduler_configmap
+from advisor.checks.written_retries import written_retries
+from advisor.inputs.scheduler_options import scheduler_configmap, scheduler_options
 from advisor.options import AdvisorOptions, Profile
 from advisor.scheduler_view.state import SchedulerState
-from aggregator.advising.first_session import first_state, options_of
 from aggregator.advising.outcomes import Outcomes, Watched
 
 if TYPE_CHECKING:
@@ -29,6 +29,17 @@ if TYPE_CHECKING:
 
 PERIOD_MS = 1000
 """``--schedule-period`` of the scheduler."""
+
+
+def options_of(snapshot: ClusterSnapshot) -> AdvisorOptions:
+    """Return the switches of the scheduler, its defaults where it has no ConfigMap."""
+    read = scheduler_options(snapshot.configmaps)
+    return AdvisorOptions() if read is None else read[0]
+
+
+def first_state(snapshot: ClusterSnapshot) -> SchedulerState:
+    """Return the state before the first session: the retries that the scheduler has written."""
+    return SchedulerState(retries=written_retries(snapshot.configmaps) or {})
 
 
 class Sessions:

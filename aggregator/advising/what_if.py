@@ -17,8 +17,7 @@ from advisor.report_filter import has_node, scope_of
 from advisor.what_if.assume import assume
 from advisor.what_if.assumptions import FORMS, parse_all
 from aggregator.advising.answers import narrowed
-from aggregator.advising.first_session import first_state, options_of
-from aggregator.advising.sessions import PERIOD_MS
+from aggregator.advising.sessions import PERIOD_MS, first_state, options_of
 from aggregator.advising.status import AssumedAdvice
 from contract.errors import ConfigurationError
 

@@ -10,12 +10,12 @@ from aggregator.api.operations import (
     ADVICE_PATH,
     ADVICE_WHAT_IF_PATH,
 )
-from service.pages import json_response
+from service.pages.daemon_pages import json_response
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from aggregator.api.collect_status import Picture
+    from aggregator.api.collect_status import StatusQueries
 
 _NOT_WANTED = "nothing is advised here: set advice.enabled"
 
@@ -23,8 +23,8 @@ _NOT_WANTED = "nothing is advised here: set advice.enabled"
 class AdvicePages:
     """The handlers. What they show is taken anew for each request."""
 
-    def __init__(self, picture: Picture) -> None:
-        self._picture = picture
+    def __init__(self, queries: StatusQueries) -> None:
+        self._queries = queries
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Serve all of them."""
@@ -34,14 +34,14 @@ class AdvicePages:
         router.add_get(ADVICE_JOB_PATH, self._job)
 
     async def _all(self, request: web.Request) -> web.Response:
-        found = self._picture.advice(request.query.get("node"))
+        found = self._queries.advice(request.query.get("node"))
         return _unknown("node") if found is None else json_response(found)
 
     async def _outcomes(self, _: web.Request) -> web.Response:
-        return json_response(self._picture.advice_outcomes())
+        return json_response(self._queries.advice_outcomes())
 
     async def _job(self, request: web.Request) -> web.Response:
-        place, advising = request.match_info, self._picture.advising
+        place, advising = request.match_info, self._queries.advising
         if advising is None:
             return _refused(_NOT_WANTED, 404)
         node = request.query.get("node")
@@ -49,7 +49,7 @@ class AdvicePages:
         return _unknown("podgroup") if found is None else json_response(found)
 
     async def _what_if(self, request: web.Request) -> web.Response:
-        advising, query = self._picture.advising, request.query
+        advising, query = self._queries.advising, request.query
         if advising is None:
             return _refused(_NOT_WANTED, 404)
         # Loads the advisor, which an aggregator without advice does not need.

@@ -9,24 +9,18 @@ import msgspec
 from aggregator.agent_reports.fault_answers import ChipFaultDetails, isolation_requests
 from aggregator.api.fault_status import (
     began_at_ms,
-    leveled,
     raised_at_ms,
-    separated_since_ms,
+    received_ms,
 )
+from aggregator.cluster_documents.published_node import ACCOMPANIES, FILTER
 from aggregator.processors.custom_filter import filters
 from aggregator.processors.record_edits import PUBLIC_FAULT
-from aggregator.processors.state_types import (
-    ACCOMPANIES,
-    FILTER,
-    NO_DEVICE_STATE,
-    NO_SWITCH_STATE,
-    Times,
-)
+from aggregator.processors.state_types import NO_SWITCH_STATE
 from contract.codes.levels import ChipLevel
 from contract.counted import counted
 from contract.documents.cluster_device import pre_separates
 from contract.documents.separation import chip_of
-from contract.documents.switch_info import event_key
+from contract.documents.switch_info import event_key, leveled
 from contract.pages.blind import BlindStatus
 from contract.pages.faults import names_of
 from service.clock import shown_time
@@ -34,9 +28,9 @@ from service.clock import shown_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from aggregator.cluster_documents.published_node import WithheldFault
     from aggregator.inputs.node_context import JobState, NodeContext
     from aggregator.merge.pipeline import Pipeline
-    from aggregator.processors.state_types import WithheldFault
     from aggregator.public_faults.values import ActivePublicFault
     from contract.documents.cluster_device import CodeFault, DeviceRecord
     from contract.documents.switch_info import SwitchRecord
@@ -53,19 +47,16 @@ _WORDS = {
 _LISTS = ("available", "unhealthy", "network_unhealthy", "recovering")
 
 
-class ExplainedFault(msgspec.Struct, frozen=True):
-    """A code on a chip. ``reported`` (by the node) and ``published`` are its levels, ``null`` where
-    there is none. ``since_ms``: when it began as its source reports it, else ``received_at_ms``;
-    that is since when an aggregator has it. ``until_ms``: when what ``because`` names ends by time
-    alone. Times are epoch milliseconds, ``null`` where there is none.
-    The names, ``severity``, ``device_fault`` and ``severity_source`` are those of ``FaultStatus``.
+class ExplainedCode(msgspec.Struct, frozen=True, kw_only=True):
+    """A code on a part of a node, and why it is published or not.
+
+    ``reported`` (by the node) and ``published`` are its levels, ``null`` where there is none.
+    ``since_ms``: when it began as its source reports it, else ``received_at_ms``; that is since
+    when an aggregator has it. ``until_ms``: when what ``because`` names ends by time alone. Times
+    are epoch milliseconds, ``null`` where there is none. The names are those of ``FaultStatus``.
     """
 
     code: str
-    severity: str | None
-    device_fault: bool | None
-    severity_source: str
-    fault_type: str
     reported: str | None
     published: str | None
     since_ms: int | None
@@ -75,6 +66,24 @@ class ExplainedFault(msgspec.Struct, frozen=True):
     name: str | None = None
     name_zh: str | None = None
     summary: str = ""
+
+
+class ExplainedFault(ExplainedCode, frozen=True, kw_only=True):
+    """A code on a chip. ``severity``, ``device_fault`` and ``severity_source`` are those of
+    ``FaultStatus``.
+    """
+
+    severity: str | None
+    device_fault: bool | None
+    severity_source: str
+    fault_type: str
+
+
+class ExplainedEvent(ExplainedCode, frozen=True, kw_only=True):
+    """A code on a port of an on-board switch."""
+
+    switch: int
+    port: int
 
 
 class ExplainedChip(msgspec.Struct, frozen=True):
@@ -92,23 +101,6 @@ class ExplainedChip(msgspec.Struct, frozen=True):
     faults: tuple[ExplainedFault, ...]
     because: tuple[str, ...]
     blind: tuple[BlindStatus, ...] = ()
-
-
-class ExplainedEvent(msgspec.Struct, frozen=True):
-    """A code on a port of an on-board switch; see ``ExplainedFault``."""
-
-    switch: int
-    port: int
-    code: str
-    reported: str | None
-    published: str | None
-    since_ms: int | None
-    until_ms: int | None
-    because: str
-    received_at_ms: int | None = None
-    name: str | None = None
-    name_zh: str | None = None
-    summary: str = ""
 
 
 def blind_text(one: BlindStatus) -> str:
@@ -131,21 +123,17 @@ class _Reasons:
         self,
         pipeline: Pipeline,
         node: str,
-        facts: NodeContext,
+        node_context: NodeContext,
         standing: Iterable[ActivePublicFault],
     ) -> None:
-        self._pipeline, self._node, self._facts = pipeline, node, facts
+        self._pipeline, self._node, self._facts = pipeline, node, node_context
         self._standing = tuple(standing)
         self.answers = ChipFaultDetails(pipeline, node)
         self._isolations = isolation_requests(pipeline, node)
-        self.received: Times = pipeline.processing.devices.get(node, NO_DEVICE_STATE).received
 
     def since_ms(self, chip: str, code: str) -> int | None:
         """Return since when an aggregator has the fault (epoch milliseconds)."""
-        at_ms = self.received.get(chip, {}).get(code)
-        if at_ms is None and code == _MANUAL:
-            at_ms = separated_since_ms(self._pipeline, self._node, chip)
-        return at_ms
+        return received_ms(self._pipeline, self._node, chip, code)
 
     def filtering_jobs(
         self, code: str, level: str, chip: str | None, since_ms: int, until_ms: int
@@ -246,7 +234,7 @@ def explained_chips(
     pipeline: Pipeline,
     node: str,
     reported: DeviceRecord | None,
-    facts: NodeContext,
+    node_context: NodeContext,
     standing: Iterable[ActivePublicFault],
     blind: Iterable[BlindStatus] = (),
 ) -> Iterator[ExplainedChip]:
@@ -258,7 +246,7 @@ def explained_chips(
     entry = pipeline.device.entries.get(node)
     published = None if entry is None else entry.record
     hidden = pipeline.processing.hidden.get(node, ())
-    reasons = _Reasons(pipeline, node, facts, standing)
+    reasons = _Reasons(pipeline, node, node_context, standing)
     chips = {
         chip for record in (reported, published) if record is not None for chip in record.chips
     }
@@ -268,8 +256,10 @@ def explained_chips(
         mine = [one for one in hidden if one.fault.chip == chip]
         faults = tuple(_faults(reasons, reported, published, mine, chip))
         sources = tuple(unseen.get(chip, ()))
-        used = None if facts.used is None else chip in facts.used
-        pods = tuple(f"{pod.namespace}/{pod.name}" for pod in facts.pods if chip in pod.chips)
+        used = None if node_context.used is None else chip in node_context.used
+        pods = tuple(
+            f"{pod.namespace}/{pod.name}" for pod in node_context.pods if chip in pod.chips
+        )
         because = (
             *_about_chip(lists, faults, used, is_hidden=bool(mine)),
             *(f"{blind_text(one)}; its state is the last that was known" for one in sources),
@@ -298,7 +288,7 @@ def _faults(
         because, until_ms = reasons.of_fault(one, other, held)
         answer = reasons.answers.of(chip, code)
         shown = one or other or (None if held is None else held.fault)
-        received_ms = reasons.since_ms(chip, code)
+        since_ms = reasons.since_ms(chip, code)
         raised_ms = 0 if shown is None else raised_at_ms(shown)
         yield ExplainedFault(
             code=code,
@@ -308,10 +298,10 @@ def _faults(
             fault_type=fault_type,
             reported=None if one is None else one.level,
             published=None if other is None else other.level,
-            since_ms=began_at_ms(raised_ms, received_ms),
+            since_ms=began_at_ms(raised_ms, since_ms),
             until_ms=until_ms,
             because=because,
-            received_at_ms=received_ms,
+            received_at_ms=since_ms,
             **names_of(code),
         )
 
@@ -358,15 +348,13 @@ def _about_chip(
 
 
 def explained_events(
-    pipeline: Pipeline, node: str, reported: SwitchRecord | None, facts: NodeContext
+    pipeline: Pipeline, node: str, reported: SwitchRecord | None, node_context: NodeContext
 ) -> Iterator[ExplainedEvent]:
     """Yield the events of a node's switches, with their reasons."""
     entry = pipeline.switch.entries.get(node)
-    reasons = _Reasons(pipeline, node, facts, ())
+    reasons = _Reasons(pipeline, node, node_context, ())
     received = pipeline.processing.switches.get(node, NO_SWITCH_STATE).received
-    before = (
-        {} if reported is None else {event_key(e): (e, level) for e, level in leveled(reported)}
-    )
+    before = {} if reported is None else {event_key(e): (e, lv) for e, lv in leveled(reported)}
     after = {} if entry is None else {event_key(e): (e, lv) for e, lv in leveled(entry.record)}
     aside = {event_key(one.event): one for one in pipeline.processing.hidden_events.get(node, ())}
     for key in sorted(before.keys() | after.keys() | aside.keys()):

@@ -1,7 +1,7 @@
-"""What is shown of a running aggregator, taken anew for each question.
+"""What pages and metrics show of a running aggregator, read anew for each request.
 
-What grows with the number of nodes is made in slices: ten thousand nodes hold up no other task, and
-two rows of one answer may be some milliseconds apart.
+What grows with the number of nodes is made in slices: ten thousand nodes delay no other task, and
+two rows of one reply may be some milliseconds apart.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import msgspec
 from aggregator.advising.status import without_placement
 from aggregator.api.cluster_state_status import cluster_state_status
 from aggregator.api.explanation import ExplanationContext, explain
-from aggregator.api.fault_status import (
-    fault_statuses,
-)
+from aggregator.api.fault_status import fault_statuses
 from aggregator.api.operations import (
     AdviceOutcomes,
     AdvicePage,
@@ -31,9 +29,7 @@ from aggregator.api.operations import (
 )
 from aggregator.api.rejections import refused_statuses, rejected_counts
 from aggregator.api.status import (
-    AggregatorStatus,
     MissedWritesStatus,
-    NodeStatus,
     ServicesStatus,
     document_statuses,
     leader_status,
@@ -45,18 +41,21 @@ from aggregator.api.status import (
 )
 from aggregator.processors.status import all_counted, all_separated, separation_status
 from pacing.cooperative import all_of
-from service.page_rows import SLICE_ROWS
+from service.pages.page_rows import SLICE_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
     from aggregator.absence.directory_mark import DirectoryMarks
     from aggregator.absence.rules import Absence
     from aggregator.advising.advice import Advising
+    from aggregator.advising.status import AdviceStatus
+    from aggregator.api.cluster_state_status import ClusterStateStatus
     from aggregator.api.explanation import Explanation
     from aggregator.api.readiness import Readiness
+    from aggregator.api.status import LivenessStatus, MissingCount, NodeStatus, ProbeStatus
     from aggregator.failover.takeover import Takeover
-    from aggregator.inputs.cluster_state import ClusterState as ClusterWorld
+    from aggregator.inputs.cluster_state import ClusterState
     from aggregator.jobs.job_view import JobView
     from aggregator.jobs.status import HitJob, JobStatus
     from aggregator.liveness.monitor import HeartbeatMonitor
@@ -65,18 +64,42 @@ if TYPE_CHECKING:
     from aggregator.notify.notifier import Notifier
     from aggregator.processors.status import SeparationStatus
     from aggregator.public_faults.plugin import PublicFaultsPlugin
+    from aggregator.public_faults.status import PublicFaultStatus
     from aggregator.publish.publisher import StorePublisher
     from aggregator.rank_tables.plugin import RankTables
     from contract.pages.faults import FaultStatus
     from service.clock import Clock
     from service.election.leadership import Leadership
-    from service.event_stream import Stream
+    from service.pages.event_stream import Stream
     from stores.base import Store
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatusParts:
-    """The parts of an aggregator whose state is shown; mappings are by URL of a store."""
+class AggregatorStatus:
+    """What metrics show, read at one scrape."""
+
+    health: ProbeStatus
+    nodes: tuple[NodeStatus, ...]
+    liveness: LivenessStatus
+    faults: tuple[FaultStatus, ...]
+    documents: DocumentsPage
+    missed_writes: tuple[MissedWritesStatus, ...]
+    missing: tuple[MissingCount, ...]
+    leader: LeaderPage
+    jobs: tuple[HitJob, ...]
+    public_faults: PublicFaultStatus
+    separation: SeparationStatus
+    cluster_state: ClusterStateStatus
+    services: ServicesStatus
+    advice: AdviceStatus | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusQueries:
+    """What pages and metrics show, read from the parts of an aggregator when it is asked for.
+
+    Mappings are by URL of a store. ``publish_lost``: nodes that fall silent are published as lost.
+    """
 
     absences: Mapping[str, Absence]
     advising: Advising | None
@@ -84,87 +107,72 @@ class StatusParts:
     leadership: Leadership
     heartbeat_monitor: HeartbeatMonitor
     marks: DirectoryMarks
-    missed_writes: Mapping[str, MissedWrites]
+    missed_writes: dict[str, MissedWrites]
     pipeline: Pipeline
     public_faults: PublicFaultsPlugin
-    publishers: Sequence[StorePublisher]
+    publishers: tuple[StorePublisher, ...]
     rank_tables: RankTables
     readiness: Readiness
-    stores: Mapping[str, Store]
+    stores: dict[str, Store]
     stream: Stream
     takeover: Takeover
     notifier: Notifier
-    cluster_state: ClusterWorld
-
-
-class Picture:
-    """The answers of the API about ``parts``, by page."""
-
-    def __init__(self, parts: StatusParts, clock: Clock, *, publish_lost: bool) -> None:
-        self._of = parts
-        self._clock = clock
-        self._publish_lost = publish_lost
-        self._started_at_ms = clock().wall_ms
+    cluster_state: ClusterState
+    clock: Clock
+    publish_lost: bool
 
     @property
     def at_ms(self) -> int:
-        return self._clock().wall_ms
+        return self.clock().wall_ms
 
     @property
-    def _stores(self) -> tuple[str, ...]:
-        return tuple(source.url for source in self._of.pipeline.sources)
+    def _urls(self) -> tuple[str, ...]:
+        return tuple(source.url for source in self.pipeline.sources)
 
     def node_rows(self, nodes: Collection[str] | None = None) -> Iterator[NodeStatus]:
         """Yield every node, or each of ``nodes`` that is known, sorted by name."""
-        of, now = self._of, self._clock()
+        now = self.clock()
         if nodes is None:
-            yield from node_statuses(of.pipeline, of.heartbeat_monitor, now)
+            yield from node_statuses(self.pipeline, self.heartbeat_monitor, now)
             return
         for node in sorted(nodes):
-            status = node_status(of.pipeline, of.heartbeat_monitor, node, now)
+            status = node_status(self.pipeline, self.heartbeat_monitor, node, now)
             if status is not None:
                 yield status
 
     def fault_rows(self, nodes: Collection[str] | None = None) -> Iterator[FaultStatus]:
         """Yield every fault, with ``nodes`` of these only."""
-        return fault_statuses(self._of.pipeline, self._of.notifier.began_ms, nodes)
+        return fault_statuses(self.pipeline, self.notifier.began_ms, nodes)
 
     def job_rows(self) -> Iterator[HitJob]:
         """Yield the jobs that are hit."""
-        return self._of.job_view.hit()
+        return self.job_view.hit()
 
     def job(self, job: str) -> JobStatus | None:
         """Return one job; ``None`` where there is none."""
-        status, advising = self._of.job_view.job(job), self._of.advising
+        status, advising = self.job_view.job(job), self.advising
         if status is None or advising is None:
             return status
         advice = advising.answers.of_job(status.namespace, status.name)
         return msgspec.structs.replace(status, advice=advice)
-
-    @property
-    def advising(self) -> Advising | None:
-        """What advises; ``None`` where that is not wanted or nothing schedules pods."""
-        return self._of.advising
 
     def advice(self, node: str | None = None) -> AdvicePage | None:
         """Return what the scheduler will do; nothing where that is not computed.
 
         With ``node`` of that node and the jobs there; ``None`` where nothing is about it.
         """
-        advising = self._of.advising
-        if advising is None:
+        if self.advising is None:
             return AdvicePage(self.at_ms, False, None)
         if node is None:
-            return AdvicePage(self.at_ms, True, without_placement(advising.status()))
-        found = advising.answers.page_of_node(node)
+            return AdvicePage(self.at_ms, True, without_placement(self.advising.status()))
+        found = self.advising.answers.page_of_node(node)
         return None if found is None else AdvicePage(self.at_ms, True, found)
 
     def advice_outcomes(self) -> AdviceOutcomes:
         """Return what became of the deletions that were foretold."""
-        advising = self._of.advising
-        if advising is None:
+        if self.advising is None:
             return AdviceOutcomes(self.at_ms, False, {}, ())
-        status = advising.status()
+        status = self.advising.status()
         return AdviceOutcomes(self.at_ms, True, status.outcomes, status.missed)
 
     async def ended_jobs(
@@ -175,130 +183,110 @@ class Picture:
         running: bool,
     ) -> EndedJobsPage:
         """Return what is known of vcjobs that have ended, by namespaces and names."""
-        advising, ended = self._of.advising, None
-        if advising is not None:
-            ended = await advising.ended(sized, judged, running=running)
-        of = self.liveness().liveness
-        return EndedJobsPage(self.at_ms, self._of.leadership.leads, of.alarm, of.lost, ended)
+        ended = None
+        if self.advising is not None:
+            ended = await self.advising.ended(sized, judged, running=running)
+        found = self.liveness_page().liveness
+        return EndedJobsPage(self.at_ms, self.leadership.leads, found.alarm, found.lost, ended)
 
-    def liveness(self) -> LivenessPage:
+    def liveness_page(self) -> LivenessPage:
         """Return who fell silent."""
-        status = liveness_status(self._of.heartbeat_monitor, self._publish_lost)
-        return LivenessPage(self.at_ms, status, self._of.stream.last_id)
+        status = liveness_status(self.heartbeat_monitor, self.publish_lost)
+        return LivenessPage(self.at_ms, status, self.stream.last_id)
 
-    def documents(self) -> DocumentsPage:
+    def documents_page(self) -> DocumentsPage:
         """Return what is read, what is published, and what is refused."""
-        at_ms, of = self.at_ms, self._of
-        stores, faults, tables = of.stores, of.public_faults, of.rank_tables
+        at_ms, stores = self.at_ms, self.stores
         return DocumentsPage(
             at_ms,
-            tuple(source_statuses(of.pipeline, of.cluster_state, stores.values(), of.marks)),
-            tuple(document_statuses(self._of.publishers, at_ms)),
-            tuple(refused_statuses(stores, faults, tables)),
-            tuple(rejected_counts(stores, self._of.pipeline, faults, tables)),
+            tuple(source_statuses(self.pipeline, self.cluster_state, stores.values(), self.marks)),
+            tuple(document_statuses(self.publishers, at_ms)),
+            tuple(refused_statuses(stores, self.public_faults, self.rank_tables)),
+            tuple(rejected_counts(stores, self.pipeline, self.public_faults, self.rank_tables)),
         )
 
-    def leader(self) -> LeaderPage:
+    def leader_page(self) -> LeaderPage:
         """Return who writes."""
-        kept = self._of.takeover.persistent_state.statuses()
-        return LeaderPage(
-            self.at_ms, leader_status(self._of.leadership), kept, self._of.stream.last_id
-        )
+        kept = self.takeover.persistent_state.statuses()
+        return LeaderPage(self.at_ms, leader_status(self.leadership), kept, self.stream.last_id)
 
-    def public_faults(self) -> PublicFaultsPage:
+    def public_faults_page(self) -> PublicFaultsPage:
         """Return the state of public faults."""
-        return PublicFaultsPage(self.at_ms, self._of.public_faults.status())
+        return PublicFaultsPage(self.at_ms, self.public_faults.status())
 
-    async def separation(self) -> SeparationPage:
+    async def separation_page(self) -> SeparationPage:
         """Return the state of manual separation."""
-        return SeparationPage(self.at_ms, await self._separation())
-
-    async def _separation(self) -> SeparationStatus:
-        processing, stores = self._of.pipeline.processing, self._stores
+        processing, stores = self.pipeline.processing, self._urls
         chips = await all_of(all_separated(processing, stores), SLICE_ROWS)
         counted = await all_of(all_counted(processing, self.at_ms), SLICE_ROWS)
-        return separation_status(processing, stores, chips, counted)
+        return SeparationPage(self.at_ms, separation_status(processing, stores, chips, counted))
 
-    def cluster_state(self) -> ClusterStatePage:
+    def cluster_state_page(self) -> ClusterStatePage:
         """Return what is known of Nodes, pods and PodGroups."""
-        return ClusterStatePage(
-            self.at_ms, cluster_state_status(self._of.cluster_state, self._stores)
-        )
+        return ClusterStatePage(self.at_ms, cluster_state_status(self.cluster_state, self._urls))
 
-    def services(self) -> ServicesPage:
+    def services_page(self) -> ServicesPage:
         """Return who is served besides readers of documents."""
-        return ServicesPage(self.at_ms, self._services())
-
-    def _services(self) -> ServicesStatus:
-        server = self._of.notifier.server
-        return ServicesStatus(
-            grpc=None if server is None else server.status(),
-            rank_tables=self._of.rank_tables.status(),
-            stream=self._of.stream.status(),
-            history=self._of.notifier.history.status(),
+        server = self.notifier.server
+        return ServicesPage(
+            self.at_ms,
+            ServicesStatus(
+                grpc=None if server is None else server.status(),
+                rank_tables=self.rank_tables.status(),
+                stream=self.stream.status(),
+                history=self.notifier.history.status(),
+            ),
         )
 
     async def status(self) -> AggregatorStatus:
         """Return everything, for metrics."""
-        now = self._clock()
-        documents, leader = self.documents(), self.leader()
         return AggregatorStatus(
-            at_ms=now.wall_ms,
-            started_at_ms=self._started_at_ms,
-            health=self._of.readiness.health(),
+            health=self.readiness.health(),
             nodes=await all_of(self.node_rows(), SLICE_ROWS),
-            liveness=self.liveness().liveness,
+            liveness=self.liveness_page().liveness,
             faults=await all_of(self.fault_rows(), SLICE_ROWS),
-            sources=documents.stores,
-            documents=documents.documents,
-            rejected=documents.rejected,
+            documents=self.documents_page(),
             missed_writes=tuple(
                 MissedWritesStatus(url, dict(one.counts), len(one.claims.problems))
-                for url, one in self._of.missed_writes.items()
+                for url, one in self.missed_writes.items()
             ),
-            missing=tuple(missing_counts(self._of.absences.values(), now)),
-            leader=leader.leader,
-            kept=leader.kept,
+            missing=tuple(missing_counts(self.absences.values(), self.clock())),
+            leader=self.leader_page(),
             jobs=await all_of(self.job_rows(), SLICE_ROWS),
-            public_faults=self._of.public_faults.status(),
-            separation=await self._separation(),
-            cluster_state=self.cluster_state().cluster_state,
-            services=self._services(),
-            advice=None if self._of.advising is None else self._of.advising.status(),
+            public_faults=self.public_faults.status(),
+            separation=(await self.separation_page()).separation,
+            cluster_state=self.cluster_state_page().cluster_state,
+            services=self.services_page().services,
+            advice=None if self.advising is None else self.advising.status(),
         )
 
     def explain(self, node: str) -> Explanation | None:
         """Return why a node is published as it is; ``None`` where there is none."""
-        of = self._of
-        now = self._clock()
-        status = node_status(of.pipeline, of.heartbeat_monitor, node, now)
+        pipeline = self.pipeline
+        status = node_status(pipeline, self.heartbeat_monitor, node, self.clock())
         if status is None:
             return None
-        facts = msgspec.structs.replace(
-            of.cluster_state.node_context(node), lost=node in of.pipeline.lost
+        context = ExplanationContext(
+            node_context=msgspec.structs.replace(
+                self.cluster_state.node_context(node), lost=node in pipeline.lost
+            ),
+            standing=self.public_faults.standing(node),
+            jobs=self.job_view.jobs_on(node),
+            relations=self.job_view.relations_on(node),
+            publish_lost=self.publish_lost,
+            began=self.notifier.began_ms,
         )
-        around = ExplanationContext(
-            facts=facts,
-            standing=of.public_faults.standing(node),
-            jobs=of.job_view.jobs_on(node),
-            relations=of.job_view.relations_on(node),
-            publish_lost=self._publish_lost,
-            began=of.notifier.began_ms,
-        )
-        found = explain(of.pipeline, status, around, self._acknowledged_everywhere())
-        found = msgspec.structs.replace(found, stream=of.stream.last_id)
-        if of.advising is None:
-            return found
-        return msgspec.structs.replace(found, advice=of.advising.answers.of_node(node))
+        found = explain(pipeline, status, context, self._acknowledged_everywhere())
+        advice = None if self.advising is None else self.advising.answers.of_node(node)
+        return msgspec.structs.replace(found, stream=self.stream.last_id, advice=advice)
 
     def _acknowledged_everywhere(self) -> dict[str, bool]:
         """Document to whether every store that is published to has it as it is to be."""
-        pipeline = self._of.pipeline
         return {
             name: all(
                 (output := publisher.outputs.get(name)) is not None
-                and output.acknowledged >= pipeline.revision(name)
-                for publisher in self._of.publishers
+                and output.acknowledged >= self.pipeline.revision(name)
+                for publisher in self.publishers
             )
-            for name in pipeline.documents
+            for name in self.pipeline.documents
         }

@@ -23,7 +23,7 @@ from aggregator.api.fault_status import faults_of_server
 from aggregator.api.status import NodeStatus
 from aggregator.inputs.node_context import JobState, NodeContext
 from aggregator.inputs.node_documents import newest
-from aggregator.jobs.message_types import Health
+from aggregator.jobs.health import Health
 from aggregator.jobs.node_impact import NodeImpact
 from aggregator.jobs.status import RelationStatus
 from aggregator.public_faults.values import ActivePublicFault
@@ -109,7 +109,7 @@ class ExplanationContext(msgspec.Struct, frozen=True):
     ``began``: since when a fault of a server is published.
     """
 
-    facts: NodeContext = NodeContext()
+    node_context: NodeContext = NodeContext()
     standing: tuple[ActivePublicFault, ...] = ()
     jobs: tuple[tuple[str, NodeImpact | None], ...] = ()
     relations: tuple[RelationStatus, ...] = ()
@@ -120,14 +120,14 @@ class ExplanationContext(msgspec.Struct, frozen=True):
 def explain(
     pipeline: Pipeline,
     status: NodeStatus,
-    around: ExplanationContext,
+    context: ExplanationContext,
     acknowledged: Mapping[str, bool],
 ) -> Explanation:
     """Return why the node of ``status`` is published as it is.
 
     ``acknowledged``: document to whether every store that is published to has its newest value.
     """
-    node, facts = status.node, around.facts
+    node, node_context = status.node, context.node_context
     report = newest(pipeline.device.caches, node)
     switch = newest(pipeline.switch.caches, node)
     server = newest(pipeline.node.caches, node)
@@ -144,14 +144,16 @@ def explain(
         reported_status=None if parts is None else parts.status,
         reported_switch_status=None if switches is None else switches.status,
         documents={name: acknowledged.get(name, False) for name in documents},
-        because=tuple(_about_node(pipeline, status, parts, switches, around)),
+        because=tuple(_about_node(pipeline, status, parts, switches, context)),
         chips=tuple(
-            explained_chips(pipeline, node, reported, facts, around.standing, status.blind or ())
+            explained_chips(
+                pipeline, node, reported, node_context, context.standing, status.blind or ()
+            )
         ),
-        switch_events=tuple(explained_events(pipeline, node, switches, facts)),
-        server_faults=tuple(faults_of_server(pipeline, node, around.began)),
-        public_faults=tuple(map(_public, around.standing)),
-        jobs=tuple(_jobs(around)),
+        switch_events=tuple(explained_events(pipeline, node, switches, node_context)),
+        server_faults=tuple(faults_of_server(pipeline, node, context.began)),
+        public_faults=tuple(map(_public, context.standing)),
+        jobs=tuple(_jobs(context)),
     )
 
 
@@ -171,9 +173,9 @@ def _about_node(
     status: NodeStatus,
     server: NodeRecord | None,
     switch: SwitchRecord | None,
-    around: ExplanationContext,
+    context: ExplanationContext,
 ) -> Iterator[str]:
-    facts = around.facts
+    node_context = context.node_context
     yield _STATES[status.state]
     for one in status.rejected:
         since = shown_time(one.since_ms)
@@ -183,7 +185,7 @@ def _about_node(
     for source in pipeline.sources:
         if source.interrupted is not None:
             yield f"{source.url} cannot be read, what it reported last counts: {source.interrupted}"
-    yield from _about_heartbeat(status, around)
+    yield from _about_heartbeat(status, context)
     for blind in status.blind or ():
         if blind.chip is None:
             yield blind_text(blind)
@@ -193,9 +195,9 @@ def _about_node(
         None: "it is not known whether pods use its chips",
         True: "pods use its chips",
         False: "no pod uses its chips",
-    }[None if facts.used is None else bool(facts.used)]
+    }[None if node_context.used is None else bool(node_context.used)]
     entry = pipeline.node.entries.get(status.node)
-    if entry is not None and server is not None and not facts.lost:
+    if entry is not None and server is not None and not node_context.lost:
         same = msgspec.structs.replace(server, update_time_ms=entry.stamp)
         is_same = render_node_entry(status.node, same) == entry.text
         if not is_same and entry.record.status != server.status:
@@ -211,7 +213,7 @@ def _about_node(
         )
 
 
-def _about_heartbeat(status: NodeStatus, around: ExplanationContext) -> Iterator[str]:
+def _about_heartbeat(status: NodeStatus, context: ExplanationContext) -> Iterator[str]:
     if status.heartbeat_problem is not None:
         yield f"whether it is alive is unknown: {status.heartbeat_problem}"
     if status.heartbeat not in ("lost", "silent"):
@@ -221,7 +223,7 @@ def _about_heartbeat(status: NodeStatus, around: ExplanationContext) -> Iterator
     if status.heartbeat == "silent":
         others = "with so many others that no node is published as lost"
         yield f"its heartbeat fell silent{ago}, {others}"
-    elif not around.publish_lost:
+    elif not context.publish_lost:
         yield f"its heartbeat fell silent{ago}: it is lost, which is not to be published"
     else:
         yield f"its heartbeat fell silent{ago}: it is lost, and published UnHealthy for that"
@@ -247,16 +249,17 @@ def _public(one: ActivePublicFault) -> ExplainedPublicFault:
     )
 
 
-def _jobs(around: ExplanationContext) -> Iterator[ExplainedJob]:
-    facts = around.facts
-    for key, part in around.jobs:
-        job = facts.jobs.get(key, JobState(key))
-        relations = tuple(one for one in around.relations if one.job == key)
+def _jobs(context: ExplanationContext) -> Iterator[ExplainedJob]:
+    node_context = context.node_context
+    for key, part in context.jobs:
+        job = node_context.jobs.get(key, JobState(key))
+        relations = tuple(one for one in context.relations if one.job == key)
+        pods = (pod for pod in node_context.pods if pod.job == key)
         yield ExplainedJob(
             job=key,
             namespace=job.namespace,
             name=job.name,
-            pods=tuple(f"{pod.namespace}/{pod.name}" for pod in facts.pods if pod.job == key),
+            pods=tuple(f"{pod.namespace}/{pod.name}" for pod in pods),
             health=(Health.HEALTHY if part is None else part.health).word,
             since_ms=None if part is None else part.since_ms,
             relations=relations,

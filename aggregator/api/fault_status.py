@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.agent_reports.fault_answers import ChipFaultDetails
+from aggregator.cluster_documents.published_node import FILTER
 from aggregator.processors.record_edits import PUBLIC_FAULT
-from aggregator.processors.state_types import FILTER, NO_DEVICE_STATE, NO_SWITCH_STATE
+from aggregator.processors.state_types import NO_DEVICE_STATE, NO_SWITCH_STATE
 from contract.codes.levels import ChipLevel
-from contract.documents.switch_info import event_key
+from contract.documents.switch_info import event_key, leveled
 from contract.pages.faults import FaultStatus, names_of
 from contract.pages.subjects import part_name, port_name
-from service.fault_page import key_of
+from service.pages.fault_page import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from aggregator.merge.pipeline import Pipeline
     from contract.documents.cluster_device import CodeFault
-    from contract.documents.switch_info import SwitchEvent, SwitchRecord
+    from contract.documents.switch_info import SwitchEvent
 
     Began: TypeAlias = Callable[[str, str, str], int | None]
     """Node, subject and code to since when that is published, as far as it is known."""
@@ -75,14 +76,11 @@ def _all_of_chips(pipeline: Pipeline, node: str) -> Iterator[FaultStatus]:
 
 
 def _of_chips(pipeline: Pipeline, node: str, faults: Iterable[CodeFault]) -> Iterator[FaultStatus]:
-    received = pipeline.processing.devices.get(node, NO_DEVICE_STATE).received
     answers: ChipFaultDetails | None = None
     for fault in faults:
         answers = answers or ChipFaultDetails(pipeline, node)
         answer = answers.of(fault.chip, fault.code)
-        received_at_ms = received.get(fault.chip, {}).get(fault.code)
-        if received_at_ms is None and fault.code == _MANUAL:
-            received_at_ms = separated_since_ms(pipeline, node, fault.chip)
+        received_at_ms = received_ms(pipeline, node, fault.chip, fault.code)
         yield FaultStatus(
             node=node,
             subject=fault.chip,
@@ -99,10 +97,17 @@ def _of_chips(pipeline: Pipeline, node: str, faults: Iterable[CodeFault]) -> Ite
         )
 
 
-def separated_since_ms(pipeline: Pipeline, node: str, chip: str) -> int | None:
-    """Return since when a chip is separated: its first code's time, ``None`` if not kept."""
-    one = pipeline.processing.separation.chips.get(node, {}).get(chip)
-    return None if one is None else min(one.codes.values(), default=None)
+def received_ms(pipeline: Pipeline, node: str, chip: str, code: str) -> int | None:
+    """Return since when an aggregator has a fault of a chip; ``None`` if not kept.
+
+    That of a manual separation without a time is the time of its first code.
+    """
+    states = pipeline.processing.devices.get(node, NO_DEVICE_STATE)
+    at_ms = states.received.get(chip, {}).get(code)
+    if at_ms is not None or code != _MANUAL:
+        return at_ms
+    separated = pipeline.processing.separation.chips.get(node, {}).get(chip)
+    return None if separated is None else min(separated.codes.values(), default=None)
 
 
 def _of_switches(pipeline: Pipeline, node: str) -> Iterator[FaultStatus]:
@@ -116,13 +121,6 @@ def _of_switches(pipeline: Pipeline, node: str) -> Iterator[FaultStatus]:
             hidden=FILTER,
             hidden_until_ms=one.until_ms,
         )
-
-
-def leveled(record: SwitchRecord) -> Iterator[tuple[SwitchEvent, str]]:
-    """Yield the events of a node's switches, each with its level."""
-    levels = {key: level for key, _, level in record.times or ()}
-    for event in record.events:
-        yield event, levels.get(event_key(event), record.level)
 
 
 def _of_switch(pipeline: Pipeline, node: str, event: SwitchEvent, level: str) -> FaultStatus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from aggregator.processors.state_types import ACCOMPANIES, FILTER, UNDECIDED
+from aggregator.cluster_documents.published_node import ACCOMPANIES, FILTER, UNDECIDED
 from service.metric_families import counter, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from aggregator.advising.status import AdviceStatus
     from aggregator.api.cluster_state_status import ClusterStateStatus
-    from aggregator.api.status import AggregatorStatus
+    from aggregator.api.collect_status import AggregatorStatus
     from aggregator.grpc.status import GrpcStatus
     from aggregator.notify.history import HistoryStatus
     from aggregator.processors.status import SeparationStatus
@@ -27,7 +27,7 @@ REASONS = (FILTER, ACCOMPANIES, UNDECIDED)
 
 def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
     """Yield all of them."""
-    yield from _hidden(status)
+    yield from _faults(status)
     healths = Counter(job.health for job in status.jobs)
     yield gauge(
         "npu_vigil_jobs_with_faults",
@@ -54,21 +54,17 @@ def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
         ),
     ):
         yield single_gauge(f"npu_vigil_rank_table_{name}", about, value)
-    stream = services.stream
-    yield single_gauge(
-        "npu_vigil_stream_clients", "Who listens to changes over HTTP now.", stream.clients
-    )
-    yield single_counter(
-        "npu_vigil_stream_events", "Changes that were sent to them.", stream.events
-    )
-    yield single_counter(
-        "npu_vigil_stream_gaps", "Times that one of them was sent a gap.", stream.gaps
-    )
-    yield single_counter(
-        "npu_vigil_stream_displaced",
-        "Clients that lost their place to another one, because all were taken.",
-        stream.displaced,
-    )
+    for make, name, about in (
+        (single_gauge, "clients", "Who listens to changes over HTTP now."),
+        (single_counter, "events", "Changes that were sent to them."),
+        (single_counter, "gaps", "Times that one of them was sent a gap."),
+        (
+            single_counter,
+            "displaced",
+            "Clients that lost their place to another one, because all were taken.",
+        ),
+    ):
+        yield make(f"npu_vigil_stream_{name}", about, float(getattr(services.stream, name)))
     yield from _history(services.history)
 
 
@@ -121,7 +117,7 @@ def _advice(advice: AdviceStatus) -> Iterator[Metric]:
     )
 
 
-def _hidden(status: AggregatorStatus) -> Iterator[Metric]:
+def _faults(status: AggregatorStatus) -> Iterator[Metric]:
     why = Counter(one.hidden for one in status.faults)
     yield gauge(
         "npu_vigil_withheld_faults",
@@ -129,18 +125,11 @@ def _hidden(status: AggregatorStatus) -> Iterator[Metric]:
         ["reason"],
         (([reason], why[reason]) for reason in REASONS),
     )
-    for what, about, levels in (
-        (
-            "switch",
-            "Faults of on-board switches.",
-            Counter(f.level for f in status.faults if f.kind == "switch"),
-        ),
-        (
-            "server",
-            "Faults of parts of servers.",
-            Counter(f.level for f in status.faults if f.kind == "host"),
-        ),
+    for what, kind, about in (
+        ("switch", "switch", "Faults of on-board switches."),
+        ("server", "host", "Faults of parts of servers."),
     ):
+        levels = Counter(fault.level for fault in status.faults if fault.kind == kind)
         yield gauge(
             f"npu_vigil_cluster_{what}_faults",
             about,

@@ -1,16 +1,17 @@
-"""Prometheus metrics, computed at each scrape from one picture."""
+"""Prometheus metrics, computed at each scrape from one ``AggregatorStatus``."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.registry import Collector
 
 from aggregator.api.feature_metrics import metrics_of_parts
+from aggregator.api.status import HEARTBEATS, STATES
 from aggregator.merge.stale_documents import DEVICE_INFO, NODE_INFO
-from service.log import dropped_lines
+from service.log.setup import dropped_lines
 from service.metric_families import counter, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from aggregator.api.status import AggregatorStatus
-
-NODE_STATES = ("reported", "kept", "missing", "rejected", "earlier", "deleted", "unreported")
-HEARTBEAT_STATES = ("alive", "silent", "lost", "unknown")
+    from aggregator.api.collect_status import AggregatorStatus
 
 BLIND_STATES = ("blind", "none", "unknown")
 
@@ -34,12 +32,10 @@ OLDEST_HEARTBEATS = 1000
 
 def exposition(status: AggregatorStatus) -> bytes:
     """Return the metrics of ``status`` as text."""
-    registry = CollectorRegistry()
-    registry.register(_Picture(status))
-    return generate_latest(registry)
+    return generate_latest(_StatusMetrics(status))
 
 
-class _Picture(Collector):
+class _StatusMetrics(Collector):
     def __init__(self, status: AggregatorStatus) -> None:
         self._status = status
 
@@ -59,7 +55,7 @@ def _cluster(status: AggregatorStatus) -> Iterator[Metric]:
         "npu_vigil_nodes",
         "Number of nodes, by state of their newest report.",
         ["state"],
-        (([state], states[state]) for state in NODE_STATES),
+        (([state], states[state]) for state in STATES),
     )
     faults = Counter(
         (
@@ -102,7 +98,7 @@ def _liveness(status: AggregatorStatus) -> Iterator[Metric]:
         "npu_vigil_heartbeats",
         "Nodes by the state of their heartbeats.",
         ["state"],
-        (([state], states[state]) for state in HEARTBEAT_STATES),
+        (([state], states[state]) for state in HEARTBEATS),
     )
     yield gauge(
         "npu_vigil_node_lost",
@@ -194,7 +190,7 @@ def _blind(status: AggregatorStatus) -> Iterator[Metric]:
 
 
 def _stores(status: AggregatorStatus) -> Iterator[Metric]:
-    sources = status.sources
+    sources = status.documents.stores
     yield gauge(
         "npu_vigil_store_connected",
         "1 while changes in the store are watched.",
@@ -223,7 +219,7 @@ def _stores(status: AggregatorStatus) -> Iterator[Metric]:
         "npu_vigil_rejected_documents",
         "Documents, heartbeats and messages that were refused, by why.",
         ["store", "reason"],
-        (([one.store, one.reason], one.number) for one in status.rejected),
+        (([one.store, one.reason], one.number) for one in status.documents.rejected),
     )
     yield gauge(
         "npu_vigil_rejected_nodes",
@@ -263,57 +259,30 @@ def _stores(status: AggregatorStatus) -> Iterator[Metric]:
     )
 
 
+_OF_A_DOCUMENT = (
+    (gauge, "lag_seconds", "How long a change has been waiting for its acknowledgement."),
+    (counter, "writes", "Acknowledged writes."),
+    (counter, "touches", "Touches of the document, so that its readers get an event."),
+    (gauge, "left_out_nodes", "Nodes that are not in the document for lack of room."),
+    (counter, "foreign_writes", "Changes of the document by another program."),
+    (counter, "refused_writes", "Writes that were refused because the document had changed since."),
+    (
+        gauge,
+        "conflict",
+        "1 while the document is written only now and then because another program writes it.",
+    ),
+    (gauge, "nodes", "Nodes in the document."),
+    (gauge, "bytes", "Size of the document's value."),
+)
+"""Metrics ``npu_vigil_publication_…`` by the name of the field in ``DocumentStatus``."""
+
+
 def _documents(status: AggregatorStatus) -> Iterator[Metric]:
     labels = ["store", "document"]
-    documents = [([d.store, d.document], d) for d in status.documents]
-    yield gauge(
-        "npu_vigil_publication_lag_seconds",
-        "How long a change has been waiting for its acknowledgement.",
-        labels,
-        ((values, d.lag_seconds) for values, d in documents),
-    )
-    yield counter(
-        "npu_vigil_publication_writes",
-        "Acknowledged writes.",
-        labels,
-        ((values, d.writes) for values, d in documents),
-    )
-    yield counter(
-        "npu_vigil_publication_touches",
-        "Touches of the document, so that its readers get an event.",
-        labels,
-        ((values, d.touches) for values, d in documents),
-    )
-    yield gauge(
-        "npu_vigil_publication_left_out_nodes",
-        "Nodes that are not in the document for lack of room.",
-        labels,
-        ((values, d.left_out_nodes) for values, d in documents),
-    )
-    yield counter(
-        "npu_vigil_publication_foreign_writes",
-        "Changes of the document by another program.",
-        labels,
-        ((values, d.foreign_writes) for values, d in documents),
-    )
-    yield counter(
-        "npu_vigil_publication_refused_writes",
-        "Writes that were refused because the document had changed since.",
-        labels,
-        ((values, d.refused_writes) for values, d in documents),
-    )
-    yield gauge(
-        "npu_vigil_publication_conflict",
-        "1 while the document is written only now and then because another program writes it.",
-        labels,
-        ((values, float(d.conflict)) for values, d in documents),
-    )
-    yield gauge(
-        "npu_vigil_foreign_writer",
-        "Who writes the document during a conflict (1); empty where the store does not know.",
-        [*labels, "writer"],
-        (((*values, d.conflict_writer or ""), 1.0) for values, d in documents if d.conflict),
-    )
+    documents = [([d.store, d.document], d) for d in status.documents.documents]
+    for make, name, about in _OF_A_DOCUMENT:
+        rows = ((values, float(getattr(d, name))) for values, d in documents)
+        yield make(f"npu_vigil_publication_{name}", about, labels, rows)
     yield gauge(
         "npu_vigil_publication_failing",
         "1 while the document cannot be written.",
@@ -321,16 +290,10 @@ def _documents(status: AggregatorStatus) -> Iterator[Metric]:
         ((values, float(d.error is not None)) for values, d in documents),
     )
     yield gauge(
-        "npu_vigil_publication_nodes",
-        "Nodes in the document.",
-        labels,
-        ((values, d.nodes) for values, d in documents),
-    )
-    yield gauge(
-        "npu_vigil_publication_bytes",
-        "Size of the document's value.",
-        labels,
-        ((values, d.bytes) for values, d in documents),
+        "npu_vigil_foreign_writer",
+        "Who writes the document during a conflict (1); empty where the store does not know.",
+        [*labels, "writer"],
+        (((*values, d.conflict_writer or ""), 1.0) for values, d in documents if d.conflict),
     )
 
 
@@ -338,34 +301,23 @@ def _leader(status: AggregatorStatus) -> Iterator[Metric]:
     yield single_gauge(
         "npu_vigil_aggregator_leader",
         "1 while this aggregator writes, 0 while it follows another one.",
-        status.leader.leads,
+        status.leader.leader.leads,
     )
     yield single_counter(
         "npu_vigil_aggregator_transitions",
         "Times that this aggregator began to lead.",
-        status.leader.taken,
+        status.leader.leader.taken,
     )
-    yield gauge(
-        "npu_vigil_state_documents",
-        "Documents in which the state of an aggregator plugin is kept.",
-        ["plugin"],
-        (([one.name], one.documents) for one in status.kept),
-    )
-    yield gauge(
-        "npu_vigil_state_bytes",
-        "Size of the state of an aggregator plugin.",
-        ["plugin"],
-        (([one.name], one.bytes) for one in status.kept),
-    )
-    yield counter(
-        "npu_vigil_state_writes",
-        "Acknowledged writes of state.",
-        ["plugin"],
-        (([one.name], one.writes) for one in status.kept),
-    )
+    for make, name, about in (
+        (gauge, "documents", "Documents in which the state of an aggregator plugin is kept."),
+        (gauge, "bytes", "Size of the state of an aggregator plugin."),
+        (counter, "writes", "Acknowledged writes of state."),
+    ):
+        rows = (([one.name], float(getattr(one, name))) for one in status.leader.kept)
+        yield make(f"npu_vigil_state_{name}", about, ["plugin"], rows)
     yield gauge(
         "npu_vigil_state_problems",
         "Documents of state that cannot be read or written.",
         ["plugin"],
-        (([one.name], len(one.problems)) for one in status.kept),
+        (([one.name], len(one.problems)) for one in status.leader.kept),
     )

@@ -25,9 +25,9 @@ from aggregator.jobs.status import HitJob, JobStatus
 from aggregator.processors.status import SeparationStatus
 from aggregator.public_faults.status import PublicFaultStatus
 from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderChange
-from service import event_stream, fault_page, history_page
-from service.operations import Operation, Parameter
-from service.page_rows import PAGING
+from service.pages import event_stream, fault_page, history_page
+from service.pages.operations import Operation, Parameter
+from service.pages.page_rows import PAGING
 
 ADVICE_PATH = "/api/v1/advice"
 ADVICE_OUTCOMES_PATH = f"{ADVICE_PATH}/outcomes"

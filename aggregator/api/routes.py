@@ -13,56 +13,52 @@ from aggregator.api import metrics
 from aggregator.api.advice_pages import AdvicePages
 from aggregator.api.operations import OPERATIONS
 from aggregator.api.row_pages import SnapshotPages
-from service import event_stream, operations, pages
-from service.history_page import OPERATION as HISTORY
-from service.history_page import history_page
+from service.pages import daemon_pages, event_stream, operations
+from service.pages.history_page import OPERATION as HISTORY
+from service.pages.history_page import history_page
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from aiohttp import web
 
-    from aggregator.api.collect_status import Picture
-    from aggregator.api.status import ProbeStatus
-    from aggregator.notify.history import ClusterHistory
-    from service.event_stream import Stream
+    from aggregator.api.collect_status import StatusQueries
 
 SOCKET_NAME = "aggregator.sock"
 
 
-def application(
-    probe: Callable[[], ProbeStatus], picture: Picture, history: ClusterHistory, changes: Stream
-) -> web.Application:
-    """Return the pages. ``probe`` and ``picture`` are asked anew for each request."""
+def application(queries: StatusQueries) -> web.Application:
+    """Return the pages of an aggregator; what they show is read anew for each request."""
+    probe = queries.readiness.health
 
     async def exposition() -> bytes:
-        # It takes as long as ten thousand nodes take to be written down; others go on meanwhile.
-        return await asyncio.to_thread(metrics.exposition, await picture.status())
+        # Of ten thousand nodes it takes long, and must not delay other tasks.
+        return await asyncio.to_thread(metrics.exposition, await queries.status())
 
-    application = pages.application(
+    application = daemon_pages.application(
         stalled=lambda: probe().stalled,
         not_ready=lambda: probe().not_ready,
         exposition=exposition,
         warnings=lambda: probe().warnings,
         api={
-            "/api/v1/liveness": picture.liveness,
-            "/api/v1/public-faults": picture.public_faults,
-            "/api/v1/separation": picture.separation,
-            "/api/v1/cluster-state": picture.cluster_state,
-            "/api/v1/services": picture.services,
-            "/api/v1/leader": picture.leader,
-            "/api/v1/documents": picture.documents,
+            "/api/v1/liveness": queries.liveness_page,
+            "/api/v1/public-faults": queries.public_faults_page,
+            "/api/v1/separation": queries.separation_page,
+            "/api/v1/cluster-state": queries.cluster_state_page,
+            "/api/v1/services": queries.services_page,
+            "/api/v1/leader": queries.leader_page,
+            "/api/v1/documents": queries.documents_page,
         },
     )
     operations.serve(application, "NPU Vigil aggregator", version("npu-vigil"), OPERATIONS)
     one = application.router.add_get
-    SnapshotPages(picture, changes).add_to(application.router)
-    one("/api/v1/nodes/{node}", _one(picture.explain, "node"))
-    one("/api/v1/jobs/{job}", _one(picture.job, "job"))
-    AdvicePages(picture).add_to(application.router)
-    one("/api/v1/ended-jobs", _ended_jobs(picture))
-    one(HISTORY.path, history_page(history.page))
-    one(event_stream.PATH, changes.serve)
+    SnapshotPages(queries).add_to(application.router)
+    one("/api/v1/nodes/{node}", _one(queries.explain, "node"))
+    one("/api/v1/jobs/{job}", _one(queries.job, "job"))
+    AdvicePages(queries).add_to(application.router)
+    one("/api/v1/ended-jobs", _ended_jobs(queries))
+    one(HISTORY.path, history_page(queries.notifier.history.page))
+    one(event_stream.PATH, queries.stream.serve)
     return application
 
 
@@ -74,13 +70,13 @@ def _one(
     async def show(request: web.Request) -> web.Response:
         found = answer(request.match_info[name])
         if found is None:
-            return pages.json_response({"error": f"there is no {name} of this name"}, 404)
-        return pages.json_response(found)
+            return daemon_pages.json_response({"error": f"there is no {name} of this name"}, 404)
+        return daemon_pages.json_response(found)
 
     return show
 
 
-def _ended_jobs(picture: Picture) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _ended_jobs(queries: StatusQueries) -> Callable[[web.Request], Awaitable[web.Response]]:
     """Return the page of ended vcjobs, which its parameters choose."""
 
     async def show(request: web.Request) -> web.Response:
@@ -88,12 +84,12 @@ def _ended_jobs(picture: Picture) -> Callable[[web.Request], Awaitable[web.Respo
         for name in ("sized", "judged"):
             jobs = [one.partition("/") for one in request.query.get(name, "").split(",") if one]
             if any(not namespace or not job or "/" in job for namespace, _, job in jobs):
-                return pages.json_response({"error": f"{name} is no NAMESPACE/NAME"}, 400)
+                return daemon_pages.json_response({"error": f"{name} is no NAMESPACE/NAME"}, 400)
             asked.append([(namespace, job) for namespace, _, job in jobs])
         running = request.query.get("running", "false")
         if running not in ("true", "false"):
-            return pages.json_response({"error": "running is neither true nor false"}, 400)
-        found = await picture.ended_jobs(*asked, running=running == "true")
-        return pages.json_response(found)
+            return daemon_pages.json_response({"error": "running is neither true nor false"}, 400)
+        found = await queries.ended_jobs(*asked, running=running == "true")
+        return daemon_pages.json_response(found)
 
     return show

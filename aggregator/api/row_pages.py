@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.fault_page import FAULT_ROWS
-from service.page_rows import PageRows, snapshot
+from service.pages.fault_page import FAULT_ROWS
+from service.pages.page_rows import PageRows, snapshot
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from aggregator.api.collect_status import Picture
+    from aggregator.api.collect_status import StatusQueries
     from aggregator.api.status import NodeStatus
     from aggregator.jobs.status import HitJob
-    from service.event_stream import Stream
 
 _NODE_ROWS: PageRows[NodeStatus] = PageRows(
     "nodes",
@@ -31,9 +30,8 @@ _JOB_ROWS: PageRows[HitJob] = PageRows(
 class SnapshotPages:
     """The handlers; their rows are made anew for each request."""
 
-    def __init__(self, picture: Picture, stream: Stream) -> None:
-        self._picture = picture
-        self._stream = stream
+    def __init__(self, queries: StatusQueries) -> None:
+        self._queries = queries
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Serve all of them."""
@@ -45,21 +43,21 @@ class SnapshotPages:
         nodes = _named(request)
         if request.query.keys() & {"level", "code"}:
             nodes = await self._faulty(request, nodes)
-        rows = self._picture.node_rows(nodes)
-        return await snapshot(request, rows, _NODE_ROWS, self._stream, self._picture.at_ms)
+        rows = self._queries.node_rows(nodes)
+        return await snapshot(request, rows, _NODE_ROWS, self._queries.stream, self._queries.at_ms)
 
     async def _faulty(self, request: web.Request, nodes: set[str] | None) -> set[str]:
         """Return the nodes, of ``nodes``, with a fault that is asked for."""
-        rows = self._picture.fault_rows(nodes)
+        rows = self._queries.fault_rows(nodes)
         return {fault.node async for fault in FAULT_ROWS.chosen(rows, request)}
 
     async def _faults(self, request: web.Request) -> web.Response:
-        rows = self._picture.fault_rows(_named(request))
-        return await snapshot(request, rows, FAULT_ROWS, self._stream, self._picture.at_ms)
+        rows = self._queries.fault_rows(_named(request))
+        return await snapshot(request, rows, FAULT_ROWS, self._queries.stream, self._queries.at_ms)
 
     async def _jobs(self, request: web.Request) -> web.Response:
-        rows = self._picture.job_rows()
-        return await snapshot(request, rows, _JOB_ROWS, self._stream, self._picture.at_ms)
+        rows = self._queries.job_rows()
+        return await snapshot(request, rows, _JOB_ROWS, self._queries.stream, self._queries.at_ms)
 
 
 def _named(request: web.Request) -> set[str] | None:

@@ -8,25 +8,17 @@ import msgspec
 
 from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.absence.rules import DOCUMENTS
-from aggregator.advising.status import AdviceStatus
 from aggregator.agent_reports.blindness import blind_statuses, record_of
-from aggregator.api.cluster_state_status import ClusterStateStatus
-from aggregator.api.rejections import RejectedCount
-from aggregator.failover.persistent_state import PersistentStateStatus
 from aggregator.grpc.status import GrpcStatus
 from aggregator.inputs.node_documents import newest
-from aggregator.jobs.status import HitJob
 from aggregator.liveness import clock_skew
 from aggregator.merge.stale_documents import StaleDocument, stale_documents
 from aggregator.notify.history import HistoryStatus
 from aggregator.notify.leader_events import role_of
-from aggregator.processors.status import SeparationStatus
-from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.rank_tables.plugin import RankTablesStatus
 from contract.documents.cluster_info import cluster_device_name
 from contract.pages.blind import BlindStatus
-from contract.pages.faults import FaultStatus
-from service.event_stream import StreamStatus
+from service.pages.event_stream import StreamStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -236,30 +228,6 @@ class ServicesStatus(msgspec.Struct, frozen=True):
     rank_tables: RankTablesStatus
     stream: StreamStatus
     history: HistoryStatus
-
-
-class AggregatorStatus(msgspec.Struct, frozen=True):
-    """Everything that is shown outside."""
-
-    at_ms: int
-    started_at_ms: int
-    health: ProbeStatus
-    nodes: tuple[NodeStatus, ...]
-    liveness: LivenessStatus
-    faults: tuple[FaultStatus, ...]
-    sources: tuple[SourceStatus, ...]
-    documents: tuple[DocumentStatus, ...]
-    rejected: tuple[RejectedCount, ...]
-    missed_writes: tuple[MissedWritesStatus, ...]
-    missing: tuple[MissingCount, ...]
-    leader: LeaderStatus
-    kept: tuple[PersistentStateStatus, ...]
-    jobs: tuple[HitJob, ...]
-    public_faults: PublicFaultStatus
-    separation: SeparationStatus
-    cluster_state: ClusterStateStatus
-    services: ServicesStatus
-    advice: AdviceStatus | None
 
 
 def leader_status(leadership: Leadership) -> LeaderStatus:

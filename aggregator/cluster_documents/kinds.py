@@ -65,6 +65,8 @@ class Content(Generic[R]):
     """Raises ``DocumentError``."""
     age: Callable[[R], int]
     """The node's own stamp: between stores the greater one counts."""
+    unit_ms: int
+    """Milliseconds in a unit of the stamp."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ DEVICE = DocumentKind[DeviceRecord](
     optional=False,
     read=_read_device,
     age=lambda record: record.update_time,
+    unit_ms=1000,
     is_only_silence=lambda _: False,
     merge=merge,
     heal=healed,
@@ -169,6 +172,7 @@ SWITCH = DocumentKind[SwitchRecord](
     optional=True,
     read=_read_switch,
     age=lambda record: record.update_time,
+    unit_ms=1000,
     is_only_silence=lambda _: False,
     merge=_merge_switch,
     heal=cluster_switch.healed_switch,
@@ -211,6 +215,7 @@ NODE = DocumentKind[NodeRecord](
     optional=False,
     read=_read_node,
     age=lambda record: record.update_time_ms,
+    unit_ms=1,
     is_only_silence=cluster_node.is_only_silence,
     merge=_merge_node,
     heal=lambda _: None,
@@ -235,6 +240,7 @@ OWN_KEY = Content[VigilRecord](
     optional=True,
     read=_read_own_key,
     age=lambda _: 0,
+    unit_ms=1,
 )
 """What our agents report beside upstream's data keys; nothing of it is published for readers."""
 

@@ -10,7 +10,7 @@ that an earlier leader still has under way is refused, and then restores from it
 No watch follows these documents. A store that may come back without them is listed after it was
 away (``look_for_lost``), and a copy is in the state directory. A change by an admission webhook
 would show only at the next start, so the answer to each write is compared with what was written.
-``service/owned_document.py`` has the contract of document writers.
+``service/owned_documents/owned_document.py`` has the contract of document writers.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.foreign_parts import differences
-from service.foreign_writes import ForeignWriter, pauses
-from service.owned_document import OwnedDocument
-from service.trouble import Troubles
+from service.log.trouble import Troubles
+from service.owned_documents.foreign_parts import differences
+from service.owned_documents.foreign_writes import ForeignWriter, pauses
+from service.owned_documents.owned_document import OwnedDocument
 from stores.base import Document, Selection
 from stores.touch import touched_now
 
@@ -41,11 +41,7 @@ if TYPE_CHECKING:
 
     from aggregator.absence.last_known import LastKnown
     from aggregator.plugin import Persistent
-    from aggregator.publish.write_queue import WriteQueue
-    from service.clock import Clock
-    from service.election.leadership import Leadership
-    from service.stalls import Stalls
-    from stores.base import Store
+    from aggregator.publish.document_writer import WriterContext
 
 _log = logging.getLogger(__name__)
 
@@ -81,25 +77,21 @@ class PersistentState:
 
     def __init__(
         self,
-        store: Store,
+        context: WriterContext,
         persistent: Iterable[Persistent],
-        leadership: Leadership,
-        clock: Clock,
-        stalls: Stalls,
-        turns: WriteQueue,
         copies: LastKnown | None = None,
     ) -> None:
-        self._store = store
-        self._copies = None if store.absence_is_deletion else copies
+        self._store = context.store
+        self._copies = None if context.store.absence_is_deletion else copies
         self._found_copies: dict[_Key, str] = {}
         """Texts that an earlier run kept, for a store that has none at all."""
         self._may_have_forgotten = False
-        self._turns = turns
+        self._turns = context.turns
         self._plugins = {plugin.name: plugin for plugin in persistent}
-        self._leadership = leadership
-        self._clock = clock
-        self._stalls = stalls
-        self._is_conditional = compares_versions(store)
+        self._leadership = context.leadership
+        self._clock = context.clock
+        self._stalls = context.stalls
+        self._is_conditional = compares_versions(context.store)
         self._documents: dict[_Key, OwnedDocument] = {}
         self._dirty: dict[_Key, int] = {}
         """What is to be written, with the number of the poll that found it."""
@@ -149,9 +141,12 @@ class PersistentState:
     def drop_copies(self) -> None:
         """Remove the copies in the state directory: another leader writes newer state."""
         self._found_copies.clear()
-        for owned in self._documents.values() if self._copies is not None else ():
-            assert self._copies is not None
-            self._copies.remove(self._store.url, owned.namespace, owned.name)
+        for owned in self._documents.values():
+            self._keep_copy(owned, None)
+
+    def _keep_copy(self, owned: OwnedDocument, stored: Document | None) -> None:
+        if self._copies is not None:
+            self._copies.record(self._store.url, owned.namespace, owned.name, stored)
 
     async def restore(self, *, fence: bool) -> None:
         """Pass to every plugin the state that was stored last. Raises ``StoreError``.
@@ -414,8 +409,7 @@ class PersistentState:
         if text is None:
             await owned.replace(self._store, None, demands=self._is_conditional)
             self._documents.pop(key, None)
-            if self._copies is not None:
-                self._copies.remove(self._store.url, owned.namespace, owned.name)
+            self._keep_copy(owned, None)
         else:
             size = len(text.encode())
             if size > LARGEST_BYTES:
@@ -428,8 +422,7 @@ class PersistentState:
             expected = owned.version if self._is_conditional else None
             stored = await self._store.put_shown(document, expected=expected)
             owned.observe(stored)
-            if self._copies is not None:
-                self._copies.record(self._store.url, stored)
+            self._keep_copy(owned, stored)
             if found := owned.differences(document):
                 self._undone.setdefault(key, pauses())
                 other = ForeignWriter(differing=found)

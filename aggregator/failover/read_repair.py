@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.inputs.read_by_name import read_by_name
 from contract.counted import counted
 from contract.errors import StoreError
 from pacing.backoff import Backoff
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aggregator.inputs.node_documents import DocumentSource, DocumentWatch
+    from aggregator.inputs.node_documents import DocumentSource
     from aggregator.merge.pipeline import Pipeline
     from service.clock import Clock
     from stores.base import Document, Store
@@ -29,8 +30,6 @@ _log = logging.getLogger(__name__)
 
 _FEW = 200
 """Most documents that are read one by one; those of more nodes are listed."""
-
-_Read = dict[str, "Document | None"]
 
 
 class ReadRepair:
@@ -77,20 +76,29 @@ class ReadRepair:
         """Read the documents of these nodes; return why some are still unconfirmed, empty
         for none.
         """
-        sources = zip(self._pipeline.sources, self._stores, strict=True)
-        answers = await asyncio.gather(
-            *(_read_store(source, store, nodes) for source, store in sources)
-        )
+        sources = self._pipeline.sources
+        with ExitStack() as until_read:
+            # An event of a watch in the meantime may be older or newer than what is read.
+            listening = {
+                watch: until_read.enter_context(watch.listening())
+                for source in sources
+                for watch in source.watches
+            }
+            answers = await asyncio.gather(
+                *(
+                    _read_store(source, store, nodes)
+                    for source, store in zip(sources, self._stores, strict=True)
+                )
+            )
         known: set[str] = set()
         moved: set[str] = set()
         problem = ""
-        for answer in answers:
+        for source, answer in zip(sources, answers, strict=True):
             if isinstance(answer, StoreError):
                 problem = str(answer)
                 continue
-            for watch, changed, documents in answer:
-                # An event of the watch in the meantime may be older or newer than what was read.
-                watch.unlisten(changed)
+            for watch, documents in zip(source.watches, answer, strict=True):
+                changed = listening[watch]
                 moved |= changed & nodes
                 still = {node: one for node, one in documents.items() if node not in changed}
                 self._pipeline.read(watch, still, self._clock())
@@ -103,21 +111,12 @@ class ReadRepair:
 
 async def _read_store(
     source: DocumentSource, store: Store, nodes: frozenset[str]
-) -> list[tuple[DocumentWatch, set[str], _Read]] | StoreError:
-    """Return the documents of these nodes in one store, by watch, with the nodes that changed
-    meanwhile.
-    """
-    listeners = [watch.listen() for watch in source.watches]
+) -> list[dict[str, Document | None]] | StoreError:
+    """Return the documents of these nodes in one store, by watch."""
     try:
         return [
-            (
-                watch,
-                changed,
-                await read_by_name(store, watch.selection, watch.names_of(nodes), _FEW),
-            )
-            for watch, changed in zip(source.watches, listeners, strict=True)
+            await read_by_name(store, watch.selection, watch.names_of(nodes), _FEW)
+            for watch in source.watches
         ]
     except StoreError as error:
-        for watch, changed in zip(source.watches, listeners, strict=True):
-            watch.unlisten(changed)
         return error

@@ -15,7 +15,7 @@ from aggregator.failover.persistent_state import PersistentState
 from aggregator.publish.upstream_views import UpstreamViews
 from contract.errors import StoreError
 from pacing.backoff import Backoff
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from aggregator.publish.publisher import StorePublisher
     from service.clock import Clock, Instant
     from service.election.leadership import Leadership
-    from service.stalls import Stalls
     from stores.base import Selection, WatchEvent
 
 _log = logging.getLogger(__name__)
@@ -50,7 +49,6 @@ class Takeover:
         plugins: PluginHost,
         leadership: Leadership,
         clock: Clock,
-        stalls: Stalls,
         *,
         leader_changed: Callable[[], None],
         inherit: Callable[[frozenset[str]], None],
@@ -61,19 +59,10 @@ class Takeover:
         """Whether this replica has taken over."""
         self.is_warm = False
         """Whether everything is known that a leader needs."""
-        first = publishers[0].store
-        turns = publishers[0].turns
-        self.persistent_state = PersistentState(
-            first, plugins.persistent, leadership, clock, stalls, turns, copies
-        )
+        self.persistent_state = PersistentState(publishers[0].context, plugins.persistent, copies)
         self.views = {
             publisher.store.url: UpstreamViews(
-                publisher.store,
-                plugins.inputs if plugins.reads(publisher.store.url) else (),
-                leadership,
-                clock,
-                stalls,
-                publisher.turns,
+                publisher.context, plugins.inputs if plugins.reads(publisher.store.url) else ()
             )
             for publisher in publishers
         }

@@ -18,7 +18,7 @@ from aggregator.grpc.status import GrpcStatus
 from contract.errors import ListenError
 from pacing.token_bucket import TokenBucket
 from pacing.waiting import is_set_within
-from service.trouble import Trouble
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

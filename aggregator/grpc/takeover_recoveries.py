@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.grpc.interfaces import NORMAL
+from aggregator.grpc.fault_messages import NORMAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,6 +7,7 @@ import uuid
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from aggregator.grpc.fault_messages import NORMAL
 from contract.documents.public_fault import (
     DEVICES_MOST,
     FAULTS_MOST,
@@ -22,7 +23,7 @@ from pacing.cooperative import all_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.grpc.interfaces import DeviceFaultMessage, FaultMessage, NodeFaultsMessage
+    from aggregator.grpc.fault_messages import DeviceFaultInfo, FaultMsgSignal, NodeFaultInfo
 
 
 _MANY = 100
@@ -68,15 +69,15 @@ def _fault(fault: pubfault_pb2.Fault) -> PublicFaultEntry:
     )
 
 
-def fault_signal(job_id: str, message: FaultMessage | None) -> fault_pb2.FaultMsgSignal:
+def fault_signal(job_id: str, message: FaultMsgSignal | None) -> fault_pb2.FaultMsgSignal:
     """Encode ``message`` under a new uuid; without one: nothing is wrong with this job
     (any more).
     """
     nodes = [] if message is None else [_node(node) for node in message.nodes]
-    return _signal(job_id, "normal" if message is None else message.signal_type, nodes)
+    return _signal(job_id, NORMAL if message is None else message.signal_type, nodes)
 
 
-async def large_fault_signal(job_id: str, message: FaultMessage) -> fault_pb2.FaultMsgSignal:
+async def large_fault_signal(job_id: str, message: FaultMsgSignal) -> fault_pb2.FaultMsgSignal:
     """Encode a message about any number of nodes; give way to other tasks meanwhile."""
     nodes = await all_of(map(_node, message.nodes), _MANY)
     return _signal(job_id, message.signal_type, nodes)
@@ -90,7 +91,7 @@ def _signal(
     )
 
 
-def _node(node: NodeFaultsMessage) -> fault_pb2.NodeFaultInfo:
+def _node(node: NodeFaultInfo) -> fault_pb2.NodeFaultInfo:
     return fault_pb2.NodeFaultInfo(
         nodeName=node.node_name,
         nodeIP=node.node_ip,
@@ -100,7 +101,7 @@ def _node(node: NodeFaultsMessage) -> fault_pb2.NodeFaultInfo:
     )
 
 
-def _device(device: DeviceFaultMessage) -> fault_pb2.DeviceFaultInfo:
+def _device(device: DeviceFaultInfo) -> fault_pb2.DeviceFaultInfo:
     return fault_pb2.DeviceFaultInfo(
         deviceId=device.device_id,
         deviceType=device.device_type,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
+from service.log.trouble import Trouble
 from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
@@ -44,74 +45,46 @@ async def follow(
     cluster = store.cluster
     if cluster is None:
         return
-    watches = _StoreWatches(number, store.url, on_change, stalls)
-    pods, nodes, groups = (
-        cluster_state.pods_of(number),
-        cluster_state.nodes_of_store(number),
-        cluster_state.groups_of(number),
-    )
-    async with asyncio.TaskGroup() as tasks:
-        for what, watch in (
-            ("pods", watches.run("pods", cluster.pods, cluster_state.observe_pods, pods)),
-            (
-                "nodes",
-                watches.run(
-                    "nodes", cluster.nodes, _SerialNumberCheck(cluster_state).observe, nodes
-                ),
-            ),
-            (
-                "PodGroups",
-                watches.run("PodGroups", cluster.jobs, cluster_state.observe_jobs, groups),
-            ),
-        ):
-            tasks.create_task(watch, name=f"read {what} of {store.url}")
+    url = store.url
 
-
-class _StoreWatches:
-    """The watches of one store."""
-
-    def __init__(
-        self,
-        number: int,
-        url: str,
-        on_change: Callable[[frozenset[str] | None], None],
-        stalls: Stalls,
-    ) -> None:
-        self._number = number
-        self._url = url
-        self._on_change = on_change
-        self._stalls = stalls
-
-    async def run(
-        self,
+    async def watch(
         what: str,
         events: Callable[[], AsyncIterator[Event]],
         observe: Callable[[int, Event | Interrupted], frozenset[str] | None],
         cache: StoreCache[V],
     ) -> None:
         """Watch one kind of objects and pass each event to ``observe``."""
+        trouble = Trouble(
+            _log, "%s of %s cannot be read: %s", "%s of %s can be read again", what, url
+        )
         async for event in followed(events, _ASK_AGAIN_SECONDS):
-            interrupted, absent = cache.interrupted, cache.absent
-            state = cache.known, cache.answered
-            with self._stalls.busy(f"read {what} of {self._url}"):
-                changed = observe(self._number, event)
+            absent, state = cache.absent, (cache.known, cache.answered)
+            with stalls.busy(f"read {what} of {url}"):
+                changed = observe(number, event)
                 if changed is None or changed or (cache.known, cache.answered) != state:
-                    self._on_change(changed)
-            if cache.interrupted != interrupted or cache.absent != absent:
-                self._log_state(what, cache, interrupted, absent)
+                    on_change(changed)
+            if cache.interrupted is None:
+                trouble.end()
+            else:
+                trouble.begin(cache.interrupted)
+            if cache.absent is not None and absent is None:
+                _log.info("%s has no %s, jobs are known by their pods only", url, what)
+            elif cache.absent is None and absent is not None:
+                _log.info("%s has %s now", url, what)
 
-    def _log_state(
-        self, what: str, cache: StoreCache[V], interrupted: str | None, absent: str | None
-    ) -> None:
-        """Log what differs from ``interrupted`` and ``absent``, the state before the event."""
-        if cache.interrupted is not None and interrupted is None:
-            _log.warning("%s of %s cannot be read: %s", what, self._url, cache.interrupted)
-        elif cache.interrupted is None and interrupted is not None:
-            _log.info("%s of %s can be read again", what, self._url)
-        if cache.absent is not None and absent is None:
-            _log.info("%s has no %s, jobs are known by their pods only", self._url, what)
-        elif cache.absent is None and absent is not None:
-            _log.info("%s has %s now", self._url, what)
+    pods, nodes, groups = (
+        cluster_state.pods_of(number),
+        cluster_state.nodes_of_store(number),
+        cluster_state.groups_of(number),
+    )
+    observe_nodes = _SerialNumberCheck(cluster_state).observe
+    async with asyncio.TaskGroup() as tasks:
+        for what, work in (
+            ("pods", watch("pods", cluster.pods, cluster_state.observe_pods, pods)),
+            ("nodes", watch("nodes", cluster.nodes, observe_nodes, nodes)),
+            ("PodGroups", watch("PodGroups", cluster.jobs, cluster_state.observe_jobs, groups)),
+        ):
+            tasks.create_task(work, name=f"read {what} of {url}")
 
 
 class _SerialNumberCheck:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from contract.errors import StoreError
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aggregator.inputs.node_documents import DocumentCache, DocumentWatch, Rejected
+    from aggregator.inputs.node_documents import DocumentWatch
     from service.stalls import Stalls
     from stores.base import Store, WatchEvent
 
@@ -35,34 +36,20 @@ async def read_documents(
     log: DocumentLog,
 ) -> NoReturn:
     """Pass each event of ``watch`` in ``store`` to ``observe``, until cancelled."""
+    caches = (*watch.caches, watch.own_key)
+    trouble = Trouble(_log, "%s cannot be read: %s", "%s answers again", store.url)
     async for event in store.watch(watch.selection):
         with stalls.busy(f"read {store.url}"):
-            interrupted = watch.interrupted
-            refused = [dict(cache.rejected) for cache in _caches(watch)]
+            refused = [dict(cache.rejected) for cache in caches]
             observe(watch, event)
-            _log_state(watch, store.url, interrupted, refused, log)
+            if watch.interrupted is None:
+                trouble.end()
+            else:
+                trouble.begin(watch.interrupted)
+            for cache, before in zip(caches, refused, strict=True):
+                name = cache.kind.name
+                for node in cache.rejected.keys() - before.keys():
+                    log.refuse(node, name, cache.rejected[node].reason)
+                for node in before.keys() - cache.rejected.keys():
+                    log.accept(node, name)
     raise StoreError(f"the watch of {store.url} ended")
-
-
-def _caches(watch: DocumentWatch) -> tuple[DocumentCache[Any], ...]:
-    return (*watch.caches, watch.own_key)
-
-
-def _log_state(
-    watch: DocumentWatch,
-    url: str,
-    interrupted: str | None,
-    refused: list[dict[str, Rejected]],
-    log: DocumentLog,
-) -> None:
-    """Log what differs from ``interrupted`` and ``refused``, the state before the event."""
-    if watch.interrupted is not None and interrupted is None:
-        _log.warning("%s cannot be read: %s", url, watch.interrupted)
-    elif watch.interrupted is None and interrupted is not None:
-        _log.info("%s answers again", url)
-    for cache, before in zip(_caches(watch), refused, strict=True):
-        name = cache.kind.name
-        for node in cache.rejected.keys() - before.keys():
-            log.refuse(node, name, cache.rejected[node].reason)
-        for node in before.keys() - cache.rejected.keys():
-            log.accept(node, name)

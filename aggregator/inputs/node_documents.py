@@ -10,6 +10,7 @@ store the order of its events decides; between stores the greater stamp.
 from __future__ import annotations
 
 import hashlib
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -30,7 +31,7 @@ from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from aggregator.cluster_documents.kinds import Content, DocumentKind
     from contract.documents.isolation_request import IsolationRequest
@@ -148,9 +149,15 @@ class DocumentCache(Generic[R]):
 
 
 class DocumentWatch:
-    """One watch of one store: the documents of all nodes in one namespace."""
+    """One watch of one store: the documents of all nodes in one namespace.
 
-    def __init__(self, namespace: str, prefix: str, caches: tuple[DocumentCache[Any], ...]) -> None:
+    ``document`` is their kind (``contract.documents.write_numbers.KINDS``).
+    """
+
+    def __init__(
+        self, document: str, namespace: str, prefix: str, caches: tuple[DocumentCache[Any], ...]
+    ) -> None:
+        self.document = document
         self.selection = Selection(namespace=namespace, label=REPORT_LABEL, spoilt=True)
         """What to watch."""
         self.caches = caches
@@ -175,7 +182,7 @@ class DocumentWatch:
         self._missing: dict[str, int] = {}
         """Nodes whose document is gone, with the steady time from which it counts as deleted."""
         self._listeners: list[set[str]] = []
-        """One set for each call of ``listen``."""
+        """One set for each ``listening``."""
         self._namespace = namespace
         self._prefix = prefix
         self._ahead: dict[str, str | None] = {}
@@ -217,15 +224,15 @@ class DocumentWatch:
                 self.interrupted = reason
                 return frozenset()
 
-    def listen(self) -> set[str]:
-        """Return a set to which the watch adds the nodes of its events from now on."""
+    @contextmanager
+    def listening(self) -> Iterator[set[str]]:
+        """Yield a set to which the watch adds the nodes of its events until the block ends."""
         changed: set[str] = set()
         self._listeners.append(changed)
-        return changed
-
-    def unlisten(self, changed: set[str]) -> None:
-        """Add nothing more to a set that ``listen`` returned."""
-        self._listeners = [one for one in self._listeners if one is not changed]
+        try:
+            yield changed
+        finally:
+            self._listeners = [one for one in self._listeners if one is not changed]
 
     def _note(self, nodes: Iterable[str]) -> None:
         for changed in self._listeners:
@@ -238,6 +245,12 @@ class DocumentWatch:
     def has(self, node: str) -> bool:
         """Return whether the node has a document, good or bad, as far as is known."""
         return node in self.present and node not in self._missing
+
+    def written_at_ms(self, node: str) -> int | None:
+        """Return the time of the node's last good document by its own clock; ``None`` for none."""
+        cache = self.caches[0]
+        report = cache.reports.get(node)
+        return None if report is None else cache.kind.age(report.record) * cache.kind.unit_ms
 
     def read(self, node: str, document: Document | None, now_ms: int) -> frozenset[str]:
         """Apply a node's document that was read by name: the watch may be behind it for a while.
@@ -376,16 +389,15 @@ class DocumentSource:
     def __init__(
         self,
         url: str,
-        watch: Callable[[str, str, tuple[DocumentCache[Any], ...]], DocumentWatch] | None = None,
+        watch: Callable[..., DocumentWatch] = DocumentWatch,
     ) -> None:
         self.url = url
         self.device = DocumentCache(DEVICE)
         self.switch = DocumentCache(SWITCH)
         self.node = DocumentCache(NODE)
         devices = (self.device, self.switch)
-        watch = DocumentWatch if watch is None else watch
-        self.devices = watch(DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
-        self.nodes = watch(NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))
+        self.devices = watch("device-info", DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
+        self.nodes = watch("node-info", NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))
         self.watches = (self.devices, self.nodes)
         self.caches: tuple[DocumentCache[Any], ...] = (
             self.device,

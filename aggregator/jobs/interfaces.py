@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
-from contract.documents.cluster_device import CodeFault, DeviceRecord
-from contract.documents.node_info import NodeRecord
-from contract.documents.switch_info import SwitchEvent, SwitchRecord
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from aggregator.inputs.node_context import JobState, NodeState, PodState
 
@@ -35,66 +29,3 @@ class ClusterStateLookup(Protocol):
 
     def jobs(self) -> Mapping[str, JobState]:
         """Return all jobs by key, those whose pods are on no node yet, too."""
-
-
-class WithheldFaultView(Protocol):
-    """A chip's fault that is not published, and why; jobs get what a filter withholds."""
-
-    @property
-    def fault(self) -> CodeFault: ...
-    @property
-    def why(self) -> str: ...
-
-
-class WithheldEventView(Protocol):
-    """A switch's event that a job's filter hides."""
-
-    @property
-    def event(self) -> SwitchEvent: ...
-    @property
-    def level(self) -> str: ...
-
-
-class PublishedView(Protocol):
-    """What is published of one node now, and what is withheld.
-
-    ``received_ms`` (chip to code) and ``events_received_ms`` (by ``<code>_<chip>_<port>``): wall
-    time at which it was first received (clusterd#1.6). What is not in there counts from when it is
-    seen.
-    """
-
-    @property
-    def device(self) -> DeviceRecord | None: ...
-    @property
-    def switch(self) -> SwitchRecord | None: ...
-    @property
-    def node(self) -> NodeRecord | None: ...
-    @property
-    def hidden(self) -> Sequence[WithheldFaultView]: ...
-    @property
-    def hidden_events(self) -> Sequence[WithheldEventView]: ...
-    @property
-    def received_ms(self) -> Mapping[str, Mapping[str, int]]: ...
-    @property
-    def events_received_ms(self) -> Mapping[str, int]: ...
-
-
-class _Nothing(msgspec.Struct, frozen=True):
-    device: DeviceRecord | None = None
-    switch: SwitchRecord | None = None
-    node: NodeRecord | None = None
-    hidden: tuple[WithheldFaultView, ...] = ()
-    hidden_events: tuple[WithheldEventView, ...] = ()
-    received_ms: dict[str, dict[str, int]] = {}
-    events_received_ms: dict[str, int] = {}
-
-
-NOTHING: PublishedView = _Nothing()
-"""Of a node of which nothing is known."""
-
-_FILTER = "filter"
-
-
-def filtered(published: PublishedView) -> list[CodeFault]:
-    """Return the chip faults that only a filter withholds."""
-    return [one.fault for one in published.hidden if one.why == _FILTER]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aggregator.grpc.fault_messages import CLUSTER
 from aggregator.jobs.index import PodIndex
 from aggregator.jobs.left_places import LeftPlaces
-from aggregator.jobs.message_types import CLUSTER
 from aggregator.jobs.messages import message, node_info
 from aggregator.jobs.mindie_groups import Groups
 from aggregator.jobs.node_impact import NodeImpact, part
@@ -18,17 +18,17 @@ from aggregator.jobs.node_view import ViewedNodes
 from aggregator.jobs.rank_faults import fault_devices
 from aggregator.jobs.ranks import RankRecord, rank_records, seats
 from aggregator.jobs.relation_inputs import followed, pods_hit, relevant
-from aggregator.jobs.relation_labels import PodLabel, wanted_labels
-from aggregator.jobs.relation_state import RelationState
+from aggregator.jobs.relation_state import PodLabel, RelationState
 from aggregator.jobs.relation_tables import SHIPPED
 from aggregator.jobs.status import hit_job, job_status, relation_statuses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from aggregator.cluster_documents.published_node import PublishedNode
+    from aggregator.grpc.fault_messages import FaultMsgSignal, NodeFaultInfo
     from aggregator.inputs.node_context import PodState
-    from aggregator.jobs.interfaces import ClusterStateLookup, PublishedView
-    from aggregator.jobs.message_types import FaultMsgSignal, NodeFaultInfo
+    from aggregator.jobs.interfaces import ClusterStateLookup
     from aggregator.jobs.rank_faults import RankFaultDevice
     from aggregator.jobs.relation_tables import RelationTables
     from aggregator.jobs.relations import FaultPlace, Relevant
@@ -51,7 +51,7 @@ class JobView:
     def __init__(
         self,
         cluster_state: ClusterStateLookup,
-        published: Callable[[str], PublishedView | None],
+        published: Callable[[str], PublishedNode | None],
         tables: RelationTables = SHIPPED,
         is_read: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -312,11 +312,7 @@ class JobView:
 
     def labels(self) -> tuple[PodLabel, ...]:
         """Return the labels that pods are to have and do not have yet."""
-        return wanted_labels(self._book, self._index)
-
-    def status(self) -> tuple[JobStatus, ...]:
-        """Return which jobs are hit, by what, on which nodes, since when."""
-        return tuple(one for job in sorted(self._parts) if (one := self.job(job)) is not None)
+        return tuple(self._book.wanted_labels(self._index))
 
     def hit(self) -> Iterator[HitJob]:
         """Yield the hit jobs without what costs much. The iteration may be paused."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.jobs.message_types import Health, NodeFaultInfo, health_of_status
+from aggregator.grpc.fault_messages import NodeFaultInfo
+from aggregator.jobs.health import Health, health_of_status
 from aggregator.jobs.messages import node_info
 from aggregator.jobs.rank_faults import RankFaultDevice, fault_devices, rank_faults
 from aggregator.jobs.relation_inputs import followed
@@ -15,8 +16,8 @@ from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from aggregator.cluster_documents.published_node import PublishedNode
     from aggregator.inputs.node_context import NodeState
-    from aggregator.jobs.interfaces import PublishedView
     from aggregator.jobs.relations import FaultPlace, Track
 
 _BY_STRATEGY = {SUB_HEALTH: Health.SUB_HEALTHY, SEPARATE: Health.UNHEALTHY}
@@ -37,7 +38,7 @@ class NodeImpact(msgspec.Struct, frozen=True):
 
 def part(
     node: NodeState,
-    published: PublishedView,
+    published: PublishedNode,
     chips: Collection[str],
     tracks: Mapping[FaultPlace, Track],
     *,
@@ -55,7 +56,7 @@ def part(
 
 
 def _health(
-    published: PublishedView,
+    published: PublishedNode,
     chips: Collection[str],
     tracks: Mapping[FaultPlace, Track],
     node: str,
@@ -82,7 +83,7 @@ def _rank_health(level: str) -> Health:
     return Health.HEALTHY if level in _MILD else Health.UNHEALTHY
 
 
-def _since_ms(published: PublishedView, chips: Collection[str], now_ms: int) -> int:
+def _since_ms(published: PublishedNode, chips: Collection[str], now_ms: int) -> int:
     received: Iterable[int | None] = (
         published.received_ms.get(fault.chip, {}).get(fault.code)
         for fault in (() if published.device is None else published.device.faults)

@@ -7,25 +7,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aggregator.cluster_documents.published_node import PublishedNode
+from aggregator.grpc.fault_messages import CLUSTER, FaultMsgSignal, NodeFaultInfo
 from aggregator.inputs.node_context import NodeState
-from aggregator.jobs.cluster_message import cluster_info
-from aggregator.jobs.interfaces import NOTHING
-from aggregator.jobs.message_types import CLUSTER, FaultMsgSignal, NodeFaultInfo
-from aggregator.jobs.messages import message
+from aggregator.jobs.messages import cluster_info, message
 from aggregator.jobs.rank_faults import is_quiet
 from contract.documents.cluster_node import is_only_silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from aggregator.jobs.interfaces import ClusterStateLookup, PublishedView
+    from aggregator.jobs.interfaces import ClusterStateLookup
+
+
+_NOTHING = PublishedNode()
+"""Of a node of which nothing is known."""
 
 
 class ViewedNodes:
     """The nodes as they were looked at last."""
 
     def __init__(
-        self, cluster_state: ClusterStateLookup, published: Callable[[str], PublishedView | None]
+        self, cluster_state: ClusterStateLookup, published: Callable[[str], PublishedNode | None]
     ) -> None:
         self._cluster_state = cluster_state
         self._published = published
@@ -42,9 +45,9 @@ class ViewedNodes:
         """Return the Node object as it was seen last: one that went keeps its address."""
         return self._known.get(node) or NodeState(node)
 
-    def published(self, node: str) -> PublishedView:
+    def published(self, node: str) -> PublishedNode:
         """Return what is published of a node now."""
-        return self._published(node) or NOTHING
+        return self._published(node) or _NOTHING
 
     def is_up(self, node: str) -> bool:
         """Return whether the Node is there and ready, as far as is known, and its agent
@@ -52,7 +55,7 @@ class ViewedNodes:
         """
         return self._is_up(node, self.published(node))
 
-    def _is_up(self, node: str, published: PublishedView) -> bool:
+    def _is_up(self, node: str, published: PublishedNode) -> bool:
         if published.node is not None and is_only_silence(published.node):
             return False
         if not self._cluster_state.nodes_known:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.jobs.interfaces import filtered
+from aggregator.cluster_documents.published_node import FILTER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from aggregator.jobs.interfaces import PublishedView
+    from aggregator.cluster_documents.published_node import PublishedNode
     from contract.documents.cluster_device import CodeFault, DeviceRecord
     from contract.documents.node_info import NodeRecord
     from contract.documents.switch_info import SwitchEvent
@@ -66,7 +66,7 @@ def device_id_of(chip: str) -> str:
     return chip.partition("-")[2].partition("-")[0] or WHOLE
 
 
-def is_quiet(published: PublishedView, *, ready: bool) -> bool:
+def is_quiet(published: PublishedNode, *, ready: bool) -> bool:
     """Return whether nothing at all is wrong on the node, which is so for most of them."""
     return (
         ready
@@ -80,12 +80,12 @@ def is_quiet(published: PublishedView, *, ready: bool) -> bool:
             or (not published.node.faults and published.node.status != _UNHEALTHY)
         )
         and not published.hidden_events
-        and not filtered(published)
+        and not _filtered(published)
     )
 
 
 def fault_devices(
-    published: PublishedView, chips: Collection[str], *, ready: bool
+    published: PublishedNode, chips: Collection[str], *, ready: bool
 ) -> list[RankFaultDevice]:
     """Yield everything on the node that hits pods with these chips, withheld faults, too."""
     found: list[RankFaultDevice] = []
@@ -98,7 +98,7 @@ def fault_devices(
     if not ready:
         found.append(RankFaultDevice(WHOLE, NODE, "", SEPARATE))
     found += of_parts(published.node)
-    hidden = _counting(filtered(published), published.device, chips)
+    hidden = _counting(_filtered(published), published.device, chips)
     for fault in (*_of_chips(published.device, chips), *hidden):
         device_id = device_id_of(fault.chip)
         found.append(RankFaultDevice(device_id, NPU, fault.code, fault.level, _began_ms(fault)))
@@ -106,7 +106,7 @@ def fault_devices(
 
 
 def rank_faults(
-    published: PublishedView, chips: Collection[str], *, ready: bool
+    published: PublishedNode, chips: Collection[str], *, ready: bool
 ) -> list[RankFault]:
     """Return the faults that hit the ranks of the job on the node; withheld ones do not count."""
     found: list[RankFault] = []
@@ -121,6 +121,11 @@ def rank_faults(
     for fault in _of_chips(published.device, chips):
         found.append(RankFault(fault.chip, fault.code, fault.level, _began_ms(fault)))
     return found
+
+
+def _filtered(published: PublishedNode) -> list[CodeFault]:
+    """Return the chip faults that only a filter withholds."""
+    return [one.fault for one in published.hidden if one.why == FILTER]
 
 
 def _began_ms(fault: CodeFault) -> int:

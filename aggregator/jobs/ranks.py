@@ -17,8 +17,8 @@ from aggregator.jobs.rank_faults import device_id_of, rank_faults
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from aggregator.cluster_documents.published_node import PublishedNode
     from aggregator.inputs.node_context import PodState
-    from aggregator.jobs.interfaces import PublishedView
     from aggregator.jobs.relations import FaultPlace, Track
 
 RANK_ANNOTATION = "hccl/rankIndex"
@@ -78,7 +78,7 @@ def _number(chip: str) -> tuple[int, str]:
 
 def rank_records(
     node: str,
-    published: PublishedView,
+    published: PublishedNode,
     on_node: Iterable[Seat],
     tracks: Mapping[FaultPlace, Track],
     *,

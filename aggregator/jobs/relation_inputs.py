@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from aggregator.jobs.rank_faults import NPU, SWITCH, WHOLE, RankFaultDevice, device_id_of
 from aggregator.jobs.relation_tables import CQE_CODES
 from aggregator.jobs.relations import FaultPlace, Relevant, Trigger
+from contract.documents.switch_info import event_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from aggregator.cluster_documents.published_node import PublishedNode
     from aggregator.inputs.node_context import PodState
-    from aggregator.jobs.interfaces import PublishedView
     from aggregator.jobs.relation_tables import RelationTables
     from aggregator.jobs.relations import Track
 
@@ -24,7 +25,7 @@ _NOTHING = Relevant()
 
 def relevant(
     node: str,
-    published: PublishedView,
+    published: PublishedNode,
     chips: Collection[str],
     before: Relevant | None,
     now_ms: int,
@@ -54,7 +55,7 @@ def relevant(
 
 
 def _received(
-    node: str, published: PublishedView, chips: Collection[str]
+    node: str, published: PublishedNode, chips: Collection[str]
 ) -> Iterator[tuple[FaultPlace, int | None]]:
     """Yield every fault of the chips and of the switch, and when it was first received."""
     for fault in () if published.device is None else published.device.faults:
@@ -62,9 +63,9 @@ def _received(
             times = published.received_ms.get(fault.chip, {})
             yield FaultPlace(node, fault.chip, fault.code), times.get(fault.code)
     for event in () if published.switch is None else published.switch.events:
-        code, chip, port = event.assembled_fault_code, event.switch_chip_id, event.switch_port_id
-        key = f"{code}_{chip}_{port}"
-        yield FaultPlace(node, f"{chip}/{port}", code), published.events_received_ms.get(key)
+        port = f"{event.switch_chip_id}/{event.switch_port_id}"
+        received_ms = published.events_received_ms.get(event_key(event))
+        yield FaultPlace(node, port, event.assembled_fault_code), received_ms
 
 
 def pods_hit(place: FaultPlace, pods: Iterable[PodState]) -> tuple[str, ...]:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
-from aggregator.jobs.relations import FaultPlace, RelationContext, Track, judged, stronger
+from aggregator.jobs.relations import FaultPlace, RelationContext, Track, judged, stronger, worst
 from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+    from aggregator.jobs.index import PodIndex
     from aggregator.jobs.relation_tables import RelationTables
     from aggregator.jobs.relations import Relevant
     from service.clock import Instant
@@ -29,6 +30,19 @@ _RESULTS = ("", SUB_HEALTH, SEPARATE)
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _decoder = msgspec.json.Decoder(dict[str, list[tuple[FaultPlace, Track]]])
+
+
+LABEL = "fault-type"
+"""The label by which schedulers read relation faults (``docs/spec/consumers.md#1.10``)."""
+
+
+class PodLabel(msgspec.Struct, frozen=True):
+    """The value that the label ``fault-type`` of a pod is to have."""
+
+    namespace: str
+    name: str
+    uid: str
+    value: str
 
 
 class RelationState:
@@ -130,6 +144,22 @@ class RelationState:
         while self._heap and self._heap[0][1] not in self._tracks:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
+
+    def wanted_labels(self, index: PodIndex) -> Iterator[PodLabel]:
+        """Yield the labels that are desired and not there.
+
+        A label is never removed: the pod was hit. ``Separate`` is never made ``SubHealth`` again.
+        """
+        for job in sorted(self._tracks):
+            results: dict[tuple[str, str], list[str]] = {}
+            for place, track in self._tracks[job].items():
+                for uid in track.pods if track.result else ():
+                    results.setdefault((place.node, uid), []).append(track.result)
+            pods = {pod.uid: pod for node, _ in results for pod in index.pods(job, node)}
+            for (_, uid), strategies in sorted(results.items()):
+                pod, value = pods.get(uid), worst(strategies)
+                if pod is not None and pod.labels.get(LABEL) not in (value, SEPARATE):
+                    yield PodLabel(pod.namespace, pod.name, uid, value)
 
     def pop_changed(self) -> frozenset[str]:
         """Return the buckets whose text changed since the last call."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.advising.status import AdviceOfJob
-from aggregator.jobs.message_types import Health
+from aggregator.jobs.health import Health
 from aggregator.jobs.rank_faults import RankFaultDevice
 from aggregator.jobs.ranks import RankRecord
 

@@ -10,13 +10,13 @@ only while it goes on: it keeps a node alive that went back to an old release, a
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from contract.documents.node_info import Generation, NodeBeat
 from contract.names import HEARTBEAT_ANNOTATION, HEARTBEAT_LABEL, INTERVAL_ANNOTATION
+from contract.scheduling import go_integer
 from stores.base import Beat, NodeChanged, NodesListed
 from stores.interruption import Interrupted
 
@@ -26,50 +26,25 @@ if TYPE_CHECKING:
     from contract.documents.node_info import NodeRecord
     from stores.base import NodeObject, NodesEvent
 
-_FALLBACK_SECONDS = 5
-_LONGEST_SECONDS = 300
-_INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
-_LARGEST = 2**63 - 1
-_HOLDER = "noded"
-_NOTHING = NodeBeat(0, _FALLBACK_SECONDS)
+HOLDER = "noded"
+"""In place of the process that beats, which these heartbeats do not name."""
+_NOTHING = NodeBeat(0, 0)
 
 
-def integer(text: str) -> int:
-    """Parse like Go's ``ParseInt``; return 0 where that is an error."""
-    if _INTEGER.fullmatch(text) is None:
-        return 0
-    value = int(text)
-    return value if -_LARGEST - 1 <= value <= _LARGEST else 0
-
-
-def sensible_interval(seconds: int) -> int:
-    """Return the interval that counts, in seconds: 5 where the given one is out of range."""
-    return seconds if 1 <= seconds <= _LONGEST_SECONDS else _FALLBACK_SECONDS
-
-
-class LegacyAnnotations(msgspec.Struct, frozen=True):
-    """What a Node with the label has in its annotations; ``None`` for no heartbeat."""
-
-    beat: NodeBeat | None
-
-
-def annotations_of(node: NodeObject) -> LegacyAnnotations | None:
-    """Return the annotations of ``node``; ``None`` where its heartbeats are not to be judged."""
-    name, value = HEARTBEAT_LABEL
-    if node.labels.get(name) != value:
-        return None
+def beat_in_annotations(node: NodeObject) -> NodeBeat | None:
+    """Return the heartbeat in the annotations of ``node``; ``None`` where there is none."""
     text = node.annotations.get(HEARTBEAT_ANNOTATION)
     if text is None:
-        return LegacyAnnotations(None)
-    interval = integer(node.annotations.get(INTERVAL_ANNOTATION, ""))
-    return LegacyAnnotations(NodeBeat(integer(text), sensible_interval(interval)))
+        return None
+    interval = go_integer(node.annotations.get(INTERVAL_ANNOTATION, "")) or 0
+    return NodeBeat(go_integer(text) or 0, interval)
 
 
 class LegacyNodes:
-    """Cache of the Nodes of one store that have the label."""
+    """Cache of the Nodes of one store that have the label, with the heartbeats in annotations."""
 
     def __init__(self) -> None:
-        self.annotations: dict[str, LegacyAnnotations] = {}
+        self.beats: dict[str, NodeBeat | None] = {}
         self.listed = False
         self.interrupted: str | None = None
 
@@ -80,16 +55,18 @@ class LegacyNodes:
                 self.interrupted = reason
             case NodesListed(nodes):
                 self.listed, self.interrupted = True, None
-                found = ((name, annotations_of(node)) for name, node in nodes.items())
-                self.annotations = {
-                    name: annotations for name, annotations in found if annotations is not None
-                }
+                self.beats.clear()
+                for name, node in nodes.items():
+                    self._set(name, node)
             case NodeChanged(name, node):
-                annotations = None if node is None else annotations_of(node)
-                if annotations is None:
-                    self.annotations.pop(name, None)
-                else:
-                    self.annotations[name] = annotations
+                self._set(name, node)
+
+    def _set(self, name: str, node: NodeObject | None) -> None:
+        label, value = HEARTBEAT_LABEL
+        if node is not None and node.labels.get(label) == value:
+            self.beats[name] = beat_in_annotations(node)
+        else:
+            self.beats.pop(name, None)
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -104,7 +81,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 def observed(
     seen: Seen,
-    annotations: Mapping[str, LegacyAnnotations],
+    annotated: Mapping[str, NodeBeat | None],
     record_of: Callable[[str], NodeRecord | None],
     has_own: Callable[[str], bool],
     is_silent: Callable[[str], bool],
@@ -112,6 +89,7 @@ def observed(
 ) -> tuple[Seen, tuple[Beat, ...]]:
     """Return what was seen with this observation, and the heartbeats of nodes that are proven.
 
+    ``annotated`` are the heartbeats in annotations, ``None`` for a Node that has only the label.
     ``record_of`` returns the last good node-info of a node, ``has_own`` whether the store itself
     has a beat of it, ``is_silent`` whether its last heartbeat is too old. A node that an earlier
     run has published ``lost`` is proven.
@@ -119,10 +97,10 @@ def observed(
     first: dict[str, int] = {}
     proven: set[str] = set()
     beats: list[Beat] = []
-    for node, one in annotations.items():
+    for node, beat in annotated.items():
         record = record_of(node)
         in_document = None if record is None else record.beat
-        found = in_document or one.beat
+        found = in_document or beat
         has_another = has_own(node) or (record is not None and record.generation is Generation.D)
         has_changed = found is not None and seen.first.get(node, found.at_seconds) != (
             found.at_seconds
@@ -133,15 +111,11 @@ def observed(
             counts = node in seen.proven or (found is not None and node in lost)
         if counts or has_changed:
             proven.add(node)
-            beats.append(beat_of(node, found or _NOTHING))
+            counted = found or _NOTHING
+            at_ms = counted.at_seconds * 1000
+            beats.append(Beat(node, HOLDER, counted.interval_seconds, at_ms))
         elif found is not None:
             first[node] = found.at_seconds
         elif node in seen.first:
             first[node] = seen.first[node]
     return Seen(first, frozenset(proven)), tuple(beats)
-
-
-def beat_of(node: str, beat: NodeBeat) -> Beat:
-    """Return a heartbeat of an old release in the form of a store's."""
-    interval = sensible_interval(beat.interval_seconds)
-    return Beat(node, _HOLDER, interval, beat.at_seconds * 1000)

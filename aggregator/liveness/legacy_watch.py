@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NoReturn
 from aggregator.liveness import legacy_rules
 from aggregator.liveness import rules as liveness
 from aggregator.liveness.legacy_rules import LegacyNodes, Seen
-from aggregator.liveness.persisted_row import LastSeen
+from aggregator.liveness.persisted_row import LastSeen, changed_at_seconds, remembered
 from aggregator.liveness.rules import HeartbeatListing
-from contract.documents.node_info import NodeBeat
 from contract.errors import StoreError
 from contract.names import HEARTBEAT_LABEL
+from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -33,8 +33,8 @@ class LegacyHeartbeatWatch:
     """Heartbeats of old releases in the store at ``url``; ``record_of`` returns a node's last good
     node-info.
 
-    ``unread`` returns why node-info, which may have heartbeats in it, is not known as it is now;
-    ``problem`` is why Nodes cannot be listed. While either is set no old heartbeat is judged.
+    ``unread`` returns why node-info, which may have heartbeats in it, is not known as it is now.
+    While that or ``problem`` is set no old heartbeat is judged.
     """
 
     def __init__(
@@ -45,10 +45,15 @@ class LegacyHeartbeatWatch:
         unread: Callable[[], str | None],
         clock: Clock,
     ) -> None:
-        self.url = url
         self.nodes = LegacyNodes()
         self.listing = HeartbeatListing()
-        self.problem: str | None = None
+        self._trouble = Trouble(
+            _log,
+            "nodes in %s cannot be listed, heartbeats of old releases (label nodeDEnable=on) "
+            "are not judged: %s",
+            "nodes in %s can be listed again",
+            url,
+        )
         self._objects = objects
         self._record_of = record_of
         self._unread = unread
@@ -60,15 +65,8 @@ class LegacyHeartbeatWatch:
 
     def restore(self, seen: Iterable[LastSeen]) -> None:
         """Restore what the run before has seen."""
-        now = self._clock()
-        beats, changed_at_ms = [], {}
-        for one in seen:
-            beats.append(legacy_rules.beat_of(one.node, NodeBeat(one.heartbeat_seconds, 0)))
-            went_on = one.changed_at_seconds == 0
-            age_ms = 0 if went_on else max(0, now.wall_ms - one.changed_at_seconds * 1000)
-            changed_at_ms[one.node] = now.steady_ms - age_ms
-        self._seen = Seen(proven=frozenset(changed_at_ms))
-        self.listing = self._remembered = liveness.remembered(beats, changed_at_ms)
+        self.listing = self._remembered = remembered(seen, self._clock())
+        self._seen = Seen(proven=frozenset(self.listing.heartbeats))
 
     def silence(self, node: str) -> None:
         """Count the node as silent: another leader has published it as lost."""
@@ -78,11 +76,7 @@ class LegacyHeartbeatWatch:
         """Return what the next leader needs: of heartbeats that go on only that they do."""
         now = self._clock()
         return tuple(
-            LastSeen(
-                node,
-                heartbeat.beaten_at_ms // 1000,
-                max(1, (now.wall_ms - (now.steady_ms - heartbeat.changed_at_ms)) // 1000),
-            )
+            LastSeen(node, heartbeat.beaten_at_ms // 1000, changed_at_seconds(heartbeat, now))
             if self._remembered is not None or now.steady_ms > heartbeat.silent_at_ms
             else LastSeen(node)
             for node, heartbeat in (self._remembered or self.listing).heartbeats.items()
@@ -94,23 +88,22 @@ class LegacyHeartbeatWatch:
             try:
                 async for event in self._objects.watch_nodes(HEARTBEAT_LABEL):
                     self.nodes.observe(event)
-                    self._log_state(self.nodes.interrupted)
+                    self._note(self.nodes.interrupted)
             except StoreError as error:
                 self.nodes.interrupted = str(error)
-                self._log_state(str(error))
+                self._note(str(error))
             await asyncio.sleep(_AGAIN_SECONDS)
 
-    def _log_state(self, problem: str | None) -> None:
-        if problem is not None and self.problem is None:
-            _log.warning(
-                "nodes in %s cannot be listed, heartbeats of old releases (label nodeDEnable=on) "
-                "are not judged: %s",
-                self.url,
-                problem,
-            )
-        elif problem is None and self.problem is not None:
-            _log.info("nodes in %s can be listed again", self.url)
-        self.problem = problem
+    def _note(self, problem: str | None) -> None:
+        if problem is None:
+            self._trouble.end()
+        else:
+            self._trouble.begin(problem)
+
+    @property
+    def problem(self) -> str | None:
+        """Why Nodes cannot be listed."""
+        return self._trouble.reason
 
     def judge(
         self,
@@ -138,9 +131,9 @@ class LegacyHeartbeatWatch:
             if self.listing.heartbeats:
                 self.listing = liveness.failed(self.listing, problem)
             return
-        annotations = self.nodes.annotations
+        is_silent = partial(self._is_silent, now)
         self._seen, beats = legacy_rules.observed(
-            self._seen, annotations, self._record_of, has_own, partial(self._is_silent, now), lost
+            self._seen, self.nodes.beats, self._record_of, has_own, is_silent, lost
         )
         self.listing = liveness.listed(self.listing, beats, now.steady_ms, lost)
 

@@ -12,11 +12,11 @@ from aggregator.liveness import clock_skew
 from aggregator.liveness import rules as liveness
 from aggregator.liveness.clock_skew import Skews
 from aggregator.liveness.first_heartbeat_probe import HeartbeatProbe
+from aggregator.liveness.persisted_row import remembered
 from aggregator.liveness.rules import Brake, HeartbeatListing, LostNodes
 from aggregator.liveness.unread_heartbeats import Unread, ages_ms, unread
 from contract.errors import StoreError, StoreForbidden
-from service.shortened import shortened
-from stores.base import Beat
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aggregator.liveness.rules import ObservedHeartbeat
     from service.clock import Clock, Instant
     from service.stalls import Stalls
-    from stores.base import Store
+    from stores.base import Beat, Store
 
 _log = logging.getLogger(__name__)
 
@@ -172,15 +172,9 @@ class HeartbeatMonitor:
         """Restore since when nodes are silent, as the leader before has seen it; no node is lost by
         that alone.
         """
-        now = self._clock()
-        changed_at_ms = {
-            one.node: now.steady_ms - max(0, now.wall_ms - one.changed_at_seconds * 1000)
-            for one in self._memory.restored
-        }
-        beats = [Beat(one.node, one.holder, 0, one.beaten_at_ms) for one in self._memory.restored]
+        listing = remembered(self._memory.restored, self._clock())
         for url in self._stores:
-            remembered = liveness.remembered(beats, changed_at_ms)
-            self._beats[url] = msgspec.structs.replace(remembered, probes=self._probes[url].results)
+            self._beats[url] = msgspec.structs.replace(listing, probes=self._probes[url].results)
 
     def inherit(self, lost: Iterable[str]) -> None:
         """Take over the nodes that another leader has published as lost, until their beats change.

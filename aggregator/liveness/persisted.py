@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.liveness.persisted_row import LastSeen
+from aggregator.liveness.persisted_row import LastSeen, changed_at_seconds
 from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 from contract.names import node_name_problem
 from contract.validation_texts import decode_text
@@ -130,6 +130,5 @@ def _silent(listings: Iterable[HeartbeatListing], now: Instant) -> Iterable[Last
     for one in listings:
         for node, heartbeat in one.heartbeats.items():
             if heartbeat.holder and now.steady_ms > heartbeat.silent_at_ms:
-                changed_at_ms = now.wall_ms - (now.steady_ms - heartbeat.changed_at_ms)
-                seconds = max(1, changed_at_ms // 1000)
+                seconds = changed_at_seconds(heartbeat, now)
                 yield LastSeen(node, 0, seconds, heartbeat.holder, heartbeat.beaten_at_ms)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stores.base import Beat
 
 _MISSED_INTERVALS = 3
-_FALLBACK_MS = 5000
+FALLBACK_MS = 5000
 _LONGEST_MS = 300_000
 
 _SHORTEST_PERIOD_MS = 1000
@@ -70,15 +70,10 @@ class ObservedHeartbeat(msgspec.Struct, frozen=True, gc=False):
     changed_at_ms: int
     counts_from_ms: int
     broken_at_ms: int | None = None
-    usual_interval_ms: int = _FALLBACK_MS
+    usual_interval_ms: int = FALLBACK_MS
     blind: bool | None = None
     is_missing: bool = False
     """The store had it and lacks it."""
-
-    def is_still(self, interval_ms: int, broken_at_ms: int | None) -> bool:
-        """Return whether the same beat with these is observed as it was."""
-        is_same = self.interval_ms == interval_ms and self.broken_at_ms == broken_at_ms
-        return is_same and not self.is_missing
 
     @property
     def threshold_ms(self) -> int:
@@ -153,7 +148,7 @@ def interval_ms(seconds: float) -> int:
     """
     milliseconds = seconds * 1000
     is_sensible = _SHORTEST_PERIOD_MS <= milliseconds <= _LONGEST_MS
-    return int(milliseconds) if is_sensible else _FALLBACK_MS
+    return int(milliseconds) if is_sensible else FALLBACK_MS
 
 
 def period_ms(listings: Iterable[HeartbeatListing]) -> int:
@@ -295,7 +290,7 @@ def _observed(
     broken_at_ms = came_at_ms if beat.is_broken and not beat.is_retained else None
     if known is None:
         changed_at_ms, counts_from_ms = came_at_ms, came_at_ms - overdue_ms
-        usual_ms = min(interval, _FALLBACK_MS)
+        usual_ms = min(interval, FALLBACK_MS)
     elif case is _Case.CHANGED:
         changed_at_ms = counts_from_ms = came_at_ms
         usual_ms = _usual_interval_ms(known, interval)
@@ -309,7 +304,11 @@ def _observed(
         elif case is _Case.UNSEEN:
             counts_from_ms = now_ms
             broken_at_ms = None if broken_at_ms is None else now_ms
-        elif known.is_still(interval, broken_at_ms):
+        elif (known.interval_ms, known.broken_at_ms, known.is_missing) == (
+            interval,
+            broken_at_ms,
+            False,
+        ):
             return known
     return ObservedHeartbeat(
         beat.holder,
@@ -346,18 +345,6 @@ def _usual_interval_ms(known: ObservedHeartbeat, interval: int) -> int:
     return interval if interval == known.interval_ms else min(interval, known.usual_interval_ms)
 
 
-def remembered(beats: Iterable[Beat], changed_at_ms: Mapping[str, int]) -> HeartbeatListing:
-    """Return a listing of the run before: beats, and when each changed by our steady clock."""
-    heartbeats = {}
-    for beat in beats:
-        at_ms = changed_at_ms[beat.node]
-        interval = interval_ms(beat.interval_seconds)
-        heartbeats[beat.node] = ObservedHeartbeat(
-            beat.holder, beat.beaten_at_ms, interval, at_ms, at_ms
-        )
-    return HeartbeatListing(heartbeats)
-
-
 def failed(listing: HeartbeatListing, problem: str) -> HeartbeatListing:
     """Return the state after a listing failed: no node falls silent."""
     return msgspec.structs.replace(listing, problem=problem)
@@ -365,7 +352,7 @@ def failed(listing: HeartbeatListing, problem: str) -> HeartbeatListing:
 
 def kept(holder: str, interval_ms: int, now_ms: int) -> ObservedHeartbeat:
     """Return the heartbeat of a node that beat in an earlier run."""
-    usual_ms = min(interval_ms, _FALLBACK_MS)
+    usual_ms = min(interval_ms, FALLBACK_MS)
     return ObservedHeartbeat(
         holder, 0, interval_ms, now_ms, now_ms, usual_interval_ms=usual_ms, is_missing=True
     )
@@ -485,8 +472,14 @@ def _states(listings: Iterable[HeartbeatListing], silent: Collection[str]) -> di
             continue
         for node, heartbeat in one.heartbeats.items():
             # True of nearly all nodes: nothing more is checked of those in time.
-            is_late = _is_late(heartbeat, one.listed_at_ms)
-            state = _late_state(heartbeat, one.listed_at_ms) if is_late else _IN_TIME
+            state = _IN_TIME
+            if _is_late(heartbeat, one.listed_at_ms):
+                state = _State(
+                    silent=_is_silent(heartbeat, one.listed_at_ms),
+                    late=True,
+                    silent_at_ms=heartbeat.silent_at_ms,
+                    threshold_ms=heartbeat.threshold_ms,
+                )
             if state.silent and one.probes is not None and node not in silent:
                 state = _probed(state, heartbeat, one.listed_at_ms, one.probes.get(node))
             other = states.get(node)
@@ -514,20 +507,11 @@ def _silent_at_ms(heartbeat: ObservedHeartbeat, probe: ProbeResult | None) -> in
     if probe is None:
         return at_ms
     if probe.took_ms is not None and probe.took_ms > _QUICK_MS:
-        patience_ms = 2 * probe.took_ms + min(heartbeat.interval_ms, _FALLBACK_MS)
+        patience_ms = 2 * probe.took_ms + min(heartbeat.interval_ms, FALLBACK_MS)
         at_ms = max(at_ms, heartbeat.counts_from_ms + patience_ms)
     if probe.refused_at_ms is not None:
         at_ms = max(at_ms, probe.refused_at_ms + heartbeat.threshold_ms)
     return at_ms
-
-
-def _late_state(heartbeat: ObservedHeartbeat, listed_at_ms: int) -> _State:
-    return _State(
-        silent=_is_silent(heartbeat, listed_at_ms),
-        late=True,
-        silent_at_ms=heartbeat.silent_at_ms,
-        threshold_ms=heartbeat.threshold_ms,
-    )
 
 
 def _livelier(one: _State, other: _State) -> _State:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from aggregator.cluster_documents.kinds import DocumentKind
-    from aggregator.cluster_documents.shards import Value
+    from aggregator.cluster_documents.shards import ShardedDocument
+    from aggregator.cluster_documents.single_document import SingleDocument
     from service.clock import Instant
     from stores.base import Document
 
@@ -26,23 +27,6 @@ R = TypeVar("R")
 
 _REMEMBERED = 20_000
 """Stamps of dropped nodes that are kept: a node that returns must not fall behind its ghost."""
-
-
-class DocumentLayout(Protocol):
-    """Where a lane puts its entries: ``Shards`` or ``Sheet``."""
-
-    @property
-    def indices(self) -> tuple[int, ...]: ...
-    def home(self, node: str) -> int | None: ...
-    def clear(self) -> None: ...
-    def fit(self, limit: int, /) -> frozenset[int]: ...
-    def restore(self, index: int, texts: Mapping[str, str], /) -> None: ...
-    def ensure(self, index: int, /) -> None: ...
-    def put(self, node: str, text: str) -> frozenset[int]: ...
-    def drop(self, node: str) -> frozenset[int]: ...
-    def acknowledged(self, index: int, revision: int, /) -> frozenset[int]: ...
-    def revision(self, index: int, /) -> int: ...
-    def value(self, index: int, /) -> Value: ...
 
 
 class EntryJudge(Protocol[R]):
@@ -64,7 +48,7 @@ class EntryTable(Generic[R]):
         self,
         kind: DocumentKind[R],
         caches: Sequence[DocumentCache[R]],
-        layout: DocumentLayout,
+        layout: ShardedDocument | SingleDocument,
         touch_period_seconds: float,
         judge: EntryJudge[R],
     ) -> None:

@@ -7,28 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.cluster_documents.kinds import DEVICE, NODE, SWITCH
+from aggregator.cluster_documents.published_node import PublishedNode
 from aggregator.cluster_documents.shards import ShardedDocument
 from aggregator.cluster_documents.single_document import SingleDocument
 from aggregator.inputs.node_context import NodeContext
 from aggregator.inputs.node_documents import DocumentSource, DocumentWatch, newest
 from aggregator.merge.entry_table import EntryTable
 from aggregator.processors.engine import ProcessorEngine
-from aggregator.processors.state_types import (
-    NO_DEVICE_STATE,
-    NO_SWITCH_STATE,
-    Times,
-    WithheldEvent,
-    WithheldFault,
-    earliest,
-)
-from contract.documents.cluster_device import DeviceRecord
+from aggregator.processors.state_types import NO_DEVICE_STATE, NO_SWITCH_STATE, earliest
 from contract.documents.cluster_node import missed
-from contract.documents.node_info import NodeRecord
-from contract.documents.switch_info import SwitchRecord
 from contract.names import CLUSTER_NODE_NAME
 from stores.interruption import Interrupted
 
@@ -51,23 +40,6 @@ _LOST_BYTES = 200 * 1024
 def _nothing(_: str) -> NodeContext:
     """Return the context of a node where no cluster state is known."""
     return NodeContext()
-
-
-class PublishedNode(msgspec.Struct, frozen=True):
-    """What is published of a node, by kind, and what is not.
-
-    After a restart a device record is without faults until the node was read. ``hidden`` faults of
-    chips have why; those of switches are all hidden by a job's filter. ``received_ms`` (chip to
-    code) and ``events_received_ms`` (by key in the time map): since when each is there (wall).
-    """
-
-    device: DeviceRecord | None
-    switch: SwitchRecord | None
-    node: NodeRecord | None
-    hidden: tuple[WithheldFault, ...] = ()
-    hidden_events: tuple[WithheldEvent, ...] = ()
-    received_ms: Times = {}
-    events_received_ms: dict[str, int] = {}
 
 
 def lost_of(document: Document) -> frozenset[str] | None:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from aggregator.inputs.node_documents import newest
 from contract.documents import device_info, node_info
-from service.shortened import shortened
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from aggregator.merge.entry_table import EntryTable
     from aggregator.merge.pipeline import Pipeline
 
 _log = logging.getLogger(__name__)
@@ -43,16 +44,16 @@ def stale_documents(pipeline: Pipeline, node: str, beaten_at_ms: int) -> tuple[S
     Documents of a generation without a time in it are not judged.
     """
     found = []
-    device = newest(pipeline.device.caches, node)
-    if device is not None:
-        age_seconds = beaten_at_ms / 1000 - device.record.update_time
-        if device.record.update_time and age_seconds > _PERIODS * device_info.REFRESH_SECONDS:
-            found.append(StaleDocument(DEVICE_INFO, age_seconds))
-    server = newest(pipeline.node.caches, node)
-    if server is not None:
-        age_seconds = (beaten_at_ms - server.record.update_time_ms) / 1000
-        if server.record.update_time_ms and age_seconds > _PERIODS * node_info.REFRESH_SECONDS:
-            found.append(StaleDocument(NODE_INFO, age_seconds))
+    tables: tuple[tuple[str, EntryTable[Any], float], ...] = (
+        (DEVICE_INFO, pipeline.device, device_info.REFRESH_SECONDS),
+        (NODE_INFO, pipeline.node, node_info.REFRESH_SECONDS),
+    )
+    for document, table, period_seconds in tables:
+        report = newest(table.caches, node)
+        written_at_ms = 0 if report is None else table.kind.age(report.record) * table.kind.unit_ms
+        age_seconds = (beaten_at_ms - written_at_ms) / 1000
+        if written_at_ms and age_seconds > _PERIODS * period_seconds:
+            found.append(StaleDocument(document, age_seconds))
     return tuple(found)
 
 

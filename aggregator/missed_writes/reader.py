@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from aggregator.inputs.read_by_name import read_by_name
@@ -18,19 +19,19 @@ from contract.counted import counted
 from contract.errors import StoreError
 from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
 from pacing.waiting import is_set_within
-from service.shortened import shortened
-from service.trouble import Trouble
-from stores.base import Changed, Selection
+from service.log.shortened import shortened
+from service.log.trouble import Trouble
+from stores.base import Selection
 from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
 
-    from aggregator.inputs.node_documents import DocumentSource, DocumentWatch
-    from aggregator.merge.pipeline import Pipeline
+    from aggregator.inputs.node_documents import DocumentSource
     from aggregator.public_faults.plugin import PublicFaultsPlugin
     from service.clock import Clock
-    from stores.base import Beat, Document, Store, WatchEvent
+    from stores.base import Beat, Document, Store
 
 _log = logging.getLogger(__name__)
 
@@ -45,56 +46,21 @@ not be read."""
 
 
 class KindReports(Protocol):
-    """The documents of one kind in one store."""
+    """The documents of one kind in one store, such as a ``DocumentWatch``."""
 
     selection: Selection
 
-    def number(self, node: str) -> int | None:
-        """Return the number of the write that is here; ``None`` for none."""
+    def written_at_ms(self, node: str) -> int | None:
+        """Return the time in the node's document that is here; ``None`` for none."""
 
-    def is_here(self, node: str) -> bool:
+    def has(self, node: str) -> bool:
         """Return whether any document of the node is here."""
 
     def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
         """Return the name of each node's document."""
 
-    def listen(self) -> set[str]:
-        """Return a set that gets the nodes of which the watch shows something from now on."""
-
-    def unlisten(self, changed: set[str]) -> None:
-        """Add nothing more to a set that ``listen`` returned."""
-
-    def apply(self, found: Mapping[str, Document | None]) -> None:
-        """Take in what was read."""
-
-
-class Reports:
-    """Device-info or node-info, whose age is in units of which a second has ``a_second``."""
-
-    def __init__(
-        self,
-        watch: DocumentWatch,
-        a_second: int,
-        take: Callable[[DocumentWatch, Mapping[str, Document | None]], None],
-    ) -> None:
-        self.selection = watch.selection
-        self.is_here = watch.has
-        self.names_of = watch.names_of
-        self.listen = watch.listen
-        self.unlisten = watch.unlisten
-        self._watch = watch
-        self._a_second = a_second
-        self._take = take
-
-    def number(self, node: str) -> int | None:
-        """See ``KindReports``."""
-        cache = self._watch.caches[0]
-        report = cache.reports.get(node)
-        return None if report is None else cache.kind.age(report.record) // self._a_second
-
-    def apply(self, found: Mapping[str, Document | None]) -> None:
-        """See ``KindReports``."""
-        self._take(self._watch, found)
+    def listening(self) -> AbstractContextManager[set[str]]:
+        """Yield a set that gets the nodes of which the watch shows something meanwhile."""
 
 
 class StorageFaults:
@@ -105,79 +71,50 @@ class StorageFaults:
 
     selection = Selection(namespace=PUBLIC_FAULT_NAMESPACE, label=PUBLIC_FAULT_LABEL)
 
-    def __init__(
-        self,
-        client: str,
-        faults: PublicFaultsPlugin,
-        source: int,
-        take: Callable[[WatchEvent], None],
-    ) -> None:
+    def __init__(self, client: str, faults: PublicFaultsPlugin, source: int) -> None:
         self._resource = RESOURCES[client]
         self._faults = faults
         self._source = source
-        self._take = take
 
-    def number(self, node: str) -> int | None:
+    def written_at_ms(self, node: str) -> int | None:
         """See ``KindReports``."""
-        sent_at_ms = self._faults.sent_at_ms(self._source, self._place(node))
-        return None if sent_at_ms is None else sent_at_ms // 1000
+        place = f"{PUBLIC_FAULT_NAMESPACE}/{public_fault_name(node, self._resource)}"
+        return self._faults.sent_at_ms(self._source, place)
 
-    def is_here(self, node: str) -> bool:
+    def has(self, node: str) -> bool:
         """See ``KindReports``."""
-        return self.number(node) is not None
+        return self.written_at_ms(node) is not None
 
     def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
         """See ``KindReports``."""
         return {node: public_fault_name(node, self._resource) for node in sorted(nodes)}
 
-    def listen(self) -> set[str]:
+    def listening(self) -> AbstractContextManager[set[str]]:
         """See ``KindReports``."""
-        return set()
-
-    def unlisten(self, changed: set[str]) -> None:
-        """See ``KindReports``."""
-
-    def apply(self, found: Mapping[str, Document | None]) -> None:
-        """See ``KindReports``."""
-        for document in found.values():
-            if document is not None:
-                self._take(Changed(document))
-
-    def _place(self, node: str) -> str:
-        return f"{PUBLIC_FAULT_NAMESPACE}/{public_fault_name(node, self._resource)}"
+        return nullcontext(set())
 
 
 def documents_of(
-    source: DocumentSource,
-    number: int,
-    pipeline: Pipeline,
-    faults: PublicFaultsPlugin,
-    clock: Clock,
-    take: Callable[[int, WatchEvent], None],
+    source: DocumentSource, number: int, faults: PublicFaultsPlugin
 ) -> dict[str, KindReports]:
-    """Return all kinds of documents of the store with this number; ``take`` gets public faults."""
-
-    def reports(watch: DocumentWatch, a_second: int) -> Reports:
-        return Reports(watch, a_second, lambda watch, found: pipeline.read(watch, found, clock()))
-
-    found: dict[str, KindReports] = {
-        "device-info": reports(source.devices, 1),
-        "node-info": reports(source.nodes, 1000),
-    }
+    """Return all kinds of documents of the store with this number."""
+    found: dict[str, KindReports] = {watch.document: watch for watch in source.watches}
     for client in RESOURCES if faults.namespaces.takes(PUBLIC_FAULT_NAMESPACE) else ():
-        found[f"{client.lower()}-fault"] = StorageFaults(
-            client, faults, number, lambda event: take(number, event)
-        )
+        found[f"{client.lower()}-fault"] = StorageFaults(client, faults, number)
     return found
 
 
 class MissedWrites:
-    """Does so for one store; ``documents`` are by kind, ``changed`` is called after a read."""
+    """Does so for one store; ``documents`` are by kind.
+
+    ``apply`` gets the kind and the documents that were read by node, ``changed`` is called then.
+    """
 
     def __init__(
         self,
         store: Store,
         documents: Mapping[str, KindReports],
+        apply: Callable[[str, Mapping[str, Document | None]], None],
         clock: Clock,
         changed: Callable[[], None],
     ) -> None:
@@ -186,6 +123,7 @@ class MissedWrites:
         """How many documents were read, by result."""
         self._store = store
         self._documents = documents
+        self._apply = apply
         self._clock = clock
         self._changed = changed
         self._wake = asyncio.Event()
@@ -208,11 +146,11 @@ class MissedWrites:
         documents = self._documents.get(claim.kind)
         if documents is None:
             return True  # no plugin reads it
-        has = documents.number(claim.node)
+        has = _number(documents, claim.node)
         if number >= 0:
             return has is not None and has >= number
         # A document that came after its deletion is later than the heartbeat.
-        return not documents.is_here(claim.node) or (has is not None and has > -number)
+        return not documents.has(claim.node) or (has is not None and has > -number)
 
     async def run(self) -> NoReturn:
         """Read what is due until cancelled."""
@@ -233,18 +171,16 @@ class MissedWrites:
         """Read these nodes' documents of a kind, each for its number."""
         documents = self._documents[kind]
         asked = {WriteClaim(kind, node): number for node, number in numbers.items()}
-        changed = documents.listen()
         try:
-            async with answered_within(_READ_SECONDS):
-                names = documents.names_of(numbers)
-                found = await read_by_name(self._store, documents.selection, names, _FEW)
+            with documents.listening() as changed:
+                async with answered_within(_READ_SECONDS):
+                    names = documents.names_of(numbers)
+                    found = await read_by_name(self._store, documents.selection, names, _FEW)
         except StoreError as error:
             self.counts[FAILED] += len(asked)
             self.claims.failed(asked, self._clock().steady_ms)
             self._trouble.begin(f"{kind} of {counted(len(asked), 'node')}: {error}")
             return
-        finally:
-            documents.unlisten(changed)
         self._trouble.end()
         # What the watch showed meanwhile may be from before or after this. A document that its
         # agent names may be missing for a moment: it deletes and creates an immutable one.
@@ -253,15 +189,13 @@ class MissedWrites:
             for node, one in found.items()
             if node not in changed and (one is not None or numbers[node] < 0)
         }
-        before = {node: (documents.number(node), documents.is_here(node)) for node in new}
-        documents.apply(new)
+        before = {node: (_number(documents, node), documents.has(node)) for node in new}
+        self._apply(kind, new)
         settled = {c: n for c, n in asked.items() if c.node not in changed or self._has_got(c, n)}
         self.claims.read(settled)
         self.claims.failed(asked.keys() - settled.keys(), self._clock().steady_ms)
         missed = [
-            node
-            for node in new
-            if (documents.number(node), documents.is_here(node)) != before[node]
+            node for node in new if (_number(documents, node), documents.has(node)) != before[node]
         ]
         self.counts[MISSED] += len(missed)
         self.counts[UNFOUNDED] += len(asked) - len(missed)
@@ -306,3 +240,9 @@ class MissedWrites:
                 "the key about writes can be read again, or is gone: %s", shortened(sorted(ended))
             )
         self._problems = frozenset(problems)
+
+
+def _number(documents: KindReports, node: str) -> int | None:
+    """Return the number of the last write that is here; ``None`` for none."""
+    at_ms = documents.written_at_ms(node)
+    return None if at_ms is None else at_ms // 1000

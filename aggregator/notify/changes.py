@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from contract.documents.switch_info import leveled
 from contract.pages.changes import FaultChange
 from contract.pages.subjects import part_name, port_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.merge.pipeline import PublishedNode
+    from aggregator.cluster_documents.published_node import PublishedNode
     from contract.documents.cluster_device import CodeFault
 
 _NOTHING: dict[tuple[str, str], str] = {}
@@ -91,15 +92,9 @@ def _pairs(published: PublishedNode) -> Iterator[tuple[tuple[str, str], str]]:
             yield (fault.chip, fault.code), fault.level
     if published.switch is not None:
         switch = published.switch
-        levels = {key: level for key, _, level in switch.times or ()}
-        for event in switch.events:
-            code, chip, port = (
-                event.assembled_fault_code,
-                event.switch_chip_id,
-                event.switch_port_id,
-            )
-            level = levels.get(f"{code}_{chip}_{port}", switch.level)
-            yield (port_name(chip, port), code), level
+        for event, level in leveled(switch):
+            port = port_name(event.switch_chip_id, event.switch_port_id)
+            yield (port, event.assembled_fault_code), level
         if switch.status not in _WELL:
             yield ("switches", STATUS), switch.status
     if published.node is not None:

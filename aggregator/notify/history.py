@@ -28,9 +28,9 @@ from contract.errors import StoreError
 from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.database import is_damaged, move_aside
+from service.files.database import is_damaged, move_aside
+from service.log.trouble import Trouble
 from service.tasks import in_thread
-from service.trouble import Trouble
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import msgspec
 from contract.documents.episodes import EpisodeEvent
 from contract.pages.changes import FaultChange
 from contract.pages.history import HistoryPage, HistoryRow
-from service.database import open_database, transaction, used_bytes
+from service.files.database import open_database, transaction, used_bytes
 from stores.base import HistoryAck, HistoryBatch
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contract.pages.changes import LeaderChange
 if TYPE_CHECKING:
     from service.clock import Clock
     from service.election.leadership import Leadership
-    from service.event_stream import Stream
+    from service.pages.event_stream import Stream
 
 
 def role_of(leadership: Leadership) -> str:

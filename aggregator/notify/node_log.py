@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from contract.codes.chip_codes import is_network
 from contract.codes.levels import takes_out
 from contract.counted import counted
-from service.paced_lines import NAMED, PacedLines
-from service.shortened import shortened
+from service.log.paced_lines import NAMED, PacedLines
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -18,17 +18,18 @@ from contract.pages.changes import JobChange
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aggregator.cluster_documents.published_node import PublishedNode
     from aggregator.grpc.server import GrpcServer
     from aggregator.inputs.cluster_state import ClusterState
     from aggregator.jobs.job_view import JobView
-    from aggregator.merge.pipeline import Pipeline, PublishedNode
+    from aggregator.merge.pipeline import Pipeline
     from aggregator.notify.history import ClusterHistory
     from aggregator.notify.pod_labels import Labelling
     from aggregator.rank_tables.plugin import RankTables
     from contract.documents.cluster_device import CodeFault
     from contract.pages.changes import FaultChange
     from service.clock import Instant
-    from service.event_stream import Stream
+    from service.pages.event_stream import Stream
 
 _NO_FAULTS = '-Fault":"[]"'
 

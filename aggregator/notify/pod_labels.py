@@ -9,14 +9,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
-from aggregator.jobs.relation_labels import LABEL
+from aggregator.jobs.relation_state import LABEL
 from contract.errors import StoreError, StoreNotFound
 from pacing.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aggregator.jobs.relation_labels import PodLabel
+    from aggregator.jobs.relation_state import PodLabel
     from service.election.leadership import Leadership
     from stores.cluster import Cluster
 

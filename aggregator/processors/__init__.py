@@ -6,16 +6,17 @@
       custom_filter.py        faults that a job tolerates for a while (clusterd#3.3)
       uce_accompany.py        faults that only come along with a UCE fault (clusterd#3.4)
       new_fault_detector.py   which faults are new, for counting (clusterd#3.9)
-      apply_separation.py     chips that occurred too often (clusterd#3.9)
-      record_edits.py         adding and taking away faults, and the lists that follow
-      (clusterd#2.3)
+      record_edits.py         adding and removing faults, with the lists of chips that follow
+                              from them (clusterd#2.3); separated chips (clusterd#3.9)
     state_types.py            the state of a node between steps
     software_fault_window.py  which new faults count: the 30 s windows of the jobs (clusterd#3.9)
     manual_separation.py      counters and the list of separated chips (clusterd#3.9)
-    separation_policy.py      clusterd-config-cm; manual_info.py clusterd-manual-info-cm
-    (clusterd#2.7) separation_documents.py   both of them, watched and shown
+    separation_policy.py      clusterd-config-cm (clusterd#2.7)
+    manual_info.py            clusterd-manual-info-cm (clusterd#2.7)
+    separation_documents.py   both of them, watched and shown
     engine.py                 what surrounds the chains: due times, withheld faults
-      state.py                the persistent state; state_codec.py its texts
+      state.py                the persistent state and its texts
+      state_takeover.py       joins it with the state of an earlier leader
 
 Pre-separation (clusterd#3.8) is decided in ``contract``. Retry, recover-in-place and stress test
 (clusterd#3.5 to 3.7) are services to the processes of a training job, and not done here.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from aggregator.cluster_documents.published_node import WithheldEvent, WithheldFault
 from aggregator.inputs.node_context import NodeContext
-from aggregator.processors.apply_separation import separate
 from aggregator.processors.custom_filter import (
     filter_device,
     filter_switch,
@@ -16,14 +16,12 @@ from aggregator.processors.custom_filter import (
     next_change_ms,
 )
 from aggregator.processors.new_fault_detector import new_faults
-from aggregator.processors.record_edits import list_recovering, unlisted
+from aggregator.processors.record_edits import list_recovering, separate, unlisted
 from aggregator.processors.state_types import (
     NO_SWITCH_STATE,
     DeviceState,
     Occurrence,
     SwitchState,
-    WithheldEvent,
-    WithheldFault,
     earliest,
     receive,
 )

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.cluster_documents.published_node import FILTER, WithheldEvent, WithheldFault
 from aggregator.processors.record_edits import PUBLIC_FAULT, remove_faults
-from aggregator.processors.state_types import FILTER, WithheldEvent, WithheldFault, earliest
+from aggregator.processors.state_types import earliest
 from contract.documents.switch_info import event_key
 
 if TYPE_CHECKING:

@@ -10,22 +10,15 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from aggregator.processors import state_codec
 from aggregator.processors.chains import ChainContext, process_device, process_node, process_switch
 from aggregator.processors.separation_documents import SeparationDocuments
-from aggregator.processors.state import ProcessorState
-from aggregator.processors.state_types import (
-    NO_DEVICE_STATE,
-    NO_SWITCH_STATE,
-    Occurrence,
-    WithheldEvent,
-    WithheldFault,
-    earliest,
-)
+from aggregator.processors.state import POLICY, ProcessorState
+from aggregator.processors.state_types import NO_DEVICE_STATE, NO_SWITCH_STATE, Occurrence, earliest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from aggregator.cluster_documents.published_node import WithheldEvent, WithheldFault
     from aggregator.inputs.node_context import NodeContext
     from aggregator.plugin import View
     from contract.documents.cluster_device import DeviceRecord
@@ -244,7 +237,7 @@ class ProcessorEngine:
         nodes = self.documents.observe(source, selection, event, now.wall_ms)
         policy = self.separation.policy
         if policy != was:
-            self.memory.to_keep.add(state_codec.POLICY)
+            self.memory.to_keep.add(POLICY)
             if policy.enabled != was.enabled:
                 nodes |= frozenset(self.devices)
             if not policy.enabled:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.codes.levels import ChipLevel
+from contract.documents.cluster_device import CodeFault
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
-    from contract.documents.cluster_device import CodeFault, DeviceRecord
+    from contract.documents.cluster_device import DeviceRecord
 
 PUBLIC_FAULT = "PublicFault"
 _NETWORK = "CardNetworkUnhealthy"
@@ -73,6 +74,24 @@ def remove_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> Device
         network_unhealthy=tuple(chip for chip in record.network_unhealthy if chip not in network),
         faults=left,
     )
+
+
+def separate(record: DeviceRecord, chips: Iterable[str]) -> DeviceRecord:
+    """Return ``record`` with ``chips`` in manual separation (``clusterd#3.9``): a fault without a
+    code, as a device plugin has it.
+
+    A device plugin may begin to name the same chips by another type (``npu-3``).
+    """
+    names = {chip if chip in record.chips else _renamed(chip, record) for chip in chips}
+    level = ChipLevel.MANUALLY_SEPARATE_NPU.value
+    return add_faults(
+        record, [CodeFault("CardUnhealthy", chip, level, level, -1, level) for chip in names]
+    )
+
+
+def _renamed(chip: str, record: DeviceRecord) -> str:
+    name = f"{record.chip_type}-{chip.rpartition('-')[2]}"
+    return name if name in record.chips else chip
 
 
 def unlisted(record: DeviceRecord, chips: Collection[str]) -> frozenset[str]:

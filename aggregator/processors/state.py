@@ -1,22 +1,16 @@
-"""Everything that the chains must not forget, and how it goes into texts and comes back."""
+"""Everything that the chains must not forget: a text for each bucket of nodes, times by wall."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from aggregator.processors import state_takeover
-from aggregator.processors.manual_separation import ManualSeparation
+from aggregator.processors.manual_separation import ManualSeparation, Separated
 from aggregator.processors.separation_policy import SeparationPolicy
 from aggregator.processors.software_fault_window import FaultWindows
-from aggregator.processors.state_codec import (
-    POLICY,
-    PersistedNode,
-    bucket_of_node,
-    decode_buckets,
-    encode_bucket,
-)
+from aggregator.processors.state_takeover import complete, joined_device, joined_switch, missing
 from aggregator.processors.state_types import (
     NO_DEVICE_STATE,
     NO_SWITCH_STATE,
@@ -24,14 +18,79 @@ from aggregator.processors.state_types import (
     Occurrence,
     SwitchState,
 )
-from aggregator.state_buckets import decoded
+from aggregator.state_buckets import bucket_of, decoded
+from contract.documents.cluster_info import VALUE_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 S = TypeVar("S")
 
+BUCKETS = 32
+POLICY = "policy"
+"""The bucket of the policy in force."""
+
+
+class PersistedNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that is remembered of one node."""
+
+    device: DeviceState = NO_DEVICE_STATE
+    switch: SwitchState = NO_SWITCH_STATE
+    waiting: tuple[Occurrence, ...] = ()
+    counts: dict[str, dict[str, tuple[int, ...]]] = {}
+    separated: dict[str, Separated] = {}
+
+
+NOTHING = PersistedNode()
+
+
+@lru_cache(maxsize=32_768)
+def bucket_of_node(node: str) -> str:
+    """Return the bucket in which a node is kept."""
+    return bucket_of(node, BUCKETS)
+
+
+def encode_bucket(nodes: Mapping[str, PersistedNode]) -> tuple[str | None, int]:
+    """Return the text of a bucket, ``None`` without anything, and how many nodes had no room for
+    all their state.
+
+    Separated chips and counters go first, alone if need be: other state that is lost begins anew
+    with the next report.
+    """
+    members, left_out, room = [], 0, VALUE_LIMIT - 2
+    order = sorted(
+        nodes, key=lambda node: (not (nodes[node].separated or nodes[node].counts), node)
+    )
+    for node in order:
+        whole = nodes[node]
+        if whole == NOTHING:
+            continue
+        for kept in (whole, PersistedNode(counts=whole.counts, separated=whole.separated)):
+            member = msgspec.json.encode({node: kept})[1:-1].decode()
+            size = len(member.encode()) + 1
+            if kept != NOTHING and size <= room:
+                room -= size
+                members.append(member)
+                break
+        left_out += kept is not whole
+    return (f"{{{','.join(sorted(members))}}}" if members else None), left_out
+
+
 _policy = msgspec.json.Decoder(SeparationPolicy).decode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_node = msgspec.json.Decoder(PersistedNode).decode
+
+
+def decode_buckets(texts: Mapping[str, str]) -> tuple[list[tuple[str, PersistedNode]], list[str]]:
+    """Return what is kept of the nodes in these buckets, and what cannot be read and why."""
+    buckets, unread = decoded(texts, _members)
+    problems = [f"bucket {problem}" for problem in unread]
+    nodes: list[tuple[str, PersistedNode]] = []
+    for bucket, members in buckets.items():
+        found, unread = decoded(members, _node)
+        nodes += found.items()
+        problems += (f"bucket {bucket}: node {problem}" for problem in unread)
+    return nodes, problems
 
 
 class ProcessorState:
@@ -100,7 +159,8 @@ class ProcessorState:
         """Replace everything by what was kept, completed by what is newer; return what could not be
         read.
         """
-        own = dict(self.devices), dict(self.switches), tuple(self.windows.waiting)
+        devices, switches = dict(self.devices), dict(self.switches)
+        waiting = tuple(self.windows.waiting)
         for book in (self.devices, self.switches, self.separation.counts, self.separation.chips):
             book.clear()
         self.windows.clear()
@@ -108,26 +168,19 @@ class ProcessorState:
         nodes, problems = decode_buckets({key: texts[key] for key in texts.keys() - {POLICY}})
         problems += (f"bucket {problem}" for problem in unread)
         self.separation.policy = policies.get(POLICY, self.separation.policy)
-        for node, kept in nodes:
-            self._restore(node, kept)
+        for node, one in nodes:
+            self._restore(node, one)
         self._kept()
-        self._complete(*own, now_ms)
+        self.to_keep.update(
+            complete(self.devices, devices, NO_DEVICE_STATE, joined_device, now_ms),
+            complete(self.switches, switches, NO_SWITCH_STATE, joined_switch, now_ms),
+        )
+        if self.separation.policy.enabled:
+            kept = tuple(self.windows.waiting)
+            uncounted = tuple(missing(waiting, kept, self.separation, now_ms))
+            self.windows.add(uncounted)
+            self.to_keep |= {one.node for one in uncounted}
         return problems
-
-    def _complete(
-        self,
-        devices: dict[str, DeviceState],
-        switches: dict[str, SwitchState],
-        waiting: tuple[Occurrence, ...],
-        now_ms: int,
-    ) -> None:
-        self.to_keep |= state_takeover.books(self.devices, self.switches, devices, switches, now_ms)
-        if not self.separation.policy.enabled:
-            return
-        kept = tuple(self.windows.waiting)
-        missing = tuple(state_takeover.missing(waiting, kept, self.separation, now_ms))
-        self.windows.add(missing)
-        self.to_keep |= {one.node for one in missing}
 
     def _restore(self, node: str, kept: PersistedNode) -> None:
         if kept.device != NO_DEVICE_STATE:

@@ -6,29 +6,26 @@ no replica led, or of the second before, which that leader had not stored yet.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from aggregator.processors.state_types import (
-    NO_DEVICE_STATE,
-    NO_SWITCH_STATE,
-    DeviceState,
-    SwitchState,
-)
+from aggregator.processors.state_types import SwitchState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from aggregator.processors.manual_separation import ManualSeparation
-    from aggregator.processors.state_types import Occurrence, Times
+    from aggregator.processors.state_types import DeviceState, Occurrence, Times
+
+S = TypeVar("S")
 
 _FOR_MS = 60_000
 _SAME_MS = 10_000
 """By how much two replicas may have seen the same later than each other."""
 
 
-def device(kept: DeviceState, own: DeviceState, now_ms: int) -> DeviceState:
+def joined_device(kept: DeviceState, own: DeviceState, now_ms: int) -> DeviceState:
     """Return the joined state of a device: since when faults are there that are not in ``kept``."""
     received: Times = {chip: dict(codes) for chip, codes in kept.received.items()}
     for chip, codes in own.received.items():
@@ -42,7 +39,7 @@ def device(kept: DeviceState, own: DeviceState, now_ms: int) -> DeviceState:
     return msgspec.structs.replace(kept, received=received, uce=uce)
 
 
-def switch(kept: SwitchState, own: SwitchState, now_ms: int) -> SwitchState:
+def joined_switch(kept: SwitchState, own: SwitchState, now_ms: int) -> SwitchState:
     """Return the joined state of a switch, as for a device."""
     new = {
         key: at
@@ -52,28 +49,20 @@ def switch(kept: SwitchState, own: SwitchState, now_ms: int) -> SwitchState:
     return SwitchState(kept.received | new) if new else kept
 
 
-def books(
-    devices: dict[str, DeviceState],
-    switches: dict[str, SwitchState],
-    own_devices: dict[str, DeviceState],
-    own_switches: dict[str, SwitchState],
+def complete(
+    kept: dict[str, S],
+    own: Mapping[str, S],
+    nothing: S,
+    join: Callable[[S, S, int], S],
     now_ms: int,
-) -> frozenset[str]:
-    """Complete both books; return the nodes of which something was missing."""
-    nodes = set()
-    for node, own in own_devices.items():
-        before = devices.get(node, NO_DEVICE_STATE)
-        after = device(before, own, now_ms)
+) -> Iterator[str]:
+    """Complete the restored states of nodes; yield the nodes of which something was missing."""
+    for node, mine in own.items():
+        before = kept.get(node, nothing)
+        after = join(before, mine, now_ms)
         if after is not before:
-            devices[node] = after
-            nodes.add(node)
-    for node, mine in own_switches.items():
-        was = switches.get(node, NO_SWITCH_STATE)
-        now = switch(was, mine, now_ms)
-        if now is not was:
-            switches[node] = now
-            nodes.add(node)
-    return frozenset(nodes)
+            kept[node] = after
+            yield node
 
 
 def missing(

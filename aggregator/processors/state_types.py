@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.documents.cluster_device import CodeFault
-from contract.documents.switch_info import SwitchEvent
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -41,32 +38,6 @@ class SwitchState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 NO_DEVICE_STATE = DeviceState()
 NO_SWITCH_STATE = SwitchState()
-
-FILTER = "filter"
-ACCOMPANIES = "accompanies"
-UNDECIDED = "undecided"
-
-
-class WithheldFault(msgspec.Struct, frozen=True):
-    """A chip's fault that is not published.
-
-    ``why``: ``filter`` (a job tolerates it; the job's message has it all the same), ``accompanies``
-    (it came along with a UCE fault) or ``undecided`` (it may still turn out to). ``until_ms`` is
-    when that ends by time alone (wall).
-    """
-
-    fault: CodeFault
-    why: str
-    until_ms: int | None
-
-
-class WithheldEvent(msgspec.Struct, frozen=True):
-    """A switch's event that is not published because a job rides it out."""
-
-    event: SwitchEvent
-    time_ms: int
-    level: str
-    until_ms: int
 
 
 class Occurrence(msgspec.Struct, frozen=True, order=True):

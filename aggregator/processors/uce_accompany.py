@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.cluster_documents.published_node import ACCOMPANIES, UNDECIDED, WithheldFault
 from aggregator.processors.record_edits import remove_faults
-from aggregator.processors.state_types import ACCOMPANIES, UNDECIDED, WithheldFault, earliest
+from aggregator.processors.state_types import earliest
 from contract.documents.cluster_device import DeviceRecord
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from aggregator.public_faults.node_lookup import NodeLookup
     from aggregator.public_faults.persisted_rows import Rows
+    from aggregator.public_faults.values import NodeLookup
     from service.clock import Instant
 
 AWAY_MS = 24 * 3600 * 1000

@@ -5,20 +5,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
+
+import aiofiles
 
 from contract.errors import DocumentError, Problem
 from contract.operator_rules.public_fault_table import (
+    LARGEST_BYTES,
     TABLE_KEY,
     PublicFaultTable,
     read_public_fault_table,
     shipped_table,
 )
-from service.trouble import Troubles
+from service.log.trouble import Trouble, Troubles
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from stores.base import WatchEvent
 
 _log = logging.getLogger(__name__)
@@ -26,6 +33,8 @@ _log = logging.getLogger(__name__)
 NAMESPACE, NAME = "cluster-system", "npu-vigil-public-faults"
 CONFIG_MAP = Selection(namespace=NAMESPACE, name=NAME)
 FILE, SHIPPED = "file", "shipped"
+_LOOK_SECONDS = 1.0
+_NO_FILE = (0, 0, 0)
 
 
 class FaultTables:
@@ -83,3 +92,42 @@ class FaultTables:
             )
         self.problems[place] = problems
         self._good[place] = table
+
+
+async def follow_table(path: Path, configure: Callable[[str | None], object]) -> NoReturn:
+    """Pass the text of the file to ``configure``, first at once, and then whenever it changes.
+
+    In upstream's installation it lies in a directory of the host, and is replaced or written in
+    place there, so it is looked at, not waited for. ``None``: there is none. A text that cannot be
+    read is logged, and the last one stays in force.
+    """
+    seen: tuple[int, int, int] | None = None
+    trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", path)
+    while True:
+        try:
+            found = await asyncio.to_thread(_look, path)
+            if found != seen:
+                text = None if found == _NO_FILE else await _read(path)
+                configure(text)
+                seen = found
+            trouble.end()
+        except FileNotFoundError:
+            pass  # it went after the look
+        except OSError as error:
+            trouble.begin(str(error.strerror))
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _look(path: Path) -> tuple[int, int, int]:
+    """Return what differs after the file was changed."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return _NO_FILE
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+async def _read(path: Path) -> str:
+    """Return the text; of one that is too long only so much that this is seen."""
+    async with aiofiles.open(path, "rb") as file:
+        return (await file.read(LARGEST_BYTES + 1)).decode("utf-8", "replace")

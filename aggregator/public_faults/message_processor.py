@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 
 from aggregator.accepted_namespaces import namespace_of
 from aggregator.public_faults.active_faults import OVERTAKEN_MS
-from aggregator.public_faults.message_documents import MessageDocuments, MessageOrigin, digest_of
+from aggregator.public_faults.message_documents import (
+    MessageDocuments,
+    MessageOrigin,
+    RecentTexts,
+    digest_of,
+)
 from aggregator.public_faults.message_reader import MessageReader
 from aggregator.public_faults.node_ownership import belongs
 from aggregator.public_faults.pending_messages import PendingMessages
 from aggregator.public_faults.rate_limits import MessageLimits
-from aggregator.public_faults.recent_texts import RecentTexts
 from aggregator.public_faults.status import OutcomeLog, Rejections
 from aggregator.public_faults.unknown_nodes import UnknownNodes, is_there
 from aggregator.public_faults.validation import (
@@ -36,9 +40,8 @@ if TYPE_CHECKING:
     from aggregator.accepted_namespaces import Namespaces
     from aggregator.public_faults.active_faults import ActiveFaults
     from aggregator.public_faults.fault_table import FaultTables
-    from aggregator.public_faults.node_lookup import NodeLookup
     from aggregator.public_faults.persisted_rows import PersistedRows, Rows
-    from aggregator.public_faults.values import PublicFaultReport
+    from aggregator.public_faults.values import NodeLookup, PublicFaultReport
     from contract.documents.public_fault import PublicFault
     from pacing.cooperative import Work
     from stores.base import WatchEvent

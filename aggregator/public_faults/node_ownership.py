@@ -12,7 +12,7 @@ import msgspec
 from contract.errors import Problem, quoted
 from contract.names import PUBLIC_FAULT_LABEL, owner_of
 from contract.refusal import Reason
-from service.shortened import shortened
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

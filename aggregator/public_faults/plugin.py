@@ -23,27 +23,28 @@ from aggregator.public_faults.message_documents import MessageOrigin
 from aggregator.public_faults.message_processor import MessageProcessor
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.public_faults.validation import existing_devices
+from aggregator.public_faults.values import PIECE
 from contract.counted import counted
 from contract.documents.public_fault import DATA_KEY, decode_public_fault
 from contract.errors import DocumentError, Problem
 from contract.names import PUBLIC_FAULT_LABEL
 from contract.validation_texts import decode_text
-from pacing.cooperative import whole
+from pacing.cooperative import in_pieces, whole
+from pacing.waiting import is_set_within
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aggregator.plugin import View
-    from aggregator.public_faults.node_lookup import NodeLookup
     from aggregator.public_faults.status import Rejections
     from aggregator.public_faults.validation import ValidationReply
-    from aggregator.public_faults.values import ActivePublicFault, Key
+    from aggregator.public_faults.values import ActivePublicFault, Key, NodeLookup
     from contract.documents.cluster_device import DeviceRecord
     from contract.documents.public_fault import PublicFault
     from contract.operator_rules.public_fault_table import PublicFaultTable
     from pacing.cooperative import Work
-    from service.clock import Instant
+    from service.clock import Clock, Instant
     from stores.base import WatchEvent
 
 _log = logging.getLogger(__name__)
@@ -53,6 +54,9 @@ STATISTIC = Selection(namespace=statistic_view.NAMESPACE, name=statistic_view.NA
 
 _ABOUT = f"{LAST}about"
 """The bucket that marks the others as complete, even if there is none."""
+
+PATIENCE_SECONDS = 4.0
+"""How long a message over gRPC waits until the nodes are known: shorter than the 5 s of senders."""
 
 _UNSYNCED_MS = 500
 _WAITING_MS = 1000
@@ -107,7 +111,7 @@ class PublicFaultsPlugin:
         self._last_step_ms = 0
         self._began_ms: int | None = None
         self._tried_ms = self._looked_ms = -_WAITING_MS
-        self.turn = asyncio.Lock()
+        self._turn = asyncio.Lock()
         """Held while a message is applied piece by piece: the next one must not overtake it."""
         self._view: tuple[int, View] | None = None
 
@@ -140,12 +144,25 @@ class PublicFaultsPlugin:
         return whole(self.sending(message, now))
 
     def sending(self, message: PublicFault, now: Instant) -> Work[ValidationReply]:
-        """Apply a message in pieces, of several messages one after the other (``turn``).
+        """Apply a message in pieces, of several messages one after the other.
 
         Until it is known which nodes there are (``ready``) it waits, and is answered with 0.
         """
         self._settle(now)
         return self._processor.sending(message)
+
+    async def answered(
+        self, message: PublicFault, clock: Clock, patience_seconds: float = PATIENCE_SECONDS
+    ) -> ValidationReply:
+        """Apply a message that came over gRPC, as soon as it is known which nodes there are.
+
+        Where that takes too long the message is accepted all the same and waits. The caller passes
+        ``pop_changed_nodes`` to the pipeline.
+        """
+        if not self.ready.is_set():
+            await is_set_within(self.ready, patience_seconds)  # the answer shows it
+        async with self._turn:
+            return await in_pieces(self.sending(message, clock()), PIECE)
 
     def _settle(self, now: Instant) -> None:
         self._processor.advance(now)

@@ -6,71 +6,63 @@ error for a node that does not exist, and sends again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aggregator.public_faults.node_lookup import NodeLookup
     from aggregator.public_faults.persisted_rows import Rows
-    from aggregator.public_faults.values import PublicFaultReport, UnplacedFault
+    from aggregator.public_faults.values import NodeLookup, PublicFaultReport, UnplacedFault
 
 MOST = 10_000
 """Beyond that the oldest is forgotten."""
 
 
+_Row: TypeAlias = tuple[str, str, str, str]
+"""Node, or serial number where there is no name; resource and fault id."""
+
+
 class UnknownNodes:
-    """The newest reports, by node or serial number, then by resource and fault id."""
+    """The newest reports, the oldest first."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._of: dict[tuple[str, str], dict[tuple[str, str], UnplacedFault]] = {}
-        self._order: dict[tuple[str, ...], None] = {}
-        self._at: dict[str, set[tuple[str, ...]]] = {}
+        self._of: dict[_Row, UnplacedFault] = {}
+        self._at: dict[str, set[_Row]] = {}
         """Rows by place of the document."""
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._of)
 
     def put(self, one: UnplacedFault) -> None:
         """Keep a report until its node comes."""
-        report = one.report
-        self.drop(report)
-        self._of.setdefault(_owner(report), {})[report.resource, report.fault_id] = one
-        self._order[_row(report)] = None
-        self._at.setdefault(one.place, set()).add(_row(report))
-        self._rows.put("absent", _row(report), one)
-        if len(self._order) > MOST:
-            self.drop(self._get(next(iter(self._order))).report)
+        self.drop(one.report)
+        row = _row(one.report)
+        self._of[row] = one
+        self._at.setdefault(one.place, set()).add(row)
+        self._rows.put("absent", row, one)
+        if len(self._of) > MOST:
+            self.drop(next(iter(self._of.values())).report)
 
     def drop(self, report: PublicFaultReport) -> None:
         """Remove the report of a fault about which a newer one came."""
-        if _row(report) not in self._order:
+        row = _row(report)
+        one = self._of.pop(row, None)
+        if one is None:
             return
-        place = self._get(_row(report)).place
-        self._at[place].discard(_row(report))
-        if not self._at[place]:
-            del self._at[place]
-        del self._order[_row(report)]
-        of_node = self._of[_owner(report)]
-        del of_node[report.resource, report.fault_id]
-        if not of_node:
-            del self._of[_owner(report)]
-        self._rows.drop("absent", _row(report))
+        self._at[one.place].discard(row)
+        if not self._at[one.place]:
+            del self._at[one.place]
+        self._rows.drop("absent", row)
 
     def of_existing_nodes(self, places: NodeLookup) -> list[UnplacedFault]:
         """Return the reports about nodes that exist now."""
-        return [
-            one
-            for (node, number), found in self._of.items()
-            if is_there(node, number, places)
-            for one in found.values()
-        ]
+        there = {owner for owner in {row[:2] for row in self._of} if is_there(*owner, places)}
+        return [one for row, one in self._of.items() if row[:2] in there]
 
     def is_newest(self, one: UnplacedFault) -> bool:
         """Return whether this is still the newest report."""
-        found = self._of.get(_owner(one.report), {})
-        return found.get((one.report.resource, one.report.fault_id)) is one
+        return self._of.get(_row(one.report)) is one
 
     def has(self, place: str) -> bool:
         """Return whether a report of the document at this place lacks its node."""
@@ -84,21 +76,16 @@ class UnknownNodes:
     def forget(self, place: str, holds: Callable[[str, str], bool]) -> None:
         """Remove reports that the document at this place does not have any more."""
         for row in tuple(self._at.get(place, ())):
-            one = self._get(row)
+            one = self._of[row]
             if not holds(one.place, one.digest):
                 self.drop(one.report)
 
     def restore(self, kept: Iterable[UnplacedFault]) -> None:
         """Restore the reports of an earlier run."""
         self._of.clear()
-        self._order.clear()
         self._at.clear()
         for one in kept:
             self.put(one)
-
-    def _get(self, row: tuple[str, ...]) -> UnplacedFault:
-        node, number, resource, fault = row
-        return self._of[node, number][resource, fault]
 
 
 def is_there(node: str, serial_number: str, places: NodeLookup) -> bool:
@@ -106,9 +93,6 @@ def is_there(node: str, serial_number: str, places: NodeLookup) -> bool:
     return places.has_node(node) if node else places.node_of(serial_number) is not None
 
 
-def _owner(report: PublicFaultReport) -> tuple[str, str]:
-    return report.node, "" if report.node else report.serial_number
-
-
-def _row(report: PublicFaultReport) -> tuple[str, ...]:
-    return *_owner(report), report.resource, report.fault_id
+def _row(report: PublicFaultReport) -> _Row:
+    number = "" if report.node else report.serial_number
+    return report.node, number, report.resource, report.fault_id

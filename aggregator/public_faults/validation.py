@@ -18,7 +18,7 @@ from contract.errors import Problem, quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from aggregator.public_faults.node_lookup import NodeLookup
+    from aggregator.public_faults.values import NodeLookup
     from contract.documents.public_fault import PublicFault
     from contract.operator_rules.public_fault_table import PublicFaultTable
     from pacing.cooperative import Work

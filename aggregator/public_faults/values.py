@@ -1,4 +1,4 @@
-"""Values of public faults: reports in messages, and faults as they are known.
+"""Values of public faults: reports in messages, faults as they are known, and where they can be.
 
 Rows of the state are arrays: fields are only ever added at the end.
 """
@@ -6,7 +6,7 @@ Rows of the state are arrays: fields are only ever added at the end.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, TypeAlias
+from typing import Annotated, Protocol, TypeAlias
 
 import msgspec
 
@@ -49,7 +49,20 @@ class PublicFaultReport(msgspec.Struct, frozen=True, array_like=True):
         return self.node, self.resource, self.fault_id
 
 
-class ActivePublicFault(msgspec.Struct, frozen=True, array_like=True):
+class _OneFault(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of one fault of one node."""
+
+    node: str
+    resource: str
+    fault_id: str
+
+    @property
+    def key(self) -> Key:
+        """The fault that it is about."""
+        return self.node, self.resource, self.fault_id
+
+
+class ActivePublicFault(_OneFault, frozen=True, array_like=True):
     """A fault that holds. Times in milliseconds are wall times.
 
     ``level`` is the last one that a table gave its code. ``reported_at_ms`` and ``received_at_ms``
@@ -57,9 +70,6 @@ class ActivePublicFault(msgspec.Struct, frozen=True, array_like=True):
     its chips are known to exist.
     """
 
-    node: str
-    resource: str
-    fault_id: str
     fault_type: str
     code: str
     level: str
@@ -70,11 +80,6 @@ class ActivePublicFault(msgspec.Struct, frozen=True, array_like=True):
     received_at_ms: Int64
     ends_at_ms: Int64 | None
     placed: bool
-
-    @property
-    def key(self) -> Key:
-        """The fault that it is about."""
-        return self.node, self.resource, self.fault_id
 
 
 class UnplacedFault(msgspec.Struct, frozen=True, array_like=True):
@@ -89,19 +94,11 @@ class UnplacedFault(msgspec.Struct, frozen=True, array_like=True):
     is_all: bool
 
 
-class EndedFault(msgspec.Struct, frozen=True, array_like=True):
+class EndedFault(_OneFault, frozen=True, array_like=True):
     """A fault that does not hold, by a message of a moment ago."""
 
-    node: str
-    resource: str
-    fault_id: str
     reported_at_ms: Int64
     received_at_ms: Int64
-
-    @property
-    def key(self) -> Key:
-        """The fault that it is about."""
-        return self.node, self.resource, self.fault_id
 
 
 class FaultOutcome(StrEnum):
@@ -118,3 +115,22 @@ class FaultOutcome(StrEnum):
     OVERTAKEN = "overtaken"
     """A newer message was applied."""
     FULL = "full"
+
+
+class NodeLookup(Protocol):
+    """What is known of nodes, for reports about them."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether every store has listed its nodes once, and so a node that is not here does not
+        exist.
+        """
+
+    def has_node(self, node: str) -> bool:
+        """Return whether there is a Node object or a document of this node."""
+
+    def chips(self, node: str) -> frozenset[str] | None:
+        """Return the names of its chips; ``None`` where none was reported yet."""
+
+    def node_of(self, serial_number: str) -> str | None:
+        """Return the node with this serial number; ``None`` where none has it."""

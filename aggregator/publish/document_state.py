@@ -1,9 +1,9 @@
 """One document in one store: is what the store shows ours, and must it be written?
 
-Pure, but for the log. ``service/owned_document.py`` has the contract. The store's watch shows own
-writes too, before or after the write returns, so a document is judged only while no write is in
-flight. Each write replaces the version that was seen last, so that one computed from an older
-document is refused. Source: ``consumers#7.1``, M21.
+Pure, but for the log. ``service/owned_documents/owned_document.py`` has the contract. The store's
+watch shows own writes too, before or after the write returns, so a document is judged only while no
+write is in flight. Each write replaces the version that was seen last, so that one computed from an
+older document is refused. Source: ``consumers#7.1``, M21.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from contract.documents.reader_keys import is_key_acted_on
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from service.owned_document import OwnedDocument, StoreContent
-from service.trouble import Trouble
+from service.log.trouble import Trouble
+from service.owned_documents.owned_document import OwnedDocument, StoreContent
 from stores.base import Document
 from stores.touch import TOUCHED
 

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NoReturn
 
 from aggregator.publish.document_state import LATE_MS, W, WatchedDocument
+from aggregator.publish.touch_schedule import TouchSchedule
 from contract.errors import DocumentError, StoreConflict, StoreError
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.owned_document import Overtaken, StoreContent, made_unless
+from service.owned_documents.owned_document import Overtaken, StoreContent, made_unless
+from service.store_outage import Failing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aggregator.publish.touch_schedule import TouchSchedule
     from aggregator.publish.write_queue import WriteQueue
     from service.clock import Clock
     from service.election.leadership import Leadership
     from service.stalls import Stalls
-    from service.store_outage import Failing
     from stores.base import Document, Store
 
 _log = logging.getLogger(__name__)
@@ -44,18 +44,18 @@ def compares_versions(store: Store) -> bool:
 
 @dataclass(frozen=True)
 class WriterContext:
-    """What all writers to one store share; ``failing`` are their failed writes.
+    """What all writers to one store share.
 
-    ``touches`` of ``None``: nothing is touched; ``turns`` of ``None``: writes need no turn.
+    ``touch_period_seconds`` of ``None``: nothing is touched. ``failing`` are their failed writes.
     """
 
     store: Store
     leadership: Leadership
     clock: Clock
     stalls: Stalls
-    failing: Failing
-    touches: TouchSchedule | None = None
-    turns: WriteQueue | None = None
+    turns: WriteQueue
+    touch_period_seconds: float | None = None
+    failing: Failing = field(default_factory=Failing)
 
 
 class DocumentWriter(Generic[W]):
@@ -84,7 +84,10 @@ class DocumentWriter(Generic[W]):
         self._store = context.store
         self._clock = context.clock
         self._stalls = context.stalls
-        self._touches = context.touches
+        period_seconds = context.touch_period_seconds
+        self._touches = (
+            None if period_seconds is None else TouchSchedule(period_seconds, output.name)
+        )
         self._value = value
         self._check = check
         self._acknowledged = acknowledged
@@ -145,7 +148,7 @@ class DocumentWriter(Generic[W]):
             backoff.reset()
             self._refused_in_a_row = 0
             if self._touches is not None:
-                self._touches.written(output.name, self._clock())
+                self._touches.written(self._clock())
             self._acknowledged(output.acknowledged)
             # A storm of changes must not keep the store busy more than half of the time.
             window = min(took_ms / 1000, _LONGEST_WINDOW_SECONDS)
@@ -155,7 +158,7 @@ class DocumentWriter(Generic[W]):
 
     async def _in_turn(self, value: W) -> W:
         """Wait for this document's turn, if it needs one; return what is to be written then."""
-        if self._context.turns is None or not self.output.was_seen:
+        if not self.output.was_seen:
             return value
         await self._context.turns.write(self.output.name)
         return self._value()  # what changed meanwhile goes with it
@@ -184,9 +187,9 @@ class DocumentWriter(Generic[W]):
             await self._wait(max(_TICK_SECONDS, output.conflict_seconds(value, self._clock())))
         elif self._touches is None:
             await self._wait(_RECHECK_SECONDS)
-        elif (due_ms := self._touches.due_ms(output.name, self._clock())) > 0:
+        elif (due_ms := self._touches.due_ms(self._clock())) > 0:
             await self._wait(due_ms / 1000)
-        elif self._context.turns is None or await self._context.turns.touch(output.name, self.wake):
+        elif await self._context.turns.touch(output.name, self.wake):
             await self._touch(value)
 
     async def _touch(self, value: W) -> None:
@@ -206,7 +209,7 @@ class DocumentWriter(Generic[W]):
             return
         except StoreError as error:
             if self._touches is not None:
-                self._touches.failed(output.name, self._clock())
+                self._touches.failed(self._clock())
             output.touch_trouble.begin(str(error))
             if not isinstance(error, StoreConflict):
                 self._fails(error, asked_ms)
@@ -214,7 +217,7 @@ class DocumentWriter(Generic[W]):
                 await self._wait(_NO_LEADER_SECONDS)
             return
         if self._touches is not None:
-            self._touches.written(output.name, self._clock())
+            self._touches.written(self._clock())
         output.touch_trouble.end()
         output.touches_total += 1
         self._context.failing.succeeded()

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.cluster_documents.kinds import kind_of
 from aggregator.publish.document_state import ClusterDocument
-from aggregator.publish.document_writer import DocumentWriter, WriterContext, ended
-from aggregator.publish.touch_schedule import TouchSchedule
-from aggregator.publish.write_queue import WriteQueue
+from aggregator.publish.document_writer import DocumentWriter, ended
 from contract.errors import StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from service.owned_document import StoreContent
+from service.owned_documents.owned_document import StoreContent
 from service.store_outage import Failing
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
@@ -30,10 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aggregator.cluster_documents.shards import Value
-    from service.clock import Clock
-    from service.election.leadership import Leadership
-    from service.stalls import Stalls
-    from stores.base import Store, WatchEvent
+    from aggregator.publish.document_writer import WriterContext
+    from stores.base import WatchEvent
 
 _log = logging.getLogger(__name__)
 
@@ -52,40 +48,29 @@ class StorePublisher:
 
     def __init__(
         self,
-        store: Store,
+        context: WriterContext,
         *,
         value: Callable[[str], Value],
         acknowledged: Callable[[StorePublisher, str, int], None],
         appeared: Callable[[Iterable[Document]], None],
         followed: Callable[[StorePublisher, Document], None],
-        leadership: Leadership,
-        touch_period_seconds: float,
-        writes_per_second: int,
-        clock: Clock,
-        stalls: Stalls,
         forgot: Callable[[], None] = lambda: None,
     ) -> None:
-        self.store = store
+        self.context = context
+        self.store = context.store
         self._forgot = forgot
         self.outputs: dict[str, ClusterDocument] = {}
         self.interrupted: str | None = None
         self.interruptions_total = 0
         self.reading = Failing()
         """Whether its watch fails."""
-        self.writing = Failing()
+        self.writing = context.failing
         """Which of its writes have failed since the last one that did not."""
         self._value = value
         self._acknowledged = acknowledged
         self._appeared = appeared
         self._followed = followed
-        self._clock = clock
-        self._stalls = stalls
-        self._leadership = leadership
-        self._touch_period_seconds = touch_period_seconds
-        self.turns = WriteQueue(writes_per_second, clock)
-        """Every write to the store waits for its turn here."""
-        self._context: WriterContext | None = None
-        """Set while this replica leads."""
+        self._leads = False
         self._writings: dict[str, DocumentWriter[Value]] = {}
         self._tasks: dict[str, asyncio.Task[NoReturn]] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -123,22 +108,14 @@ class StorePublisher:
 
     def lead(self, names: Iterable[str]) -> None:
         """Write from now on, these documents first."""
-        self._context = WriterContext(
-            self.store,
-            self._leadership,
-            self._clock,
-            self._stalls,
-            self.writing,
-            TouchSchedule(self._touch_period_seconds),
-            self.turns,
-        )
+        self._leads = True
         for output in self.outputs.values():
-            output.begin(self._clock(), fence=self._leadership.fences)
+            output.begin(self.context.clock(), fence=self.context.leadership.fences)
         self.wake(names)
 
     async def follow(self) -> None:
         """Write no more."""
-        self._context = None
+        self._leads = False
         self.writing.succeeded()
         tasks = list(self._tasks.values())
         self._tasks.clear()
@@ -147,22 +124,22 @@ class StorePublisher:
 
     def wake(self, names: Iterable[str]) -> None:
         """Wake the writers of these documents: their desired content may have changed."""
-        if self._context is None:
+        if not self._leads:
             return
         assert self._group is not None
         for name in names:
             if name not in self._writings:
-                self._writings[name] = self._writing(self._context, name)
+                self._writings[name] = self._writing(name)
                 run = self._writings[name].run()
                 task = self._group.create_task(run, name=f"publish {name} to {self.store.url}")
                 self._tasks[name] = task
             self._writings[name].wake.set()
 
-    def _writing(self, context: WriterContext, name: str) -> DocumentWriter[Value]:
+    def _writing(self, name: str) -> DocumentWriter[Value]:
         kind = kind_of(name)
         assert kind is not None, "every document is of a kind"
         return DocumentWriter(
-            context,
+            self.context,
             self._output(name),
             value=partial(self._value, name),
             check=lambda value: kind.verify(value.text, name, value.nodes),
@@ -172,7 +149,7 @@ class StorePublisher:
 
     async def _watch(self) -> NoReturn:
         async for event in self.store.watch(SELECTION):
-            with self._stalls.busy(f"watch own documents in {self.store.url}"):
+            with self.context.stalls.busy(f"watch own documents in {self.store.url}"):
                 self._observe(event)
         raise StoreError(f"the watch of {self.store.url} ended")
 
@@ -196,7 +173,7 @@ class StorePublisher:
                     self.interruptions_total += 1
                     _log.warning("own documents in %s cannot be seen: %s", self.store.url, reason)
                 self.interrupted = reason
-                self.reading.failed("watch", reason, self._clock().steady_ms)
+                self.reading.failed("watch", reason, self.context.clock().steady_ms)
                 for output in self.outputs.values():
                     output.interrupted()
 
@@ -227,11 +204,11 @@ class StorePublisher:
             output.observe_watch(shown)
         if name in self._writings:
             self._writings[name].wake.set()
-        elif follows and self._context is None and isinstance(shown, Document):
+        elif follows and not self._leads and isinstance(shown, Document):
             self._followed(self, shown)
 
     def _stray(self, documents: Iterable[Document]) -> None:
-        if self._context is None:
+        if not self._leads:
             return
         strange = [d for d in documents if kind_of(d.name) and d.name not in self._writings]
         if strange and self._writings:
@@ -240,7 +217,7 @@ class StorePublisher:
     def _output(self, name: str) -> ClusterDocument:
         if name not in self.outputs:
             self.outputs[name] = ClusterDocument(name)
-            if self._context is not None:
+            if self._leads:
                 # Nothing was seen of it: a document that is not there, unless the watch is behind.
                 self.outputs[name].version = "" if self.interrupted is None else None
         return self.outputs[name]

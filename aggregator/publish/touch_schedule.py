@@ -18,23 +18,23 @@ _AGAIN_MS = 5000
 
 
 class TouchSchedule:
-    """When each document was written or touched last."""
+    """When one document is touched next."""
 
-    def __init__(self, period_seconds: float) -> None:
+    def __init__(self, period_seconds: float, name: str) -> None:
         self._period_ms = int(period_seconds * 1000)
-        self._next_ms: dict[str, int] = {}
+        self._phase = crc32(name.encode()) / 2**32
+        self._next_ms: int | None = None
 
-    def written(self, name: str, now: Instant) -> None:
+    def written(self, now: Instant) -> None:
         """Observe that the document was written or touched."""
-        self._next_ms[name] = now.steady_ms + self._period_ms
+        self._next_ms = now.steady_ms + self._period_ms
 
-    def failed(self, name: str, now: Instant) -> None:
+    def failed(self, now: Instant) -> None:
         """Schedule the touch again after it failed, in time for readers."""
-        self._next_ms[name] = now.steady_ms + min(self._period_ms, _AGAIN_MS)
+        self._next_ms = now.steady_ms + min(self._period_ms, _AGAIN_MS)
 
-    def due_ms(self, name: str, now: Instant) -> int:
+    def due_ms(self, now: Instant) -> int:
         """Return the milliseconds until it must be touched; 0 or less when that is now."""
-        if name not in self._next_ms:
-            phase = crc32(name.encode()) / 2**32
-            self._next_ms[name] = now.steady_ms + int(self._period_ms * _FIRST * phase)
-        return self._next_ms[name] - now.steady_ms
+        if self._next_ms is None:
+            self._next_ms = now.steady_ms + int(self._period_ms * _FIRST * self._phase)
+        return self._next_ms - now.steady_ms

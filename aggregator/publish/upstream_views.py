@@ -9,17 +9,18 @@ own.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from aggregator.plugin import View
 from aggregator.publish.document_state import WatchedDocument
-from aggregator.publish.document_writer import DocumentWriter, WriterContext, ended
+from aggregator.publish.document_writer import DocumentWriter, ended
 from contract.errors import StoreError
-from service.owned_document import StoreContent
+from service.log.trouble import Trouble
+from service.owned_documents.owned_document import StoreContent
 from service.store_outage import Failing
-from service.trouble import Trouble
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
@@ -27,11 +28,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
-    from aggregator.publish.write_queue import WriteQueue
-    from service.clock import Clock
-    from service.election.leadership import Leadership
-    from service.stalls import Stalls
-    from stores.base import Store, WatchEvent
+    from aggregator.publish.document_writer import WriterContext
+    from stores.base import WatchEvent
 
 _log = logging.getLogger(__name__)
 
@@ -61,15 +59,15 @@ class ViewOutput(WatchedDocument[Showing]):
 class _Shown:
     """One view: its watch and its writer. One that is an input is watched elsewhere."""
 
-    def __init__(self, desk: WriterContext, showing: Showing, *, is_input: bool) -> None:
+    def __init__(self, context: WriterContext, showing: Showing, *, is_input: bool) -> None:
         view = showing.view
         self.showing = showing
         self.output = ViewOutput(view.namespace, view.name, view.labels, is_input=is_input)
-        self.output.begin(desk.clock(), fence=desk.leadership.fences)
+        self.output.begin(context.clock(), fence=context.leadership.fences)
         self.writing = DocumentWriter(
-            desk, self.output, value=lambda: self.showing, pause_seconds=_PAUSE_SECONDS
+            context, self.output, value=lambda: self.showing, pause_seconds=_PAUSE_SECONDS
         )
-        self._store = desk.store
+        self._store = context.store
         self._trouble = Trouble(
             _log,
             "%s cannot be seen in %s: %s",
@@ -121,16 +119,9 @@ def _is_selected(view: View, selection: Selection) -> bool:
 class UpstreamViews:
     """All views in one store; ``inputs`` are what plugins read of it."""
 
-    def __init__(
-        self,
-        store: Store,
-        inputs: Iterable[Selection],
-        leadership: Leadership,
-        clock: Clock,
-        stalls: Stalls,
-        turns: WriteQueue,
-    ) -> None:
-        self._desk = WriterContext(store, leadership, clock, stalls, Failing(), turns=turns)
+    def __init__(self, context: WriterContext, inputs: Iterable[Selection]) -> None:
+        # Readers of views wait for no touch, and what fails of them keeps nothing else back.
+        self._context = replace(context, touch_period_seconds=None, failing=Failing())
         self._inputs = tuple(inputs)
         self._shown: dict[_Key, _Shown] = {}
         self._tasks: list[asyncio.Task[NoReturn]] = []
@@ -147,9 +138,9 @@ class UpstreamViews:
             shown = self._shown.get(key)
             if shown is None:
                 is_input = any(_is_selected(view, selection) for selection in self._inputs)
-                shown = _Shown(self._desk, Showing(view, 0), is_input=is_input)
+                shown = _Shown(self._context, Showing(view, 0), is_input=is_input)
                 self._shown[key] = shown
-                url = self._desk.store.url
+                url = self._context.store.url
                 run = shown.writing.run()
                 self._tasks.append(tasks.create_task(run, name=f"show {view.name} in {url}"))
                 if not is_input:

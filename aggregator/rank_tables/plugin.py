@@ -18,7 +18,7 @@ from aggregator.rank_tables.job_table import (
 )
 from contract.errors import DocumentError, quoted
 from contract.names import REPORT_LABEL
-from service.trouble import Troubles
+from service.log.trouble import Troubles
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from stores.refusals import Spacing

@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from stores.interruption import Interrupted
+from stores.kubernetes_api.client.attempts import ApiAnswer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -44,13 +45,11 @@ class Answers:
         """Return this, for callers that need a connection."""
         return cast("ApiConnection", self)
 
-    async def request(self, *_: object, **__: object) -> tuple[int, bytes]:
+    async def request(self, *_: object, **__: object) -> ApiAnswer:
         """Answer with the list, whatever the request."""
-        return 200, self._listed
+        return ApiAnswer(200, self._listed)
 
-    async def list(self, *_: object, **__: object) -> tuple[int, bytes]:
-        """See ``request``."""
-        return 200, self._listed
+    list = request
 
     @contextlib.asynccontextmanager
     async def stream(self, *_: object, **__: object) -> AsyncIterator[Answers]:

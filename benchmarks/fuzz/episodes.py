@@ -16,7 +16,7 @@ from contract.codes.levels import Severity
 from contract.documents.episodes import EpisodeEvent
 from contract.observation import chip_subject, host_subject
 from stores.base import HistoryAck, HistoryBatch
-from stores.mqtt.channel_codec import decode_ack, decode_batch, encode_ack, encode_batch
+from stores.mqtt.channel_codec import decode_ack, decode_batch
 
 _NODE = "node-1"
 _NOW_MS = 1_800_000_000_000
@@ -43,7 +43,7 @@ class HistoryBatches:
 
     name = "history-batch"
     seeds = tuple(
-        encode_batch(one).decode()
+        msgspec.json.encode(one).decode()
         for one in (
             _batch(0, 2),
             _batch(3, 5),
@@ -82,7 +82,7 @@ class HistoryAcks:
 
     name = "history-ack"
     seeds = tuple(
-        encode_ack(HistoryAck(_NODE, journal, sequence)).decode()
+        msgspec.json.encode(HistoryAck(_NODE, journal, sequence)).decode()
         for journal, sequence in (("j", 0), ("4f1c", 17), ("4f1c", 1 << 40))
     )
 

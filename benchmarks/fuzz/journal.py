@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.fault_state import restore
-from agent.journal.file import JournalRow, RestoredJournal, RowKind
-from agent.journal.reader import StoredRow
+from agent.journal.file import RestoredJournal
+from agent.journal.rows import JournalRow, RowKind
 from agent.policy.state import CHIP_SOURCE, Acknowledged, PolicyState
 from agent.policy.step import step
 from agent.replay.level_history import Span
@@ -84,10 +84,10 @@ class JournalRows:
         kind, _, body = text.partition(" ")
         good = _text(self._state)
         rows = [
-            StoredRow(1, _NOW_MS, RowKind.START, _text({"node": _NODE, "boot_id": "boot"})),
-            StoredRow(2, _NOW_MS, RowKind.SNAPSHOT, good),
-            StoredRow(3, _NOW_MS, kind, body),
-            StoredRow(4, _NOW_MS + 1, RowKind.SNAPSHOT, good),
+            JournalRow(1, _NOW_MS, RowKind.START, _text({"node": _NODE, "boot_id": "boot"})),
+            JournalRow(2, _NOW_MS, RowKind.SNAPSHOT, good),
+            JournalRow(3, _NOW_MS, kind, body),
+            JournalRow(4, _NOW_MS + 1, RowKind.SNAPSHOT, good),
         ]
         found = replay(rows, shipped(), Span())
         self._restore(kind, body, good)

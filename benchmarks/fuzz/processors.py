@@ -11,7 +11,7 @@ from aggregator.processors.engine import ProcessorEngine
 from aggregator.processors.manual_info import NAME as CHIPS
 from aggregator.processors.manual_info import NAMESPACE
 from aggregator.processors.separation_policy import KEY, SeparationPolicy
-from aggregator.processors.state_codec import decode_buckets
+from aggregator.processors.state import decode_buckets
 from contract.errors import VigilError
 from service.clock import Instant
 from stores.base import Changed, Document, DocumentsListed

@@ -9,9 +9,10 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from collectors.answer_tracker import AnswerTracker
 from collectors.driver_list_tracker import CodeState, ListTracker
 from contract.codes.chip_codes import CARD_DROP
-from contract.observation import Assertion, SourceAnswered, SourceBlind
+from contract.observation import Assertion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,8 +40,7 @@ class ChipTracker:
         self._codes = ListTracker(source, ((chip, code) for code in tracked))
         self._failing: dict[Query, str] = {}
         self._answered: set[Query] = set()
-        self._blind = False
-        self._reported_answered = False
+        self._answers = AnswerTracker(source, chip)
         self._dropped = False
         self._silent_since: float | None = None
         self._silent_too_long = False
@@ -55,7 +55,7 @@ class ChipTracker:
     @property
     def blind(self) -> bool:
         """Whether the last report of the chip is that it gives no answer."""
-        return self._blind
+        return self._answers.is_answering is False
 
     def next_check(self, query: Query) -> float | None:
         """Return when ``query`` must be asked because of events; it may have been tried already."""
@@ -111,10 +111,8 @@ class ChipTracker:
         elif self._silent_since is None:
             self._silent_since = at
         reports: list[Report] = []
-        if not self._blind and not self._dropped:
-            self._blind = True
-            by_driver = hangs or not by_chip
-            reports.append(SourceBlind(self._source, self._chip, now_ms, reason, by_driver))
+        if not self._dropped:
+            reports += self._answers.observe_failure(reason, now_ms, by_driver=hangs or not by_chip)
         if self._silent_since is None or len(self._failing) < len(Query):
             return reports
         if at - self._silent_since >= self._card_lost_after_seconds:
@@ -129,11 +127,7 @@ class ChipTracker:
         self._silent_since = None
         self._silent_too_long = False
         complete = not self._failing and len(self._answered) == len(Query)
-        if (complete or self._dropped) and (self._blind or not self._reported_answered):
-            self._blind = False
-            self._reported_answered = True
-            return [SourceAnswered(self._source, self._chip, now_ms)]
-        return []
+        return self._answers.observe_answer(now_ms) if complete or self._dropped else []
 
     def _judge_drop(self, now_ms: int) -> list[Report]:
         """Return what changed about the drop of the card: by its list, its health answer or its

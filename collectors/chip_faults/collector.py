@@ -11,13 +11,15 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pydantic import Field
 
+from collectors.base import Collector
 from collectors.chip_faults.chip_tracker import ChipTracker, Query
 from collectors.chip_faults.health_word import ChipWord
 from collectors.driver_list_tracker import LAG_SECONDS
+from collectors.report_batch import ReportBatch
 from contract.codes.chip_codes import RESET_FINISHED, code_of
 from contract.codes.families import FAMILIES
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
@@ -51,7 +53,6 @@ LIST_PERIOD = "list_period_seconds"
 
 _ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
 _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
-_TOGETHER_SECONDS = 0.02
 _MOST_BUSY = 0.5
 """Without events: the share of time in which the driver may be asked."""
 _PROGRESS_SECONDS = 1.0
@@ -110,7 +111,7 @@ class ChipFaultsSection(Section):
     list_period_seconds: float = Field(default=1.0, ge=0.5, le=60)
 
 
-class ChipFaultsCollector:
+class ChipFaultsCollector(Collector[ChipFaultsSection]):
     """Reports chip faults.
 
     ``audit_period_seconds`` is that of code lists while events arrive, ``list_period_seconds``
@@ -126,16 +127,13 @@ class ChipFaultsCollector:
     """
 
     name = "chip-faults"
-    settings: ClassVar[type[Section]] = ChipFaultsSection
+    settings = ChipFaultsSection
     about_chips = True
-    enabled = True
     deadline_seconds = 2.0
 
-    def __init__(self, settings: ChipFaultsSection, _: AgentOptions) -> None:
-        self.period_seconds = settings.health_period_seconds
-        self.audit_period_seconds = settings.audit_period_seconds
-        self.list_period_seconds = settings.list_period_seconds
-        self.card_lost_after_seconds = settings.card_lost_after_seconds
+    def __init__(self, section: ChipFaultsSection, options: AgentOptions) -> None:
+        super().__init__(section, options)
+        self.period_seconds = section.health_period_seconds
 
     async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
@@ -156,9 +154,7 @@ class ChipFaultsRun:
     def __init__(self, collector: ChipFaultsCollector, context: CollectorContext) -> None:
         self._source = collector.name
         self._period_seconds = collector.period_seconds
-        self._audit_period_seconds = collector.audit_period_seconds
-        self._list_period_seconds = collector.list_period_seconds
-        self._card_lost_after_seconds = collector.card_lost_after_seconds
+        self._section = collector.section
         self._context = context
         self._driver = context.driver
         self._loop = asyncio.get_running_loop()
@@ -173,10 +169,8 @@ class ChipFaultsRun:
             self._tracked.setdefault(subject, set()).add(code)
         self._logged_silent: set[Subject] = set()
         self._changed = asyncio.Event()
-        self._batch: list[Report] = []
+        self._batch = ReportBatch(context.report)
         self._event_at = float("-inf")
-        self._flush: asyncio.TimerHandle | None = None
-        self._soon: asyncio.Handle | None = None
 
     async def begin(self) -> None:
         """Wait for the driver's list; a chip that is known and not listed is missing."""
@@ -193,7 +187,7 @@ class ChipFaultsRun:
         silent = sorted(self._tracked.keys() - self._logged_silent)
         self._logged_silent.update(silent)
         now_ms = self._context.wall_clock()
-        self._report(SourceBlind(self._source, chip, now_ms, reason, True) for chip in silent)
+        self._batch.send(SourceBlind(self._source, chip, now_ms, reason, True) for chip in silent)
 
     def _take_over(self, listed: Iterable[Chip]) -> None:
         """Watch chips that were not watched yet, and follow their ids."""
@@ -213,7 +207,8 @@ class ChipFaultsRun:
 
     def _watched(self, subject: Subject, chip: Chip | None) -> _Watched:
         tracked = self._tracked.pop(subject, set())
-        tracker = ChipTracker(self._source, subject, tracked, self._card_lost_after_seconds)
+        lost_after = self._section.card_lost_after_seconds
+        tracker = ChipTracker(self._source, subject, tracked, lost_after)
         now = self._loop.time()
         return _Watched(subject, chip, tracker, dict.fromkeys(Query, now), now + LAG_SECONDS)
 
@@ -221,7 +216,7 @@ class ChipFaultsRun:
         """Report each event of the driver as it arrives."""
         async for item in self._driver.events():
             if isinstance(item, DriverGap):
-                self._report([Gap(self._source, item.at_ms, item.reason)])
+                self._batch.send([Gap(self._source, item.at_ms, item.reason)])
                 self._take_over(await self._driver.listed())
                 self._ask_now(self._chips.values())
             elif item.code:
@@ -237,7 +232,7 @@ class ChipFaultsRun:
             what = f"event {code} of logic id {event.logic_id} with assertion {event.assertion}"
             why = "no such chip" if watched is None else "no such assertion"
             _log.warning("%s: %s; every chip is audited", what, why)
-            self._report([Gap(self._source, event.seen_at_ms, f"{what}: {why}")])
+            self._batch.send([Gap(self._source, event.seen_at_ms, f"{what}: {why}")])
             self._ask_now(self._chips.values())
             return
         seen = Observation(
@@ -252,7 +247,7 @@ class ChipFaultsRun:
             text=event.name,
         )
         now = self._loop.time()
-        self._report_soon(watched.tracker.apply_event(seen, now))
+        self._batch.add_soon(watched.tracker.apply_event(seen, now))
         self._ask_health_soon(watched, now)
         if code == RESET_FINISHED:
             self._ask_now([watched])
@@ -334,12 +329,11 @@ class ChipFaultsRun:
     def _pause_after(self, began: float) -> None:
         """Without events: pause the queries for as long as the round took that ``began``."""
         if self._driver.polling_reason is None:
-            self._context.show(NODE, LIST_PERIOD, self._audit_period_seconds)
+            self._context.show(NODE, LIST_PERIOD, self._section.audit_period_seconds)
             return
-        if self._batch:
-            self._report(())  # it is whole: nothing follows until the next round
+        self._batch.send()  # it is whole: nothing follows until the next round
         took = self._loop.time() - began
-        period = real_list_period(self._list_period_seconds, took)
+        period = real_list_period(self._section.list_period_seconds, took)
         self._context.show(NODE, LIST_PERIOD, period)
         for watched in self._chips.values():
             for query, due in watched.due.items():
@@ -384,7 +378,7 @@ class ChipFaultsRun:
             reports = self._failed(watched, query, str(error), by_chip=in_place, hangs=True)
         except DriverGone as error:
             reports = self._failed(watched, query, str(error), by_chip=False)
-        self._report_together(reports)
+        self._batch.add(reports)
 
     def _refused(
         self,
@@ -416,9 +410,9 @@ class ChipFaultsRun:
             codes = await self._driver.error_codes(chip)
         listed = frozenset(code_of(code) for code in codes)
         if self._driver.polling_reason is None:
-            watched.due[Query.CODES] = began + self._audit_period_seconds
+            watched.due[Query.CODES] = began + self._section.audit_period_seconds
         else:
-            watched.due[Query.CODES] = began + self._list_period_seconds
+            watched.due[Query.CODES] = began + self._section.list_period_seconds
             if listed != watched.listed:
                 await self._list_changed(watched, chip, listed, asked_at, began)
         watched.listed = listed
@@ -431,7 +425,7 @@ class ChipFaultsRun:
         if watched.chip is None:
             why = "the driver does not list this chip"
             for query in Query:
-                self._report_together(self._failed(watched, query, why, by_chip=in_place))
+                self._batch.add(self._failed(watched, query, why, by_chip=in_place))
 
     async def _health(self, watched: _Watched, chip: Chip, at: float) -> int | None:
         """Read the health word and show it; without an answer the reading is removed."""
@@ -441,8 +435,7 @@ class ChipFaultsRun:
         finally:
             self._context.show(chip_subject(chip.physical_id), HEALTH, health)
             if watched.word is not None:
-                reports = watched.word.observe(health, at, self._context.wall_clock())
-                self._report_together(reports)
+                self._batch.add(watched.word.observe(health, at, self._context.wall_clock()))
                 again = watched.word.asks_again_at
                 if again is not None:
                     watched.due[Query.HEALTH] = again
@@ -469,27 +462,3 @@ class ChipFaultsRun:
         return watched.tracker.observe_failure(
             query, reason, self._loop.time(), now_ms, by_chip=by_chip, hangs=hangs
         )
-
-    def _report_together(self, reports: list[Report]) -> None:
-        """Report with what follows at once, so that a round of audits makes one document."""
-        self._batch += reports
-        if self._batch and self._flush is None:
-            self._flush = self._loop.call_later(_TOGETHER_SECONDS, self._report, ())
-
-    def _report_soon(self, reports: list[Report]) -> None:
-        """Report in this turn of the loop, with the other events that have arrived already."""
-        self._batch += reports
-        if reports and self._soon is None:
-            self._soon = self._loop.call_soon(self._report, ())
-
-    def _report(self, reports: Iterable[Report]) -> None:
-        """Report at once, after what was gathered before."""
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
-        if self._flush is not None:
-            self._flush.cancel()
-            self._flush = None
-        batch, self._batch = [*self._batch, *reports], []
-        if batch:
-            self._context.report(batch)

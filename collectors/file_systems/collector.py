@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 
 import msgspec
 from pydantic import Field, model_validator
 
+from collectors.answer_tracker import AnswerTracker
+from collectors.base import Collector
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import OF_PODS, HostMounts
 from collectors.file_systems.tracker import (
@@ -24,14 +26,7 @@ from collectors.file_systems.tracker import (
 )
 from collectors.saved_state import read_saved
 from contract.codes.host_codes import FILE_SYSTEMS, KERNEL_LOG, READ_ONLY
-from contract.observation import (
-    NODE,
-    Assertion,
-    Gap,
-    Observation,
-    SourceAnswered,
-    SourceBlind,
-)
+from contract.observation import Assertion, Gap, Observation
 from contract.settings import Section, at_most
 from pacing.waiting import is_set_within
 from stores.abandonable_thread import AbandonableThread
@@ -61,7 +56,7 @@ class FileSystemsSection(Section):
         return at_most(self, "full_cleared_percent", "full_percent")
 
 
-class FileSystemsCollector:
+class FileSystemsCollector(Collector[FileSystemsSection]):
     """Reports faults of file systems.
 
     ``full_percent`` of space or inodes is full, until ``full_cleared_percent``. ``excluded``: a
@@ -69,16 +64,13 @@ class FileSystemsCollector:
     """
 
     name = FILE_SYSTEMS
-    settings: ClassVar[type[Section]] = FileSystemsSection
+    settings = FileSystemsSection
 
     def __init__(
-        self, settings: FileSystemsSection, _: AgentOptions, host: HostMounts | None = None
+        self, section: FileSystemsSection, options: AgentOptions, host: HostMounts | None = None
     ) -> None:
-        self.enabled = settings.enabled
-        self.period_seconds = settings.period_seconds
-        self.deadline_seconds = settings.deadline_seconds
-        self.thresholds = FullThresholds(settings.full_percent, settings.full_cleared_percent)
-        self.host = HostMounts(settings.excluded) if host is None else host
+        super().__init__(section, options)
+        self.host = HostMounts(section.excluded) if host is None else host
 
     async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
@@ -151,11 +143,13 @@ class FileSystemsRun:
         if kept is None or kept.boot != self._boot:  # ids are valid in one boot only
             kept = SeenWritable(self._boot, {})
         self._kept = kept
+        section = collector.section
+        thresholds = FullThresholds(section.full_percent, section.full_cleared_percent)
         self._tracker = FileSystemTracker(
-            self._source, context.tracked, self._kept.mounts, collector.thresholds
+            self._source, context.tracked, self._kept.mounts, thresholds
         )
         self._stuck: dict[FileSystem | None, AbandonableThread[_CheckResult]] = {}
-        self._blind: str | None = ""
+        self._answers = AnswerTracker(self._source)
         self._check_now = asyncio.Event()
 
     def observe(self, reports: Sequence[Report]) -> None:
@@ -211,12 +205,11 @@ class FileSystemsRun:
 
     def _report_check(self, reports: list[Report], blind: str | None) -> None:
         """Report ``reports``, and whether they are complete: ``blind`` is why not."""
-        before, self._blind = self._blind, blind
         now_ms = self._context.wall_clock()
-        if blind is None and before is not None:
-            reports = [SourceAnswered(self._source, NODE, now_ms), *reports]
-        elif blind is not None and not before:
+        if blind is None:
+            reports = [*self._answers.observe_answer(now_ms), *reports]
+        elif begun := self._answers.observe_failure(blind, now_ms):
             _log.warning("%s: %s", self._source, blind)
-            reports = [*reports, SourceBlind(self._source, NODE, now_ms, blind)]
+            reports = [*reports, *begun]
         if reports:
             self._context.report(reports)

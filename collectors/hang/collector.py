@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from pydantic import Field
-
-from collectors.hang.tracker import Figures, HangThresholds, HangTracker
+from collectors.base import Collector
+from collectors.hang.tracker import Figures, HangSection, HangTracker
 from contract.codes.chip_codes import HANG
 from contract.codes.families import FAMILIES
 from contract.errors import DriverCallError, DriverError, ToolError, ToolNonsense, ToolSilent
 from contract.observation import Assertion, Observation, SourceBlind, chip_subject
-from contract.settings import Section
 from dcmi_shim.hccn.tool import A5_COUNTERS, A5_PORTS, COUNTERS, HccnTool
 from dcmi_shim.library.enums import Utilization
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
@@ -40,20 +38,7 @@ _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-class HangSection(Section):
-    """When a chip counts as hanging (``docs/spec/device-plugin.md#4``)."""
-
-    enabled: bool = True
-    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
-    deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
-    aicore_utilization: int = Field(default=5, ge=0, le=101)
-    hbm_memory_delta: int = Field(default=0, ge=0, le=100)
-    traffic_delta: int = Field(default=100, ge=0)
-    cpu_time_delta: int = Field(default=5, ge=0)
-    detect_duration: int = Field(default=5, ge=1, le=1440)
-
-
-class HangCollector:
+class HangCollector(Collector[HangSection]):
     """Detects hanging chips.
 
     Not ``enabled``: nothing is asked, and faults of an earlier run end. ``deadline_seconds`` is
@@ -61,27 +46,18 @@ class HangCollector:
     """
 
     name = "hang"
-    settings: ClassVar[type[Section]] = HangSection
+    settings = HangSection
     about_chips = True
-    enabled = True
-    """Always: also without detection, faults of an earlier run must end."""
 
-    def __init__(self, settings: HangSection, _: AgentOptions) -> None:
-        self.period_seconds = settings.period_seconds
-        self.deadline_seconds = settings.deadline_seconds
-        self.thresholds = HangThresholds(
-            settings.aicore_utilization,
-            settings.hbm_memory_delta,
-            settings.traffic_delta,
-            settings.cpu_time_delta,
-            settings.detect_duration,
-        )
-        self._detect = settings.enabled
+    def __init__(self, section: HangSection, options: AgentOptions) -> None:
+        super().__init__(section, options)
+        # Also without detection, faults of an earlier run must end.
+        self.enabled = True
 
     async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
         watch = HangRun(self, context)
-        if not self._detect:
+        if not self.section.enabled:
             watch.end_faults()
         pause = min(_FIRST_SECONDS, self.period_seconds)
         loop = asyncio.get_running_loop()
@@ -89,7 +65,7 @@ class HangCollector:
             context.progress()
             await asyncio.sleep(pause)
             began = loop.time()
-            if self._detect:
+            if self.section.enabled:
                 await watch.round()
             pause = max(0.0, began + self.period_seconds - loop.time())
 
@@ -100,7 +76,7 @@ class HangRun:
     def __init__(self, collector: HangCollector, context: CollectorContext) -> None:
         self._source = collector.name
         self._deadline = collector.deadline_seconds
-        self._limits = collector.thresholds
+        self._limits = collector.section
         self._context = context
         self._driver = context.driver
         paths = context.paths

@@ -10,23 +10,32 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
+from collectors.answer_tracker import AnswerTracker
 from contract.codes.chip_codes import HANG
 from contract.codes.levels import Severity
-from contract.observation import Assertion, Observation, SourceAnswered, SourceBlind
+from contract.observation import Assertion, Observation
+from contract.settings import Section
 
 if TYPE_CHECKING:
     from contract.observation import Report, Subject
 
 
-@dataclass(frozen=True)
-class HangThresholds:
-    """From where on something moves, and for how many rounds nothing may."""
+class HangSection(Section):
+    """When a chip counts as hanging (``docs/spec/device-plugin.md#4``).
 
-    aicore_utilization: int = 5
-    hbm_memory_delta: int = 0
-    traffic_delta: int = 100
-    cpu_time_delta: int = 5
-    detect_duration: int = 5
+    From where on something moves, and for how many rounds nothing may.
+    """
+
+    enabled: bool = True
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
+    aicore_utilization: int = Field(default=5, ge=0, le=101)
+    hbm_memory_delta: int = Field(default=0, ge=0, le=100)
+    traffic_delta: int = Field(default=100, ge=0)
+    cpu_time_delta: int = Field(default=5, ge=0)
+    detect_duration: int = Field(default=5, ge=1, le=1440)
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,7 @@ class Figures:
         )
 
 
-def looks_hung(now: Figures, before: Figures, limits: HangThresholds) -> bool | None:
+def looks_hung(now: Figures, before: Figures, limits: HangSection) -> bool | None:
     """Return whether nothing moved since ``before``; ``None`` when that is not known."""
     hbm = _grown(now.hbm, before.hbm)
     traffic = _grown(now.traffic, before.traffic)
@@ -79,27 +88,23 @@ class HangTracker:
     """
 
     def __init__(
-        self, source: str, chip: Subject, limits: HangThresholds, *, hung: bool, blind: bool = False
+        self, source: str, chip: Subject, limits: HangSection, *, hung: bool, blind: bool = False
     ) -> None:
         self._source = source
         self._chip = chip
         self._limits = limits
-        self._hung = hung
+        self.hung = hung
+        """Whether the chip is tracked as hanging."""
         self._rounds = 0
         self._processes: frozenset[int] = frozenset()
         self._before: Figures | None = None
-        self._blind = blind
-
-    @property
-    def hung(self) -> bool:
-        """Whether the chip is tracked as hanging."""
-        return self._hung
+        self._answers = AnswerTracker(source, chip, is_answering=not blind)
 
     def observe_idle(self, now_ms: int) -> list[Report]:
         """Apply that no process uses the chip; return what to report."""
         self._forget()
         self._processes = frozenset()
-        return [*self._answered(now_ms), *self._moves(now_ms)]
+        return [*self._answers.observe_answer(now_ms), *self._moves(now_ms)]
 
     def observe(
         self, processes: frozenset[int], figures: Figures, troubles: str, now_ms: int
@@ -109,17 +114,17 @@ class HangTracker:
             self._forget()
             self._processes = processes
         before, self._before = self._before, figures
-        if before is None:
-            return self.observe_failure(troubles, now_ms) if troubles else self._answered(now_ms)
-        self._before = figures.filled_from(before)
-        hung = looks_hung(figures, before, self._limits)
+        hung = None
+        if before is not None:
+            self._before = figures.filled_from(before)
+            hung = looks_hung(figures, before, self._limits)
         if hung is None and troubles:
             return self.observe_failure(troubles, now_ms)
-        reports = self._answered(now_ms)
+        reports = self._answers.observe_answer(now_ms)
         if hung:
             self._rounds += 1
-            if self._rounds >= self._limits.detect_duration and not self._hung:
-                self._hung = True
+            if self._rounds >= self._limits.detect_duration and not self.hung:
+                self.hung = True
                 reports.append(self._observation(Assertion.OCCUR, now_ms))
         elif hung is False:
             self._rounds = 0
@@ -128,34 +133,19 @@ class HangTracker:
 
     def observe_failure(self, reason: str, now_ms: int) -> list[Report]:
         """Apply that the activity of the chip is not known: the tracked state stays."""
-        if self._blind:
-            return []
-        self._blind = True
-        return [SourceBlind(self._source, self._chip, now_ms, reason)]
+        return self._answers.observe_failure(reason, now_ms)
 
     def _forget(self) -> None:
         self._rounds = 0
         self._before = None
 
-    def _answered(self, now_ms: int) -> list[Report]:
-        if not self._blind:
-            return []
-        self._blind = False
-        return [SourceAnswered(self._source, self._chip, now_ms)]
-
     def _moves(self, now_ms: int) -> list[Report]:
-        if not self._hung:
+        if not self.hung:
             return []
-        self._hung = False
+        self.hung = False
         return [self._observation(Assertion.RECOVER, now_ms)]
 
     def _observation(self, assertion: Assertion, now_ms: int) -> Observation:
-        return Observation(
-            source=self._source,
-            subject=self._chip,
-            code=HANG,
-            assertion=assertion,
-            seen_at_ms=now_ms,
-            # A guess must not take a chip away where an operator's table does not have the code.
-            severity=Severity.SUGGESTION,
-        )
+        # A guess must not take a chip away where an operator's table does not have the code.
+        severity = Severity.SUGGESTION
+        return Observation(self._source, self._chip, HANG, assertion, now_ms, severity)

@@ -17,11 +17,13 @@ import re
 import stat
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
 from pydantic import AfterValidator, Field
 
+from collectors.answer_tracker import AnswerTracker
+from collectors.base import Collector
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import HostMounts
 from collectors.kernel_log.messages import DRIVER_PATTERNS, MessageMatch, Messages, Remounted
@@ -35,22 +37,14 @@ from contract.codes.host_codes import (
     KERNEL_LOG,
     READ_ONLY,
 )
-from contract.observation import (
-    NODE,
-    Assertion,
-    Gap,
-    Observation,
-    SourceAnswered,
-    SourceBlind,
-    host_subject,
-)
+from contract.observation import Assertion, Gap, Observation, host_subject
 from contract.settings import Section
 from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import CollectorContext
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
@@ -81,26 +75,18 @@ class KernelLogSection(Section):
     npu_driver_patterns: tuple[Annotated[str, AfterValidator(_pattern)], ...] = DRIVER_PATTERNS
 
 
-class KernelLogCollector:
+class KernelLogCollector(Collector[KernelLogSection]):
     """Reports faults that the kernel logs.
 
     ``device`` is ``/dev/kmsg`` or a pipe with its records. A lockup, a hung task and an error of
     the NPU driver hold until they were not repeated for ``hold_seconds``. ``npu_driver_patterns``
-    are regular expressions for lines as ``dmesg --raw`` shows them. ``remounts``: whether another
-    collector follows file systems that the kernel makes read-only.
+    are regular expressions for lines as ``dmesg --raw`` shows them.
     """
 
     name = KERNEL_LOG
-    settings: ClassVar[type[Section]] = KernelLogSection
+    settings = KernelLogSection
     period_seconds = 60.0
     deadline_seconds = 5.0
-
-    def __init__(self, settings: KernelLogSection, options: AgentOptions) -> None:
-        self.enabled = settings.enabled
-        self.device = settings.device
-        self.hold_seconds = settings.hold_seconds
-        self.messages = Messages(settings.npu_driver_patterns)
-        self.remounts = options.file_systems
 
     async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
@@ -109,7 +95,7 @@ class KernelLogCollector:
             while True:
                 context.progress()
                 try:
-                    with _opened(self.device) as log:
+                    with _opened(self.section.device) as log:
                         await watch.follow(log)
                 except OSError as error:
                     watch.report_blind(error)
@@ -122,8 +108,11 @@ class KernelLogRun:
     """One run of the collector."""
 
     def __init__(self, collector: KernelLogCollector, context: CollectorContext) -> None:
-        self._collector = collector
         self._source = collector.name
+        self._period_seconds = collector.period_seconds
+        self._device = collector.section.device
+        self._messages = Messages(collector.section.npu_driver_patterns)
+        self._reports_remounts = collector.options.file_systems
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._boot = boot_id()
@@ -133,9 +122,10 @@ class KernelLogRun:
         sequence = kept.sequence if kept is not None and same_boot else None
         self._position = Position(self._source, sequence)
         tracked = {code for _, code in context.tracked}
-        self._tracker = KernelLogTracker(self._source, tracked, kept, collector.hold_seconds)
+        hold_seconds = collector.section.hold_seconds
+        self._tracker = KernelLogTracker(self._source, tracked, kept, hold_seconds)
         self._report(self._tracker.begin(self._now(), same_boot=same_boot))
-        self._answers: bool | None = None
+        self._answers = AnswerTracker(self._source)
         self._is_live = False
         self._kept_at = self._loop.time()
         self._line = ""
@@ -157,7 +147,7 @@ class KernelLogRun:
                     self._source,
                 )
             self._is_live = True
-            self._answered()
+            self._report(self._answers.observe_answer(self._context.wall_clock()))
             self.save()
             while True:
                 await self._wait(readable)
@@ -172,7 +162,7 @@ class KernelLogRun:
 
     async def _wait(self, readable: asyncio.Event) -> None:
         """Wait until there is something to read, or time has changed something."""
-        pause = self._collector.period_seconds
+        pause = self._period_seconds
         end = self._tracker.next_end()
         if end is not None:
             pause = min(pause, max(0.0, end - self._loop.time()))
@@ -217,11 +207,10 @@ class KernelLogRun:
         text = record.text
         if record.continues:
             text = (self._line + text)[:LONGEST_TEXT]
-        messages = self._collector.messages
         # A piece that continues a line must not report again what its beginning has reported.
-        front = messages.matches(record.level, self._line) if record.continues else ()
+        front = self._messages.matches(record.level, self._line) if record.continues else ()
         known = {match[:-1] for match in front}
-        for match in messages.matches(record.level, text):
+        for match in self._messages.matches(record.level, text):
             if match[:-1] not in known:
                 reports += self._assertion_of(match, now, self._age(record))
         self._line = text
@@ -233,7 +222,7 @@ class KernelLogRun:
         self, match: MessageMatch | Remounted, now: LogTime, age_seconds: float
     ) -> list[Report]:
         if isinstance(match, Remounted):
-            return self._remounted(match, now) if self._collector.remounts else []
+            return self._remounted(match, now) if self._reports_remounts else []
         if match.code == HUNG_TASK:
             self._hung_tasks = _count(_HUNG_TASKS)
         reports = self._tracker.observe(match, now, age_seconds)
@@ -270,24 +259,15 @@ class KernelLogRun:
 
     def _note_unreadable(self, records: Records) -> None:
         if records.unreadable and not self._unreadable:
-            _log.warning(
-                "%s: %s has lines that are no records", self._source, self._collector.device
-            )
+            _log.warning("%s: %s has lines that are no records", self._source, self._device)
         self._unreadable = records.unreadable
-
-    def _answered(self) -> None:
-        if not self._answers:
-            self._answers = True
-            self._report([SourceAnswered(self._source, NODE, self._context.wall_clock())])
 
     def report_blind(self, error: OSError) -> None:
         """Report that the log cannot be read, once."""
-        if self._answers is False:
-            return
-        self._answers = False
-        reason = explained(self._collector.device, error)
-        _log.warning("%s: %s", self._source, reason)
-        self._report([SourceBlind(self._source, NODE, self._context.wall_clock(), reason)])
+        reason = explained(self._device, error)
+        if begun := self._answers.observe_failure(reason, self._context.wall_clock()):
+            _log.warning("%s: %s", self._source, reason)
+            self._report(begun)
 
     def save(self) -> None:
         """Save how far the log was read."""

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from pydantic import Field
 
+from collectors.answer_tracker import AnswerTracker
+from collectors.base import Collector
 from collectors.chip_faults.collector import ChipFaultsCollector
 from collectors.links.readings import SLOW_ROUND, Readings
 from collectors.links.tracker import LinkTracker
 from collectors.links.unified_bus import UnifiedBus
+from collectors.report_batch import ReportBatch
 from contract.codes.chip_codes import (
     LINK_DOWN,
     UB_PORT_DOWN,
@@ -28,15 +31,7 @@ from contract.codes.chip_codes import (
 )
 from contract.codes.families import FAMILIES
 from contract.errors import ToolError, ToolMissing, ToolSilent
-from contract.observation import (
-    NODE,
-    Assertion,
-    Gap,
-    Observation,
-    SourceAnswered,
-    SourceBlind,
-    chip_subject,
-)
+from contract.observation import Assertion, Gap, Observation, SourceBlind, chip_subject
 from contract.settings import Section
 from dcmi_shim.hccn.tool import A5_PORT_ENABLED, A5_PORTS, LINK, HccnTool
 from pacing.waiting import is_set_within, result_of
@@ -44,7 +39,7 @@ from pacing.waiting import is_set_within, result_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import CollectorContext
     from contract.observation import Report, Subject
     from dcmi_shim.hccn.tables import A5Port
     from dcmi_shim.values import Chip, Inventory
@@ -62,7 +57,6 @@ Elsewhere the tool's answer about these ports does not count; an event of the dr
 """
 _UBOE_DERIVED = (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE)
 _SLOW_ROUND_SECONDS = 300.0
-_TOGETHER_SECONDS = 0.02
 _PROGRESS_SECONDS = 1.0
 # Timers may fire early by the resolution of their clock; a deadline this near counts as due.
 _DUE_SECONDS = 0.001
@@ -105,7 +99,7 @@ class LinksSection(Section):
     deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
 
 
-class LinksCollector:
+class LinksCollector(Collector[LinksSection]):
     """Reports network links that are down.
 
     ``deadline_seconds`` is that of one run of the tool; after a missed one the other chips are
@@ -115,22 +109,15 @@ class LinksCollector:
     """
 
     name = "links"
-    settings: ClassVar[type[Section]] = LinksSection
+    settings = LinksSection
     about_chips = True
     gauges: ClassVar[Mapping[str, str]] = {
         LINK_UP: "Whether hccn_tool finds the link of a chip up."
     }
-    enabled = True
-
-    def __init__(self, settings: LinksSection, options: AgentOptions) -> None:
-        self.period_seconds = settings.period_seconds
-        self.deadline_seconds = settings.deadline_seconds
-        self._telemetry = options.npu_exporter_names
-        self.failure_is_down = options.hccn_error == "down"
 
     async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = LinksRun(self, context, telemetry=self._telemetry)
+        watch = LinksRun(self, context)
         context.listen(watch.observe)
         await watch.begin()
         while True:
@@ -140,14 +127,12 @@ class LinksCollector:
 class LinksRun:
     """One run of the collector."""
 
-    def __init__(
-        self, collector: LinksCollector, context: CollectorContext, *, telemetry: bool
-    ) -> None:
+    def __init__(self, collector: LinksCollector, context: CollectorContext) -> None:
         self._source = collector.name
         self._period_seconds = collector.period_seconds
         self._deadline = collector.deadline_seconds
-        self._telemetry = telemetry
-        self._failure_is_down = collector.failure_is_down
+        self._telemetry = collector.options.npu_exporter_names
+        self._failure_is_down = collector.options.hccn_error == "down"
         self._context = context
         paths = context.paths
         self._tool = HccnTool(
@@ -168,10 +153,10 @@ class LinksRun:
         self._logged_missing: set[Subject] = set()
         self._changed = asyncio.Event()
         self._gap = False
-        self._is_missing: bool | None = None
+        self._tool_answers = AnswerTracker(self._source)
+        """Whether there is a tool: one that is missing is reported about the node."""
         self._trouble: str | None = None
-        self._batch: list[Report] = []
-        self._flush: asyncio.TimerHandle | None = None
+        self._batch = ReportBatch(context.report)
 
     async def begin(self) -> None:
         """Wait for the chips; a link that was down and cannot be asked about is blind."""
@@ -189,7 +174,7 @@ class LinksRun:
         missing = sorted(self._tracked.keys() - self._logged_missing)
         self._logged_missing.update(missing)
         now_ms = self._context.wall_clock()
-        self._report_together([SourceBlind(self._source, chip, now_ms, reason) for chip in missing])
+        self._batch.add(SourceBlind(self._source, chip, now_ms, reason) for chip in missing)
 
     def _take_over(self, inventory: Inventory) -> None:
         """Watch chips that were not watched yet, and follow their ids.
@@ -240,16 +225,14 @@ class LinksRun:
     def _event(self, link: _Link, seen: Observation) -> None:
         link.tracker.apply_event(self._loop.time())
         if seen.code == UBOE_PORT_DOWN and seen.assertion is Assertion.RECOVER:
-            self._report_together(
-                link.tracker.end_faults(_UBOE_DERIVED, self._context.wall_clock())
-            )
+            self._batch.add(link.tracker.end_faults(_UBOE_DERIVED, self._context.wall_clock()))
         self._bus.observe(seen)
         self._log_bus()
 
     def _log_bus(self) -> None:
         if self._family == _A5:
             chips = [link.subject for link in self._links.values()]
-            self._report_together(self._bus.changes(chips, self._context.wall_clock()))
+            self._batch.add(self._bus.changes(chips, self._context.wall_clock()))
 
     async def step(self) -> None:
         """Ask about the link that is due most, or wait until one is due."""
@@ -297,7 +280,7 @@ class LinksRun:
             return
         self._has_tool()
         now_ms = self._context.wall_clock()
-        self._report_together(link.tracker.observe(faults, asked_at, now_ms))
+        self._batch.add(link.tracker.observe(faults, asked_at, now_ms))
         self._bus.observe_tool(link.subject, down=UB_PORT_DOWN in link.tracker.present)
         self._log_bus()
         self._context.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)
@@ -379,7 +362,7 @@ class LinksRun:
             self._trouble = str(error)
             _log.warning("%s: %s; %s", self._source, error, what)
         self._hide(link)
-        self._report_together(reports)
+        self._batch.add(reports)
 
     def _hide(self, link: _Link) -> None:
         """Show no reading of a link that could not be asked about."""
@@ -389,30 +372,14 @@ class LinksRun:
 
     def _lacks_tool(self, error: ToolMissing) -> None:
         """Report a missing tool once, about the node, and not about every chip."""
-        if not self._is_missing:
-            self._is_missing = True
+        if begun := self._tool_answers.observe_failure(str(error), self._context.wall_clock()):
             _log.warning("%s: %s; the last known state of links stays", self._source, error)
-            now_ms = self._context.wall_clock()
-            self._report_together([SourceBlind(self._source, NODE, now_ms, str(error))])
+            self._batch.add(begun)
             for link in self._links.values():
                 self._hide(link)
 
     def _has_tool(self) -> None:
-        if self._is_missing is not False:
-            self._is_missing = False
-            now_ms = self._context.wall_clock()
-            self._report_together([SourceAnswered(self._source, NODE, now_ms)])
-
-    def _report_together(self, reports: Sequence[Report]) -> None:
-        """Report with what follows at once, so that a round at start makes one document."""
-        self._batch += reports
-        if self._batch and self._flush is None:
-            self._flush = self._loop.call_later(_TOGETHER_SECONDS, self._report)
-
-    def _report(self) -> None:
-        self._flush = None
-        batch, self._batch = self._batch, []
-        self._context.report(batch)
+        self._batch.add(self._tool_answers.observe_answer(self._context.wall_clock()))
 
 
 def _is_about_links(seen: Observation) -> bool:

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from collectors.answer_tracker import AnswerTracker
 from collectors.driver_list_tracker import LAG_SECONDS
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import Severity
-from contract.observation import Assertion, Observation, SourceAnswered, SourceBlind
+from contract.observation import Assertion, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from contract.observation import Report, Subject
-
-_SEVERITIES = {LINK_DOWN: Severity.MINOR}
 
 
 class LinkTracker:
@@ -32,7 +31,7 @@ class LinkTracker:
         self._present = set(tracked)
         self._settled = True
         self._event_at = float("-inf")
-        self._answered: bool | None = None
+        self._answers = AnswerTracker(source, chip)
         self.check_at: float | None = None
         """When the tool is to be asked because of an event."""
 
@@ -44,12 +43,12 @@ class LinkTracker:
     @property
     def is_new(self) -> bool:
         """Whether the tool has neither answered nor failed."""
-        return self._answered is None
+        return self._answers.is_answering is None
 
     @property
     def blind(self) -> bool:
         """Whether the last question had no answer."""
-        return self._answered is False
+        return self._answers.is_answering is False
 
     def apply_event(self, at: float) -> None:
         """Apply that the driver reported a network code of the chip."""
@@ -70,10 +69,7 @@ class LinkTracker:
 
         Returns what to report.
         """
-        reports: list[Report] = []
-        if not self._answered:
-            self._answered = True
-            reports.append(SourceAnswered(self._source, self._chip, now_ms))
+        reports = self._answers.observe_answer(now_ms)
         if asked_at < self._event_at + LAG_SECONDS:
             return reports
         for code, holds in faults.items():
@@ -91,10 +87,7 @@ class LinkTracker:
         """Apply a question without an answer: the tracked state stays, but codes of ``down`` now
         hold.
         """
-        reports: list[Report] = []
-        if self._answered is not False:
-            self._answered = False
-            reports.append(SourceBlind(self._source, self._chip, now_ms, reason))
+        reports = self._answers.observe_failure(reason, now_ms)
         counts = asked_at >= self._event_at + LAG_SECONDS
         codes = [code for code in down if counts and not (self._settled and code in self._present)]
         reports += [self._observation(code, Assertion.PRESENT, now_ms, reason) for code in codes]
@@ -112,12 +105,5 @@ class LinkTracker:
         return [self._observation(code, Assertion.ABSENT, now_ms, "recovered") for code in gone]
 
     def _observation(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
-        return Observation(
-            source=self._source,
-            subject=self._chip,
-            code=code,
-            assertion=assertion,
-            seen_at_ms=now_ms,
-            severity=_SEVERITIES.get(code),
-            text=text,
-        )
+        severity = Severity.MINOR if code == LINK_DOWN else None
+        return Observation(self._source, self._chip, code, assertion, now_ms, severity, text=text)

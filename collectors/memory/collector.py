@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import msgspec
 from pydantic import Field, model_validator
 
+from collectors.answer_tracker import AnswerTracker
+from collectors.base import Collector
 from collectors.boot import boot_id
 from collectors.memory.pressure import (
     OomKills,
@@ -24,15 +26,7 @@ from collectors.memory.pressure import (
 )
 from collectors.saved_state import read_saved
 from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY, MEMORY_PRESSURE, OOM_KILL
-from contract.observation import (
-    NODE,
-    Assertion,
-    Gap,
-    Observation,
-    SourceAnswered,
-    SourceBlind,
-    host_subject,
-)
+from contract.observation import Assertion, Gap, Observation, host_subject
 from contract.settings import Section, at_most
 from pacing.waiting import is_set_within
 
@@ -65,23 +59,18 @@ class MemorySection(Section):
         return at_most(self, "available_percent", "available_cleared_percent")
 
 
-class MemoryCollector:
+class MemoryCollector(Collector[MemorySection]):
     """Reports short memory.
 
     All settings but the period are percent: of time stalled, of memory available.
     """
 
     name = MEMORY
-    settings: ClassVar[type[Section]] = MemorySection
+    settings = MemorySection
     deadline_seconds = 5.0
 
-    def __init__(self, settings: MemorySection, _: AgentOptions, proc: Path = _PROC) -> None:
-        self.enabled = settings.enabled
-        self.period_seconds = settings.period_seconds
-        self.stalled = PressureLimits(settings.stalled_percent, settings.stalled_cleared_percent)
-        self.available = PressureLimits(
-            settings.available_percent, settings.available_cleared_percent
-        )
+    def __init__(self, section: MemorySection, options: AgentOptions, proc: Path = _PROC) -> None:
+        super().__init__(section, options)
         self.proc = proc
 
     async def run(self, context: CollectorContext) -> NoReturn:
@@ -110,10 +99,15 @@ class MemoryRun:
         self._context = context
         self._boot = boot_id()
         self._was_short = (_SUBJECT, MEMORY_PRESSURE) in context.tracked
-        self._pressure = Pressure(collector.stalled, collector.available, is_short=self._was_short)
+        section = collector.section
+        self._pressure = Pressure(
+            PressureLimits(section.stalled_percent, section.stalled_cleared_percent),
+            PressureLimits(section.available_percent, section.available_cleared_percent),
+            is_short=self._was_short,
+        )
         self._kept = read_saved(context.saved_state, self._source, _SavedKills)
         self._kills = OomKills(self._accounted())
-        self._answers: bool | None = None
+        self._answers = AnswerTracker(self._source)
         self._check_now = asyncio.Event()
 
     def _accounted(self) -> int | None:
@@ -142,16 +136,16 @@ class MemoryRun:
         """Read the kernel's counters, and report what changed."""
         self._check_now.clear()
         now_ms = self._context.wall_clock()
-        reports: list[Report] = []
         try:
             text = self._read_pressure()
             kills = oom_kills((self._collector.proc / "vmstat").read_text(encoding="ascii"))
         except (OSError, ValueError) as error:
-            self._report_blind(f"the kernel's figures about memory cannot be read: {error}", now_ms)
+            reason = f"the kernel's figures about memory cannot be read: {error}"
+            if begun := self._answers.observe_failure(reason, now_ms):
+                _log.warning("%s: %s", self._source, reason)
+                self._context.report(begun)
             return
-        if not self._answers:
-            self._answers = True
-            reports.append(SourceAnswered(self._source, NODE, now_ms))
+        reports = self._answers.observe_answer(now_ms)
         is_short = self._pressure.is_short
         if is_short != self._was_short:
             self._was_short = is_short
@@ -179,13 +173,6 @@ class MemoryRun:
         available = _available_percent()
         self._pressure.observe_available(available)
         return f"{available:.1f} % of the memory is available"
-
-    def _report_blind(self, reason: str, now_ms: int) -> None:
-        if self._answers is False:
-            return
-        self._answers = False
-        _log.warning("%s: %s", self._source, reason)
-        self._context.report([SourceBlind(self._source, NODE, now_ms, reason)])
 
     def _observation(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
         return Observation(self._source, _SUBJECT, code, assertion, now_ms, text=text)

@@ -11,11 +11,12 @@ import asyncio
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 from pydantic import Field, model_validator
 
+from collectors.base import Collector
 from collectors.boot import boot_id
 from collectors.saved_state import read_saved
 from collectors.storage.status_file import read_checked
@@ -59,17 +60,16 @@ class StorageSection(Section):
         return self
 
 
-class StorageCollector:
+class StorageCollector(Collector[StorageSection]):
     """Reports storage faults. An empty path: there is no such client."""
 
     name = "storage"
-    settings: ClassVar[type[Section]] = StorageSection
-    enabled = True
+    settings = StorageSection
     deadline_seconds = 5.0
 
-    def __init__(self, settings: StorageSection, _: AgentOptions) -> None:
-        self.period_seconds = settings.period_seconds
-        files = (DPC, settings.dpc_file), (DTFS, settings.dtfs_file)
+    def __init__(self, section: StorageSection, options: AgentOptions) -> None:
+        super().__init__(section, options)
+        files = (DPC, section.dpc_file), (DTFS, section.dtfs_file)
         self._files = {client: Path(file) for client, file in files if file}
 
     async def run(self, context: CollectorContext) -> NoReturn:

@@ -13,13 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.observation import (
-    Assertion,
-    Observation,
-    SourceAnswered,
-    SourceBlind,
-    storage_subject,
-)
+from collectors.answer_tracker import AnswerTracker
+from contract.observation import Assertion, Observation, storage_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -78,7 +73,7 @@ class StorageTracker:
             f'gone for good, start this agent once with {option} = ""'
         )
         self._tracked = set(tracked)
-        self._answered: bool | None = None
+        self._answers = AnswerTracker(source, self._subject)
         self._instances = {
             instance: tuple(_restored(flag, at, now_ms) for flag in flags)
             for instance, flags in kept.items()
@@ -116,9 +111,8 @@ class StorageTracker:
             reports += self.observe_failure(
                 f"no instance is listed any more; {self._way_out}", now_ms
             )
-        elif not self._answered:
-            self._answered = True
-            reports.append(SourceAnswered(self._source, self._subject, now_ms))
+        else:
+            reports += self._answers.observe_answer(now_ms)
         for place, flag in enumerate(self._client.flags):
             assertion = self._judge(place, flag, bool(listed))
             if assertion is not None:
@@ -129,10 +123,7 @@ class StorageTracker:
 
     def observe_failure(self, reason: str, since_ms: int) -> list[Report]:
         """Apply that there is no complete reading since ``since_ms``: the tracked state stays."""
-        if self._answered is False:
-            return []
-        self._answered = False
-        return [SourceBlind(self._source, self._subject, since_ms, reason)]
+        return self._answers.observe_failure(reason, since_ms)
 
     def _apply(self, listed: Instances, at: float) -> bool:
         changed = False

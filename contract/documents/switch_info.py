@@ -16,7 +16,7 @@ from contract.names import SWITCH_INFO_PREFIX
 from contract.observation import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 class SwitchEvent(GoStruct, frozen=True):
@@ -36,6 +36,13 @@ class SwitchEvent(GoStruct, frozen=True):
 def event_key(event: SwitchEvent) -> str:
     """Return the key of a switch's event in the time map (clusterd#1.5)."""
     return f"{event.assembled_fault_code}_{event.switch_chip_id}_{event.switch_port_id}"
+
+
+def leveled(record: SwitchRecord) -> Iterator[tuple[SwitchEvent, str]]:
+    """Yield the events of a node's switches, each with its level."""
+    levels = {key: level for key, _, level in record.times or ()}
+    for event in record.events:
+        yield event, levels.get(event_key(event), record.level)
 
 
 class SwitchPort(msgspec.Struct, frozen=True):

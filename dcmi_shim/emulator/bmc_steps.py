@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
 from contract.codes.bmc_device_types import parse_device_type
+from contract.codes.levels import Severity
 from dcmi_shim.emulator.bmc import (
     MAX_EVENTS_PER_REPLY,
     TEXT_BYTES,
@@ -16,35 +17,27 @@ from dcmi_shim.emulator.bmc import (
     parse_reply,
     parse_request,
 )
-from dcmi_shim.emulator.step import Code, ScenarioStep, SeverityWord, severity_of_word
+from dcmi_shim.emulator.step import Code, ScenarioStep, SeverityWord
 
 if TYPE_CHECKING:
-    from dcmi_shim.emulator.bmc import EmulatedBmc
+    from collections.abc import Callable
+
+    from dcmi_shim.emulator.control import Emulator
 
 
-def _device(text: str) -> str:
-    parse_device_type(text)
-    return text
+def _readable(parse: Callable[[str], object]) -> AfterValidator:
+    """Return a check that ``parse`` takes a text, which stays as it is."""
 
+    def check(text: str) -> str:
+        parse(text)
+        return text
 
-def _request(text: str) -> str:
-    parse_request(text)
-    return text
-
-
-def _reply(text: str) -> str:
-    parse_reply(text)
-    return text
-
-
-def _completion_code(text: str) -> str:
-    parse_completion_code(text)
-    return text
+    return AfterValidator(check)
 
 
 Text = Annotated[str, Field(max_length=TEXT_BYTES, pattern=r"^[ -~]*$")]
 Index = Annotated[int, Field(ge=0, le=255)]
-Device = Annotated[str, AfterValidator(_device)]
+Device = Annotated[str, _readable(parse_device_type)]
 
 
 class BmcOccur(ScenarioStep):
@@ -56,6 +49,11 @@ class BmcOccur(ScenarioStep):
     index: Index = 0
     severity: SeverityWord = "major"
 
+    def apply(self, emulator: Emulator) -> None:
+        """Add the alarm."""
+        severity = Severity[self.severity.upper()]
+        emulator.bmc.occur(BmcAlarm(self.code, self.device, self.index, severity))
+
 
 class BmcRecover(ScenarioStep):
     """An alarm ends."""
@@ -65,12 +63,20 @@ class BmcRecover(ScenarioStep):
     device: Device
     index: Index = 0
 
+    def apply(self, emulator: Emulator) -> None:
+        """Remove the alarm."""
+        emulator.bmc.recover(self.code, self.device, self.index)
+
 
 class BmcHang(ScenarioStep):
     """Commands get no answer."""
 
     do: Literal["bmc_hang"]
     where: Where = "reply"
+
+    def apply(self, emulator: Emulator) -> None:
+        """Let commands hang."""
+        emulator.bmc.hang(self.where)
 
 
 class BmcSlow(ScenarioStep):
@@ -79,12 +85,20 @@ class BmcSlow(ScenarioStep):
     do: Literal["bmc_slow"]
     delay_ms: int = Field(ge=1, le=3_600_000)
 
+    def apply(self, emulator: Emulator) -> None:
+        """Delay commands."""
+        emulator.bmc.slow(self.delay_ms)
+
 
 class BmcFail(ScenarioStep):
     """Commands are answered with a completion code, as ``C1``."""
 
     do: Literal["bmc_fail"]
-    completion_code: Annotated[str, AfterValidator(_completion_code)]
+    completion_code: Annotated[str, _readable(parse_completion_code)]
+
+    def apply(self, emulator: Emulator) -> None:
+        """Let commands fail."""
+        emulator.bmc.fail(parse_completion_code(self.completion_code))
 
 
 class BmcPage(ScenarioStep):
@@ -93,13 +107,21 @@ class BmcPage(ScenarioStep):
     do: Literal["bmc_page"]
     alarms: int = Field(ge=1, le=MAX_EVENTS_PER_REPLY)
 
+    def apply(self, emulator: Emulator) -> None:
+        """Set the size of pages."""
+        emulator.bmc.page(self.alarms)
+
 
 class BmcReply(ScenarioStep):
     """Requests are answered with these bytes; replaces an earlier step of this kind."""
 
     do: Literal["bmc_reply"]
-    request: Annotated[str, AfterValidator(_request)]
-    reply: Annotated[str, AfterValidator(_reply)]
+    request: Annotated[str, _readable(parse_request)]
+    reply: Annotated[str, _readable(parse_reply)]
+
+    def apply(self, emulator: Emulator) -> None:
+        """Set the reply."""
+        emulator.bmc.replies([(self.request, parse_reply(self.reply))])
 
 
 class BmcLabel(ScenarioStep):
@@ -109,43 +131,27 @@ class BmcLabel(ScenarioStep):
     serial: Text | None = None
     manufacturer: Text | None = None
 
+    def apply(self, emulator: Emulator) -> None:
+        """Set the label."""
+        emulator.bmc.label(self.serial, self.manufacturer)
+
 
 class BmcPlain(ScenarioStep):
     """All alarms end, the BMC is absent or present again, or all its troubles end."""
 
     do: Literal["bmc_clear", "bmc_absent", "bmc_present", "bmc_ok"]
 
+    def apply(self, emulator: Emulator) -> None:
+        """Do what the step is called."""
+        match self.do:
+            case "bmc_clear":
+                emulator.bmc.clear()
+            case "bmc_ok":
+                emulator.bmc.ok()
+            case "bmc_absent" | "bmc_present":
+                emulator.bmc.present(self.do == "bmc_present")
+
 
 BmcStep: TypeAlias = (
     BmcOccur | BmcRecover | BmcHang | BmcSlow | BmcFail | BmcPage | BmcReply | BmcLabel | BmcPlain
 )
-
-
-def apply_to_bmc(step: BmcStep, bmc: EmulatedBmc) -> None:
-    """Apply one step now."""
-    match step:
-        case BmcOccur():
-            severity = severity_of_word(step.severity)
-            bmc.occur(BmcAlarm(step.code, step.device, step.index, severity))
-        case BmcRecover():
-            bmc.recover(step.code, step.device, step.index)
-        case BmcHang():
-            bmc.hang(step.where)
-        case BmcSlow():
-            bmc.slow(step.delay_ms)
-        case BmcFail():
-            bmc.fail(parse_completion_code(step.completion_code))
-        case BmcPage():
-            bmc.page(step.alarms)
-        case BmcReply():
-            bmc.replies([(step.request, parse_reply(step.reply))])
-        case BmcLabel():
-            bmc.label(step.serial, step.manufacturer)
-        case BmcPlain(do="bmc_clear"):
-            bmc.clear()
-        case BmcPlain(do="bmc_ok"):
-            bmc.ok()
-        case BmcPlain():
-            bmc.present(step.do == "bmc_present")
-        case _:
-            assert_never(step)

@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, Problem
-from dcmi_shim.emulator.scenario import apply
 
 if TYPE_CHECKING:
     from dcmi_shim.emulator.control import Emulator
@@ -26,4 +25,4 @@ def play(scenario: Scenario, emulator: Emulator) -> None:
     begin = time.monotonic()
     for step in scenario.steps:
         time.sleep(max(0.0, begin + step.at_ms / 1000 - time.monotonic()))
-        apply(step, emulator)
+        step.apply(emulator)

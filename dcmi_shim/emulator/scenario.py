@@ -11,7 +11,6 @@ from typing import (
     Literal,
     Self,
     TypeAlias,
-    assert_never,
     get_args,
     get_type_hints,
 )
@@ -28,7 +27,7 @@ from pydantic import (
 from contract.codes.switch_codes import NOT_APPLICABLE, format_switch_code, parse_switch_code
 from contract.errors import ConfigurationError, Problem
 from contract.validation_texts import validation_text
-from dcmi_shim.emulator.bmc_steps import BmcStep, apply_to_bmc
+from dcmi_shim.emulator.bmc_steps import BmcStep
 from dcmi_shim.emulator.functions import find_function
 from dcmi_shim.emulator.step import Code, ScenarioStep, SeverityWord, severity_of_word
 from dcmi_shim.emulator.switch_faults import CHIPS as SWITCH_CHIPS
@@ -38,7 +37,6 @@ from dcmi_shim.emulator.tools import ToolTrouble
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from contract.codes.levels import Severity
     from dcmi_shim.emulator.control import Emulator
 
 CHIPS = {"a2": 8, "a3": 16, "910a": 8, "310p": 4, "310": 4, "duo": 8, "a5": 8}
@@ -69,6 +67,11 @@ class RaiseStep(ScenarioStep):
     code: Code
     severity: SeverityWord | None = None
 
+    def apply(self, emulator: Emulator) -> None:
+        """Raise or announce the fault."""
+        send = emulator.occur if self.do == "occur" else emulator.once
+        send(self.chip, self.code, severity_of_word(self.severity))
+
 
 class RecoverStep(ScenarioStep):
     """A fault ends."""
@@ -76,6 +79,10 @@ class RecoverStep(ScenarioStep):
     do: Literal["recover"]
     chip: Chip
     code: Code
+
+    def apply(self, emulator: Emulator) -> None:
+        """End the fault."""
+        emulator.recover(self.chip, self.code)
 
 
 class SwitchStep(ScenarioStep):
@@ -101,6 +108,14 @@ class SwitchStep(ScenarioStep):
             parse_switch_code(self.code), self.chip, self.port, self.peer_port
         )
 
+    def apply(self, emulator: Emulator) -> None:
+        """Raise, end or announce the fault."""
+        if self.do == "switch_recover":
+            emulator.switch_recover(self.fault())
+            return
+        send = emulator.switch_occur if self.do == "switch_occur" else emulator.switch_once
+        send(self.fault(), severity_of_word(self.severity))
+
 
 class DropStep(ScenarioStep):
     """A card is removed."""
@@ -109,12 +124,20 @@ class DropStep(ScenarioStep):
     chip: Chip
     hard: bool = False
 
+    def apply(self, emulator: Emulator) -> None:
+        """Remove the card."""
+        emulator.drop(self.chip, self.hard)
+
 
 class ReturnStep(ScenarioStep):
     """A dropped card is back."""
 
     do: Literal["return"]
     chip: Chip
+
+    def apply(self, emulator: Emulator) -> None:
+        """Return the card."""
+        emulator.restore(self.chip)
 
 
 class HangStep(ScenarioStep):
@@ -123,6 +146,11 @@ class HangStep(ScenarioStep):
     do: Literal["hang", "clear"]
     function: FunctionName
     chip: Chip | None = None
+
+    def apply(self, emulator: Emulator) -> None:
+        """Let the calls hang, or make them normal."""
+        change = emulator.hang if self.do == "hang" else emulator.clear
+        change(self.function, self.chip)
 
 
 class SlowStep(ScenarioStep):
@@ -133,6 +161,10 @@ class SlowStep(ScenarioStep):
     delay_ms: int = Field(ge=1, le=3_600_000)
     chip: Chip | None = None
 
+    def apply(self, emulator: Emulator) -> None:
+        """Delay the calls."""
+        emulator.slow(self.function, self.delay_ms, self.chip)
+
 
 class FailStep(ScenarioStep):
     """Calls return an error code."""
@@ -141,6 +173,10 @@ class FailStep(ScenarioStep):
     function: FunctionName
     return_code: int = Field(ge=-(2**31), lt=0)
     chip: Chip | None = None
+
+    def apply(self, emulator: Emulator) -> None:
+        """Let the calls fail."""
+        emulator.fail(self.function, self.return_code, self.chip)
 
 
 class LinkStep(ScenarioStep):
@@ -151,6 +187,11 @@ class LinkStep(ScenarioStep):
     state: Literal["up", "down"]
     quietly: bool = False
     ports: int = Field(default=1, ge=1, le=2)
+
+    def apply(self, emulator: Emulator) -> None:
+        """Take the link down or up."""
+        is_up = self.state == "up"
+        emulator.link(self.chip, up=is_up, quietly=self.quietly, ports=self.ports)
 
 
 class LoadStep(ScenarioStep):
@@ -163,6 +204,13 @@ class LoadStep(ScenarioStep):
     traffic: Literal["flowing", "still"] | None = None
     processes: list[int] | None = Field(default=None, max_length=32)
 
+    def apply(self, emulator: Emulator) -> None:
+        """Set the activity."""
+        flows = None if self.traffic is None else self.traffic == "flowing"
+        emulator.load(
+            self.chip, aicore=self.aicore, hbm=self.hbm, traffic=flows, processes=self.processes
+        )
+
 
 class AddressStep(ScenarioStep):
     """The network port of a chip gets another IPv4 address, or ``none``."""
@@ -171,6 +219,10 @@ class AddressStep(ScenarioStep):
     chip: Chip
     value: IPv4Address | Literal["none"]
 
+    def apply(self, emulator: Emulator) -> None:
+        """Set the address."""
+        emulator.address(self.chip, None if self.value == "none" else str(self.value))
+
 
 class VirtualStep(ScenarioStep):
     """A chip is divided into virtual devices; 0 makes it whole again."""
@@ -178,6 +230,10 @@ class VirtualStep(ScenarioStep):
     do: Literal["virtual"]
     chip: Chip
     count: int = Field(ge=0, le=32)
+
+    def apply(self, emulator: Emulator) -> None:
+        """Divide the chip."""
+        emulator.virtual(self.chip, self.count)
 
 
 class ToolStep(ScenarioStep):
@@ -193,16 +249,33 @@ class ToolStep(ScenarioStep):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        problems = ToolTrouble(**self.model_dump(exclude={"do", "at_ms"})).problems()
+        problems = ToolTrouble(**self._trouble()).problems()
         if problems:
             raise ValueError("; ".join(map(str, problems)))
         return self
+
+    def _trouble(self) -> dict[str, Any]:
+        return self.model_dump(exclude={"do", "at_ms"})
+
+    def apply(self, emulator: Emulator) -> None:
+        """Set or end the trouble."""
+        emulator.tool(**self._trouble())
 
 
 class PlainStep(ScenarioStep):
     """Everything is normal again, or the next change loses its event or all its traces."""
 
     do: Literal["reset", "lose_next_event", "lose_everything_next"]
+
+    def apply(self, emulator: Emulator) -> None:
+        """Do what the step is called."""
+        match self.do:
+            case "reset":
+                emulator.reset()
+            case "lose_next_event":
+                emulator.lose_next_event()
+            case "lose_everything_next":
+                emulator.lose_everything_next()
 
 
 AnyStep: TypeAlias = (
@@ -336,88 +409,3 @@ def _disorder(content: dict[str, Any]) -> list[Problem]:
             )
         latest = max(latest, at_ms)
     return problems
-
-
-def apply(step: AnyStep, emulator: Emulator) -> None:
-    """Apply one step now."""
-    if isinstance(step, BmcStep):
-        apply_to_bmc(step, emulator.bmc)
-        return
-    match step:
-        case RaiseStep() | RecoverStep() | SwitchStep():
-            _apply_fault(step, emulator)
-        case HangStep() | SlowStep() | FailStep() | ToolStep():
-            _apply_trouble(step, emulator)
-        case DropStep():
-            emulator.drop(step.chip, step.hard)
-        case ReturnStep():
-            emulator.restore(step.chip)
-        case LinkStep():
-            emulator.link(step.chip, up=step.state == "up", quietly=step.quietly, ports=step.ports)
-        case LoadStep():
-            emulator.load(
-                step.chip,
-                aicore=step.aicore,
-                hbm=step.hbm,
-                traffic=None if step.traffic is None else step.traffic == "flowing",
-                processes=step.processes,
-            )
-        case AddressStep():
-            emulator.address(step.chip, None if step.value == "none" else str(step.value))
-        case VirtualStep():
-            emulator.virtual(step.chip, step.count)
-        case PlainStep():
-            _apply_plain(step, emulator)
-        case _:
-            assert_never(step)
-
-
-def _apply_fault(step: RaiseStep | RecoverStep | SwitchStep, emulator: Emulator) -> None:
-    match step:
-        case RaiseStep(do="occur"):
-            emulator.occur(step.chip, step.code, _severity(step.severity))
-        case RaiseStep():
-            emulator.once(step.chip, step.code, _severity(step.severity))
-        case RecoverStep():
-            emulator.recover(step.chip, step.code)
-        case SwitchStep(do="switch_occur"):
-            emulator.switch_occur(step.fault(), _severity(step.severity))
-        case SwitchStep(do="switch_recover"):
-            emulator.switch_recover(step.fault())
-        case SwitchStep():
-            emulator.switch_once(step.fault(), _severity(step.severity))
-
-
-def _apply_trouble(step: HangStep | SlowStep | FailStep | ToolStep, emulator: Emulator) -> None:
-    match step:
-        case HangStep(do="hang"):
-            emulator.hang(step.function, step.chip)
-        case HangStep():
-            emulator.clear(step.function, step.chip)
-        case SlowStep():
-            emulator.slow(step.function, step.delay_ms, step.chip)
-        case FailStep():
-            emulator.fail(step.function, step.return_code, step.chip)
-        case ToolStep():
-            emulator.tool(
-                step.tool,
-                step.trouble,
-                step.chip,
-                delay_ms=step.delay_ms,
-                exit_status=step.exit_status,
-                text=step.text,
-            )
-
-
-def _apply_plain(step: PlainStep, emulator: Emulator) -> None:
-    match step.do:
-        case "reset":
-            emulator.reset()
-        case "lose_next_event":
-            emulator.lose_next_event()
-        case _:
-            emulator.lose_everything_next()
-
-
-def _severity(word: SeverityWord | None) -> Severity | None:
-    return None if word is None else severity_of_word(word)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from contract.codes.chip_codes import format_code
 from contract.codes.levels import Severity
 from dcmi_shim.emulator.codes import parse_code
+
+if TYPE_CHECKING:
+    from dcmi_shim.emulator.control import Emulator
 
 LAST_MS = 86_400_000
 
@@ -28,7 +32,11 @@ class ScenarioStep(BaseModel):
 
     at_ms: int = Field(ge=0, le=LAST_MS)
 
+    @abstractmethod
+    def apply(self, emulator: Emulator) -> None:
+        """Make it happen now."""
 
-def severity_of_word(word: SeverityWord) -> Severity:
-    """Return the severity that a scenario calls ``word``."""
-    return Severity[word.upper()]
+
+def severity_of_word(word: SeverityWord | None) -> Severity | None:
+    """Return the severity that a scenario calls ``word``; ``None`` for the driver's own."""
+    return None if word is None else Severity[word.upper()]

@@ -13,7 +13,15 @@ import time
 from ctypes import c_char, c_float, c_int, c_uint, sizeof, string_at
 
 from dcmi_shim.library import abi, second_generation
-from dcmi_shim.library.binding import SLACK, Implausible, output, raised_at_ms, text, within
+from dcmi_shim.library.binding import (
+    SLACK,
+    Implausible,
+    known_severity,
+    output,
+    raised_at_ms,
+    text,
+    within,
+)
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 
 TYPE_CHECKING = False
@@ -60,7 +68,7 @@ def subscribe(library: Library, handler: object) -> int:
 
 
 def copy_event(address: int) -> dict[str, object]:
-    """Return the event at ``address``, as ``RawEvent`` has it.
+    """Return the event at ``address``, as ``DriverEvent`` has it.
 
     Raises ``Implausible`` for what is none.
     """
@@ -72,11 +80,10 @@ def copy_event(address: int) -> dict[str, object]:
         "of": "chip",
         "code": event.event_id,
         "logic_id": event.deviceid,
-        "severity": event.severity,
+        "severity": known_severity(event.severity),
         "assertion": event.assertion,
         "driver_raised_at_ms": raised_at_ms(event.alarm_raised_time),
         "serial": event.event_serial_num,
-        "notification": event.notify_serial_num,
         "node_type": event.node_type,
         "node_id": event.node_id,
         "sub_node_type": event.sub_node_type,

@@ -16,7 +16,7 @@ from ctypes import (
 )
 
 from dcmi_shim.library.abi import FaultHandler, check_sizes
-from dcmi_shim.library.binding import output, raised_at_ms, text, within
+from dcmi_shim.library.binding import known_severity, output, raised_at_ms, text, within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ LIST_LENGTH = 128
 """How many faults the library is asked for; one that has more truncates the list."""
 
 _ROOM = 4 * LIST_LENGTH
+_NO_SUB_TYPE = 0xFFFFFFFF
 
 
 class LqDcmiEvent(Structure):
@@ -77,7 +78,7 @@ def subscribe(library: Library, handler: object) -> int:
 
 
 def copy_event(address: int) -> dict[str, object]:
-    """Return the event at ``address``, as ``RawSwitchEvent`` has it."""
+    """Return the event at ``address``, as ``DriverSwitchEvent`` has it."""
     return _members(LqDcmiEvent.from_address(address))
 
 
@@ -85,15 +86,14 @@ def _members(event: LqDcmiEvent) -> dict[str, object]:
     return {
         "of": "switch",
         "event_type": event.event_type,
-        "sub_type": event.sub_type,
+        "sub_type": None if event.sub_type == _NO_SUB_TYPE else event.sub_type,
         "peer_device": event.peerport_device,
         "peer_port": event.peerport_id,
         "chip": event.switch_chipid,
         "port": event.switch_portid,
-        "severity": event.severity,
+        "severity": known_severity(event.severity),
         "assertion": event.assertion,
         "serial": event.event_serial_num,
-        "notification": event.notify_serial_num,
         "driver_raised_at_ms": raised_at_ms(event.alarm_raised_time),
         "information": text(bytes(event.additional_info)),
         "seen_at_ms": 0,

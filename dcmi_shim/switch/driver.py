@@ -14,10 +14,9 @@ import msgspec
 
 from contract.errors import DriverError, DriverGone
 from dcmi_shim.library.driver_upgrade import Installed
-from dcmi_shim.switch.event import DriverSwitchEvent, switch_event
+from dcmi_shim.values import DriverSwitchEvent
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue
-from dcmi_shim.worker.process import RawSwitchEvent
 from dcmi_shim.worker.supervisor import DriverSettings, Supervisor
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
@@ -52,7 +51,7 @@ class SwitchDriver:
         self._find = find
         self._wall_clock = wall_clock
         self._settings = settings
-        self._events = EventQueue(wall_clock, switch_event, "switch")
+        self._events: EventQueue[DriverSwitchEvent] = EventQueue(wall_clock, "switch")
         self._tried = asyncio.Event()
         self._reason = "the switch library was not searched yet"
         self._supervisor: Supervisor | None = None
@@ -109,8 +108,7 @@ class SwitchDriver:
         """
         calls = await self._opened()
         value = await calls.make(_LIST, ())
-        listed = msgspec.json.decode(value, type=tuple[RawSwitchEvent, ...])
-        return tuple(switch_event(raw) for raw in listed)
+        return msgspec.json.decode(value, type=tuple[DriverSwitchEvent, ...])
 
     async def _opened(self) -> Calls:
         while True:

@@ -9,46 +9,37 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from contract.codes.levels import Severity
 from contract.counted import counted
-from dcmi_shim.values import DriverEvent, DriverGap
+from dcmi_shim.values import DriverGap
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from dcmi_shim.worker.process import RawEvent, RawSwitchEvent
+    from dcmi_shim.values import DriverEvent, DriverSwitchEvent
 
 _log = logging.getLogger(__name__)
 _LONGEST = 8192
 _AT_ONCE = 64
 
-
-Raw = TypeVar("Raw")
-Value = TypeVar("Value")
+Event = TypeVar("Event")
 
 
-class EventQueue(Generic[Raw, Value]):
-    """A bounded queue of the values of raw events.
+class EventQueue(Generic[Event]):
+    """A bounded queue of events. Those that do not fit become one counted gap."""
 
-    Events that do not fit become one counted gap.
-    """
-
-    def __init__(
-        self, wall_clock: Callable[[], int], value_of: Callable[[Raw], Value], name: str
-    ) -> None:
+    def __init__(self, wall_clock: Callable[[], int], name: str) -> None:
         self._wall_clock = wall_clock
-        self._value_of = value_of
         self._name = name
-        self._items: deque[Value | DriverGap] = deque()
+        self._items: deque[Event | DriverGap] = deque()
         self._filled = asyncio.Event()
         self._dropped = 0
 
-    def add_event(self, raw: Raw) -> None:
+    def add_event(self, event: Event) -> None:
         """Add an event."""
         if self._dropped or len(self._items) >= _LONGEST:
             self._dropped += 1
         else:
-            self._items.append(self._value_of(raw))
+            self._items.append(event)
         self._filled.set()
 
     def gap(self, reason: str) -> None:
@@ -61,7 +52,7 @@ class EventQueue(Generic[Raw, Value]):
         self._items.append(DriverGap(self._wall_clock(), reason))
         self._filled.set()
 
-    async def read(self) -> AsyncIterator[Value | DriverGap]:
+    async def read(self) -> AsyncIterator[Event | DriverGap]:
         """Yield everything in order, for ever. One reader only.
 
         Events that are queued already are read in one turn of the loop, up to ``_AT_ONCE``.
@@ -79,35 +70,15 @@ class EventQueue(Generic[Raw, Value]):
                 self.gap(f"{counted(dropped, 'event')} dropped: the agent's queue was full")
 
 
-def driver_event(raw: RawEvent) -> DriverEvent:
-    """Return the value of ``raw``; an unknown severity becomes ``None``."""
-    known = raw.severity <= Severity.CRITICAL
-    return DriverEvent(
-        code=raw.code,
-        logic_id=raw.logic_id,
-        severity=Severity(raw.severity) if known else None,
-        assertion=raw.assertion,
-        seen_at_ms=raw.seen_at_ms,
-        driver_raised_at_ms=raw.driver_raised_at_ms,
-        serial=raw.serial,
-        node_type=raw.node_type,
-        node_id=raw.node_id,
-        sub_node_type=raw.sub_node_type,
-        sub_node_id=raw.sub_node_id,
-        name=raw.name,
-        information=raw.information,
-    )
-
-
 class Overlap:
     """Recognises the second copy of an event while two subscribed children run at once.
 
-    The library sends both the same, but may number its notifications for each process. So the n-th
-    equal event of one child is a copy when the other has sent it n times already.
+    The library sends both the same. So the n-th equal event of one child is a copy when the other
+    has sent it n times already.
     """
 
     def __init__(self) -> None:
-        self._seen: dict[int, Counter[RawEvent | RawSwitchEvent]] = {}
+        self._seen: dict[int, Counter[DriverEvent | DriverSwitchEvent]] = {}
 
     def begin(self, *children: int) -> None:
         """Expect the same events from ``children`` (their process ids) from now on."""
@@ -120,12 +91,12 @@ class Overlap:
         if len(self._seen) <= 1:
             self._seen.clear()
 
-    def is_copy(self, event: RawEvent | RawSwitchEvent, child: int) -> bool:
+    def is_copy(self, event: DriverEvent | DriverSwitchEvent, child: int) -> bool:
         """Return whether another child has sent ``event``, which ``child`` sends now."""
         mine = self._seen.get(child)
         if mine is None:
             return False
-        event = msgspec.structs.replace(event, seen_at_ms=0, notification=0)
+        event = msgspec.structs.replace(event, seen_at_ms=0)
         mine[event] += 1
         return any(
             other[event] >= mine[event]

@@ -16,6 +16,7 @@ import msgspec
 from contract.errors import DriverGone
 from contract.validation_texts import decode_text
 from dcmi_shim.library.return_codes import SYMBOL_MISSING
+from dcmi_shim.values import DriverEvent, DriverSwitchEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,45 +33,6 @@ _LAST_REAP_SECONDS = 1.0
 _unreaped: set[subprocess.Popen[bytes]] = set()
 
 
-class RawEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="of", tag="chip"):
-    """A fault event of a chip as the child copied it; see ``DriverEvent``."""
-
-    code: int
-    logic_id: int
-    severity: int
-    assertion: int
-    seen_at_ms: int
-    driver_raised_at_ms: int | None
-    serial: int
-    notification: int
-    node_type: int
-    node_id: int
-    sub_node_type: int
-    sub_node_id: int
-    name: str
-    information: str
-
-
-class RawSwitchEvent(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="of", tag="switch"
-):
-    """A fault event of an on-board switch as the child copied it; see ``SwitchEvent``."""
-
-    event_type: int
-    sub_type: int
-    peer_device: int
-    peer_port: int
-    chip: int
-    port: int
-    severity: int
-    assertion: int
-    seen_at_ms: int
-    driver_raised_at_ms: int | None
-    serial: int
-    notification: int
-    information: str
-
-
 class Message(msgspec.Struct, frozen=True):
     """Any message of a child; its protocol is described in ``child``."""
 
@@ -79,7 +41,7 @@ class Message(msgspec.Struct, frozen=True):
     value: msgspec.Raw = msgspec.Raw(b"null")
     wrong: str | None = None
     failed: str | None = None
-    event: RawEvent | RawSwitchEvent | None = None
+    event: DriverEvent | DriverSwitchEvent | None = None
     dropped: int = 0
     odd: str | None = None
 

@@ -117,7 +117,7 @@ class Supervisor:
         self,
         installed: Installed,
         settings: DriverSettings,
-        events: EventQueue[Any, Any],
+        events: EventQueue[Any],
         reopened: asyncio.Event,
     ) -> None:
         self._installed = installed

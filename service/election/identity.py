@@ -16,7 +16,7 @@ import socket
 import uuid
 from typing import TYPE_CHECKING
 
-from service.private import private_directory, private_file
+from service.files.private import private_directory, private_file
 
 if TYPE_CHECKING:
     from pathlib import Path

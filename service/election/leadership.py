@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from contract.errors import StoreConflict, StoreError
 from pacing.waiting import is_set_within
+from service.log.trouble import Trouble
 from service.store_outage import Failing
-from service.trouble import Trouble
 from stores.base import WRITE_SECONDS, Tenure
 from stores.deadline import answered_within
 from stores.interruption import Interrupted

@@ -10,7 +10,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from service.files import replace
+from service.files.atomic import replace
 from service.http.listener import BACKLOG
 
 if TYPE_CHECKING:

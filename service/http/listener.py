@@ -6,8 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from service.descriptors import is_reserved
 from service.http.counts import ConnectionEnd
+from service.open_file_limit import is_reserved
 
 if TYPE_CHECKING:
     import socket

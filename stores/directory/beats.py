@@ -12,12 +12,11 @@ import msgspec
 from msgspec.structs import asdict
 
 from contract.documents.write_numbers import text_found
-from contract.errors import StoreRefused
-from contract.names import node_name_problem
 from contract.refusal import Reason
 from contract.validation_texts import decode_text
 from stores.base import Beat
 from stores.directory import files
+from stores.document_names import check_node_name
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class DirectoryHeartbeats:
 
     def beat(self, beat: Beat) -> None:
         """See ``Store``."""
-        _check(beat.node)
+        check_node_name(beat.node)
         content = msgspec.json.encode(beat) + b"\n"
         self._owner.check()
         with files.locked(self._root, files.BEATS) as directory:
@@ -57,7 +56,7 @@ class DirectoryHeartbeats:
 
     def forget(self, node: str) -> None:
         """See ``Store.forget_beat``."""
-        _check(node)
+        check_node_name(node)
         if (self._root / files.BEATS).is_dir():
             self._owner.check()
             with files.locked(self._root, files.BEATS) as directory:
@@ -66,7 +65,7 @@ class DirectoryHeartbeats:
     def beats(self, node: str | None) -> tuple[Beat, ...]:
         """See ``Store``."""
         if node is not None:
-            _check(node)
+            check_node_name(node)
             return _some(self._read(node))
         nodes = files.names(self._root, files.BEATS)
         for gone in self._good.keys() - frozenset(nodes):
@@ -112,12 +111,6 @@ class DirectoryHeartbeats:
 
 def _some(beat: Beat | None) -> tuple[Beat, ...]:
     return () if beat is None else (beat,)
-
-
-def _check(node: str) -> None:
-    problem = node_name_problem(node)
-    if problem is not None:
-        raise StoreRefused(f"the node name {problem}")
 
 
 def _problem(beat: Beat, node: str) -> str | None:

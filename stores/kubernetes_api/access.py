@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from contract.errors import StoreUnavailable
-from contract.validation_texts import decode_text
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.client.connection import ApiConnection
 from stores.kubernetes_api.own_node_only import is_own_node_only, is_refused_by_policy
@@ -16,10 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_CREATED = 201
-_OK = 200
-_NOT_FOUND = 404
-_CONFLICT = 409
 
 
 class Right(NamedTuple):
@@ -50,6 +45,10 @@ class _Version(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
 
+_version = msgspec.json.Decoder(_Version)
+_review = msgspec.json.Decoder(_Review)
+
+
 class Access:
     """Asks the API server that ``kubeconfig`` names, or this pod's. Raises ``StoreError``."""
 
@@ -58,15 +57,9 @@ class Access:
 
     async def version(self) -> str:
         """Return which release the API server is of."""
-        status, body = await self._connection.request("GET", "/version")
-        if status != _OK:
-            raise wire.refusal(status, body, "read the version of the API server")
-        try:
-            return msgspec.json.decode(body, type=_Version).git_version
-        except msgspec.DecodeError as error:
-            raise StoreUnavailable(
-                f"what answers is no API server: {decode_text(error)}"
-            ) from error
+        answer = await self._connection.request("GET", "/version")
+        body = wire.accepted(answer, "read the version of the API server")
+        return wire.decoded(_version, body, "what answers is no API server").git_version
 
     async def missing(self, rights: Iterable[Right]) -> tuple[Right, ...]:
         """Return those of ``rights`` that are not granted."""
@@ -80,12 +73,12 @@ class Access:
         """
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": free_name}}
         path = f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All&{wire.FIELD_MANAGER}"
-        status, answer = await self._connection.request("POST", path, msgspec.json.encode(body))
-        if status == _NOT_FOUND:
+        answer = await self._connection.request("POST", path, msgspec.json.encode(body))
+        if answer.status == HTTPStatus.NOT_FOUND:
             return False
         # What the policy refuses would be in a namespace that is there.
-        is_there = status in (_OK, _CREATED, _CONFLICT) or is_refused_by_policy(status, answer)
-        return True if is_there else None
+        is_there = answer.status in (*wire.SUCCESS, HTTPStatus.CONFLICT)
+        return True if is_there or is_refused_by_policy(answer) else None
 
     async def is_own_node_only(self, node: str) -> bool | None:
         """Return whether this process may write only what belongs to ``node``, if that is known."""
@@ -110,7 +103,5 @@ class Access:
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": attributes},
         }
-        status, answer = await self._connection.request("POST", _REVIEWS, msgspec.json.encode(body))
-        if status not in (_OK, _CREATED):
-            raise wire.refusal(status, answer, "ask for our own rights")
-        return msgspec.json.decode(answer, type=_Review).status.allowed
+        answer = await self._connection.request("POST", _REVIEWS, msgspec.json.encode(body))
+        return _review.decode(wire.accepted(answer, "ask for our own rights")).status.allowed

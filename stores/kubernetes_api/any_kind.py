@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from stores.kubernetes_api.feed import WatchedKind, follow_if_installed
+from stores.kubernetes_api.feed import WatchedKind, follow_if_installed, read_raw_page
 from stores.kubernetes_api.watch import ListPage
 from stores.kubernetes_api.wire import Item, item_decoder
 
@@ -26,22 +26,13 @@ class _Bytes(Item):
     content: msgspec.Raw
 
 
-_pages: msgspec.json.Decoder[ListPage[msgspec.Raw]] = msgspec.json.Decoder(ListPage[msgspec.Raw])
+def _read_item(content: msgspec.Raw) -> _Bytes:
+    return _Bytes(item_decoder.decode(content).metadata, msgspec.Raw(content))
 
 
-class _Items:
-    """Reads one object. Raises ``msgspec.DecodeError``."""
-
-    def decode(self, content: msgspec.Raw | bytes, /) -> _Bytes:
-        return _Bytes(item_decoder.decode(content).metadata, msgspec.Raw(content))
-
-
-class _Pages:
-    """Reads a page of objects. Raises ``msgspec.DecodeError``."""
-
-    def decode(self, body: bytes, /) -> ListPage[_Bytes]:
-        page = _pages.decode(body)
-        return ListPage(page.metadata, [_Items().decode(raw) for raw in page.items or ()])
+def _read_page(body: bytes) -> ListPage[_Bytes]:
+    page = read_raw_page(body)
+    return ListPage(page.metadata, [_read_item(raw) for raw in page.items or ()])
 
 
 def follow_objects(
@@ -54,8 +45,8 @@ def follow_objects(
             name=kind.name,
             path=kind.path,
             query=kind.query,
-            pages=_Pages(),
-            item=_Items(),
+            read_page=_read_page,
+            read_item=_read_item,
             key=lambda metadata: metadata.uid,
             read=lambda item: kind.read(item.content),
         ),

@@ -7,28 +7,25 @@ each list etcd is asked for something small.
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
 from msgspec.structs import astuple
 
-from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
-from contract.names import HEARTBEAT_NAMESPACE, heartbeat_name, node_name_problem
+from contract.errors import StoreConflict, StoreUnavailable
+from contract.names import HEARTBEAT_NAMESPACE, heartbeat_name
 from contract.refusal import Reason
-from contract.validation_texts import decode_text
 from stores.base import Beat
+from stores.document_names import check_node_name
 from stores.kubernetes_api import leases, wire
 from stores.kubernetes_api.namespaces import create_namespace
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:
+    from stores.kubernetes_api.client.attempts import ApiAnswer
     from stores.kubernetes_api.client.connection import ApiConnection
-
-_OK = 200
-_CREATED = 201
-_NOT_FOUND = 404
-_CONFLICT = 409
 
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{HEARTBEAT_NAMESPACE}/leases"
 _FROM_CACHE = "resourceVersion=0"
@@ -72,21 +69,20 @@ class LeaseHeartbeats:
         for is_again in (False, *(_ATTEMPTS - 1) * (True,)):
             held = self._held.get(beat.node)
             if held is not None and held.holder == beat.holder:
-                status = await self._renew(beat, held.version, None, what)
+                is_written = await self._renew(beat, held.version, None, what)
             else:
-                body = await self._read(beat.node, "", what)
-                lease = None if body is None else _decoded(body, what)
+                lease = await self._read(beat.node, "", what)
                 if lease is not None and is_again and self._beat(lease) == beat:
                     self._remember(beat, lease)  # by an attempt of ours that got no answer
                     return
                 if lease is None:
-                    status = await self._create(beat, what)
+                    is_written = await self._create(beat, what)
                 else:
                     is_taken = lease.holder != beat.holder
                     transitions = lease.transitions + 1 if is_taken else None
                     version = lease.metadata.resource_version
-                    status = await self._renew(beat, version, transitions, what)
-            if status in (_OK, _CREATED):
+                    is_written = await self._renew(beat, version, transitions, what)
+            if is_written:
                 return
             # Another process wrote or deleted it, or it was an earlier attempt of ours.
             if self._held.pop(beat.node, None) is not None:
@@ -104,8 +100,7 @@ class LeaseHeartbeats:
             self._good = good
             return tuple(good.values())
         what = f"read Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
-        body = await self._read(node, _FROM_CACHE, what)
-        lease = None if body is None else _decoded(body, what)
+        lease = await self._read(node, _FROM_CACHE, what)
         version, own = self._altered.get(node, ("", None))
         if lease is not None and own is not None and lease.metadata.resource_version == version:
             return (own,)  # an admission webhook made another one of it
@@ -115,47 +110,45 @@ class LeaseHeartbeats:
     async def dry_run(self, node: str) -> None:
         """See ``Store.dry_run_beat``. A conflict with an existing Lease is an answer, too."""
         beat = Beat(node, _DRY_RUN_HOLDER, _DRY_RUN_SECONDS, 0)
-        status, answer = await self._connection.request(
+        answer = await self._connection.request(
             "POST",
             f"{_LEASES}?dryRun=All&{wire.FIELD_MANAGER}",
             msgspec.json.encode(leases.whole(beat)),
         )
-        if status not in (_OK, _CREATED, _CONFLICT):
-            raise wire.refusal(status, answer, f"make a dry run of a heartbeat of node {node}")
+        what = f"make a dry run of a heartbeat of node {node}"
+        wire.accepted(answer, what, HTTPStatus.CONFLICT)
 
     async def forget(self, node: str) -> None:
         """See ``Store.forget_beat``."""
-        status, answer = await self._connection.request("DELETE", _path(node))
-        if status not in (_OK, _NOT_FOUND):
-            what = f"delete Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
-            raise wire.refusal(status, answer, what)
+        answer = await self._connection.request("DELETE", _path(node))
+        what = f"delete Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
+        wire.accepted(answer, what, HTTPStatus.NOT_FOUND)
         self._held.pop(node, None)
 
     async def _check_holder(self, beat: Beat, what: str) -> None:
         """Raise ``StoreConflict`` if another holder has it now: the holder goes on."""
-        body = await self._read(beat.node, "", what)
-        if body is not None and _decoded(body, what).holder not in ("", beat.holder):
+        lease = await self._read(beat.node, "", what)
+        if lease is not None and lease.holder not in ("", beat.holder):
             raise StoreConflict(f"cannot {what}: another holder has written it")
 
-    async def _renew(self, beat: Beat, version: str, transitions: int | None, what: str) -> int:
-        """Write over ``version``; the status: a conflict or that it is gone is no error."""
-        status, answer = await self._connection.request(
+    async def _renew(self, beat: Beat, version: str, transitions: int | None, what: str) -> bool:
+        """Write over ``version``; return whether that was there and is replaced."""
+        answer = await self._connection.request(
             "PATCH",
             f"{_path(beat.node)}?{wire.FIELD_MANAGER}",
             msgspec.json.encode(leases.fields(beat, transitions, version)),
             headers=wire.MERGE_PATCH_HEADERS,
             is_urgent=True,
         )
-        return self._answered(beat, status, answer, what)
+        return self._is_written(beat, answer, what)
 
-    def _answered(self, beat: Beat, status: int, answer: bytes, what: str) -> int:
-        if status in (_OK, _CREATED):
-            lease = _decoded(answer, what)
-            self._remember(beat, lease)
-            self._check(beat, lease, what)
-        elif status not in (_NOT_FOUND, _CONFLICT):
-            raise wire.refusal(status, answer, what)
-        return status
+    def _is_written(self, beat: Beat, answer: ApiAnswer, what: str) -> bool:
+        if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+            return False
+        lease = _decoded(wire.accepted(answer, what), what)
+        self._remember(beat, lease)
+        self._check(beat, lease, what)
+        return True
 
     def _remember(self, beat: Beat, lease: leases.Lease) -> None:
         self._held[beat.node] = _Held(beat.holder, lease.metadata.resource_version)
@@ -170,43 +163,30 @@ class LeaseHeartbeats:
         pairs = zip(found.__struct_fields__, astuple(found), strict=True) if found else ()
         written = dict(zip(beat.__struct_fields__, astuple(beat), strict=True))
         differing = [field for field, value in pairs if value != written[field]] or ["no heartbeat"]
-        raise StoreRefused(
-            f"the answer to our own write differs from what was written ({what}): "
-            f"{', '.join(differing)}; an admission webhook or policy changes it"
-        )
+        raise wire.altered(what, differing)
 
-    async def _create(self, beat: Beat, what: str) -> int:
-        """Create the first Lease of this node; the status, as of ``_renew``."""
+    async def _create(self, beat: Beat, what: str) -> bool:
+        """Create the first Lease of this node; return whether there was none."""
         body = msgspec.json.encode(leases.whole(beat))
-        status, answer = await self._connection.request(
+        answer = await self._connection.request(
             "POST", f"{_LEASES}?{wire.FIELD_MANAGER}", body, is_urgent=True
         )
-        if status == _NOT_FOUND:
+        if answer.status == HTTPStatus.NOT_FOUND:
             await create_namespace(self._connection, HEARTBEAT_NAMESPACE, what)
-        return self._answered(beat, status, answer, what)
+        return self._is_written(beat, answer, what)
 
-    async def _read(self, node: str, query: str, what: str) -> bytes | None:
+    async def _read(self, node: str, query: str, what: str) -> leases.Lease | None:
         path = f"{_path(node)}?{query}"
-        status, body = await self._connection.request("GET", path, is_urgent=True)
-        if status == _NOT_FOUND:
+        answer = await self._connection.request("GET", path, is_urgent=True)
+        if answer.status == HTTPStatus.NOT_FOUND:
             return None
-        if status != _OK:
-            raise wire.refusal(status, body, what)
-        return body
+        return _decoded(wire.accepted(answer, what), what)
 
     async def _list(self) -> list[leases.Lease]:
-        status, body = await self._connection.request("GET", _ETCD)
-        if status == _OK:
-            path = f"{_LEASES}?{_LABELLED}&{_FROM_CACHE}"
-            status, body = await self._connection.list(path, _LIST_SECONDS)
-        if status != _OK:
-            raise wire.refusal(status, body, "list Leases")
-        try:
-            found, problems = leases.decode_list(body)
-        except msgspec.DecodeError as error:
-            raise StoreUnavailable(
-                f"the list of Leases is malformed: {decode_text(error)}"
-            ) from error
+        wire.accepted(await self._connection.request("GET", _ETCD), "list Leases")
+        path = f"{_LEASES}?{_LABELLED}&{_FROM_CACHE}"
+        answer = await self._connection.list(path, _LIST_SECONDS)
+        found, problems = leases.decode_list(wire.accepted(answer, "list Leases"))
         places = {f"Lease in the list ({problem})" for problem in problems}
         for place in places:
             self.refusals.find(place, Reason.UNREADABLE, "it is no heartbeat: malformed")
@@ -234,14 +214,9 @@ def _place(name: str) -> str:
 
 
 def _path(node: str) -> str:
-    problem = node_name_problem(node)
-    if problem is not None:
-        raise StoreRefused(f"the node name {problem}")
+    check_node_name(node)
     return f"{_LEASES}/{quote(heartbeat_name(node), safe='')}"
 
 
 def _decoded(body: bytes, what: str) -> leases.Lease:
-    try:
-        return leases.decoder.decode(body)
-    except msgspec.DecodeError as error:
-        raise StoreUnavailable(f"the answer to {what} is no Lease: {decode_text(error)}") from error
+    return wire.decoded(leases.decoder, body, f"the answer to {what} is no Lease")

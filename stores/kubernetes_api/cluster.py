@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -12,9 +13,9 @@ from stores.document_names import check_names
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.any_kind import follow_objects
 from stores.kubernetes_api.cluster_pods import PODS
-from stores.kubernetes_api.feed import Feed
+from stores.kubernetes_api.feed import Feed, follow_if_installed
 from stores.kubernetes_api.nodes import NODES
-from stores.kubernetes_api.pod_groups import follow_pod_groups
+from stores.kubernetes_api.pod_groups import POD_GROUPS
 from stores.kubernetes_api.watch import ListPage, listed
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import ApiConnection
 
-_OK = 200
-_INVALID = 422
-
 
 class _Identity(msgspec.Struct):
     """Less than ``wire.ObjectMetadata``: all pods of a cluster are asked for it at a time."""
@@ -48,7 +46,7 @@ class _Identified(msgspec.Struct):
     metadata: _Identity
 
 
-_metadata: msgspec.json.Decoder[ListPage[_Identified]] = msgspec.json.Decoder(ListPage[_Identified])
+_read_page = msgspec.json.Decoder(ListPage[_Identified]).decode
 
 
 class KubernetesCluster:
@@ -66,8 +64,8 @@ class KubernetesCluster:
         return Feed(NODES).follow(self._connection)
 
     def jobs(self) -> AsyncIterator[JobsEvent]:
-        """See ``Cluster``."""
-        return follow_pod_groups(self._connection)
+        """See ``Cluster``. Until Volcano is installed, jobs are known by their pods."""
+        return follow_if_installed(self._connection, POD_GROUPS)
 
     def objects(
         self, kind: ObjectKind[Value]
@@ -78,7 +76,7 @@ class KubernetesCluster:
     async def versions(self, kind: ObjectKind[Value]) -> dict[str, str]:
         """See ``Cluster``. A list without a resourceVersion has what is stored, not a cache."""
         items, _ = await listed(
-            self._connection, kind.path, kind.query, _metadata, kind.name, only_metadata=True
+            self._connection, kind.path, kind.query, _read_page, kind.name, only_metadata=True
         )
         return {one.metadata.uid: one.metadata.version for one in items}
 
@@ -93,13 +91,13 @@ class KubernetesCluster:
         place = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
         # The uid of a pod cannot be changed: a patch with another one is refused.
         metadata = {"labels": labels} | ({} if uid is None else {"uid": uid})
-        status, answer = await self._connection.request(
+        answer = await self._connection.request(
             "PATCH",
             f"{place}/status?{wire.FIELD_MANAGER}",
             msgspec.json.encode({"metadata": metadata}),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )
-        if uid is not None and status in (wire.CONFLICT, _INVALID):
+        is_other = answer.status in (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
+        if uid is not None and is_other:
             raise StoreNotFound(f"{namespace}/{name} is another pod now")
-        if status != _OK:
-            raise wire.refusal(status, answer, f"write labels of pod {namespace}/{name}")
+        wire.accepted(answer, f"write labels of pod {namespace}/{name}")

@@ -14,11 +14,13 @@ from sys import intern
 import msgspec
 
 from stores.cluster import PodState, Texts
-from stores.kubernetes_api.feed import WatchedKind, kept
+from stores.kubernetes_api.feed import WatchedKind, check_lengths, kept
 from stores.kubernetes_api.pods_with_chips import ALIVE, PATH, chip_names
 from stores.kubernetes_api.watch import ListPage
 from stores.kubernetes_api.wire import Item, ObjectMetadata
 
+_REAL = "huawei.com/AscendReal"
+_GROUP = "scheduling.k8s.io/group-name"
 _MINDIE = "mindie-ms-"
 _NONE: Texts = {}
 
@@ -31,10 +33,10 @@ class OwnerReference(msgspec.Struct):
     controller: bool = False
 
 
-class _Annotations(msgspec.Struct):
-    real: str = msgspec.field(default="", name="huawei.com/AscendReal")
+class _Annotations(msgspec.Struct, omit_defaults=True):
+    real: str = msgspec.field(default="", name=_REAL)
     rank: str = msgspec.field(default="", name="hccl/rankIndex")
-    group: str = msgspec.field(default="", name="scheduling.k8s.io/group-name")
+    group: str = msgspec.field(default="", name=_GROUP)
     ascend910: str = msgspec.field(
         default="", name="ascend.kubectl.kubernetes.io/ascend-910-configuration"
     )
@@ -43,7 +45,7 @@ class _Annotations(msgspec.Struct):
     )
 
 
-class _Labels(msgspec.Struct):
+class _Labels(msgspec.Struct, frozen=True, omit_defaults=True):
     app: str = ""
     job_id: str = msgspec.field(default="", name="jobID")
     fault_type: str = msgspec.field(default="", name="fault-type")
@@ -78,14 +80,10 @@ def controller(owners: list[OwnerReference]) -> OwnerReference | None:
 def _read(item: _Pod) -> PodState | None:
     metadata, given = item.metadata, item.metadata.annotations
     owner = controller(metadata.owner_references)
-    annotations = kept(
-        **{
-            "hccl/rankIndex": given.rank,
-            "scheduling.k8s.io/group-name": intern(given.group),
-            "ascend.kubectl.kubernetes.io/ascend-910-configuration": given.ascend910,
-            "ascend.kubectl.kubernetes.io/ascend-npu-configuration": given.npu,
-        }
-    )
+    annotations = kept(given)
+    annotations.pop(_REAL, None)
+    if given.group:
+        annotations[_GROUP] = intern(given.group)
     labels = metadata.labels
     is_of_job = owner is not None and bool(
         annotations or labels.job_id or labels.fault_type or labels.app.startswith(_MINDIE)
@@ -100,7 +98,7 @@ def _read(item: _Pod) -> PodState | None:
         job="" if owner is None else intern(owner.uid),
         chips=_chips(given.real),
         annotations=annotations or _NONE,
-        labels=_labels(labels.app, labels.job_id, labels.fault_type),
+        labels=_labels(labels),
         job_name="" if owner is None else intern(owner.name),
         ip=item.status.ip,
         host_ip=intern(item.status.host_ip),
@@ -112,21 +110,21 @@ def _chips(text: str) -> tuple[str, ...]:
     """Return the shared tuple of chips: most pods have chips that others have, too, on
     other nodes.
     """
-    kept(text=text)
+    check_lengths(text)
     return tuple(map(intern, chip_names(text)))
 
 
 @lru_cache(1024)
-def _labels(app: str, job_id: str, fault_type: str) -> Texts:
-    return kept(**{"app": app, "jobID": job_id, "fault-type": fault_type}) or _NONE
+def _labels(labels: _Labels) -> Texts:
+    return kept(labels) or _NONE
 
 
 PODS = WatchedKind[_Pod, PodState](
     name="pods",
     path=PATH,
     query={"fieldSelector": f"{ALIVE}!="},
-    pages=msgspec.json.Decoder(ListPage[_Pod]),
-    item=msgspec.json.Decoder(_Pod),
+    read_page=msgspec.json.Decoder(ListPage[_Pod]).decode,
+    read_item=msgspec.json.Decoder(_Pod).decode,
     key=lambda metadata: metadata.uid,
     read=_read,
 )

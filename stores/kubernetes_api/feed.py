@@ -7,14 +7,14 @@ import contextlib
 import logging
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
 from contract.errors import StoreNotFound
 from contract.validation_texts import decode_text
 from stores.cluster import KindUnavailable, Snapshot, Update
-from stores.kubernetes_api.watch import ListPage, Pages, watched
+from stores.kubernetes_api.watch import ListPage, watched
 from stores.kubernetes_api.wire import Item, ObjectMetadata, item_decoder
 
 if TYPE_CHECKING:
@@ -38,29 +38,22 @@ Value = TypeVar("Value")
 
 
 AnyItem = TypeVar("AnyItem", bound=Item)
-AnyItem_co = TypeVar("AnyItem_co", bound=Item, covariant=True)
 
-_raw_pages: msgspec.json.Decoder[ListPage[msgspec.Raw]] = msgspec.json.Decoder(
-    ListPage[msgspec.Raw]
-)
-
-
-class Items(Protocol[AnyItem_co]):
-    """Reads the bytes of one object."""
-
-    def decode(self, content: msgspec.Raw, /) -> AnyItem_co:
-        """Decode one object. Raises ``msgspec.DecodeError`` and ``RecursionError``."""
+read_raw_page = msgspec.json.Decoder(ListPage[msgspec.Raw]).decode
 
 
 @dataclass(frozen=True)
 class WatchedKind(Generic[AnyItem, Value]):
-    """What is followed, and how it is read. ``name`` is for people, a plural."""
+    """What is followed, and how it is read. ``name`` is for people, a plural.
+
+    ``read_page`` and ``read_item`` raise ``msgspec.DecodeError`` and ``RecursionError``.
+    """
 
     name: str
     path: str
     query: Mapping[str, str]
-    pages: Pages[AnyItem]
-    item: Items[AnyItem]
+    read_page: Callable[[bytes], ListPage[AnyItem]]
+    read_item: Callable[[msgspec.Raw], AnyItem]
     key: Callable[[ObjectMetadata], str]
     """Empty where an object has none: such a one cannot be read."""
     read: Callable[[AnyItem], Value | None]
@@ -87,18 +80,24 @@ class Feed(Generic[AnyItem, Value]):
         """Follow them for ever. Raises ``StoreRefused``."""
         kind = self._kind
         return watched(
-            connection, kind.path, kind.query, self, kind.name, self._everything, self._one
+            connection,
+            kind.path,
+            kind.query,
+            self._read_page,
+            kind.name,
+            self._everything,
+            self._one,
         )
 
-    def decode(self, body: bytes, /) -> ListPage[_Read[Value]]:
-        """Return what means something here of a page. See ``Pages``.
+    def _read_page(self, body: bytes) -> ListPage[_Read[Value]]:
+        """Return what means something here of a page.
 
         Mostly all can be read, and it is done in one go.
         """
         try:
-            page = self._kind.pages.decode(body)
+            page = self._kind.read_page(body)
         except (msgspec.ValidationError, RecursionError):
-            raw = _raw_pages.decode(body)
+            raw = read_raw_page(body)
             each = (self._attempt(one) for one in raw.items or ())
             return ListPage(raw.metadata, [one for one in each if one is not None])
         found = (self._take(item) for item in page.items or ())
@@ -118,7 +117,7 @@ class Feed(Generic[AnyItem, Value]):
             self._readable(key)
             return Update(key, None), metadata.resource_version
         try:
-            item = self._kind.item.decode(content)
+            item = self._kind.read_item(content)
             key, value = self._read(item)
         except (ValueError, RecursionError) as error:
             _, metadata = self._refuse(content, error)
@@ -129,7 +128,7 @@ class Feed(Generic[AnyItem, Value]):
     def _attempt(self, content: msgspec.Raw) -> _Read[Value] | None:
         """Read one object of a page in which something is wrong."""
         try:
-            item = self._kind.item.decode(content)
+            item = self._kind.read_item(content)
         except (msgspec.DecodeError, RecursionError) as error:
             key, _ = self._refuse(content, error)
             return _Read(key, None)
@@ -174,14 +173,20 @@ class Feed(Generic[AnyItem, Value]):
             _log.info("of the %s %s is gone or can be read again", self._kind.name, who)
 
 
-def kept(**texts: str) -> dict[str, str]:
-    """Return the texts that are not empty. Raises ``ValueError`` for one that is too long to be
-    kept.
+def kept(texts: msgspec.Struct) -> dict[str, str]:
+    """Return the labels or annotations that ``texts``, which omits defaults, has.
+
+    Raises ``ValueError`` for one that is too long to be kept.
     """
-    for text in texts.values():
-        if len(text) > _LONGEST_TEXT:
-            raise ValueError(f"a label or annotation has more than {_LONGEST_TEXT} characters")
-    return {key: text for key, text in texts.items() if text}
+    found: dict[str, str] = msgspec.to_builtins(texts)
+    check_lengths(*found.values())
+    return found
+
+
+def check_lengths(*texts: str) -> None:
+    """Raise ``ValueError`` for a label or annotation that is too long to be kept."""
+    if any(len(text) > _LONGEST_TEXT for text in texts):
+        raise ValueError(f"a label or annotation has more than {_LONGEST_TEXT} characters")
 
 
 async def follow_if_installed(

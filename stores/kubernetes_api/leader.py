@@ -6,13 +6,12 @@ What it holds beside the holder is for people (``kubectl get lease``): its times
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.errors import StoreRefused, StoreUnavailable
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
-from contract.validation_texts import decode_text
 from stores.base import Tenure
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.namespaces import create_namespace
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from stores.kubernetes_api.client.connection import ApiConnection
 
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"
-_OK = 200
-_CREATED = 201
-_NOT_FOUND = 404
 
 NO_TENURE = Tenure("", 0)
 """The value where there is no Lease."""
@@ -46,7 +42,7 @@ class _Lease(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_Lease)
-_pages: msgspec.json.Decoder[ListPage[_Lease]] = msgspec.json.Decoder(ListPage[_Lease])
+_read_page = msgspec.json.Decoder(ListPage[_Lease]).decode
 
 
 class KubernetesLeaderLease:
@@ -66,17 +62,16 @@ class KubernetesLeaderLease:
         """See ``LeaderLease``."""
         query = {"fieldSelector": f"metadata.name={self._name}"}
         return watched(
-            self._connection, _LEASES, query, _pages, self._what, self._everything, self._one
+            self._connection, _LEASES, query, _read_page, self._what, self._everything, self._one
         )
 
     async def read(self) -> Tenure:
         """See ``LeaderLease``."""
-        status, body = await self._connection.request("GET", self._path, is_urgent=True)
-        if status == _NOT_FOUND:
+        answer = await self._connection.request("GET", self._path, is_urgent=True)
+        if answer.status == HTTPStatus.NOT_FOUND:
             return NO_TENURE
-        if status != _OK:
-            raise wire.refusal(status, body, f"read {self._what}")
-        return self._decoded(body, f"read {self._what}")
+        what = f"read {self._what}"
+        return self._decoded(wire.accepted(answer, what), what)
 
     async def write(self, tenure: Tenure) -> Tenure:
         """See ``LeaderLease``. A missing namespace is created."""
@@ -84,20 +79,18 @@ class KubernetesLeaderLease:
         body = self._body(tenure)
         method, path = ("PUT", self._path) if tenure.version else ("POST", _LEASES)
         for _ in range(2):
-            status, answer = await self._connection.request(
+            answer = await self._connection.request(
                 method, f"{path}?{wire.FIELD_MANAGER}", body, is_urgent=True
             )
-            if status in (_OK, _CREATED):
-                written = self._decoded(answer, what)
-                _check(tenure, written, what)
-                return written
-            if status != _NOT_FOUND:
+            if answer.status != HTTPStatus.NOT_FOUND:
                 break
             if tenure.version:
                 # It was deleted: the next candidate makes a new one.
-                raise wire.refusal(wire.CONFLICT, answer, what)
+                raise wire.refusal(HTTPStatus.CONFLICT, answer.body, what)
             await create_namespace(self._connection, LEADER_NAMESPACE, what)
-        raise wire.refusal(status, answer, what)
+        written = self._decoded(wire.accepted(answer, what), what)
+        _check(tenure, written, what)
+        return written
 
     def _body(self, tenure: Tenure) -> bytes:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -119,16 +112,17 @@ class KubernetesLeaderLease:
         return msgspec.json.encode({**api, "metadata": metadata, "spec": spec})
 
     def _decoded(self, body: bytes, what: str) -> Tenure:
-        try:
-            return self._tenure(_decoder.decode(body))
-        except msgspec.DecodeError as error:
-            raise StoreUnavailable(
-                f"the answer to {what} is no Lease: {decode_text(error)}"
-            ) from error
+        return self._tenure(wire.decoded(_decoder, body, f"the answer to {what} is no Lease"))
 
     def _tenure(self, lease: _Lease) -> Tenure:
         self._added = lease.metadata
-        return _tenure(lease)
+        spec = lease.spec
+        return Tenure(
+            spec.holder_identity or "",
+            spec.lease_duration_seconds or 0,
+            spec.lease_transitions or 0,
+            lease.metadata.resource_version,
+        )
 
     def _everything(self, found: list[_Lease]) -> Tenure:
         return self._tenure(found[0]) if found else NO_TENURE
@@ -147,17 +141,4 @@ def _check(wanted: Tenure, written: Tenure, what: str) -> None:
     )
     differing = [field for field, ours, there in pairs if ours != there]
     if differing:
-        raise StoreRefused(
-            f"the answer to our own write differs from what was written ({what}): "
-            f"{', '.join(differing)}; an admission webhook or policy changes it"
-        )
-
-
-def _tenure(lease: _Lease) -> Tenure:
-    spec = lease.spec
-    return Tenure(
-        spec.holder_identity or "",
-        spec.lease_duration_seconds or 0,
-        spec.lease_transitions or 0,
-        lease.metadata.resource_version,
-    )
+        raise wire.altered(what, differing)

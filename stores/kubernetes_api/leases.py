@@ -15,6 +15,7 @@ from contract.names import HEARTBEAT_NAMESPACE, HEARTBEAT_PREFIX, heartbeat_name
 from contract.refusal import Reason
 from contract.validation_texts import decode_text
 from stores.base import Beat
+from stores.kubernetes_api import wire
 
 LABEL = ("npu-vigil/heartbeat", "true")
 """Which Leases are heartbeats."""
@@ -93,13 +94,13 @@ _raw_list_decoder = msgspec.json.Decoder(_RawList)
 def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
     """Return the Leases of a list, and what is wrong with those that are none.
 
-    Raises ``msgspec.DecodeError`` for what is no list.
+    Raises ``StoreUnavailable`` for what is no list.
     """
     try:
         return _list_decoder.decode(body).items, []
-    except msgspec.ValidationError:
+    except msgspec.DecodeError:
         good, problems = [], []
-        for raw in _raw_list_decoder.decode(body).items:
+        for raw in wire.decoded(_raw_list_decoder, body, "the list of Leases is malformed").items:
             try:
                 good.append(decoder.decode(raw))
             except msgspec.ValidationError as error:

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from stores.cluster import NodeState
-from stores.kubernetes_api.feed import WatchedKind, kept
+from stores.kubernetes_api.feed import WatchedKind, check_lengths
 from stores.kubernetes_api.watch import ListPage
 from stores.kubernetes_api.wire import Item, ObjectMetadata
 
@@ -44,7 +44,7 @@ class _Node(Item):
 def _read(item: _Node) -> NodeState:
     metadata, status = item.metadata, item.status
     serial_number = metadata.annotations.serial_number
-    kept(serial_number=serial_number)
+    check_lengths(serial_number)
     return NodeState(
         name=metadata.name,
         ip=next((one.address for one in status.addresses if one.type == "InternalIP"), ""),
@@ -71,8 +71,8 @@ NODES = WatchedKind[_Node, NodeState](
     name="nodes",
     path="/api/v1/nodes",
     query={},
-    pages=msgspec.json.Decoder(ListPage[_Node]),
-    item=_nodes,
+    read_page=msgspec.json.Decoder(ListPage[_Node]).decode,
+    read_item=_nodes.decode,
     key=lambda metadata: metadata.name,
     read=_read,
 )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
 
-from contract.errors import StoreRefused, StoreUnavailable
-from contract.names import node_name_problem
-from contract.validation_texts import decode_text
 from stores.base import NodeChanged, NodeObject, NodesListed
+from stores.document_names import check_node_name
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.own_node_only import is_own_node_only
 from stores.kubernetes_api.pods_with_chips import ALIVE
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from stores.kubernetes_api.client.connection import ApiConnection
 
 _NODES = "/api/v1/nodes"
-_OK = 200
-_CREATED = 201
-_CONFLICT = 409
 _NOT_THERE = NodeObject({}, {})
 
 
@@ -36,7 +32,7 @@ class _Node(msgspec.Struct):
 
 
 _node = msgspec.json.Decoder(_Node)
-_pages: msgspec.json.Decoder[ListPage[_Node]] = msgspec.json.Decoder(ListPage[_Node])
+_read_page = msgspec.json.Decoder(ListPage[_Node]).decode
 
 
 class _Commanded(msgspec.Struct):
@@ -68,14 +64,13 @@ class KubernetesObjects:
 
     async def record(self, event: KubernetesEvent) -> None:
         """See ``ClusterObjects``."""
-        status, answer = await self._connection.request(
+        answer = await self._connection.request(
             "POST",
             f"/api/v1/namespaces/{quote(event.namespace, safe='')}/events?{wire.FIELD_MANAGER}",
             msgspec.json.encode(event_body(event, await self._uid(event))),
             headers=wire.ONLY_METADATA,
         )
-        if status not in (_OK, _CREATED, _CONFLICT):
-            raise wire.refusal(status, answer, f"write Event {event.namespace}/{event.name}")
+        wire.accepted(answer, f"write Event {event.namespace}/{event.name}", HTTPStatus.CONFLICT)
 
     async def _uid(self, event: KubernetesEvent) -> str:
         """Return the uid by which ``kubectl describe`` finds the Events about an object; empty
@@ -89,31 +84,23 @@ class KubernetesObjects:
         if involved.uid or involved.kind != "ConfigMap":
             return involved.uid
         namespace, name = quote(involved.namespace, safe=""), quote(involved.name, safe="")
-        status, answer = await self._connection.request(
+        answer = await self._connection.request(
             "GET",
             f"/api/v1/namespaces/{namespace}/configmaps/{name}",
             headers=wire.ONLY_METADATA,
         )
-        if status != _OK:
+        if answer.status != HTTPStatus.OK:
             return ""
         try:
-            return wire.item_decoder.decode(answer).metadata.uid
+            return wire.item_decoder.decode(answer.body).metadata.uid
         except msgspec.DecodeError:
             return ""
 
     async def get_node(self, node: str) -> NodeObject:
         """See ``ClusterObjects``."""
-        status, answer = await self._connection.request(
-            "GET", _path(node), headers=wire.ONLY_METADATA
-        )
-        if status != _OK:
-            raise wire.refusal(status, answer, f"read node {node}")
-        try:
-            return _object(_node.decode(answer))
-        except msgspec.DecodeError as error:
-            raise StoreUnavailable(
-                f"the answer for node {node} is no Node: {decode_text(error)}"
-            ) from error
+        answer = await self._connection.request("GET", _path(node), headers=wire.ONLY_METADATA)
+        body = wire.accepted(answer, f"read node {node}")
+        return _object(wire.decoded(_node, body, f"the answer for node {node} is no Node"))
 
     async def set_node(
         self,
@@ -125,7 +112,7 @@ class KubernetesObjects:
     ) -> None:
         """See ``ClusterObjects``. By way of the status, which is all that the right allows."""
         metadata = {"labels": labels, "annotations": annotations, "resourceVersion": expected}
-        status, answer = await self._connection.request(
+        answer = await self._connection.request(
             "PATCH",
             f"{_path(node)}/status?{wire.FIELD_MANAGER}",
             msgspec.json.encode(
@@ -133,18 +120,15 @@ class KubernetesObjects:
             ),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )
-        if status != _OK:
-            raise wire.refusal(status, answer, f"write labels and annotations of node {node}")
+        wire.accepted(answer, f"write labels and annotations of node {node}")
 
     async def commands(self, node: str) -> tuple[tuple[str, str, str], ...]:
         """See ``ClusterObjects``. Asked of the API server's cache, as the node's kubelet does."""
-        _check(node)
+        check_node_name(node)
         selector = quote(f"{ALIVE}={node}", safe="")
         path = f"/api/v1/pods?fieldSelector={selector}&resourceVersion=0"
-        status, answer = await self._connection.request("GET", path)
-        if status != _OK:
-            raise wire.refusal(status, answer, f"read the pods of node {node}")
-        pods = _commanded.decode(answer).items
+        answer = await self._connection.request("GET", path)
+        pods = _commanded.decode(wire.accepted(answer, f"read the pods of node {node}")).items
         return tuple(
             (
                 f"{pod.metadata.namespace}/{pod.metadata.name}",
@@ -157,18 +141,18 @@ class KubernetesObjects:
 
     async def is_own_node_only(self, node: str) -> bool | None:
         """See ``ClusterObjects``."""
-        _check(node)
+        check_node_name(node)
         return await is_own_node_only(self._connection, node)
 
     def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
         """See ``ClusterObjects``. Only metadata travels, not the status that kubelets write."""
-        _check(node)
+        check_node_name(node)
         query = {"fieldSelector": f"metadata.name={node}"}
         return watched(
             self._connection,
             _NODES,
             query,
-            _pages,
+            _read_page,
             f"node {node}",
             _everything,
             _one,
@@ -181,7 +165,7 @@ class KubernetesObjects:
             self._connection,
             _NODES,
             {"labelSelector": "=".join(label)},
-            _pages,
+            _read_page,
             "nodes",
             _all_nodes,
             _one_of_all,
@@ -228,13 +212,8 @@ def _time(at_ms: int, precision: str) -> str:
 
 
 def _path(node: str) -> str:
-    _check(node)
+    check_node_name(node)
     return f"{_NODES}/{quote(node, safe='')}"
-
-
-def _check(node: str) -> None:
-    if problem := node_name_problem(node):
-        raise StoreRefused(f"the node name {problem}")
 
 
 def _object(node: _Node) -> NodeObject:

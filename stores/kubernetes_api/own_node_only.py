@@ -7,6 +7,7 @@ whether it applies to this process. An API server that does not refuse them chan
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -16,20 +17,18 @@ from contract.names import NODE_INFO_NAMESPACE, node_info_name
 from stores.kubernetes_api import wire
 
 if TYPE_CHECKING:
+    from stores.kubernetes_api.client.attempts import ApiAnswer
     from stores.kubernetes_api.client.connection import ApiConnection
 
 POLICY = "npu-vigil-agent-own-node-only"
 
-_DONE = (200, 201)
-_CONFLICT = 409
-_REFUSED = 422
 _REHEARSAL = f"dryRun=All&{wire.FIELD_MANAGER}"
 _NO_KEY_OF_OURS = "npu-vigil/rehearsal"
 
 
-def is_refused_by_policy(status: int, answer: bytes) -> bool:
+def is_refused_by_policy(answer: ApiAnswer) -> bool:
     """Return whether it was the policy that refused a write of this process."""
-    return status == _REFUSED and POLICY.encode() in answer
+    return answer.status == HTTPStatus.UNPROCESSABLE_ENTITY and POLICY.encode() in answer.body
 
 
 async def is_own_node_only(connection: ApiConnection, node: str) -> bool | None:
@@ -38,14 +37,14 @@ async def is_own_node_only(connection: ApiConnection, node: str) -> bool | None:
     Returns ``False`` if one of them is let through, and ``None`` if no answer shows it: the agent
     may not write at all, or something else refuses the dry run. Raises ``StoreUnavailable``.
     """
-    document = _is_refused(*await _document_of_another(connection, node))
+    document = _is_refused(await _document_of_another(connection, node))
     if document is False:
         return False
-    label = _is_refused(*await _annotation_of_others(connection, node))
+    label = _is_refused(await _annotation_of_others(connection, node))
     return False if label is False else document
 
 
-async def _document_of_another(connection: ApiConnection, node: str) -> tuple[int, bytes]:
+async def _document_of_another(connection: ApiConnection, node: str) -> ApiAnswer:
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -57,7 +56,7 @@ async def _document_of_another(connection: ApiConnection, node: str) -> tuple[in
     )
 
 
-async def _annotation_of_others(connection: ApiConnection, node: str) -> tuple[int, bytes]:
+async def _annotation_of_others(connection: ApiConnection, node: str) -> ApiAnswer:
     """Try to write another node's annotation, which the first release of the policy allowed."""
     return await connection.request(
         "PATCH",
@@ -67,7 +66,7 @@ async def _annotation_of_others(connection: ApiConnection, node: str) -> tuple[i
     )
 
 
-def _is_refused(status: int, answer: bytes) -> bool | None:
-    if is_refused_by_policy(status, answer):
+def _is_refused(answer: ApiAnswer) -> bool | None:
+    if is_refused_by_policy(answer):
         return True
-    return False if status in (*_DONE, _CONFLICT) else None
+    return False if answer.status in (*wire.SUCCESS, HTTPStatus.CONFLICT) else None

@@ -7,15 +7,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from contract.errors import StoreUnavailable
-from contract.validation_texts import decode_text
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.client.connection import ApiConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-_OK = 200
 _PAGE = 500
 _MOST_PAGES = 1000
 
@@ -26,6 +23,9 @@ class _Metadata(msgspec.Struct, rename={"token": "continue"}):
 
 class _Page(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+_page = msgspec.json.Decoder(_Page)
 
 
 class ObjectPages:
@@ -41,21 +41,14 @@ class ObjectPages:
             behind = f"&continue={quote(token, safe='')}" if token else ""
             page = await self.get(f"{path}?limit={_PAGE}{behind}")
             yield page
-            try:
-                token = msgspec.json.decode(page, type=_Page).metadata.token
-            except msgspec.DecodeError as error:
-                raise StoreUnavailable(
-                    f"the list at {path} makes no sense: {decode_text(error)}"
-                ) from error
+            token = wire.decoded(_page, page, f"the list at {path} makes no sense").metadata.token
             if not token:
                 return
 
     async def get(self, path: str) -> bytes:
         """Return what is at ``path``."""
-        status, body = await self.connection.request("GET", path)
-        if status != _OK:
-            raise wire.refusal(status, body, f"read {path.partition('?')[0]}")
-        return body
+        answer = await self.connection.request("GET", path)
+        return wire.accepted(answer, f"read {path.partition('?')[0]}")
 
     async def close(self) -> None:
         """Give the connection back."""

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from datetime import datetime  # noqa: TC003 (msgspec reads it)
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from stores.cluster import JobState, Texts
 from stores.kubernetes_api.cluster_pods import OwnerReference, controller
-from stores.kubernetes_api.feed import WatchedKind, follow_if_installed, kept
+from stores.kubernetes_api.feed import WatchedKind, kept
 from stores.kubernetes_api.watch import ListPage
 from stores.kubernetes_api.wire import Item, ObjectMetadata
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from stores.cluster import JobsEvent
-    from stores.kubernetes_api.client.connection import ApiConnection
 
 _NONE: Texts = {}
 
 
-class _Annotations(msgspec.Struct):
+class _Annotations(msgspec.Struct, omit_defaults=True):
     codes: str = msgspec.field(default="", name="huawei.com/schedule.filter.faultCode")
     levels: str = msgspec.field(default="", name="huawei.com/schedule.filter.faultLevel")
     strategy: str = msgspec.field(default="", name="recover-strategy")
 
 
-class _Labels(msgspec.Struct):
+class _Labels(msgspec.Struct, omit_defaults=True):
     app: str = ""
     framework: str = ""
     job_id: str = msgspec.field(default="", name="jobID")
@@ -49,7 +42,7 @@ class _PodGroup(Item):
 
 
 def _read(item: _PodGroup) -> JobState | None:
-    metadata, given, labels = item.metadata, item.metadata.annotations, item.metadata.labels
+    metadata = item.metadata
     owner = controller(metadata.owner_references)
     if owner is None:
         return None
@@ -58,24 +51,8 @@ def _read(item: _PodGroup) -> JobState | None:
         key=owner.uid,
         namespace=metadata.namespace,
         name=owner.name,
-        annotations=kept(
-            **{
-                "huawei.com/schedule.filter.faultCode": given.codes,
-                "huawei.com/schedule.filter.faultLevel": given.levels,
-                "recover-strategy": given.strategy,
-            }
-        )
-        or _NONE,
-        labels=kept(
-            **{
-                "app": labels.app,
-                "framework": labels.framework,
-                "jobID": labels.job_id,
-                "subHealthyStrategy": labels.sub_healthy,
-                "process-recover-enable": labels.recovers,
-            }
-        )
-        or _NONE,
+        annotations=kept(metadata.annotations) or _NONE,
+        labels=kept(metadata.labels) or _NONE,
         created_at_ms=0 if created is None else int(created.timestamp() * 1000),
         size=_size(item.spec),
     )
@@ -91,16 +68,8 @@ POD_GROUPS = WatchedKind[_PodGroup, JobState](
     name="PodGroups",
     path="/apis/scheduling.volcano.sh/v1beta1/podgroups",
     query={},
-    pages=msgspec.json.Decoder(ListPage[_PodGroup]),
-    item=msgspec.json.Decoder(_PodGroup),
+    read_page=msgspec.json.Decoder(ListPage[_PodGroup]).decode,
+    read_item=msgspec.json.Decoder(_PodGroup).decode,
     key=lambda metadata: metadata.uid,
     read=_read,
 )
-
-
-def follow_pod_groups(connection: ApiConnection) -> AsyncIterator[JobsEvent]:
-    """See ``Cluster.jobs``. Until Volcano is installed, jobs are known by their pods.
-
-    Raises ``StoreRefused``.
-    """
-    return follow_if_installed(connection, POD_GROUPS)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.errors import StoreRefused
-from contract.names import node_name_problem
 from stores.base import PodUsage, UsageEnded, UsageListed
+from stores.document_names import check_node_name
 from stores.kubernetes_api.watch import ListPage, watched
 from stores.kubernetes_api.wire import Item, ObjectMetadata
 
@@ -65,7 +64,7 @@ class _Pod(Item):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-_pages: msgspec.json.Decoder[ListPage[_Pod]] = msgspec.json.Decoder(ListPage[_Pod])
+_read_page = msgspec.json.Decoder(ListPage[_Pod]).decode
 _pod = msgspec.json.Decoder(_Pod)
 
 
@@ -75,10 +74,9 @@ def follow_pods(connection: ApiConnection, node: str) -> AsyncIterator[UsageEven
     They are asked for as the node's kubelet does: from the server's cache, which has an index of
     nodes. Without that each answer would cost a walk through all pods of the cluster.
     """
-    if problem := node_name_problem(node):
-        raise StoreRefused(f"the node name {problem}")
+    check_node_name(node)
     query = {"fieldSelector": f"{ALIVE}={node}", "resourceVersion": "0"}
-    return watched(connection, PATH, query, _pages, "pods", _everything, _one)
+    return watched(connection, PATH, query, _read_page, "pods", _everything, _one)
 
 
 def _one(kind: str, content: msgspec.Raw) -> tuple[UsageEvent, str]:

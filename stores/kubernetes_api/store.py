@@ -6,6 +6,7 @@ A write is one request in the usual case.
 from __future__ import annotations
 
 import logging
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -33,21 +34,11 @@ if TYPE_CHECKING:
     from stores.kubernetes_api.client.attempts import ApiAnswer
     from stores.refusals import Refusals
 
-_OK = 200
-_CREATED = 201
-_ACCEPTED = 202
-_FORBIDDEN = 403
-_NOT_FOUND = 404
-_CONFLICT = 409
-_INVALID = 422
-
 _ATTEMPTS = 3
 
 _log = logging.getLogger(__name__)
 
-_pages: msgspec.json.Decoder[ListPage[wire.ConfigMap]] = msgspec.json.Decoder(
-    ListPage[wire.ConfigMap]
-)
+_read_page = msgspec.json.Decoder(ListPage[wire.ConfigMap]).decode
 
 
 class KubernetesStore:
@@ -82,24 +73,18 @@ class KubernetesStore:
         """See ``Store``."""
         check_names(namespace, name)
         path = _path(namespace, name)
-        status, body = await self._connection.request("GET", path, is_urgent=True)
-        if status == _NOT_FOUND:
+        answer = await self._connection.request("GET", path, is_urgent=True)
+        if answer.status == HTTPStatus.NOT_FOUND:
             return None
-        if status != _OK:
-            raise wire.refusal(status, body, f"read ConfigMap {namespace}/{name}")
-        try:
-            return wire.document(wire.config_map_decoder.decode(body))
-        except msgspec.DecodeError as error:
-            raise StoreUnavailable(
-                f"the answer for ConfigMap {namespace}/{name} is no ConfigMap: {decode_text(error)}"
-            ) from error
+        body = wire.accepted(answer, f"read ConfigMap {namespace}/{name}")
+        return _document(body, f"the answer for ConfigMap {namespace}/{name}")
 
     async def list(self, selection: Selection) -> tuple[Document, ...]:
         """See ``Store``."""
         path, query = _path(selection.namespace), _query(selection)
         is_of_one = selection.name is not None and selection.namespace is not None
         found, _ = await listed(
-            self._connection, path, query, _pages, "ConfigMaps", is_of_one=is_of_one
+            self._connection, path, query, _read_page, "ConfigMaps", is_of_one=is_of_one
         )
         return tuple(map(wire.document, found))
 
@@ -121,37 +106,35 @@ class KubernetesStore:
         body = wire.config_map_body(document, expected)
         for _ in range(_ATTEMPTS):
             if expected != "":
-                (status, answer), again = await self._write(
-                    "PUT", _path(namespace, name), body, headers
-                )
-                shown = await self._shown(status, answer, document, what, again=again)
+                answer = await self._write("PUT", _path(namespace, name), body, headers)
+                shown = await self._shown(answer, document, what)
                 if shown is not None:
                     return shown
-                if status == _CONFLICT and expected is None:
+                if answer.status == HTTPStatus.CONFLICT and expected is None:
                     continue
-                if status == _INVALID and await self._make_way(document, expected, what):
+                is_invalid = answer.status == HTTPStatus.UNPROCESSABLE_ENTITY
+                if is_invalid and await self._make_way(document, expected, what):
                     body = wire.config_map_body(document, "")
-                elif status != _NOT_FOUND:
-                    raise wire.refusal(status, answer, what)
+                elif answer.status != HTTPStatus.NOT_FOUND:
+                    raise wire.refusal(answer.status, answer.body, what)
                 elif expected is not None:
                     raise StoreConflict(f"cannot {what}: version {expected} was deleted")
-            (status, answer), again = await self._write("POST", _path(namespace), body, headers)
-            shown = await self._shown(status, answer, document, what, again=again)
+            answer = await self._write("POST", _path(namespace), body, headers)
+            shown = await self._shown(answer, document, what)
             if shown is not None:
                 return shown
-            if status == _NOT_FOUND:
+            if answer.status == HTTPStatus.NOT_FOUND:
                 await create_namespace(self._connection, namespace, what)
-            elif status != _CONFLICT or expected is not None:
-                raise wire.refusal(status, answer, what)
+            elif answer.status != HTTPStatus.CONFLICT or expected is not None:
+                raise wire.refusal(answer.status, answer.body, what)
         raise StoreUnavailable(f"cannot {what}: others write it all the time")
 
-    async def _shown(
-        self, status: int, answer: bytes, document: Document, what: str, *, again: bool
-    ) -> Document | None:
+    async def _shown(self, answer: ApiAnswer, document: Document, what: str) -> Document | None:
         """Return what was written by this attempt, or by one before that got no answer."""
-        if status in (_OK, _CREATED):
-            return _written(answer, what)
-        return await self._own(document) if status == _CONFLICT and again else None
+        if answer.status in wire.SUCCESS:
+            return _document(answer.body, f"the answer to {what}")
+        was_late = answer.status == HTTPStatus.CONFLICT and answer.was_repeated
+        return await self._own(document) if was_late else None
 
     async def _own(self, document: Document) -> Document | None:
         """Return what is there, if an attempt of ours that got no answer wrote it.
@@ -174,15 +157,11 @@ class KubernetesStore:
         Its uid is demanded, so that no other one is deleted that was made meanwhile.
         """
         path = _path(document.namespace, document.name)
-        status, answer = await self._connection.request("GET", path)
-        if status != _OK:
-            return status == _NOT_FOUND
-        try:
-            there = wire.mutability_decoder.decode(answer)
-        except msgspec.DecodeError as error:
-            raise StoreUnavailable(
-                f"the answer to {what} is no ConfigMap: {decode_text(error)}"
-            ) from error
+        answer = await self._connection.request("GET", path)
+        if answer.status != HTTPStatus.OK:
+            return answer.status == HTTPStatus.NOT_FOUND
+        problem = f"the answer to {what} is no ConfigMap"
+        there = wire.decoded(wire.mutability_decoder, answer.body, problem)
         if not there.immutable:
             return False
         if expected is not None and there.metadata.resource_version != expected:
@@ -191,14 +170,14 @@ class KubernetesStore:
         if expected is not None:
             only["resourceVersion"] = expected
         options = msgspec.json.encode({"preconditions": only})
-        status, answer = await self._connection.request("DELETE", path, options)
-        if status == _FORBIDDEN:
+        answer = await self._connection.request("DELETE", path, options)
+        if answer.status == HTTPStatus.FORBIDDEN:
             raise StoreForbidden(
                 f"cannot {what}: it was made immutable, and we may not delete it; run kubectl "
                 f"delete configmap -n {document.namespace} {document.name}"
             )
-        if status not in (_OK, _ACCEPTED, _NOT_FOUND):
-            raise wire.refusal(status, answer, f"{what}: it is immutable and cannot be deleted")
+        what = f"{what}: it is immutable and cannot be deleted"
+        wire.accepted(answer, what, HTTPStatus.NOT_FOUND)
         _log.warning(
             "ConfigMap %s/%s: it was made immutable; it is deleted and created again",
             document.namespace,
@@ -209,31 +188,25 @@ class KubernetesStore:
     async def _write(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> ApiAnswer:
-        return await self._connection.ask(
-            method,
-            f"{path}?{self._manager}",
-            body,
-            headers=headers,
-            is_urgent=True,
-        )
+        path = f"{path}?{self._manager}"
+        return await self._connection.request(method, path, body, headers, is_urgent=True)
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
         check_names(namespace, name)
         options = {"preconditions": {"resourceVersion": expected}}
-        status, body = await self._connection.request(
+        answer = await self._connection.request(
             "DELETE",
             _path(namespace, name),
             msgspec.json.encode(options) if expected else None,
             is_urgent=True,
         )
-        if status not in (_OK, _ACCEPTED, _NOT_FOUND):
-            raise wire.refusal(status, body, f"delete ConfigMap {namespace}/{name}")
+        wire.accepted(answer, f"delete ConfigMap {namespace}/{name}", HTTPStatus.NOT_FOUND)
 
     def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """See ``Store``. Missing rights are waited for: they may come, as tokens and roles do."""
         path, query = _path(selection.namespace), _query(selection)
-        return watched(self._connection, path, query, _pages, "ConfigMaps", _everything, _event)
+        return watched(self._connection, path, query, _read_page, "ConfigMaps", _everything, _event)
 
     def usage(self, node: str) -> AsyncIterator[UsageEvent]:
         """See ``Store``."""
@@ -261,16 +234,14 @@ class KubernetesStore:
         metadata: dict[str, object] = {"annotations": {TOUCHED: touched_now()}}
         if expected:
             metadata["resourceVersion"] = expected
-        status, answer = await self._connection.request(
+        answer = await self._connection.request(
             "PATCH",
             f"{_path(namespace, name)}?{wire.TOUCH_MANAGER}",
             msgspec.json.encode({"metadata": metadata}),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )
-        if status == _CONFLICT and expected:
-            return
-        if status not in (_OK, _NOT_FOUND):
-            raise wire.refusal(status, answer, f"touch ConfigMap {namespace}/{name}")
+        if not expected or answer.status != HTTPStatus.CONFLICT:
+            wire.accepted(answer, f"touch ConfigMap {namespace}/{name}", HTTPStatus.NOT_FOUND)
 
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``."""
@@ -288,16 +259,15 @@ class KubernetesStore:
     ) -> LastWriter | None:
         check_names(namespace, name)
         what = f"read who writes ConfigMap {namespace}/{name}"
-        status, body = await self._connection.request(
+        answer = await self._connection.request(
             "GET", _path(namespace, name), headers=wire.ONLY_METADATA
         )
-        if status == _NOT_FOUND:
+        if answer.status == HTTPStatus.NOT_FOUND:
             return None
-        if status != _OK:
-            raise wire.refusal(status, body, what)
+        body = wire.accepted(answer, what)
         try:
             return choose(writers.decoder.decode(body).metadata.managed_fields)
-        except (msgspec.DecodeError, ValueError) as error:
+        except ValueError as error:
             raise StoreUnavailable(
                 f"the answer to {what} makes no sense: {decode_text(error)}"
             ) from error
@@ -329,13 +299,9 @@ def _query(selection: Selection) -> dict[str, str]:
     return query
 
 
-def _written(answer: bytes, what: str) -> Document:
-    try:
-        return wire.document(wire.config_map_decoder.decode(answer))
-    except msgspec.DecodeError as error:
-        raise StoreUnavailable(
-            f"the answer to {what} is no ConfigMap: {decode_text(error)}"
-        ) from error
+def _document(body: bytes, what: str) -> Document:
+    problem = f"{what} is no ConfigMap"
+    return wire.document(wire.decoded(wire.config_map_decoder, body, problem))
 
 
 def _everything(found: list[wire.ConfigMap]) -> WatchEvent:

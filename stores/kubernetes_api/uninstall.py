@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from contract.documents.elastic_job import LEASE as ELASTIC_LEASE
-from contract.errors import StoreUnavailable
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
-from contract.validation_texts import decode_text
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.pages import ObjectPages
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 _NODES = "/api/v1/nodes"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"
 _CHIPS = "huawei.com/"
-_OK = 200
-_NOT_FOUND = 404
 
 
 class _Status(msgspec.Struct):
@@ -36,6 +33,9 @@ class _Nodes(msgspec.Struct):
     items: list[_Node]
 
 
+_nodes = msgspec.json.Decoder(_Nodes)
+
+
 class Remains(ObjectPages):
     """Asks the API server that ``kubeconfig`` names, or this pod's. Raises ``StoreError``."""
 
@@ -46,21 +46,15 @@ class Remains(ObjectPages):
         """
         found: set[str] = set()
         async for page in self.pages(_NODES):
-            try:
-                nodes = msgspec.json.decode(page, type=_Nodes).items
-            except msgspec.DecodeError as error:
-                raise StoreUnavailable(
-                    f"the list of Nodes makes no sense: {decode_text(error)}"
-                ) from error
+            nodes = wire.decoded(_nodes, page, "the list of Nodes makes no sense").items
             found |= {node.metadata.name for node in nodes if _gives(node.status.allocatable)}
         return frozenset(found)
 
     async def delete_leader_leases(self) -> None:
         """Delete the Leases of those that led; one that is absent is no error."""
         for name in (LEADER_LEASE, ELASTIC_LEASE):
-            status, body = await self.connection.request("DELETE", f"{_LEASES}/{name}")
-            if status not in (_OK, _NOT_FOUND):
-                raise wire.refusal(status, body, f"delete Lease {LEADER_NAMESPACE}/{name}")
+            answer = await self.connection.request("DELETE", f"{_LEASES}/{name}")
+            wire.accepted(answer, f"delete Lease {LEADER_NAMESPACE}/{name}", HTTPStatus.NOT_FOUND)
 
 
 def _gives(allocatable: Mapping[str, str]) -> bool:

@@ -5,13 +5,13 @@ A patch names the version that it fits; another one is a ``StoreConflict``.
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
-from contract.errors import StoreNotFound, StoreUnavailable
-from contract.validation_texts import decode_text
+from contract.errors import StoreNotFound
 from stores.document_names import check_names
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.cluster import KubernetesCluster
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PATH = "/apis/batch.volcano.sh/v1alpha1/jobs"
-_OK = 200
-_CREATED = 201
-_ACCEPTED = 202
 _JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 
 
@@ -94,11 +91,10 @@ class VcJobs(ObjectPages):
         check_names(namespace, name)
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
-        status, answer = await self.connection.request(
+        answer = await self.connection.request(
             "DELETE", path, msgspec.json.encode(options), headers=wire.ONLY_METADATA
         )
-        if status not in (_OK, _ACCEPTED):
-            raise wire.refusal(status, answer, f"delete pod {namespace}/{name}")
+        wire.accepted(answer, f"delete pod {namespace}/{name}")
 
     async def terminate(self, namespace: str, name: str, uid: str) -> None:
         """Command the controller to end a job; its pods keep their grace (consumers#2.9).
@@ -126,9 +122,8 @@ class VcJobs(ObjectPages):
             "reason": "NPUVigilElastic",
         }
         path = f"{_commands(namespace)}?{wire.FIELD_MANAGER}"
-        status, answer = await self.connection.request("POST", path, msgspec.json.encode(command))
-        if status not in (_OK, _CREATED, wire.CONFLICT):
-            raise wire.refusal(status, answer, f"end Job {namespace}/{name}")
+        answer = await self.connection.request("POST", path, msgspec.json.encode(command))
+        wire.accepted(answer, f"end Job {namespace}/{name}", HTTPStatus.CONFLICT)
 
     async def is_commanded(self, namespace: str, name: str, uid: str) -> bool:
         """Return whether a Command that ends a job waits for the controller."""
@@ -140,24 +135,16 @@ class VcJobs(ObjectPages):
         return True
 
     async def _patch(self, path: str, body: bytes, headers: Mapping[str, str], job: str) -> str:
-        status, answer = await self.connection.request(
+        answer = await self.connection.request(
             "PATCH", f"{path}?{wire.FIELD_MANAGER}", body, headers={**headers, **wire.ONLY_METADATA}
         )
-        if status != _OK:
-            raise wire.refusal(status, answer, f"write Job {job}")
-        try:
-            return wire.item_decoder.decode(answer).metadata.resource_version
-        except msgspec.DecodeError as error:
-            raise StoreUnavailable(
-                f"the answer for Job {job} is none: {decode_text(error)}"
-            ) from error
+        written = wire.accepted(answer, f"write Job {job}")
+        item = wire.decoded(wire.item_decoder, written, f"the answer for Job {job} is none")
+        return item.metadata.resource_version
 
 
 def _items(page: bytes) -> list[msgspec.Raw]:
-    try:
-        return _lists.decode(page).items
-    except msgspec.DecodeError as error:
-        raise StoreUnavailable(f"a list makes no sense: {decode_text(error)}") from error
+    return wire.decoded(_lists, page, "a list makes no sense").items
 
 
 def _command(name: str, uid: str) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
     from stores.kubernetes_api.client.connection import ApiConnection
-
-_OK = 200
 
 _PAGE = 500
 _PAGE_SECONDS = 60.0
@@ -47,18 +46,11 @@ class ListPage(msgspec.Struct, Generic[Item]):
     items: list[Item] | None
 
 
-class Pages(Protocol[Item]):
-    """Reads the body of a page."""
-
-    def decode(self, body: bytes, /) -> ListPage[Item]:
-        """Decode one page. Raises ``msgspec.DecodeError`` and ``RecursionError``."""
-
-
 async def listed(
     connection: ApiConnection,
     path: str,
     query: Mapping[str, str],
-    pages: Pages[Item],
+    read_page: Callable[[bytes], ListPage[Item]],
     what: str,
     *,
     only_metadata: bool = False,
@@ -66,6 +58,7 @@ async def listed(
 ) -> tuple[list[Item], str]:
     """Return all objects and the version of the whole, from which a watch can follow.
 
+    ``read_page`` decodes one page; it may raise ``msgspec.DecodeError`` and ``RecursionError``.
     ``is_of_one``: there is at most one, so the answer comes as soon as that to a read of it.
     """
     found: list[Item] = []
@@ -74,13 +67,12 @@ async def listed(
     while True:
         url = f"{path}?{urlencode(asked)}"
         if is_of_one:
-            status, body = await connection.request("GET", url, headers=headers)
+            answer = await connection.request("GET", url, headers=headers)
         else:
-            status, body = await connection.list(url, _PAGE_SECONDS, headers)
-        if status != _OK:
-            raise wire.refusal(status, body, f"list {what}")
+            answer = await connection.list(url, _PAGE_SECONDS, headers)
+        body = wire.accepted(answer, f"list {what}")
         try:
-            page = pages.decode(body)
+            page = read_page(body)
         except (msgspec.DecodeError, RecursionError) as error:
             raise StoreUnavailable(
                 f"the list of {what} is malformed: {decode_text(error)}"
@@ -95,7 +87,7 @@ async def watched(
     connection: ApiConnection,
     path: str,
     query: Mapping[str, str],
-    pages: Pages[Item],
+    read_page: Callable[[bytes], ListPage[Item]],
     what: str,
     everything: Callable[[list[Item]], Event],
     one: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
@@ -114,7 +106,7 @@ async def watched(
         began = loop.time()
         try:
             found, version = await listed(
-                connection, path, query, pages, what, only_metadata=only_metadata
+                connection, path, query, read_page, what, only_metadata=only_metadata
             )
             yield everything(found)
             del found
@@ -161,7 +153,7 @@ async def _follow(
         }
         began = loop.time()
         async with connection.stream(f"{path}?{urlencode(asked)}", headers) as response:
-            if response.status != _OK:
+            if response.status != HTTPStatus.OK:
                 body = await response.read()
                 raise wire.refusal(response.status, body, f"watch {what}")
             pending = bytearray()

@@ -5,6 +5,9 @@ The official client's models decode some hundred times slower than these types.
 
 from __future__ import annotations
 
+from http import HTTPStatus
+from typing import TYPE_CHECKING, TypeVar
+
 import msgspec
 
 from contract.errors import (
@@ -15,8 +18,16 @@ from contract.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from contract.validation_texts import decode_text
 from stores.base import Document
 from stores.kubernetes_api import protobuf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stores.kubernetes_api.client.attempts import ApiAnswer
+
+T = TypeVar("T")
 
 
 class VersionedMetadata(msgspec.Struct, rename="camel"):
@@ -137,15 +148,8 @@ WRITE_HEADERS = WHOLE_WRITE_HEADERS | ONLY_METADATA
 MERGE_PATCH_HEADERS = {"Content-Type": "application/merge-patch+json"}
 """What goes with a JSON merge patch."""
 
-CONFLICT = 409
-"""Another program wrote in between."""
-
-_TOO_MANY = 429
-_UNAUTHORIZED, _FORBIDDEN = 401, 403
-_NOT_FOUND = 404
-_TIMED_OUT = 408
-_GONE = 410
-_SERVER_ERROR = 500
+SUCCESS = (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED)
+_TEMPORARY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.GONE)
 
 
 def document(config_map: ConfigMap) -> Document:
@@ -185,12 +189,41 @@ def refusal(status: int, body: bytes, what: str) -> StoreError:
     done.
     """
     text = f"cannot {what}: {status_text(status, body)}"
-    if status == CONFLICT:
+    if status == HTTPStatus.CONFLICT:
         return StoreConflict(text)
-    if status in (_UNAUTHORIZED, _FORBIDDEN):
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return StoreForbidden(text)
-    if status == _NOT_FOUND:
+    if status == HTTPStatus.NOT_FOUND:
         return StoreNotFound(text)
-    if status in (_TIMED_OUT, _TOO_MANY, _GONE) or status >= _SERVER_ERROR:
+    if status in _TEMPORARY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return StoreUnavailable(text)
     return StoreRefused(text)
+
+
+def accepted(answer: ApiAnswer, what: str, *more: int) -> bytes:
+    """Return the body of an answer with a status of success, or one of ``more``.
+
+    Raises ``refusal`` for each other status; ``what`` is what could not be done then.
+    """
+    if answer.status not in (*SUCCESS, *more):
+        raise refusal(answer.status, answer.body, what)
+    return answer.body
+
+
+def decoded(decoder: msgspec.json.Decoder[T], body: bytes, problem: str) -> T:
+    """Decode the body of an answer.
+
+    Raises ``StoreUnavailable`` for a malformed one; ``problem`` is the begin of its text.
+    """
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise StoreUnavailable(f"{problem}: {decode_text(error)}") from error
+
+
+def altered(what: str, fields: Iterable[str]) -> StoreRefused:
+    """Return the error for an API server that made something else of our own write."""
+    return StoreRefused(
+        f"the answer to our own write differs from what was written ({what}): "
+        f"{', '.join(fields)}; an admission webhook or policy changes it"
+    )

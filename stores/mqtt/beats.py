@@ -17,13 +17,13 @@ import aiomqtt
 import msgspec
 
 from contract.documents.write_numbers import text_found
-from contract.errors import StoreError, StoreRefused, StoreUnavailable
-from contract.names import node_name_problem
+from contract.errors import StoreError, StoreUnavailable
 from contract.refusal import Reason
 from contract.topics import ALL_BEATS, beat_topic, is_beat_topic, node_of
 from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
 from stores.base import Beat
+from stores.document_names import check_node_name
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class BrokerHeartbeats:
 
     async def beat(self, beat: Beat) -> None:
         """See ``Store``."""
-        _check(beat.node)
+        check_node_name(beat.node)
         session = await self._connection.session()
         connection = self._will.connection if self._will is not None else ""
         pulse = HeartbeatMessage(
@@ -228,13 +228,13 @@ class BrokerHeartbeats:
 
     async def forget(self, node: str) -> None:
         """See ``Store.forget_beat``."""
-        _check(node)
+        check_node_name(node)
         await self._connection.publish(beat_topic(node), b"", retain=True)
 
     async def beats(self, node: str | None) -> tuple[Beat, ...]:
         """See ``Store``."""
         if node is not None:
-            _check(node)
+            check_node_name(node)
             if self._is_complete:
                 return self._received_beats.beat_of(node)
             return await self._ask(node)
@@ -275,11 +275,7 @@ class BrokerHeartbeats:
         backoff = Backoff()
         while True:
             try:
-                session = await (
-                    self._connection.session()
-                    if self._error is None
-                    else self._connection.next_session()
-                )
+                session = await self._connection.session(waits=self._error is not None)
                 async with session.subscribed((ALL_BEATS,), self._received_beats):
                     self._received_beats.begin_list()
                     await session.list_now(ALL_BEATS)
@@ -314,9 +310,3 @@ def _beat(received: _ReceivedBeat, now: float) -> Beat:
         blind=pulse.blind,
         writes="" if pulse.is_broken else text_found(pulse.writes),
     )
-
-
-def _check(node: str) -> None:
-    problem = node_name_problem(node)
-    if problem is not None:
-        raise StoreRefused(f"the node name {problem}")

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from contract.errors import DocumentError, OtherNodeError
 from contract.refusal import Reason
 from contract.topics import ALL_EVENTS, ack_topic, events_topic, node_of
 from stores.interruption import Interrupted
-from stores.mqtt.channel_codec import decode_ack, decode_batch, encode_ack, encode_batch
-from stores.mqtt.connection import Subscribed
+from stores.mqtt.channel_codec import decode_ack, decode_batch
+from stores.mqtt.connection import Received
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from stores.base import HistoryAck, HistoryBatch
     from stores.mqtt.connection import BrokerConnection
@@ -34,44 +36,40 @@ class MqttChannel:
 
     async def send(self, batch: HistoryBatch) -> None:
         """See ``EventChannel``."""
-        payload = encode_batch(batch)
+        payload = msgspec.json.encode(batch)
         await self._connection.publish(events_topic(batch.node), payload, retain=False)
 
-    async def acks(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
+    def acks(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
         """See ``EventChannel``."""
-        async for message in self._connection.messages(ack_topic(node)):
-            match message:
-                case Interrupted():
-                    yield message
-                case Subscribed():
-                    pass
-                case _ if message.payload:
-                    try:
-                        yield self._good(message.topic, decode_ack(node, message.payload))
-                    except DocumentError as error:
-                        self._refuse(message.topic, error)
+        return self._follow(ack_topic(node), decode_ack)
 
-    async def batches(self) -> AsyncIterator[HistoryBatch | Interrupted]:
+    def batches(self) -> AsyncIterator[HistoryBatch | Interrupted]:
         """See ``EventChannel``. What is no batch is named in the log once per node."""
-        async for message in self._connection.messages(ALL_EVENTS):
-            match message:
-                case Interrupted():
-                    yield message
-                case Subscribed():
-                    pass
-                case _ if (node := node_of(message.topic)) is not None and message.payload:
-                    try:
-                        yield self._good(message.topic, decode_batch(node, message.payload))
-                    except DocumentError as error:
-                        self._refuse(message.topic, error)
+        return self._follow(ALL_EVENTS, decode_batch)
 
     async def acknowledge(self, acks: HistoryAck) -> None:
         """See ``EventChannel``."""
-        await self._connection.publish(ack_topic(acks.node), encode_ack(acks), retain=True)
+        payload = msgspec.json.encode(acks)
+        await self._connection.publish(ack_topic(acks.node), payload, retain=True)
 
-    def _good(self, topic: str, value: T) -> T:
-        self._refusals.accept(topic)
-        return value
+    async def _follow(
+        self, topics: str, decode: Callable[[str, bytes], T]
+    ) -> AsyncIterator[T | Interrupted]:
+        async for message in self._connection.messages(topics):
+            if isinstance(message, Interrupted):
+                yield message
+            if not isinstance(message, Received) or not message.payload:
+                continue
+            node = node_of(message.topic)
+            if node is None:
+                continue
+            try:
+                value = decode(node, message.payload)
+            except DocumentError as error:
+                self._refuse(message.topic, error)
+            else:
+                self._refusals.accept(message.topic)
+                yield value
 
     def _refuse(self, topic: str, error: DocumentError) -> None:
         is_foreign = isinstance(error, OtherNodeError)

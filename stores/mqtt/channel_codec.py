@@ -27,16 +27,6 @@ _batch_decoder = msgspec.json.Decoder(HistoryBatch)
 _ack_decoder = msgspec.json.Decoder(HistoryAck)
 
 
-def encode_batch(batch: HistoryBatch) -> bytes:
-    """Encode ``batch``; return the payload."""
-    return msgspec.json.encode(batch)
-
-
-def encode_ack(ack: HistoryAck) -> bytes:
-    """Encode ``ack``; return the payload."""
-    return msgspec.json.encode(ack)
-
-
 def decode_batch(node: str, payload: bytes) -> HistoryBatch:
     """Decode a batch of ``node``. Raises ``DocumentError``, also for one about another node."""
     what = f"history batch of {node}"

@@ -28,7 +28,7 @@ from stores.mqtt.errors import (
     subscribe_error,
 )
 from stores.mqtt.limits import BrokerLimits, limits_of, packet_bytes
-from stores.mqtt.password import read_password
+from stores.mqtt.settings import read_password
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,24 +121,21 @@ class MqttClient(aiomqtt.Client):
             self._client.disconnect()
             self._client.loop_write()
 
-    def publish_now(
-        self, topic: str, payload: bytes, *, qos: int, retain: bool
-    ) -> asyncio.Future[None]:
-        """Hand a message to the connection; done when the broker acknowledged it (QoS 0: sent).
+    def publish_now(self, topic: str, payload: bytes, *, retain: bool) -> asyncio.Future[None]:
+        """Hand a message to the connection; done when the broker acknowledged it (QoS 1).
 
         What is handed over first is sent first, subscriptions too. A packet that the broker would
         not take is not sent.
         """
-        size = packet_bytes(topic, payload, qos=qos, is_v5=self._mqtt.protocol == "5")
+        size = packet_bytes(topic, payload, is_v5=self._mqtt.protocol == "5")
         self._sizes.check(topic, size)
         try:
-            info = self._client.publish(topic, payload, qos, retain)
+            info = self._client.publish(topic, payload, 1, retain)
         except ValueError as error:
             raise StoreRefused(f"{self._address}: {topic} cannot be published: {error}") from None
         if info.rc != MQTT_ERR_SUCCESS:
             raise self._broken()
-        if qos:
-            self._on_their_way[info.mid] = size
+        self._on_their_way[info.mid] = size
         return self._awaited(info.mid)
 
     def subscribe_now(

@@ -180,7 +180,7 @@ class Session:
 
     async def _retain(self, client: MqttClient, payload: bytes) -> None:
         try:
-            kept = client.publish_now(self._echo, payload, qos=1, retain=True)
+            kept = client.publish_now(self._echo, payload, retain=True)
             await self._answer(kept, f"publication of {self._echo}")
         except StoreUnavailable:
             if client.names_limits or not client.has_ended:
@@ -212,10 +212,10 @@ class Session:
         if self._echoed_first is not None:
             self._echoed_first.cancel()
 
-    async def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool) -> None:
+    async def publish(self, topic: str, payload: bytes, *, retain: bool) -> None:
         """Publish a message; done when the broker took it."""
         async with self._publishing:
-            done = self._connected.publish_now(topic, payload, qos=qos, retain=retain)
+            done = self._connected.publish_now(topic, payload, retain=retain)
             await self._answer(done, f"publication of {topic}")
 
     @contextlib.asynccontextmanager
@@ -252,7 +252,7 @@ class Session:
         """Send a message to oneself; done when it came back, and when the broker took it."""
         self._echo_name = uuid.uuid4().hex.encode()
         first = self._echoed_first = asyncio.get_running_loop().create_future()
-        return first, self._connected.publish_now(self._echo, self._echo_name, qos=1, retain=False)
+        return first, self._connected.publish_now(self._echo, self._echo_name, retain=False)
 
     def _echoed(self, payload: bytes) -> None:
         if payload == self._kept:
@@ -289,7 +289,7 @@ class Session:
                     "access rules must let this client write and read it"
                 )
             # Messages keep their order: if this one comes back first, the other one was dropped.
-            done = self._connected.publish_now(self._echo, later, qos=1, retain=False)
+            done = self._connected.publish_now(self._echo, later, retain=False)
             await self._answer(done, f"publication of {self._echo}")
         if first.cancelled():
             raise StoreUnavailable(self._end)
@@ -349,28 +349,23 @@ class BrokerConnection:
         """Where the broker is."""
         return self._address
 
-    async def session(self) -> Session:
-        """Return the connection, if it is up or comes up for the first time; else why it is not."""
+    async def session(self, *, waits: bool = False) -> Session:
+        """Return the connection, if it is up or comes up for the first time.
+
+        Raises ``StoreError`` with why there is none, unless the caller ``waits`` for the next one.
+        """
         self._start()
         while self._session is None:
-            if self._error is not None:
+            if self._error is not None and not waits:
                 raise self._error
             await self._changed.wait()
             self._start()
         return self._session
 
-    async def next_session(self) -> Session:
-        """Wait until there is a connection."""
-        self._start()
-        while self._session is None:
-            await self._changed.wait()
-            self._start()
-        return self._session
-
-    async def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool) -> None:
+    async def publish(self, topic: str, payload: bytes, *, retain: bool) -> None:
         """Publish a message; done when the broker acknowledged it (QoS 1)."""
         session = await self.session()
-        await session.publish(topic, payload, qos=qos, retain=retain)
+        await session.publish(topic, payload, retain=retain)
 
     async def messages(self, topics: str, most: int = MOST_WAITING) -> AsyncIterator[BrokerEvent]:
         """Follow a filter of ``contract.topics`` at QoS 1, over interruptions, for ever.
@@ -382,7 +377,7 @@ class BrokerConnection:
         backoff = Backoff()
         while True:
             try:
-                session = await (self.next_session() if reason else self.session())
+                session = await self.session(waits=bool(reason))
                 sink = Sink(most)
                 async with session.subscribed((topics,), sink):
                     await session.list_now(topics)

@@ -179,8 +179,7 @@ class BrokerDocuments:
         reason = ""
         while True:
             try:
-                connection = self._connection
-                session = await (connection.next_session() if reason else connection.session())
+                session = await self._connection.session(waits=bool(reason))
                 latest = Latest(self._passed_on)
                 async with session.subscribed(filters, latest):
                     for one in filters:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 LEAST_BYTES = 4096
 """A broker that takes no larger packets cannot be used: heartbeats may be as long."""
 
+_BESIDE_DOCUMENT_BYTES = 1024
+"""Of a packet beside its document: the topic above all."""
+
 FIRST_PAUSE_SECONDS = 60.0
 LAST_PAUSE_SECONDS = 3600.0
 _SET_SIZE = "max_packet_size and message_size_limit in mosquitto"
@@ -67,9 +70,9 @@ def no_qos(address: BrokerAddress) -> StoreRefused:
     )
 
 
-def packet_bytes(topic: str, payload: bytes, *, qos: int, is_v5: bool) -> int:
-    """Return the size of a PUBLISH packet without properties (MQTT 5, 3.3)."""
-    rest = 2 + len(topic.encode()) + (2 if qos else 0) + (1 if is_v5 else 0) + len(payload)
+def packet_bytes(topic: str, payload: bytes, *, is_v5: bool) -> int:
+    """Return the size of a PUBLISH packet at QoS 1 without properties (MQTT 5, 3.3)."""
+    rest = 2 + len(topic.encode()) + 2 + (1 if is_v5 else 0) + len(payload)
     return 1 + _length_bytes(rest) + rest
 
 
@@ -108,6 +111,12 @@ class Sizes:
         if self._learned is not None:
             known.append(self._learned - 1)
         return min(known, default=None)
+
+    @property
+    def largest_document(self) -> int | None:
+        """How many bytes a document may have; ``None`` without a limit that is known."""
+        limit = self.limit
+        return None if limit is None else limit - _BESIDE_DOCUMENT_BYTES
 
     def begin(self, limits: BrokerLimits) -> None:
         """Record that a connection is there."""

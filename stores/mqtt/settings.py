@@ -1,7 +1,9 @@
-"""The settings of stores ``mqtt://`` and ``mqtts://``."""
+"""The settings of stores ``mqtt://`` and ``mqtts://``, and the file with a password."""
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -38,3 +40,14 @@ class Mqtt(Section):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+
+def read_password(file: Path) -> str:
+    """Return the text of ``file`` without the end of its line.
+
+    Raises ``OSError`` where it cannot be read, ``ValueError`` where all users can read it.
+    """
+    with file.open(encoding="utf-8") as opened:
+        if os.fstat(opened.fileno()).st_mode & stat.S_IROTH:
+            raise ValueError(f"{file.absolute()} can be read by everybody; chmod 0600 or 0640")
+        return opened.read().rstrip("\r\n")

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from stores.refusals import Refusals
 
 
-_PACKET_BYTES = 1024
-"""Of a packet beside its document: the topic above all."""
-
-
 class MqttStore:
     """Documents as retained messages, all over one connection.
 
@@ -86,8 +82,7 @@ class MqttStore:
     @property
     def largest_document(self) -> int | None:
         """See ``Store``."""
-        limit = self._connection.sizes.limit
-        return None if limit is None else limit - _PACKET_BYTES
+        return self._connection.sizes.largest_document
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
@@ -203,7 +198,7 @@ class MqttStore:
             self._proven = max(self._proven, len(payload))
             return
         if topic in self._writable:
-            size = packet_bytes(topic, payload, qos=1, is_v5=False)
+            size = packet_bytes(topic, payload, is_v5=False)
             self._connection.sizes.refuse(size)
             self._connection.sizes.check(topic, size)
         raise StoreForbidden(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from advisor.advise import Advisor, advise
 from advisor.options import AdvisorOptions, Profile
 from advisor.scheduler_view.state import SchedulerState
-from advisor.snapshot import ClusterSnapshot, StoredConfigMap, Taint, VcJob
+from advisor.snapshot import ClusterSnapshot, StoredConfigMap, Taint, VcJob, VcJobTask
 from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of
 from tests.advisor.scene import T0, Chips, Scene, fault
 
@@ -165,7 +165,7 @@ def act(scene: Scene, action: tuple[str, Any, Any]) -> None:
                 labels = {"elastic-scheduling": "on", "fault-scheduling": "grace"}
                 annotations = {"minReplicas": "1"}
                 scene.vcjobs.append(
-                    VcJob("default", name, labels=labels, annotations=annotations, replicas=2)
+                    VcJob("default", name, "", labels, annotations, (VcJobTask("w", 2),))
                 )
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.fault_state import SHIPPED, FaultState, configured_by, restore
-from agent.journal.file import FILE_NAME, RowKind, read_restored
+from agent.journal.file import FILE_NAME, read_restored
 from agent.journal.journal import Journal
+from agent.journal.rows import RowKind
 from agent.policy.state import CHIP_SOURCE, Acknowledged
 from contract.codes import catalogue
 from contract.names import device_info_name

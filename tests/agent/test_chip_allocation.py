@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from agent.chip_allocation import ChipAllocation, StoreAllocation
-from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, read_restored
+from agent.journal.file import FILE_NAME, JournalFile, read_restored
 from agent.journal.journal import Journal
+from agent.journal.rows import JournalRow, RowKind
 from agent.publishing.device_info import FIRST_DOCUMENT_SECONDS, DeviceInfoDocument
 from contract.observation import Assertion
 from stores.base import PodUsage, UsageEnded, UsageListed

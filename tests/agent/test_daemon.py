@@ -26,7 +26,7 @@ class Parts:
     async def _ready(self) -> None:
         await asyncio.sleep(0)
 
-    def context_of(self, collector: Collector) -> str:
+    def context_of(self, collector: Collector[Any]) -> str:
         return collector.name
 
     def change_chips(self) -> None:
@@ -35,7 +35,9 @@ class Parts:
 
 
 @pytest.mark.parametrize("make", COLLECTORS, ids=lambda make: make.name)
-async def test_collector_about_chips_starts_again_with_other_ids(make: type[Collector]) -> None:
+async def test_collector_about_chips_starts_again_with_other_ids(
+    make: type[Collector[Any]],
+) -> None:
     begun: list[str] = []
 
     async def run(_: object, context: Any) -> NoReturn:
@@ -44,7 +46,7 @@ async def test_collector_about_chips_starts_again_with_other_ids(make: type[Coll
         raise AssertionError
 
     members = {"run": run, "__init__": lambda _: None}
-    collector = cast("Collector", type(make.__name__, (make,), members)())
+    collector = cast("Collector[Any]", type(make.__name__, (make,), members)())
     parts = Parts()
     agent = cast("Agent", SimpleNamespace(_parts=parts))
     collecting = asyncio.create_task(Agent._collect(agent, collector))

@@ -12,9 +12,10 @@ import pytest
 from msgspec import structs
 
 from agent.fault_state import FaultState, restore
-from agent.journal.file import FILE_NAME, JournalRow, RestoredJournal, RowKind, read_restored
+from agent.journal.file import FILE_NAME, RestoredJournal, read_restored
 from agent.journal.journal import Journal
-from agent.policy.due_times import ONCE_VISIBLE_MS
+from agent.journal.rows import JournalRow, RowKind
+from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.restarts import restarted
 from agent.policy.state import SETTLE_MS, Acknowledged, Adopted, PolicyState
 from agent.policy.step import next_deadline_ms

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent import state_dir
-from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RestoredJournal, RowKind
+from agent.journal.file import FILE_NAME, JournalFile, RestoredJournal
+from agent.journal.rows import JournalRow, RowKind
 from agent.state_dir import claimed, restore_journal
 from contract.errors import ConfigurationError
 

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from contract.documents.episodes import EpisodeEvent
@@ -42,7 +43,6 @@ from contract.names import (
 from contract.observation import chip_subject
 from stores.address import open_store
 from stores.base import Beat, Document, HistoryBatch, Selection
-from stores.mqtt.channel_codec import encode_batch
 from stores.mqtt.settings import Mqtt
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import OUTPUTS
@@ -172,7 +172,7 @@ class OnBroker(Place):
         for topic in ("other", "dpc-fault/n2", "device-info/n2", "other/deeper/n2/device-info"):
             self._publish(f"vigil/v1/nodes/n1/{topic}", document.encode())
         event = EpisodeEvent(7, 0, "abc", "began", chip_subject(3), "80E01801", NOW_MS, None, "x")
-        batch = encode_batch(HistoryBatch("n2", "journal-of-n2", 6, 7, (event,)))
+        batch = msgspec.json.encode(HistoryBatch("n2", "journal-of-n2", 6, 7, (event,)))
         self._publish("vigil/v1/nodes/n1/events", batch, retain=False)
         return {"vigil/v1/nodes/n1/events"}
 

@@ -17,6 +17,7 @@ from tests.contract.documents.test_cluster_device import config
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from stores.kubernetes_api.client.attempts import ApiAnswer
     from tests.cluster.replicas import Replica, Replicas
 
 pytestmark = pytest.mark.looptime(resolution=2**-20)
@@ -55,7 +56,7 @@ def pause_when_it_asks(site: Replicas, replica: Replica, method: str, name: str)
     assert client is not None
     real = client.request
 
-    async def request(asked: str, path: str, *arguments: Any, **named: Any) -> tuple[int, bytes]:
+    async def request(asked: str, path: str, *arguments: Any, **named: Any) -> ApiAnswer:
         if asked == method and name in path:
             do_not_pause(replica)
             site.pause(replica)

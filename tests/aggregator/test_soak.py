@@ -10,11 +10,13 @@ from collections import deque
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from aggregator.config import AggregatorConfiguration, PaceSection
 from aggregator.daemon import Aggregator
 from aggregator.inputs.node_context import JobState, NodeState, PodState
 from aggregator.processors import manual_info, separation_policy
 from aggregator.public_faults.plugin import MESSAGES, STATISTIC
 from service.clock import Instant
+from service.election.leadership import Always
 from stores.base import Changed, Deleted, DocumentsListed
 from stores.cluster import Snapshot, Update
 from tests.aggregator.nodes import T0, node_report, report
@@ -56,14 +58,8 @@ class Soak:
         )
         stores = cast("Any", {"kubernetes:": store})
         history = cast("Any", SimpleNamespace(note=lambda _: None))
-        self.aggregator = Aggregator(
-            stores,
-            stores,
-            history=history,
-            touch_period_seconds=45,
-            writes_per_second=20,
-            clock=self.now,
-        )
+        configuration = AggregatorConfiguration(pace=PaceSection(writes_per_second=20))
+        self.aggregator = Aggregator(configuration, stores, history, Always(""), clock=self.now)
         pipeline, faults = self.aggregator.pipeline, self.aggregator.public_faults
         self.devices, self.servers = pipeline.sources[0].watches
         pipeline.observe(self.devices, DocumentsListed(()), self.now())

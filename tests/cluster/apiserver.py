@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from contract.errors import StoreUnavailable
-from stores.kubernetes_api.client.attempts import ApiAnswer, Response
+from stores.kubernetes_api.client.attempts import ApiAnswer
 from tests.cluster.config_map import config_map_of
 from tests.cluster.selectors import selects
 
@@ -368,28 +368,16 @@ class Client:
         headers: Mapping[str, str] | None = None,
         *,
         is_urgent: bool = False,
-    ) -> tuple[int, bytes]:
-        """See ``Connection``."""
-        del is_urgent
-        only = _wants_only_metadata(headers)
-        return await self._server._request(self, method, path, body, only_metadata=only)
-
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        *,
-        is_urgent: bool = False,
     ) -> ApiAnswer:
         """See ``Connection``."""
         del is_urgent
-        return ApiAnswer(Response(*await self.request(method, path, body, headers)), False)
+        only = _wants_only_metadata(headers)
+        answer = await self._server._request(self, method, path, body, only_metadata=only)
+        return ApiAnswer(*answer)
 
     async def list(
         self, path: str, seconds: float, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, bytes]:
+    ) -> ApiAnswer:
         """See ``Connection``."""
         return await self.request("GET", path, headers=headers)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from contract.documents.elastic_job import KEPT, STARTED, PersistedJob, Size
-from elastic.job import ElasticJob, JobPod, JobQueue, read_job, read_pod
+from elastic.job import JobPod, JobQueue, read_job, read_pod
+
+if TYPE_CHECKING:
+    from advisor.snapshot import VcJob
 
 UID = "31f5cfb3-ad8b-406b-a7ba-17b72baeca9e"
 CHIPS = "huawei.com/Ascend910"
@@ -92,7 +95,7 @@ def with_kept(item: dict[str, Any], kept: PersistedJob, *, started: int = 0) -> 
     return item
 
 
-def read(item: dict[str, Any]) -> ElasticJob:
+def read(item: dict[str, Any]) -> VcJob:
     """Return ``item`` as it is read."""
     return read_job(json.dumps(item).encode())
 

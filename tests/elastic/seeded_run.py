@@ -38,8 +38,8 @@ from tests.elastic.jobs import OPEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from advisor.snapshot import VcJob
     from elastic.decision import RestartDecision
-    from elastic.job import ElasticJob
 
 STEPS = 160
 _SETTLED_STEPS = 120
@@ -209,7 +209,7 @@ class Process:
                 raise Killed
 
     async def ask(
-        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool = False
+        self, sized: Sequence[VcJob], judged: Sequence[VcJob], *, running: bool = False
     ) -> AggregatorReply:
         """See ``Aggregators``: the largest size that there are nodes for."""
         bench = self.bench
@@ -264,10 +264,10 @@ class Process:
             links[uid_of(item)] = min(cut.values())
         return found, links
 
-    def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``JobEvents``."""
 
-    def wrote(self, job: ElasticJob, decision: RestartDecision) -> None:
+    def wrote(self, job: VcJob, decision: RestartDecision) -> None:
         """See ``JobEvents``."""
 
 

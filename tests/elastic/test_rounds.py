@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from advisor.snapshot import VcJob
     from elastic.decision import RestartDecision
-    from elastic.job import ElasticJob
 
 
 class _Around:
@@ -47,7 +47,7 @@ class _Around:
         self.answer = AggregatorReply(EndedJobs(version, (), (found,)), (), frozenset())
 
     async def ask(
-        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool
+        self, sized: Sequence[VcJob], judged: Sequence[VcJob], *, running: bool
     ) -> AggregatorReply:
         """See ``Aggregators``."""
         self.sized.append(len(sized))
@@ -70,14 +70,14 @@ class _Around:
         """See ``VcJobs``."""
         raise StoreRefused("jobs/status is forbidden")
 
-    def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``JobEvents``."""
         self.shown.append(state)
 
-    def wrote(self, _job: ElasticJob, decision: RestartDecision) -> None:
+    def wrote(self, _job: VcJob, decision: RestartDecision) -> None:
         """See ``JobEvents``."""
 
-    def would(self, _job: ElasticJob, decision: RestartDecision) -> None:
+    def would(self, _job: VcJob, decision: RestartDecision) -> None:
         """See ``JobEvents``."""
         self.would_write.append(str(decision.write))
 

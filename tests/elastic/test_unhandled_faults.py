@@ -26,8 +26,8 @@ from tests.elastic.jobs import NOW_MS, OPEN, UID, read, size, vcjob, with_kept
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from advisor.snapshot import VcJob
     from elastic.decision import RestartDecision
-    from elastic.job import ElasticJob
 
 _FAULT = FaultUnder("NETWORK", "n0", 5)
 _GRACE_SECONDS = 60
@@ -116,7 +116,7 @@ class Bench:
         return next((one.state, one.why) for one in self.acting.jobs if one.name == name)
 
     async def ask(
-        self, _sized: Sequence[ElasticJob], _judged: Sequence[ElasticJob], *, running: bool
+        self, _sized: Sequence[VcJob], _judged: Sequence[VcJob], *, running: bool
     ) -> AggregatorReply:
         """See ``Aggregators``."""
         assert running is self.acting.faults.ends_on_network_faults
@@ -174,10 +174,10 @@ class Bench:
         """See ``VcJobs``."""
         self.done.append(("delete", name, uid))
 
-    def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``JobEvents``."""
 
-    def wrote(self, _job: ElasticJob, decision: RestartDecision) -> None:
+    def wrote(self, _job: VcJob, decision: RestartDecision) -> None:
         """See ``JobEvents``."""
         self.done.append(("wrote", str(decision.write)))
 

@@ -5,29 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from collectors import registry
+from collectors.base import Collector
 from contract.settings import Section
 from vigil.main import main
 
 if TYPE_CHECKING:
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import CollectorContext
 
 _STEP_SECONDS = 0.02
 
 
-class Hangs:
+class Hangs(Collector[Section]):
     """Makes progress, but for the time in which it does not."""
 
     name = "hangs"
-    settings: ClassVar[type[Section]] = Section
-    enabled = True
     period_seconds = 0.1
     deadline_seconds = 0.1
-
-    def __init__(self, _: Section, __: AgentOptions) -> None:
-        pass
 
     async def run(self, context: CollectorContext) -> NoReturn:
         """Watch the file."""

@@ -6,28 +6,24 @@ For stalls that are real and do not take a minute: ``python -m tests.end_to_end.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import service.stalls
 from collectors import registry
+from collectors.base import Collector
 from contract.settings import Section
 from vigil.main import main
 
 if TYPE_CHECKING:
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import CollectorContext
 
 
-class StandsStill:
+class StandsStill(Collector[Section]):
     """A collector that makes no progress."""
 
     name = "stands-still"
-    settings: ClassVar[type[Section]] = Section
-    enabled = True
     period_seconds = 0.5
     deadline_seconds = 0.5
-
-    def __init__(self, _: Section, __: AgentOptions) -> None:
-        pass
 
     async def run(self, _: CollectorContext) -> NoReturn:
         await asyncio.get_running_loop().create_future()

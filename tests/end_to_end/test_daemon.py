@@ -6,12 +6,13 @@ import json
 import signal
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 from agent import collector_setup, daemon
 from agent.config import AgentConfiguration
+from collectors.base import Collector
 from contract.settings import Section
 from service.tasks import STOP_SIGNALS
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import CollectorContext
 
 
 @pytest.fixture(autouse=True)
@@ -31,17 +32,12 @@ def _signals_end_the_tests_again() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-class Broken:
+class Broken(Collector[Section]):
     """A collector with a mistake in it."""
 
     name = "broken"
-    settings: ClassVar[type[Section]] = Section
-    enabled = True
     period_seconds = 1.0
     deadline_seconds = 1.0
-
-    def __init__(self, _: Section, __: AgentOptions) -> None:
-        pass
 
     async def run(self, context: CollectorContext) -> NoReturn:
         await context.driver.inventory()

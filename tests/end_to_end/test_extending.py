@@ -73,7 +73,7 @@ def test_the_collector_gives_a_metric_and_a_fault(folder_node: Node, tmp_path: P
 @pytest.mark.parametrize(
     ("number", "name", "more"),
     [
-        (0, "collectors/water.py", "made: type[Collector] = WaterCollector\n"),
+        (0, "collectors/water.py", "made: type[Collector[WaterSection]] = WaterCollector\n"),
         (2, "aggregator/maintenance.py", "made: Plugin = Maintenance()\n"),
     ],
     ids=["collector", "plugin"],

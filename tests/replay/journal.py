@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind
+from agent.journal.file import FILE_NAME, JournalFile
 from agent.journal.journal import JournalStatus
+from agent.journal.rows import JournalRow, RowKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

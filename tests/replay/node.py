@@ -192,7 +192,7 @@ class NodePlayer(Player):
             self.shown.append(Seen(self.at_ms, by, document))
 
 
-def _of_recordings() -> tuple[type[Collector], ...]:
+def _of_recordings() -> tuple[type[Collector[Any]], ...]:
     """All sources but those that look at the real host."""
     return tuple(make for make in COLLECTORS if make.name not in _OF_THE_HOST)
 

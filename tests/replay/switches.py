@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec.structs import replace
 
 from contract.codes.levels import Severity
-from dcmi_shim.switch.event import DriverSwitchEvent
+from dcmi_shim.values import DriverSwitchEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

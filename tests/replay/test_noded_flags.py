@@ -11,7 +11,8 @@ from agent.config import load_agent
 from contract.errors import ConfigurationError
 from tests.compatibility import check, different
 from tests.replay.noded import recorded_node
-from vigil.main import EXIT_WRONG_USE, app
+from vigil.exit_status import ExitStatus
+from vigil.main import app
 
 NAME = "flags-and-node-name-refused"
 STEPS = [step for step in recorded_node(NAME)["steps"] if step["do"] == "start-agent"]
@@ -34,7 +35,7 @@ def status_of(step: dict[str, Any]) -> int | str:
     try:
         load_agent(None, environment(step), {})
     except ConfigurationError:
-        return EXIT_WRONG_USE
+        return ExitStatus.WRONG_USE
     return "accepted"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -12,27 +12,25 @@ from advisor.layered_dict import as_dict
 from advisor.options import AdvisorOptions, Profile
 from advisor.report import AdviceReport, Finding, FindingSeverity
 from advisor.scheduler_view.state import SchedulerState
-from advisor.snapshot import ClusterSnapshot
 from advisor.what_if.assume import assume
 from contract.errors import ConfigurationError, Problem
 from contract.validation_texts import decode_text
-from service.files import replace
+from service.files.atomic import replace
 from vigil.advise.dump import sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from advisor.snapshot import ClusterSnapshot
     from advisor.what_if.assumptions import Assumption
 
 _STATE_VERSION = 1
 
 
-class Advised(msgspec.Struct, frozen=True):
-    """One session in one profile. ``base`` is the report without assumptions, where there are
-    some."""
+class AdvicePair(NamedTuple):
+    """The report of a session in one profile, and that without assumptions where there are some."""
 
-    snapshot: ClusterSnapshot
     report: AdviceReport
     base: AdviceReport | None
 
@@ -51,7 +49,7 @@ def run(
     assumptions: Sequence[Assumption],
     state_file: Path | None,
     parts: Mapping[str, bool] | None = None,
-) -> Iterator[Advised]:
+) -> Iterator[tuple[ClusterSnapshot, AdvicePair]]:
     """Yield each session in each of ``profiles``; at the end the state is written.
 
     ``parts`` are options about ``vigil elastic``, which the scheduler's ConfigMap does not have.
@@ -81,7 +79,7 @@ def run(
             if other is not None:
                 shown, assumed[profile] = of_assumed.advise(other, assumed[profile], chosen)
                 without = report
-            yield Advised(other or snapshot, _noted(shown, problem), without)
+            yield other or snapshot, AdvicePair(_noted(shown, problem), without)
     if state_file is not None:
         _write_states(state_file, States(_STATE_VERSION, now_ms, base))
 

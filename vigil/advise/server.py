@@ -1,9 +1,8 @@
-"""Asks an aggregator for its advice."""
+"""The advice of an aggregator, now or each time that it changes."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -11,30 +10,24 @@ import msgspec
 
 from aggregator.advising.status import AdviceOfJob, AdviceStatus, AssumedAdvice
 from contract.errors import ConfigurationError, Problem, quoted
+from vigil.advise.run import AdvicePair
 from vigil.daemon_client import NOT_FOUND, OK, DaemonClient
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from advisor.options import Profile
     from advisor.report import AdviceReport
 
 _SECONDS = 60.0
 _BUSY_SECONDS = 120.0
 """For so long an aggregator is asked again that computes another assumption."""
 _AGAIN_SECONDS = 1.0
+_PERIOD_SECONDS = 1.0
+"""How often an aggregator is asked with ``--watch``: it computes a session that often."""
 _WRONG, _BUSY = 400, 503
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class ServerReports:
-    """The reports of an aggregator by profile; ``bases`` are those without assumptions, where
-    there are some. ``not_known``: why what is not known."""
-
-    reports: tuple[AdviceReport, ...]
-    bases: tuple[AdviceReport | None, ...]
-    not_known: dict[str, str]
 
 
 class _Advice(msgspec.Struct):
@@ -48,39 +41,69 @@ class _Refusal(msgspec.Struct):
 _refusal = msgspec.json.Decoder(_Refusal)
 
 
-def advised(server: str, job: str | None, node: str | None) -> ServerReports:
-    """Return the newest reports, of a job or a node where given.
+def from_server(
+    server: str,
+    profiles: Sequence[Profile],
+    job: str | None,
+    node: str | None,
+    what_if: Sequence[str],
+    *,
+    watch: bool,
+) -> Iterator[list[AdvicePair]]:
+    """Yield the reports of an aggregator now; with ``watch`` each time that they differ.
 
-    Raises ``ConfigurationError`` for an address, a job or a node that is none,
+    They are of ``job`` or ``node`` where given, and of what would follow if ``what_if`` came to be.
+    Raises ``ConfigurationError`` for an address, a job, a node or an assumption that is none,
     ``StoreUnavailable`` where the aggregator does not answer.
     """
+    before: list[AdviceReport] | None = None
+    while True:
+        found = _assumed(server, what_if, job, node) if what_if else _advised(server, job, node)
+        chosen = [pair for pair in found if pair.report.profile in profiles]
+        timeless = [msgspec.structs.replace(pair.report, now_ms=0) for pair in chosen]
+        if timeless != before:
+            before = timeless
+            yield chosen
+        if not watch:
+            return
+        time.sleep(_PERIOD_SECONDS)
+
+
+def _advised(server: str, job: str | None, node: str | None) -> Iterator[AdvicePair]:
+    """Return the newest reports, of a job or a node where given."""
     query = {} if node is None else {"node": node}
+    found: AdviceOfJob | AdviceStatus | None
     if job is not None:
         path = "/".join(quote(one, "") for one in job.split("/"))
         found = _asked(server, f"/api/v1/advice/{path}", query, AdviceOfJob)
-        return _without_bases(found.reports, found.not_known)
-    advice = _asked(server, "/api/v1/advice", query, _Advice).advice
-    if advice is None:
+    else:
+        found = _asked(server, "/api/v1/advice", query, _Advice).advice
+    if found is None:
         what = "it does not advise: set advice.enabled there"
         raise ConfigurationError(server, [Problem("--server", what)])
-    return _without_bases(advice.reports, advice.not_known)
+    return _pairs(found.reports, [None] * len(found.reports), found.not_known)
 
 
-def assumed(
+def _assumed(
     server: str, what_if: Sequence[str], job: str | None, node: str | None
-) -> ServerReports:
-    """Return what would follow if ``what_if`` came to be, of a job or a node where given.
-
-    Raises as ``advised``; ``ConfigurationError`` for what cannot be assumed, too.
-    """
+) -> Iterator[AdvicePair]:
+    """Return what would follow if ``what_if`` came to be, of a job or a node where given."""
     query = {"what_if": list(what_if), "job": job, "node": node}
     given = {name: value for name, value in query.items() if value is not None}
     found = _asked(server, "/api/v1/advice/what-if", given, AssumedAdvice)
-    return ServerReports(found.reports, found.bases, found.not_known)
+    return _pairs(found.reports, found.bases, found.not_known)
 
 
-def _without_bases(reports: tuple[AdviceReport, ...], not_known: dict[str, str]) -> ServerReports:
-    return ServerReports(reports, (None,) * len(reports), not_known)
+def _pairs(
+    reports: Sequence[AdviceReport],
+    bases: Sequence[AdviceReport | None],
+    not_known: Mapping[str, str],
+) -> Iterator[AdvicePair]:
+    """Yield the reports with what the aggregator does not know, and why."""
+    unread = [f"{kind}: {why}" for kind, why in sorted(not_known.items())]
+    for report, base in zip(reports, bases, strict=True):
+        known = msgspec.structs.replace(report, not_known=(*report.not_known, *unread))
+        yield AdvicePair(known, base)
 
 
 def _asked(server: str, path: str, query: Mapping[str, str | list[str]], model: type[T]) -> T:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from advisor.report import Action
 from advisor.report_filter import changes
 from contract.counted import counted
-from service.shortened import shortened
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         NodeVerdict,
         Placement,
     )
+    from vigil.advise.run import AdvicePair
 
 T = TypeVar("T")
 
@@ -32,13 +33,13 @@ _MOST = 10
 _MOST_NAMES = 8
 
 
-def lines(reports: Sequence[AdviceReport], bases: Sequence[AdviceReport | None]) -> Iterator[str]:
+def lines(pairs: Sequence[AdvicePair]) -> Iterator[str]:
     """Yield the lines of one session: equal profiles are shown once."""
-    if not reports:
+    if not pairs:
         yield "no session yet"
         return
     shown: list[tuple[str, list[str], list[str]]] = []
-    for report, base in zip(reports, bases, strict=True):
+    for report, base in pairs:
         body = list(_body(report))
         changed = [] if base is None else list(_changed(report, base))
         same = next((one for one in shown if one[1:] == (body, changed)), None)
@@ -47,10 +48,9 @@ def lines(reports: Sequence[AdviceReport], bases: Sequence[AdviceReport | None])
         else:
             shown.append((str(report.profile), body, changed))
     for profile, body, changed in shown:
-        time = _time(reports[0].now_ms)
-        yield f"{time}  profile {profile}"
+        yield f"{_time(pairs[0].report.now_ms)}  profile {profile}"
         yield from body
-        if bases[0] is not None:
+        if pairs[0].base is not None:
             yield "  what this changes:"
             yield from changed or ["    nothing"]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-_DELETES = 1
+from vigil.exit_status import ExitStatus
 
 
 class Profiles(StrEnum):
@@ -90,8 +90,9 @@ def advise(
     from advisor.options import Profile
     from advisor.what_if.assumptions import parse_all
     from contract.errors import ConfigurationError, Problem
-    from vigil.advise.answers import from_dumps, from_server
+    from vigil.advise.dump_reports import from_dumps
     from vigil.advise.json_line import json_line
+    from vigil.advise.server import from_server
     from vigil.advise.show import lines
 
     problems = []
@@ -115,14 +116,14 @@ def advise(
         answers = from_dumps(dump or [], profiles, job, node, assumptions, state, parts)
     deletes = False
     try:
-        for answer in answers:
-            deletes = deletes or any(report.deletions for report in answer.reports)
+        for pairs in answers:
+            deletes = deletes or any(pair.report.deletions for pair in pairs)
             if as_json:
-                for report, base in zip(answer.reports, answer.bases, strict=True):
-                    sys.stdout.buffer.writelines(json_line(report, base))
+                for pair in pairs:
+                    sys.stdout.buffer.writelines(json_line(*pair))
             else:
-                print("\n".join(lines(answer.reports, answer.bases)))
+                print("\n".join(lines(pairs)))
             sys.stdout.flush()
     except KeyboardInterrupt:
         pass  # The way to end --watch.
-    raise typer.Exit(_DELETES if deletes else 0)
+    raise typer.Exit(ExitStatus.NOT_WELL if deletes else 0)

@@ -26,15 +26,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Store
-    from vigil.demo.steps import IsolateAction, JudgeAction, ReportAction
 
 _ISOLATED = "ManuallySeparateNPU"
 _DAY_SECONDS = 86_400
 PUBLIC_FAULT_NAME = "demo-public-fault"
 
 
-def customization(speed: float, policy: IsolateAction | None = None) -> str:
-    """Return the shipped rules and ``policy``, with times of waiting divided by ``speed``."""
+def customization(speed: float, isolating: tuple[str, int] | None = None) -> str:
+    """Return the shipped rules, with times of waiting divided by ``speed``.
+
+    ``isolating`` is a code, and how often in a day a chip has it before it is isolated.
+    """
     shipped = read_table("policies.json", PolicyTables)
     durations = [
         replace(
@@ -45,11 +47,12 @@ def customization(speed: float, policy: IsolateAction | None = None) -> str:
         for entry in shipped.duration
     ]
     frequencies = msgspec.to_builtins(shipped.frequency)
-    if policy is not None:
+    if isolating is not None:
+        code, times = isolating
         rule = {
-            "EventId": [policy.code],
+            "EventId": [code],
             "TimeWindow": _DAY_SECONDS,
-            "Times": policy.times,
+            "Times": times,
             "FaultHandling": _ISOLATED,
         }
         frequencies = [rule, *frequencies]
@@ -69,31 +72,31 @@ class Operator:
         """Write the rules that hold from the start, as a file: the ConfigMap comes later."""
         (directory / CUSTOMIZATION_KEY).write_text(customization(self._speed))
 
-    async def configure(self, policy: IsolateAction) -> None:
+    async def configure(self, code: str, times: int, *, cut_off: bool) -> None:
         """Write the ConfigMap; one that is cut off ends in its middle."""
-        text = customization(self._speed, policy)
-        if policy.cut_off:
+        text = customization(self._speed, (code, times))
+        if cut_off:
             text = text[: len(text) // 2]
         data = {CUSTOMIZATION_KEY: text}
         await self._store.put(Document(FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME, data))
 
-    async def judge(self, verdict: JudgeAction) -> None:
+    async def configure_level(self, code: str, level: str) -> None:
         """Write the ConfigMap with the levels of servers' alarms."""
-        text = json.dumps({"FaultTypeCode": {f"{verdict.level}Codes": [verdict.code]}})
+        text = json.dumps({"FaultTypeCode": {f"{level}Codes": [code]}})
         data = {NODE_CONFIGURATION_KEY: text}
         document = Document(NODE_FAULT_CONFIG_NAMESPACE, NODE_FAULT_CONFIG_NAME, data)
         await self._store.put(document)
 
-    async def report(self, news: ReportAction, node: str) -> None:
+    async def report(self, node: str, chip: int, code: str, *, is_over: bool) -> None:
         """Write the message that a program which watches the network would."""
         now_ms = time.time_ns() // 1_000_000
         fault = {
-            "faultId": f"npu-vigil-demo-{news.chip}",
+            "faultId": f"npu-vigil-demo-{chip}",
             "faultType": "NPU",
-            "faultCode": news.code,
+            "faultCode": code,
             "faultTime": now_ms,
-            "assertion": "occur" if news.stands else "recover",
-            "influence": [{"nodeName": node, "deviceIds": [news.chip]}],
+            "assertion": "recover" if is_over else "occur",
+            "influence": [{"nodeName": node, "deviceIds": [chip]}],
         }
         message = {
             "id": f"npu-vigil-demo-{now_ms}",

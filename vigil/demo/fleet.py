@@ -13,29 +13,10 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from contract.operator_rules.customization import CUSTOMIZATION_KEY
-from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, EmulatedServer, install_servers
 from dcmi_shim.emulator.scenario import CHIPS
-from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from vigil.demo.host import Host
-from vigil.demo.steps import (
-    AlarmAction,
-    DpcAction,
-    DropAction,
-    HangAction,
-    KillAgentAction,
-    LinkAction,
-    LockUpAction,
-    LoseNextAction,
-    OccurAction,
-    OnceAction,
-    PortAction,
-    RecoverAction,
-    ReturnAction,
-    StartAgentAction,
-    UnhangAction,
-)
 from vigil.demo.story import A3_ROLE, LOCK_UP_SECONDS
 
 if TYPE_CHECKING:
@@ -44,9 +25,6 @@ if TYPE_CHECKING:
 
     from prometheus_client.samples import Sample
 
-    from vigil.demo.steps import Action
-
-CODE_QUERY = "dcmi_get_device_errorcode_v2"
 
 _STOP_SECONDS = 5.0
 
@@ -237,42 +215,11 @@ class Fleet:
                 start_new_session=True,
             )
 
-    async def act(self, action: Action) -> None:
-        """Do one thing to the hardware or to a process."""
-        node = self.node(action.role)
-        emulator = node.emulator
-        match action:
-            case (
-                OccurAction()
-                | RecoverAction()
-                | OnceAction()
-                | DropAction()
-                | ReturnAction()
-                | HangAction()
-                | UnhangAction()
-                | LinkAction()
-            ):
-                _act_on_chip(action, emulator)
-            case AlarmAction(_, part, index, code, True):
-                emulator.bmc.occur(BmcAlarm(code, part, index))
-            case AlarmAction(_, part, index, code, False):
-                emulator.bmc.recover(code, part, index)
-            case LockUpAction():
-                node.host.lock_up()
-            case DpcAction(_, works):
-                node.host.dpc(works=works)
-            case PortAction(_, switch, port, code, True):
-                emulator.switch_occur(EmulatedSwitchFault(code_of(code), switch, port))
-            case PortAction(_, switch, port, code, False):
-                emulator.switch_recover(EmulatedSwitchFault(code_of(code), switch, port))
-            case LoseNextAction():
-                emulator.lose_everything_next()
-            case KillAgentAction():
-                assert node.agent is not None
-                node.agent.send_signal(signal.SIGKILL)
-                await node.agent.wait()
-            case StartAgentAction():
-                await self.start_agent(node)
+    async def kill_agent(self, node: DemoNode) -> None:
+        """Kill the agent of ``node`` by SIGKILL, and wait for its end."""
+        assert node.agent is not None
+        node.agent.send_signal(signal.SIGKILL)
+        await node.agent.wait()
 
     async def blind_chips(self, node: DemoNode) -> frozenset[int]:
         """Chips that the agent of ``node`` reports as blind in its metrics."""
@@ -338,33 +285,3 @@ async def _samples(node: DemoNode) -> list[Sample]:
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()
     return lines[-1] if lines else "(nothing written)"
-
-
-def _act_on_chip(
-    action: OccurAction
-    | RecoverAction
-    | OnceAction
-    | DropAction
-    | ReturnAction
-    | HangAction
-    | UnhangAction
-    | LinkAction,
-    emulator: Emulator,
-) -> None:
-    match action:
-        case OccurAction(_, chip, code):
-            emulator.occur(chip, code)
-        case RecoverAction(_, chip, code):
-            emulator.recover(chip, code)
-        case OnceAction(_, chip, code):
-            emulator.once(chip, code)
-        case DropAction(_, chip):
-            emulator.drop(chip)
-        case ReturnAction(_, chip):
-            emulator.restore(chip)
-        case HangAction(_, chip):
-            emulator.hang(CODE_QUERY, chip)
-        case UnhangAction(_, chip):
-            emulator.clear(CODE_QUERY, chip)
-        case LinkAction(_, chip, up):
-            emulator.link(chip, up=up)

@@ -72,20 +72,29 @@ class ChipsView:
 
 
 @dataclass(frozen=True)
+class HealthView:
+    """What a node document or a switch document has: a status, and faults with their levels.
+
+    A fault is a part of the server (``Fan 3``), or a switch fault (code, switch chip and port,
+    joined by ``_``).
+    """
+
+    status: str = _HEALTHY
+    faults: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class DemoNodeView:
     """Everything that documents have about one node.
 
-    ``parts``: part of the server (``Fan 3``) to its level. ``ports``: switch fault (code, switch
-    chip and port, joined by ``_``) to its level. ``public``: codes of public faults that stand
-    by the messages about them; the aggregator has them among the faults of chips.
+    ``public``: codes of public faults that hold by the messages about them; the aggregator has
+    them among the faults of chips.
     """
 
     chips: ChipsView
-    status: str = _HEALTHY
-    parts: dict[str, str] = field(default_factory=dict)
-    switch_status: str = _HEALTHY
-    ports: dict[str, str] = field(default_factory=dict)
-    public: frozenset[str] = frozenset()
+    server: HealthView
+    switches: HealthView
+    public: frozenset[str]
 
 
 def _ids(names: str) -> frozenset[int]:
@@ -154,16 +163,8 @@ def read_public_faults(text: str) -> dict[str, frozenset[str]]:
     return standing
 
 
-@dataclass(frozen=True)
-class _Health:
-    """What a node document or a switch document has: a status, and faults with their levels."""
-
-    status: str = _HEALTHY
-    faults: dict[str, str] = field(default_factory=dict)
-
-
-def _node_health(entry: dict[str, Any]) -> _Health:
-    return _Health(
+def _node_health(entry: dict[str, Any]) -> HealthView:
+    return HealthView(
         entry["NodeStatus"],
         {
             f"{part['DeviceType']} {part['DeviceId']}": part["FaultLevel"]
@@ -172,10 +173,10 @@ def _node_health(entry: dict[str, Any]) -> _Health:
     )
 
 
-def _switch_health(entry: dict[str, Any]) -> _Health:
+def _switch_health(entry: dict[str, Any]) -> HealthView:
     levels = entry["FaultTimeAndLevelMap"] or {}
     # That of an A5 is always empty: it has no switch of which anything could be said.
-    return _Health(
+    return HealthView(
         entry["NodeStatus"] or _HEALTHY,
         {key: fault["fault_level"] for key, fault in levels.items()},
     )
@@ -186,25 +187,21 @@ class _Reported:
 
     def __init__(self) -> None:
         self.chips: dict[str, ChipsView] = {}
-        self.hosts: dict[str, _Health] = {}
-        self.switches: dict[str, _Health] = {}
+        self.hosts: dict[str, HealthView] = {}
+        self.switches: dict[str, HealthView] = {}
         self.messages: dict[str, dict[str, frozenset[str]]] = {}
 
     def views(self) -> dict[str, DemoNodeView]:
-        """Node to view; a node is there once its chips are."""
-        views = {}
-        for node, chips in self.chips.items():
-            host = self.hosts.get(node, _Health())
-            switch = self.switches.get(node, _Health())
-            views[node] = DemoNodeView(
+        """Return node to view; a node is there once its chips are."""
+        return {
+            node: DemoNodeView(
                 chips,
-                host.status,
-                host.faults,
-                switch.status,
-                switch.faults,
+                self.hosts.get(node, HealthView()),
+                self.switches.get(node, HealthView()),
                 frozenset().union(*(by_node.get(node, ()) for by_node in self.messages.values())),
             )
-        return views
+            for node, chips in self.chips.items()
+        }
 
 
 class DemoReader:

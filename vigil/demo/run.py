@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from contract.errors import ConfigurationError, Problem
-from contract.names import STATE_NAMESPACE, STATE_PREFIX, device_info_name
+from contract.names import STATE_NAMESPACE, STATE_PREFIX
 from contract.operator_rules.fault_configuration import (
     FAULT_CONFIG_NAME,
     FAULT_CONFIG_NAMESPACE,
@@ -20,7 +20,6 @@ from contract.operator_rules.fault_configuration import (
 from stores.base import Selection
 from vigil.demo.cluster_operator import PUBLIC_FAULT_NAME
 from vigil.demo.expected import Expected
-from vigil.demo.steps import IsolateAction, JudgeAction, ReleaseAction, ReportAction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from vigil.demo.cluster_operator import Operator
     from vigil.demo.fleet import DemoNode, Fleet
     from vigil.demo.reader import DemoNodeView, DemoReader
-    from vigil.demo.steps import Action, Deed, DemoStep
+    from vigil.demo.steps import DemoStep
 
 _CONFIGURATIONS = (
     (FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME),
@@ -105,7 +104,7 @@ class Player:
         before, begun = self._begun, time.monotonic()
         self._begun = begun
         for action in step.actions:
-            await self._act(action)
+            await action(self._fleet, self._operator)
         problems = []
         if step.holds_seconds:
             problems = await self._hold(before + step.holds_seconds - begun)
@@ -133,20 +132,6 @@ class Player:
             problems=tuple(problems),
         )
 
-    async def _act(self, action: Action | Deed) -> None:
-        match action:
-            case IsolateAction():
-                await self._operator.configure(action)
-            case JudgeAction():
-                await self._operator.judge(action)
-            case ReleaseAction(role, chip):
-                document = device_info_name(self._fleet.node(role).name)
-                await self._operator.release(document, chip)
-            case ReportAction(role):
-                await self._operator.report(action, self._fleet.node(role).name)
-            case _:
-                await self._fleet.act(action)
-
     async def _hold(self, seconds: float) -> list[str]:
         """Return what changed within ``seconds`` although it should have stayed."""
 
@@ -171,11 +156,11 @@ class Player:
         for (role, chip), codes in step.soon.items():
             of(role).chip_soon(chip, codes)
         for (role, part), level in step.parts.items():
-            of(role).part(part, level)
+            of(role).parts[part] = level
         for (role, port), level in step.ports.items():
-            of(role).port(port, level)
+            of(role).ports[port] = level
         for (role, of_chip, code), level in step.public.items():
-            of(role).public(of_chip, code, level)
+            of(role).public[of_chip, code] = level
         if step.lost is not None:
             of(step.lost).lost = True
         if step.back is not None:

@@ -95,7 +95,9 @@ def live(
         chips.add_column(str(chip), justify="center")
     for node in nodes:
         view = cluster.get(node)
-        statuses = ("Healthy", "Healthy") if view is None else (view.status, view.switch_status)
+        statuses = (
+            ("Healthy", "Healthy") if view is None else (view.server.status, view.switches.status)
+        )
         chips.add_row(
             node,
             *(Text(status, "green" if status == "Healthy" else "red") for status in statuses),

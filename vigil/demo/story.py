@@ -2,27 +2,8 @@
 
 from __future__ import annotations
 
-from vigil.demo.steps import (
-    AlarmAction,
-    DemoStep,
-    DpcAction,
-    DropAction,
-    HangAction,
-    IsolateAction,
-    JudgeAction,
-    KillAgentAction,
-    LinkAction,
-    LockUpAction,
-    OccurAction,
-    OnceAction,
-    PortAction,
-    RecoverAction,
-    ReleaseAction,
-    ReportAction,
-    ReturnAction,
-    StartAgentAction,
-    UnhangAction,
-)
+from vigil.demo import actions
+from vigil.demo.steps import DemoStep
 
 A3_ROLE = 2
 """The node with an on-board switch. With fewer nodes than roles its node is an A3, too."""
@@ -38,45 +19,48 @@ _PUBLIC = "220001001"
 LOCK_UP_SECONDS = 8.0
 """How long a lockup holds that is not repeated."""
 
+_START = DemoStep(
+    "the nodes start",
+    "every chip is healthy and offered to the scheduler",
+    pause_seconds=0.0,
+)
+_LINK_DOWN = DemoStep(
+    "the network link of chip 2 of node 2 goes down",
+    "links come back by themselves more often than not: noted, not acted upon yet",
+    actions=(actions.link(1, 2, up=False),),
+    expect={(1, 2): {_LINK: "NotHandleFault"}},
+    soon={(1, 2): {_LINK: "PreSeparateNPU"}},
+)
+
 STORY: tuple[DemoStep, ...] = (
-    DemoStep(
-        "the nodes start",
-        "every chip is healthy and offered to the scheduler",
-        pause_seconds=0.0,
-    ),
+    _START,
     DemoStep(
         "HBM multi-bit ECC error on chip 3 of node 1",
         "critical: the job on this chip must restart, the chip leaves the free list",
-        actions=(OccurAction(0, 3, "80E01801"),),
+        actions=(actions.occur(0, 3, "80E01801"),),
         expect={(0, 3): {"80E01801": "RestartBusiness"}},
     ),
-    DemoStep(
-        "the network link of chip 2 of node 2 goes down",
-        "links come back by themselves more often than not: noted, not acted upon yet",
-        actions=(LinkAction(1, 2, up=False),),
-        expect={(1, 2): {_LINK: "NotHandleFault"}},
-        soon={(1, 2): {_LINK: "PreSeparateNPU"}},
-    ),
+    _LINK_DOWN,
     DemoStep(
         "AI core bus error on chip 1 of node 2",
         "minor: repeating the request is enough, the chip is withheld meanwhile",
-        actions=(OccurAction(1, 1, "80C98008"),),
+        actions=(actions.occur(1, 1, "80C98008"),),
         expect={(1, 1): {"80C98008": "RestartRequest"}},
     ),
     DemoStep(
         "the AI core error recovers",
         "the chip is free again",
-        actions=(RecoverAction(1, 1, "80C98008"),),
+        actions=(actions.recover(1, 1, "80C98008"),),
         expect={(1, 1): {}},
     ),
     DemoStep(
         "four codes at once on chip 5 of node 2",
         "one broken HBM in four words: the worst level counts, each code keeps its own",
         actions=(
-            OccurAction(1, 5, "80E18401"),
-            OccurAction(1, 5, "80E18402"),
-            OccurAction(1, 5, "A4028801"),
-            OccurAction(1, 5, "A8028801"),
+            actions.occur(1, 5, "80E18401"),
+            actions.occur(1, 5, "80E18402"),
+            actions.occur(1, 5, "A4028801"),
+            actions.occur(1, 5, "A8028801"),
         ),
         expect={
             (1, 5): {
@@ -90,25 +74,25 @@ STORY: tuple[DemoStep, ...] = (
     DemoStep(
         "the BMC of node 1 reports a fatal error of the server",
         "not an NPU fault, but no job can run on this node",
-        actions=(AlarmAction(0, "System", 0, _SERVER, active=True),),
+        actions=(actions.raise_alarm(0, "System", 0, _SERVER),),
         parts={(0, "System 0"): "SeparateFault"},
     ),
     DemoStep(
         "the operator declares this error harmless",
         "levels in a ConfigMap: the alarm still stands, and the node takes jobs again at once",
-        actions=(JudgeAction(_SERVER, "NotHandleFault"),),
+        actions=(actions.configure_level(_SERVER, "NotHandleFault"),),
         parts={(0, "System 0"): "NotHandleFault"},
     ),
     DemoStep(
         "the storage client of node 3 dies",
         "a public fault of the node, in a message: every chip of it is less than healthy",
-        actions=(DpcAction(2, works=False),),
+        actions=(actions.dpc(2, works=False),),
         public={(2, None, _DPC): "SubHealthFault"},
     ),
     DemoStep(
         "the kernel of node 2 reports a soft lockup",
         "noted in node-info, where the operator may give it another level",
-        actions=(LockUpAction(1),),
+        actions=(actions.lock_up(1),),
         parts={(1, "Kernel 0"): "NotHandleFault"},
     ),
     DemoStep(
@@ -121,31 +105,31 @@ STORY: tuple[DemoStep, ...] = (
     DemoStep(
         "the storage client of node 3 works again",
         "the same fault, by the same name, has recovered",
-        actions=(DpcAction(2, works=True),),
+        actions=(actions.dpc(2, works=True),),
         public={(2, None, _DPC): None},
     ),
     DemoStep(
         "the operator reports a fault of chip 4 of node 1 that no driver sees",
         "a public fault in a ConfigMap: no node reports it, the cluster leaves the chip out",
-        actions=(ReportAction(0, 4, _PUBLIC, stands=True),),
+        actions=(actions.report(0, 4, _PUBLIC),),
         public={(0, 4, _PUBLIC): "SeparateNPU"},
     ),
     DemoStep(
         "the card of chip 6 of node 3 drops off the bus",
         "the driver does not find the chip: restart it when it is idle",
-        actions=(DropAction(2, 6),),
+        actions=(actions.drop(2, 6),),
         expect={(2, 6): {"40F84E00": "RestartNPU"}},
     ),
     DemoStep(
         "the card is back",
         "the chip answers and is free again",
-        actions=(ReturnAction(2, 6),),
+        actions=(actions.bring_back(2, 6),),
         expect={(2, 6): {}},
     ),
     DemoStep(
         "the operator takes that back",
         "the chip is free again, once the fault was shown for five seconds, at any speed",
-        actions=(ReportAction(0, 4, _PUBLIC, stands=False),),
+        actions=(actions.report(0, 4, _PUBLIC, is_over=True),),
         public={(0, 4, _PUBLIC): None},
     ),
     DemoStep(
@@ -159,20 +143,20 @@ STORY: tuple[DemoStep, ...] = (
         "the link is up again",
         "not trusted yet: only a link that is up for 60 s is released",
         pause_seconds=1.0,
-        actions=(LinkAction(1, 2, up=True),),
+        actions=(actions.link(1, 2, up=True),),
         soon={(1, 2): {}},
         unchanged=True,
     ),
     DemoStep(
         "a switch port to an NPU fails on node 3",
         "an A3 server with a broken switch port is taken out whole",
-        actions=(PortAction(2, 2, 7, _PORT, active=True),),
+        actions=(actions.fail_port(2, 2, 7, _PORT),),
         ports={(2, f"{_PORT}_2_7"): "Separate"},
     ),
     DemoStep(
         "the driver hangs in a call for chip 0 of node 1",
         "no data is neither healthy nor faulty: the chip is blind and keeps its last state",
-        actions=(HangAction(0, 0),),
+        actions=(actions.hang(0, 0),),
         blind=(0, 0),
         unchanged=True,
     ),
@@ -180,53 +164,53 @@ STORY: tuple[DemoStep, ...] = (
         "meanwhile chip 7 of node 1 breaks",
         "a hanging call for one chip does not hide another one",
         pause_seconds=1.0,
-        actions=(OccurAction(0, 7, "80E3A201"),),
+        actions=(actions.occur(0, 7, "80E3A201"),),
         expect={(0, 7): {"80E3A201": "SeparateNPU"}},
     ),
     DemoStep(
         "the driver call returns",
         "chip 0 is seen again, by itself",
-        actions=(UnhangAction(0, 0),),
+        actions=(actions.unhang(0, 0),),
         sighted=(0, 0),
         unchanged=True,
     ),
     DemoStep(
         "the operator asks to isolate a chip whose AI core bus fails twice",
         "a policy in a ConfigMap: every agent has it at once",
-        actions=(IsolateAction(_BUS, times=2),),
+        actions=(actions.configure_isolation(_BUS, times=2),),
         policy="in force",
         unchanged=True,
     ),
     DemoStep(
         "an AI core bus error on chip 1 of node 2",
         "the first time it is a minor fault like any other",
-        actions=(OccurAction(1, 1, _BUS),),
+        actions=(actions.occur(1, 1, _BUS),),
         expect={(1, 1): {_BUS: "RestartRequest"}},
     ),
     DemoStep(
         "the bus error recovers",
         "the chip is free again, and its fault is counted",
         pause_seconds=1.0,
-        actions=(RecoverAction(1, 1, _BUS),),
+        actions=(actions.recover(1, 1, _BUS),),
         expect={(1, 1): {}},
     ),
     DemoStep(
         "the bus error is back",
         "the second time: the chip is isolated until an operator has looked at it",
-        actions=(OccurAction(1, 1, _BUS),),
+        actions=(actions.occur(1, 1, _BUS),),
         expect={(1, 1): {_BUS: "ManuallySeparateNPU"}},
     ),
     DemoStep(
         "the bus error recovers again",
         "an isolated chip does not come back by itself",
         pause_seconds=1.0,
-        actions=(RecoverAction(1, 1, _BUS),),
+        actions=(actions.recover(1, 1, _BUS),),
         unchanged=True,
     ),
     DemoStep(
         "the agent of node 2 is killed, one of four codes goes, it starts again",
         "the recovery is found, and the chip without a fault is still isolated",
-        actions=(KillAgentAction(1), RecoverAction(1, 5, "A8028801"), StartAgentAction(1)),
+        actions=(actions.kill_agent(1), actions.recover(1, 5, "A8028801"), actions.start_agent(1)),
         expect={
             (1, 5): {
                 "80E18401": "NotHandleFault",
@@ -238,20 +222,20 @@ STORY: tuple[DemoStep, ...] = (
     DemoStep(
         "the operator's policy is overwritten with half a text",
         "agents report that and keep the last good one: nothing changes",
-        actions=(IsolateAction(_BUS, times=9, cut_off=True),),
+        actions=(actions.configure_isolation(_BUS, times=9, cut_off=True),),
         policy="refused",
         unchanged=True,
     ),
     DemoStep(
         "the operator takes chip 1 out of ManuallySeparateNPU",
         "that releases it: the chip is free again",
-        actions=(ReleaseAction(1, 1),),
+        actions=(actions.release(1, 1),),
         expect={(1, 1): {}},
     ),
     DemoStep(
         "something happens once on chip 6 of node 3",
         "the driver reports it and forgets it: a job has to restart all the same",
-        actions=(OnceAction(2, 6, _ONCE),),
+        actions=(actions.once(2, 6, _ONCE),),
         expect={(2, 6): {_ONCE: "RestartBusiness"}},
     ),
     DemoStep(
@@ -265,7 +249,7 @@ STORY: tuple[DemoStep, ...] = (
     DemoStep(
         "the agent of node 3 is killed, then chip 4 breaks",
         "no agent watches node 3 now: its documents keep the last state",
-        actions=(KillAgentAction(2), OccurAction(2, 4, "8C204E00")),
+        actions=(actions.kill_agent(2), actions.occur(2, 4, "8C204E00")),
         unchanged=True,
     ),
     DemoStep(
@@ -278,7 +262,7 @@ STORY: tuple[DemoStep, ...] = (
     DemoStep(
         "the agent of node 3 is started again",
         "the node is back, and what happened meanwhile is found and published",
-        actions=(StartAgentAction(2),),
+        actions=(actions.start_agent(2),),
         expect={(2, 4): {"8C204E00": "RestartBusiness"}},
         back=2,
     ),
@@ -286,8 +270,8 @@ STORY: tuple[DemoStep, ...] = (
         "the switch port of node 3 and the server of node 1 recover",
         "node 3 takes jobs again, node 1 has no alarm any more",
         actions=(
-            PortAction(2, 2, 7, _PORT, active=False),
-            AlarmAction(0, "System", 0, _SERVER, active=False),
+            actions.recover_port(2, 2, 7, _PORT),
+            actions.end_alarm(0, "System", 0, _SERVER),
         ),
         ports={(2, f"{_PORT}_2_7"): None},
         parts={(0, "System 0"): None},
@@ -303,12 +287,12 @@ STORY: tuple[DemoStep, ...] = (
         "everything is repaired",
         "all chips are healthy and free again",
         actions=(
-            RecoverAction(0, 3, "80E01801"),
-            RecoverAction(0, 7, "80E3A201"),
-            RecoverAction(1, 5, "80E18401"),
-            RecoverAction(1, 5, "80E18402"),
-            RecoverAction(1, 5, "A4028801"),
-            RecoverAction(2, 4, "8C204E00"),
+            actions.recover(0, 3, "80E01801"),
+            actions.recover(0, 7, "80E3A201"),
+            actions.recover(1, 5, "80E18401"),
+            actions.recover(1, 5, "80E18402"),
+            actions.recover(1, 5, "A4028801"),
+            actions.recover(2, 4, "8C204E00"),
         ),
         expect={(0, 3): {}, (0, 7): {}, (1, 5): {}, (2, 4): {}},
     ),
@@ -323,58 +307,46 @@ _WITH_LINKS = ("a2", "a3", "910a")
 def story_of(profile: str) -> tuple[DemoStep, ...]:
     """Return a short story for servers of one profile: what each family can show."""
     steps = [
-        DemoStep(
-            "the nodes start",
-            "every chip is healthy and offered to the scheduler",
-            pause_seconds=0.0,
-        ),
+        _START,
         DemoStep(
             "HBM multi-bit ECC error on chip 1 of node 1",
             "critical: the chip leaves the free list, found by an event or by the next poll",
-            actions=(OccurAction(0, 1, "80E01801"),),
+            actions=(actions.occur(0, 1, "80E01801"),),
             expect={(0, 1): {"80E01801": "RestartBusiness"}},
         ),
         DemoStep(
             "a minor error that no table has on chip 2 of node 1",
             "as serious as the driver reports, by its event or by the chip's health word",
-            actions=(OccurAction(0, 2, _UNLISTED),),
+            actions=(actions.occur(0, 2, _UNLISTED),),
             expect={(0, 2): {_UNLISTED: "NotHandleFault"}},
         ),
         DemoStep(
             "the card of chip 3 of node 2 drops off the bus",
             "the driver does not find the chip: restart it when it is idle",
-            actions=(DropAction(1, 3),),
+            actions=(actions.drop(1, 3),),
             expect={(1, 3): {"40F84E00": "RestartNPU"}},
         ),
         DemoStep(
             "the card is back",
             "the chip answers and is free again",
-            actions=(ReturnAction(1, 3),),
+            actions=(actions.bring_back(1, 3),),
             expect={(1, 3): {}},
         ),
     ]
     if profile in _WITH_LINKS:
-        steps.append(
-            DemoStep(
-                "the network link of chip 2 of node 2 goes down",
-                "links come back by themselves more often than not: noted, not acted upon yet",
-                actions=(LinkAction(1, 2, up=False),),
-                expect={(1, 2): {_LINK: "NotHandleFault"}},
-                soon={(1, 2): {_LINK: "PreSeparateNPU"}},
-            )
-        )
+        steps.append(_LINK_DOWN)
     if profile == "a5":
         steps += [
             DemoStep(
                 "a port of the unified bus of chip 2 of node 2 goes down",
                 "one chip alone: no new job gets it",
-                actions=(OccurAction(1, 2, _UB_PORT),),
+                actions=(actions.occur(1, 2, _UB_PORT),),
                 expect={(1, 2): {_UB_PORT: "NotHandleFault", _UB_SEPARATE: "SeparateNPU"}},
             ),
             DemoStep(
                 "the port is up again",
                 "the chip is free again",
-                actions=(RecoverAction(1, 2, _UB_PORT),),
+                actions=(actions.recover(1, 2, _UB_PORT),),
                 expect={(1, 2): {}},
             ),
         ]
@@ -382,13 +354,17 @@ def story_of(profile: str) -> tuple[DemoStep, ...]:
         DemoStep(
             "the agent of node 1 is killed, chip 1 recovers, it starts again",
             "the recovery is found",
-            actions=(KillAgentAction(0), RecoverAction(0, 1, "80E01801"), StartAgentAction(0)),
+            actions=(
+                actions.kill_agent(0),
+                actions.recover(0, 1, "80E01801"),
+                actions.start_agent(0),
+            ),
             expect={(0, 1): {}},
         ),
         DemoStep(
             "the minor error recovers",
             "node 1 has no fault any more",
-            actions=(RecoverAction(0, 2, _UNLISTED),),
+            actions=(actions.recover(0, 2, _UNLISTED),),
             expect={(0, 2): {}},
         ),
     ]

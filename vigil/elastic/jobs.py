@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from advisor.options import DEFAULT_GRACE_OVER_TIME
+from advisor.workloads.elastic_conditions import kept_of, original_of, unmet
 from contract.counted import counted
 from contract.documents.elastic_job import OFF, RESTORE, RESTORE_NEXT, RESTORE_NOW, SWITCH
 from contract.errors import ConfigurationError, Problem, StoreError, StoreNotFound
@@ -23,21 +25,21 @@ from contract.scheduling import (
     SCHEDULER_NAMESPACE,
 )
 from contract.validation_texts import decode_text
-from elastic.conditions import kept_of, original_of, unmet
 from elastic.decision import REFUSED, JobContext, VcjobState, decide
 from elastic.end_cause import Evicted
 from elastic.job import read_job, read_pod
 from elastic.job_cache import evictions_of, grace_over_time_of
 from elastic.job_events import COMPONENT, REASONS
 from stores.address import kubeconfig_files
-from stores.kubernetes_api.vcjobs import PATH, VcJobs
+from stores.kubernetes_api.vcjobs import VcJobs
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    from advisor.snapshot import VcJob
     from contract.documents.elastic_job import Size
-    from elastic.job import ElasticJob, JobPod
+    from elastic.job import JobPod
 
 T = TypeVar("T")
 
@@ -180,7 +182,7 @@ def restore_job(kubeconfig: Path | None, name: str, *, is_now: bool) -> None:
     print(f"{name}: the next start waits for room for its original size")
 
 
-def _why_not_restored(job: ElasticJob) -> list[str]:
+def _why_not_restored(job: VcJob) -> list[str]:
     """Return why a job would not start again; empty where it would."""
     if job.is_deleted:
         return ["the job is being deleted"]
@@ -196,25 +198,30 @@ def _split(name: str) -> tuple[str, str]:
     return namespace, job
 
 
+@asynccontextmanager
+async def open_vcjobs(kubeconfig: Path | None) -> AsyncIterator[VcJobs]:
+    """Open the vcjobs of the cluster, and give the connection back behind the block."""
+    api = VcJobs(kubeconfig_files(kubeconfig))
+    try:
+        yield api
+    finally:
+        await api.close()
+
+
 def _asked(kubeconfig: Path | None, ask: Callable[[VcJobs], Awaitable[T]]) -> T:
     async def run() -> T:
-        api = VcJobs(kubeconfig_files(kubeconfig))
-        try:
+        async with open_vcjobs(kubeconfig) as api:
             return await ask(api)
-        finally:
-            await api.close()
 
     return asyncio.run(run())
 
 
-async def _read(api: VcJobs, namespace: str, name: str) -> ElasticJob:
+async def _read(api: VcJobs, namespace: str, name: str) -> VcJob:
     return read_job(await api.read(namespace, name))
 
 
 async def _all(api: VcJobs) -> list[ShownJob]:
-    jobs: list[ElasticJob] = []
-    async for page in api.pages(PATH):
-        jobs += [read_job(raw) for raw in _items.decode(page).items]
+    jobs = [read_job(raw) for raw in await api.jobs()]
     asked = (job for job in jobs if ELASTIC_SCHEDULING in job.labels)
     ordered = sorted(asked, key=lambda job: (job.namespace, job.name))
     scheduler = await _scheduler(api)
@@ -222,10 +229,17 @@ async def _all(api: VcJobs) -> list[ShownJob]:
 
 
 async def _scheduler(api: VcJobs) -> _Scheduler:
-    return _Scheduler(await _evictions(api), await _grace_over_time(api))
+    records = f"/api/v1/namespaces/{RESCHEDULE_NAMESPACE}/configmaps/{RESCHEDULE_CONFIGMAP}"
+    options = f"/api/v1/namespaces/{SCHEDULER_NAMESPACE}/configmaps/{SCHEDULER_CONFIGMAP}"
+    return _Scheduler(
+        await _of_scheduler(api, records, evictions_of, {}, "records are"),
+        await _of_scheduler(
+            api, options, grace_over_time_of, DEFAULT_GRACE_OVER_TIME, "configuration is"
+        ),
+    )
 
 
-async def _shown(api: VcJobs, job: ElasticJob, scheduler: _Scheduler) -> ShownJob:
+async def _shown(api: VcJobs, job: VcJob, scheduler: _Scheduler) -> ShownJob:
     facts = JobContext(
         time.time_ns() // 1_000_000,
         await _pods(api, job),
@@ -244,8 +258,8 @@ async def _shown(api: VcJobs, job: ElasticJob, scheduler: _Scheduler) -> ShownJo
         state,
         why,
         job.phase,
-        _size(job.size),
-        _size(original_of(job)),
+        size_text(job.size),
+        size_text(original_of(job)),
         found.cause or ("" if kept is None else kept.cause),
         0 if kept is None else kept.start,
         {one.name: one.text for one in found.unmet},
@@ -253,13 +267,13 @@ async def _shown(api: VcJobs, job: ElasticJob, scheduler: _Scheduler) -> ShownJo
     )
 
 
-def _next(job: ElasticJob, state: str) -> str:
+def _next(job: VcJob, state: str) -> str:
     if RESTORE in job.annotations and state in (VcjobState.RUNNING, VcjobState.WAITING_FOR_ROOM):
         return f"{_NEXT[state]}; annotation {RESTORE}: at its original size only"
     return _NEXT[state]
 
 
-async def _reported(api: VcJobs, job: ElasticJob) -> tuple[str, str] | None:
+async def _reported(api: VcJobs, job: VcJob) -> tuple[str, str] | None:
     """Return state and reason by the newest Event since the job ended; ``None`` without one."""
     uid = quote(f"involvedObject.uid={job.uid}", safe="")
     path = f"/api/v1/namespaces/{quote(job.namespace, safe='')}/events?fieldSelector={uid}"
@@ -282,38 +296,28 @@ async def _reported(api: VcJobs, job: ElasticJob) -> tuple[str, str] | None:
     return None if newest is None else newest[1][1:]
 
 
-async def _pods(api: VcJobs, job: ElasticJob) -> tuple[JobPod, ...]:
+async def _pods(api: VcJobs, job: VcJob) -> tuple[JobPod, ...]:
     found: list[JobPod] = []
     async for page in api.pages(f"/api/v1/namespaces/{job.namespace}/pods"):
         found += [read_pod(raw) for raw in _items.decode(page).items]
     return tuple(pod for pod in found if pod.job == job.uid)
 
 
-async def _evictions(api: VcJobs) -> dict[str, tuple[Evicted, ...]]:
-    """Return by job what the scheduler records, as far as the caller may read that."""
-    path = f"/api/v1/namespaces/{RESCHEDULE_NAMESPACE}/configmaps/{RESCHEDULE_CONFIGMAP}"
+async def _of_scheduler(
+    api: VcJobs, path: str, read: Callable[[msgspec.Raw], T], default: T, what: str
+) -> T:
+    """Return what ``read`` makes of a ConfigMap, as far as the caller may read that."""
     try:
-        return evictions_of(msgspec.Raw(await api.get(path)))
+        return read(msgspec.Raw(await api.get(path)))
     except StoreNotFound:
-        return {}  # It has evicted nothing yet.
+        return default
     except (StoreError, ValueError) as error:
-        print(f"the scheduler's records are not known: {error}", file=sys.stderr)
-        return {}
+        print(f"the scheduler's {what} not known: {error}", file=sys.stderr)
+        return default
 
 
-async def _grace_over_time(api: VcJobs) -> int:
-    """Return the seconds of the scheduler, the default where the caller may not read them."""
-    path = f"/api/v1/namespaces/{SCHEDULER_NAMESPACE}/configmaps/{SCHEDULER_CONFIGMAP}"
-    try:
-        return grace_over_time_of(msgspec.Raw(await api.get(path)))
-    except StoreNotFound:
-        return DEFAULT_GRACE_OVER_TIME
-    except (StoreError, ValueError) as error:
-        print(f"the scheduler's configuration is not known: {error}", file=sys.stderr)
-        return DEFAULT_GRACE_OVER_TIME
-
-
-def _size(size: Size | None) -> str:
+def size_text(size: Size | None) -> str:
+    """Return a size in words."""
     return "several tasks" if size is None else f"{size.replicas} × {counted(size.cards, 'chip')}"
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import logging
 import os
-import sys
 import time
-from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from agent.chip_removal import BECAUSE, request_removal
 from agent.fault_state import configured_by, restore
-from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, body_of, read_restored
+from agent.journal.file import FILE_NAME, JournalFile, read_restored
+from agent.journal.rows import JournalRow, RowKind, body_of
 from agent.pages.routes import SOCKET_NAME
 from agent.policy.chips import compared
 from agent.policy.state import ChipsListed, Forgotten
@@ -26,21 +24,22 @@ from collectors.boot import boot_id, machine_digest
 from contract.codes.catalogue import shipped
 from contract.codes.families import FAMILIES
 from contract.documents.separation import chip_of
-from contract.errors import DriverCallError, DriverCallStuck, DriverError
+from contract.errors import DriverCallError, DriverCallStuck, DriverError, StoreUnavailable
 from contract.listed_chips import ListedChip
 from contract.observation import chip_subject
 from contract.operator_rules.fault_configuration import catalogue_of
-from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import find_library
-from service.log import last_words
-from vigil.socket_connection import SocketConnection
+from vigil.daemon_client import DaemonClient
+from vigil.driver_at_work import driver_at_work, first_answer
+from vigil.exit_status import ExitStatus, print_done, print_refusal
+from vigil.reports.answers import AgentAnswer
+from vigil.reports.status_report import STATUS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from agent.policy.state import PolicyState
 
-_DONE, _REFUSED, _OUTSIDE = 0, 1, 3
 _PATIENCE_SECONDS = 10.0
 _LIST_SECONDS = 15.0
 _ANSWER_SECONDS = 5.0
@@ -56,53 +55,59 @@ class AgentPaths:
     trust_driver: bool
 
 
-def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> int:
+def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
     """Forget the chip ``name``, or only show what that would be; return the exit status."""
     logging.disable(logging.CRITICAL)
     if not (node.state_dir / FILE_NAME).exists():
-        return _print_result(_OUTSIDE, f"{node.state_dir} has no journal of an agent")
+        return print_refusal(f"{node.state_dir} has no journal of an agent", ExitStatus.OUTSIDE)
     status = _status(node.state_dir)
     if status is not None:
         return _through_agent(node, name, status, is_meant=is_meant)
     return _in_journal(node, name, is_meant=is_meant)
 
 
-def _through_agent(node: AgentPaths, name: str, status: dict[str, Any], *, is_meant: bool) -> int:
-    if status["driver"]["family"] is None:
-        return _print_result(
-            _OUTSIDE, "the driver has not listed its chips yet; nothing is forgotten"
+def _through_agent(
+    node: AgentPaths, name: str, status: AgentAnswer, *, is_meant: bool
+) -> ExitStatus:
+    if status.driver.family is None:
+        return print_refusal(
+            "the driver has not listed its chips yet; nothing is forgotten", ExitStatus.OUTSIDE
         )
-    chips = {chip["device"]: chip for chip in status["chips"]}
+    chips = {chip.device: chip for chip in status.chips}
     if name not in chips:
         return _unknown(name, sorted(chips))
-    if chips[name]["answers"]:
+    if chips[name].answers:
         return _answers(name)
-    held = [fault["code"] for fault in status["faults"] if fault["device"] == name]
+    held = [fault.code for fault in status.faults if fault.device == name]
     if not is_meant:
         return _would(name, held)
     try:
         asked = request_removal(node.state_dir, name)
     except OSError as error:
-        return _print_result(_OUTSIDE, f"{node.state_dir} cannot be written: {error.strerror}")
+        return print_refusal(
+            f"{node.state_dir} cannot be written: {error.strerror}", ExitStatus.OUTSIDE
+        )
     give_up = time.monotonic() + _PATIENCE_SECONDS
     while asked.exists():
         if time.monotonic() > give_up:
-            return _print_result(
-                _OUTSIDE, f"the agent has not taken up {asked}; it will when it can"
+            return print_refusal(
+                f"the agent has not taken up {asked}; it will when it can", ExitStatus.OUTSIDE
             )
         time.sleep(_LOOK_SECONDS)
     after = _status(node.state_dir)
-    if after is None or any(chip["device"] == name for chip in after["chips"]):
-        return _print_result(_REFUSED, f"{name} is not forgotten: see the log of the agent")
-    return _print_result(_DONE, f"{name} is forgotten")
+    if after is None or any(chip.device == name for chip in after.chips):
+        return print_refusal(f"{name} is not forgotten: see the log of the agent")
+    return print_done(f"{name} is forgotten")
 
 
-def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> int:
+def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
     with claimed(node.state_dir):
         remembered = read_restored(node.state_dir / FILE_NAME)
         last = remembered.snapshot or next(iter(remembered.inputs), None)
         if last is None or remembered.snapshot is None:
-            return _print_result(_OUTSIDE, f"the journal in {node.state_dir} has no snapshot")
+            return print_refusal(
+                f"the journal in {node.state_dir} has no snapshot", ExitStatus.OUTSIDE
+            )
         found = msgspec.json.decode(remembered.snapshot.body, type=_Named)
         state = restore(remembered, found.node, boot_id(), shipped(), machine_digest())
         chip = chip_of(name)
@@ -112,7 +117,7 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> int:
             if asyncio.run(_does_answer(node, state, chip)):
                 return _answers(name)
         except (DriverError, TimeoutError) as error:
-            return _print_result(_OUTSIDE, f"the driver does not list its chips: {error}")
+            return print_refusal(f"the driver does not list its chips: {error}", ExitStatus.OUTSIDE)
         if not is_meant:
             return _would(name, list(state.chips[chip].faults))
         now_ms = time.time_ns() // 1_000_000
@@ -127,9 +132,7 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> int:
             file.write(rows)
         finally:
             file.close()
-    return _print_result(
-        _DONE, f"{name} is forgotten; the documents follow when the agent is started"
-    )
+    return print_done(f"{name} is forgotten; the documents follow when the agent is started")
 
 
 class _Named(msgspec.Struct):
@@ -148,19 +151,12 @@ def _names(state: PolicyState) -> list[str]:
 async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
     """Return whether the driver lists the chip, and it answers. Raises ``DriverError``."""
     library = find_library(node.driver_root, trust_driver=node.trust_driver, environment=os.environ)
-    driver = Driver(library, lambda: time.time_ns() // 1_000_000)
-    work = asyncio.create_task(driver.run(), name="driver")
-    try:
-        listing = asyncio.create_task(driver.listed(), name="list")
-        done, _ = await asyncio.wait(
-            {work, listing}, timeout=_LIST_SECONDS, return_when=asyncio.FIRST_COMPLETED
-        )
-        listing.cancel()
-        if listing not in done:
-            if work in done:
-                await work
+    async with driver_at_work(library) as (driver, ended):
+        chips = await first_answer(driver.listed(), ended, _LIST_SECONDS)
+        if chips is None:
+            if ended.done():
+                await ended
             raise TimeoutError(driver.trouble or "it does not answer")
-        chips = listing.result()
         listed = [
             ListedChip(one.physical_id, one.logic_id, one.device_id, one.die, one.serial)
             for one in chips
@@ -175,38 +171,27 @@ async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
             except (DriverCallError, DriverCallStuck):
                 return False
         return True
-    finally:
-        work.cancel()
-        await asyncio.wait({work})
-        driver.close()
 
 
-def _print_result(status: int, text: str) -> int:
-    print(last_words(text), file=sys.stdout if status == _DONE else sys.stderr)
-    return status
-
-
-def _unknown(name: str, known: list[str]) -> int:
-    return _print_result(
-        _REFUSED, f"no chip {name} is remembered; there are: {', '.join(known) or 'none'}"
+def _unknown(name: str, known: list[str]) -> ExitStatus:
+    return print_refusal(
+        f"no chip {name} is remembered; there are: {', '.join(known) or 'none'}",
     )
 
 
-def _answers(name: str) -> int:
-    return _print_result(_REFUSED, f"{name} answers: it is in the node, and is not forgotten")
+def _answers(name: str) -> ExitStatus:
+    return print_refusal(f"{name} answers: it is in the node, and is not forgotten")
 
 
-def _would(name: str, codes: list[str]) -> int:
+def _would(name: str, codes: list[str]) -> ExitStatus:
     held = f" and its faults {', '.join(codes)} end" if codes else ""
-    return _print_result(_DONE, f"{name} would be forgotten{held}; nothing was changed: add --yes")
+    return print_done(f"{name} would be forgotten{held}; nothing was changed: add --yes")
 
 
-def _status(state_dir: Path) -> dict[str, Any] | None:
+def _status(state_dir: Path) -> AgentAnswer | None:
     """Return the status page of the agent that runs; ``None`` where none answers."""
+    client = DaemonClient(f"unix:{state_dir / SOCKET_NAME}", _ANSWER_SECONDS)
     try:
-        with closing(SocketConnection(str(state_dir / SOCKET_NAME), _ANSWER_SECONDS)) as connection:
-            connection.request("GET", "/api/v1/status")
-            found: dict[str, Any] = msgspec.json.decode(connection.getresponse().read())
-            return found
-    except (OSError, http.client.HTTPException, msgspec.DecodeError):
+        return client.get(STATUS, AgentAnswer)
+    except StoreUnavailable:
         return None

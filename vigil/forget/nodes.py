@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import socket
-import sys
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -38,59 +36,16 @@ from contract.names import (
     node_name_problem,
     public_fault_name,
 )
-from service.log import last_words
-from service.shortened import shortened
-from stores.address import open_store
+from service.log.shortened import shortened
 from stores.base import Document, Selection
+from vigil.exit_status import ExitStatus, print_done, print_refusal
+from vigil.heartbeats import beating
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from aggregator.config import AggregatorConfiguration
     from stores.base import Beat, Store
-
-_DONE, _REFUSED = 0, 1
-_LOOK_SECONDS = 0.5
-_PERIODS = 2
-_LONGEST_SECONDS = 30.0
-"""Of watching for a heartbeat. Whoever beats less often writes its documents anew at once."""
-
-
-@dataclass(frozen=True)
-class Stores:
-    """Those that the aggregator reads, and those that it publishes to without reading them."""
-
-    read: tuple[Store, ...]
-    published: tuple[Store, ...]
-
-    async def close(self) -> None:
-        """Give connections back."""
-        for store in (*self.read, *self.published):
-            await store.close()
-
-
-def opened(configuration: AggregatorConfiguration, *, by_operator: bool = False) -> Stores:
-    """Open the stores of an aggregator. Raises ``ConfigurationError``.
-
-    ``by_operator`` is that of ``open_store``.
-    """
-
-    def open_all(urls: Iterable[str]) -> tuple[Store, ...]:
-        return tuple(
-            open_store(
-                url,
-                configuration.kubeconfig,
-                mqtt=configuration.mqtt,
-                others_may_write=configuration.directory.others_may_write,
-                by_operator=by_operator,
-            )
-            for url in urls
-        )
-
-    read = configuration.read_urls
-    return Stores(
-        open_all(read), open_all(url for url in configuration.publish_urls if url not in read)
-    )
+    from vigil.aggregator_stores import Stores
 
 
 @dataclass
@@ -117,75 +72,61 @@ class FoundNode:
         return ", ".join(dict.fromkeys(parts)) or "what an aggregator knows of it"
 
 
-async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool) -> int:
+async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool) -> ExitStatus:
     """Forget all of ``nodes``, or none; the exit status. Raises ``StoreError``."""
-    try:
-        for node in nodes:
-            if problem := node_name_problem(node):
-                return _print_result(_REFUSED, f"the node name {problem}")
-        published = await _published(stores)
-        found = {node: await _find(stores, node, published) for node in nodes}
-        unknown = [node for node in nodes if not found[node].is_known]
-        if unknown:
-            where = ", ".join(store.url for store in (*stores.read, *stores.published))
-            known = sorted(await _known(stores) | published.keys())
-            return _print_result(
-                _REFUSED,
-                f"nothing is known of {shortened(unknown)}: {where} has no document, no heartbeat "
-                "and no entry of cluster-info about it; there are: "
-                f"{shortened(known) or 'no nodes'}",
-            )
-        alive = await beating(found)
-        if alive:
-            what = "its agent is" if len(alive) == 1 else "their agents are"
-            return _print_result(
-                _REFUSED, f"{shortened(alive)} beats: nothing is forgotten until {what} gone"
-            )
-        for node, one in found.items():
-            if is_meant:
-                await _forget(stores, node, one)
-                _print_result(_DONE, f"{node} is forgotten: {one.shown()}")
-            else:
-                _print_result(_DONE, f"{node} would be forgotten: {one.shown()}")
-        if not is_meant:
-            return _print_result(_DONE, "nothing was changed: add --yes")
-        return _print_result(
-            _DONE,
-            "an aggregator publishes what is forgotten as healthy and drops it a touch period "
-            "later. One that does not run now does so when it is started",
+    for node in nodes:
+        if problem := node_name_problem(node):
+            return print_refusal(f"the node name {problem}")
+    published = await _published(stores)
+    found = {node: await _find(stores, node, published) for node in nodes}
+    unknown = [node for node in nodes if not found[node].is_known]
+    if unknown:
+        where = ", ".join(store.url for store in stores.all)
+        known = sorted(await _known(stores) | published.keys())
+        return print_refusal(
+            f"nothing is known of {shortened(unknown)}: {where} has no document, no heartbeat "
+            "and no entry of cluster-info about it; there are: "
+            f"{shortened(known) or 'no nodes'}",
         )
-    finally:
-        await stores.close()
+    alive = await beating(beat for one in found.values() for beat in one.beats)
+    if alive:
+        what = "its agent is" if len(alive) == 1 else "their agents are"
+        return print_refusal(f"{shortened(alive)} beats: nothing is forgotten until {what} gone")
+    for node, one in found.items():
+        if is_meant:
+            await _forget(stores, node, one)
+            print_done(f"{node} is forgotten: {one.shown()}")
+        else:
+            print_done(f"{node} would be forgotten: {one.shown()}")
+    if not is_meant:
+        return print_done("nothing was changed: add --yes")
+    return print_done(
+        "an aggregator publishes what is forgotten as healthy and drops it a touch period "
+        "later. One that does not run now does so when it is started",
+    )
 
 
-async def forget_mark(stores: Stores, identity: str, *, is_meant: bool) -> int:
+async def forget_mark(stores: Stores, identity: str, *, is_meant: bool) -> ExitStatus:
     """Put a directory in the place of the one with this mark; the exit status."""
-    try:
-        marked = [(store.url, store.mark) for store in stores.read if store.mark is not None]
-        if len(marked) != 1:
-            return _print_result(_REFUSED, "--mark needs --store directory:PATH, one directory")
-        ((url, mark),) = marked
-        there = await mark.read()
-        if there.id == identity:
-            return _print_result(
-                _REFUSED, f"{url} is the directory with this mark: nothing is to be done"
-            )
-        has = f"has the mark {there.id}" if there.id else there.problem or "has no mark"
-        if not is_meant:
-            return _print_result(
-                _DONE,
-                f"{url} {has}; it would take the place of the directory with the mark {identity}; "
-                "nothing was changed: add --yes",
-            )
-        now = await mark.replace(identity)
-        return _print_result(
-            _DONE,
-            f"{url} with the mark {now.id} takes the place of the directory with the mark "
-            f"{identity}, for each aggregator that knows that one. Nodes that are not in it stay "
-            "as they were until they are forgotten",
+    marked = [(store.url, store.mark) for store in stores.read if store.mark is not None]
+    if len(marked) != 1:
+        return print_refusal("--mark needs --store directory:PATH, one directory")
+    ((url, mark),) = marked
+    there = await mark.read()
+    if there.id == identity:
+        return print_refusal(f"{url} is the directory with this mark: nothing is to be done")
+    has = f"has the mark {there.id}" if there.id else there.problem or "has no mark"
+    if not is_meant:
+        return print_done(
+            f"{url} {has}; it would take the place of the directory with the mark {identity}; "
+            "nothing was changed: add --yes",
         )
-    finally:
-        await stores.close()
+    now = await mark.replace(identity)
+    return print_done(
+        f"{url} with the mark {now.id} takes the place of the directory with the mark "
+        f"{identity}, for each aggregator that knows that one. Nodes that are not in it stay "
+        "as they were until they are forgotten",
+    )
 
 
 async def _find(stores: Stores, node: str, published: dict[str, int]) -> FoundNode:
@@ -236,7 +177,7 @@ async def _published(stores: Stores) -> dict[str, int]:
     """Node in cluster-info to the latest time in its entry."""
     found: dict[str, int] = {}
     selection = Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
-    for store in (*stores.read, *stores.published):
+    for store in stores.all:
         for document in await store.list(selection):
             for value in document.data.values():
                 with contextlib.suppress(DocumentError):
@@ -261,33 +202,6 @@ async def _known(stores: Stores) -> set[str]:
     return {beat.node for store in stores.read for beat in await store.beats()}
 
 
-async def beating(found: dict[str, FoundNode]) -> list[str]:
-    """Return the nodes whose heartbeat changes within two of its intervals.
-
-    Clocks of hosts are never compared. A heartbeat that a last will has replaced is no more.
-    """
-    watched = [
-        (node, store, beat)
-        for node, one in found.items()
-        for store, beat in one.beats
-        if not beat.is_broken
-    ]
-    seconds = max((_PERIODS * beat.interval_seconds + 1 for _, _, beat in watched), default=0.0)
-    seconds = min(seconds, _LONGEST_SECONDS)
-    if watched:
-        print(f"watching for heartbeats for {seconds:.0f} s", file=sys.stderr, flush=True)
-    give_up = time.monotonic() + seconds
-    alive: set[str] = set()
-    while time.monotonic() < give_up and len(alive) < len({node for node, _, _ in watched}):
-        await asyncio.sleep(_LOOK_SECONDS)
-        for node, store, before in watched:
-            for beat in () if node in alive else await store.beats(node):
-                is_same = (beat.holder, beat.beaten_at_ms) == (before.holder, before.beaten_at_ms)
-                if not is_same and not beat.is_broken:
-                    alive.add(node)
-    return sorted(alive)
-
-
 async def _forget(stores: Stores, node: str, found: FoundNode) -> None:
     """Leave the record first: an aggregator is to know why the documents go."""
     at_ms = max(time.time_ns() // 1_000_000, found.latest_ms)
@@ -302,8 +216,3 @@ async def _forget(stores: Stores, node: str, found: FoundNode) -> None:
         await store.delete(document.namespace, document.name)
     for store, _ in found.beats:
         await store.forget_beat(node)
-
-
-def _print_result(status: int, text: str) -> int:
-    print(last_words(text), file=sys.stdout if status == _DONE else sys.stderr)
-    return status

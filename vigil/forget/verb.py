@@ -65,10 +65,17 @@ def forget(
     import asyncio
 
     from aggregator.config import load_aggregator
-    from vigil.forget.nodes import forget_mark, forget_nodes, opened
+    from vigil.aggregator_stores import open_stores
+    from vigil.forget.nodes import forget_mark, forget_nodes
 
-    given = {"store": store or None, "kubeconfig": kubeconfig}
-    stores = opened(load_aggregator(config, os.environ, given))
-    if mark is not None:
-        sys.exit(asyncio.run(forget_mark(stores, mark, is_meant=yes)))
-    sys.exit(asyncio.run(forget_nodes(stores, tuple(dict.fromkeys(node or ())), is_meant=yes)))
+    configuration = load_aggregator(
+        config, os.environ, {"store": store or None, "kubeconfig": kubeconfig}
+    )
+
+    async def forget_in_stores() -> int:
+        async with open_stores(configuration) as stores:
+            if mark is not None:
+                return await forget_mark(stores, mark, is_meant=yes)
+            return await forget_nodes(stores, tuple(dict.fromkeys(node or ())), is_meant=yes)
+
+    sys.exit(asyncio.run(forget_in_stores()))

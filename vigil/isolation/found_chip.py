@@ -20,7 +20,7 @@ from vigil.isolation.change import is_named, is_separated
 
 if TYPE_CHECKING:
     from stores.base import Beat, Document, Store
-    from vigil.forget.nodes import Stores
+    from vigil.aggregator_stores import Stores
 
 
 @dataclass
@@ -68,7 +68,7 @@ async def find(stores: Stores, node: str, chip: str) -> FoundChip:
         types = {name.rpartition("-")[0] for name in found.chips}
         if len(types) == 1:
             found.chip = f"{types.pop()}-{int(number)}"
-    for store in (*stores.read, *stores.published):
+    for store in stores.all:
         document = await store.get(manual_info.NAMESPACE, manual_info.NAME)
         try:
             if document is not None and is_separated(document, node, found.chip):

@@ -1,10 +1,9 @@
-"""Makes a change of a chip's isolation, and waits until cluster-info shows it."""
+"""Isolates or releases a chip: what is found, refused, asked, written and shown."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,8 @@ from contract.codes.levels import ChipLevel, most_serious
 from contract.documents.isolation_request import read_requests
 from contract.documents.separation import chip_of
 from contract.errors import StoreConflict, StoreError, StoreForbidden, StoreRefused, quoted
+from vigil.aggregator_stores import open_stores
+from vigil.exit_status import ExitStatus
 from vigil.isolation.change import (
     Consent,
     is_named,
@@ -23,26 +24,22 @@ from vigil.isolation.change import (
     released,
     without_separation,
 )
-from vigil.isolation.found_chip import FoundChip, beats_of, find
+from vigil.isolation.found_chip import FoundChip, find
 from vigil.isolation.refusal import refusal
 from vigil.isolation.shown_isolation import Published, ShownChip
+from vigil.isolation.wait import wait_until_shown
 from vigil.reports.show import answering, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stores.base import Beat, Document, Store
-    from vigil.forget.nodes import Stores
+    from aggregator.config import AggregatorConfiguration
+    from stores.base import Document, Store
+    from vigil.aggregator_stores import Stores
     from vigil.isolation.change import Isolation
 
-_DONE, _NOT_YET, _WRONG = 0, 1, 2
 _UNCHANGED = "nothing was changed"
-_WAIT_SECONDS = 30.0
-_LOOK_SECONDS = 0.25
 _ATTEMPTS = 5
-_INTERVALS = 3
-_REQUESTS = 2
-"""A broker compares no versions: the agent's own write may overwrite the first request."""
 _RIGHTS = (
     "your account needs get and update of ConfigMaps in kube-system and cluster-system, and list "
     "in mindx-dl. With the overlay beside-device-plugin it needs the right write to device-info of "
@@ -71,14 +68,18 @@ class Outcome(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-async def run(stores: Stores, change: Isolation, consent: Consent, *, as_json: bool) -> int:
-    """Make ``change`` and return the exit status. Raises ``StoreError``."""
+async def run(
+    configuration: AggregatorConfiguration, change: Isolation, consent: Consent, *, as_json: bool
+) -> ExitStatus:
+    """Make ``change`` in the stores of an aggregator and return the exit status.
+
+    Raises ``StoreError``.
+    """
     try:
-        return await _Run(stores, change, as_json=as_json).go(consent)
+        async with open_stores(configuration, by_operator=True) as stores:
+            return await _Run(stores, change, as_json=as_json).go(consent)
     except StoreForbidden as error:
         raise StoreRefused(f"{error}; {_RIGHTS}") from None
-    finally:
-        await stores.close()
 
 
 class _Run:
@@ -90,42 +91,42 @@ class _Run:
         self._holders: tuple[str, ...] = ()
         self._changed = False
 
-    async def go(self, consent: Consent) -> int:
+    async def go(self, consent: Consent) -> ExitStatus:
         change = self._change
         found = await find(self._stores, change.node, change.chip)
         if (why := self._unknown(found)) is not None:
-            return self._end(found, _WRONG, why)
+            return self._end(found, ExitStatus.WRONG_USE, why)
         self._holders = tuple(found.holders())
         # Rights that are missing for the wait are to be known before anything is changed.
         shown = await self._published.shown(found.chip)
         if change.isolates:
             named = [document for _, document in found.reports if is_named(document, found.chip)]
             if named:
-                return self._end(found, _DONE, _by_whom(named[0], found), shown)
+                return self._end(found, ExitStatus.OK, _by_whom(named[0], found), shown)
             if (why := await refusal(found, change.node)) is not None:
-                return self._end(found, _NOT_YET, f"refused: {why}", shown)
+                return self._end(found, ExitStatus.NOT_WELL, f"refused: {why}", shown)
         elif not self._holders:
             if any(one.is_isolated for one in shown) and not found.problems:
                 # Somebody released it a moment ago.
                 return await self._wait(found)
             text = f"{found.chip} of {change.node} is not isolated: nothing is to be released"
-            status = _DONE
+            status = ExitStatus.OK
             if found.problems:
                 text = f"no document that can be read isolates {found.chip} of {change.node}"
-                status = _NOT_YET
+                status = ExitStatus.NOT_WELL
             return self._end(found, status, text, shown)
         plan = self._plan(found)
         if consent is Consent.DRY_RUN:
-            return self._end(found, _DONE, f"would {plan}; nothing was changed", shown)
+            return self._end(found, ExitStatus.OK, f"would {plan}; nothing was changed", shown)
         if consent is Consent.ASK:
             if not sys.stdin.isatty():
                 text = f"would {plan}; nothing was changed: without a terminal, add --yes"
-                return self._end(found, _WRONG, text, shown)
+                return self._end(found, ExitStatus.WRONG_USE, text, shown)
             if not await _consents(plan):
-                return self._end(found, _NOT_YET, _UNCHANGED, shown)
+                return self._end(found, ExitStatus.NOT_WELL, _UNCHANGED, shown)
         return await self._carry_out(found)
 
-    async def _carry_out(self, found: FoundChip) -> int:
+    async def _carry_out(self, found: FoundChip) -> ExitStatus:
         try:
             await self._write(found)
             self._changed = True
@@ -192,59 +193,28 @@ class _Run:
         node = self._change.node
         return without_separation(there, node, chip) if is_separated(there, node, chip) else None
 
-    async def _wait(self, found: FoundChip) -> int:
-        change, chip = self._change, found.chip
-        give_up = time.monotonic() + _WAIT_SECONDS
-        requests = 1
-        silence = _Silence(found.beats)
-        while True:
-            shown = await self._published.shown(chip)
-            if shown and all(one.is_isolated is change.isolates for one in shown):
-                what = "isolated" if change.isolates else "released"
-                return self._end(found, _DONE, f"{chip} of {change.node} is {what}", shown)
-            if change.isolates and not await self._is_requested(found):
-                if requests == _REQUESTS:
-                    why = (
-                        f"the agent of {change.node} took the request out again: it knows no chip "
-                        f"{chip}, or it is of an earlier release"
-                    )
-                    return self._end(found, _NOT_YET, why, shown)
-                requests += 1
-                await self._write(found)
-            silent_seconds = silence.seconds(await beats_of(self._stores, change.node))
-            if silent_seconds or time.monotonic() >= give_up:
-                why = self._why_not(found, shown, silent_seconds)
-                return self._end(found, _NOT_YET, why, shown)
-            await asyncio.sleep(_LOOK_SECONDS)
-
-    async def _is_requested(self, found: FoundChip) -> bool:
-        for store, document in found.reports:
-            there = await store.get(document.namespace, document.name)
-            if there is not None and not is_named(there, found.chip):
-                return False
-        return True
-
-    def _why_not(self, found: FoundChip, shown: list[ShownChip], silent_seconds: float) -> str:
-        node = self._change.node
-        done = "written" if self._changed else "no document isolates it"
-        text = f"{done}, but cluster-info does not show that"
-        if silent_seconds:
-            return (
-                f"{text}: no heartbeat of {node} came for {silent_seconds:.0f} s; its agent takes "
-                "the change when it runs again"
-            )
-        text = f"{text} after {_WAIT_SECONDS:.0f} s"
-        if not shown:
-            return f"{text}: it has no entry of {node}; an aggregator must run"
-        return f"{text}: see vigil explain {node}/{found.chip}"
+    async def _wait(self, found: FoundChip) -> ExitStatus:
+        change = self._change
+        shown, why_not = await wait_until_shown(
+            self._stores,
+            change,
+            found,
+            self._published,
+            lambda: self._write(found),
+            is_written=self._changed,
+        )
+        if why_not is not None:
+            return self._end(found, ExitStatus.NOT_WELL, why_not, shown)
+        what = "isolated" if change.isolates else "released"
+        return self._end(found, ExitStatus.OK, f"{found.chip} of {change.node} is {what}", shown)
 
     def _end(
         self,
         found: FoundChip,
-        status: int,
+        status: ExitStatus,
         text: str,
         shown: list[ShownChip] | None = None,
-    ) -> int:
+    ) -> ExitStatus:
         others = {code: _level(level) for one in shown or () for code, level in one.others.items()}
         worst = most_serious(others.values()) if others else ""
         because = tuple(sorted(code for code, one in others.items() if one == worst))
@@ -252,7 +222,7 @@ class _Run:
             node=self._change.node,
             chip=found.chip,
             action="isolate" if self._change.isolates else "release",
-            done=status == _DONE,
+            done=status is ExitStatus.OK,
             changed=self._changed,
             isolated=any(one.is_isolated for one in shown) if shown else None,
             text=text,
@@ -271,7 +241,7 @@ class _Run:
                     f"{found.chip} stays at {worst} because of other faults: {', '.join(because)}"
                 )
             lines += found.problems
-            if status == _DONE:
+            if status is ExitStatus.OK:
                 with answering():
                     print_lines(lines)
             else:
@@ -310,26 +280,6 @@ async def _edit(
             continue
         return
     raise StoreConflict(f"{namespace}/{name} changes all the time: try again")
-
-
-class _Silence:
-    """Whether no heartbeat of a node came for three of its intervals."""
-
-    def __init__(self, beats: tuple[Beat, ...] | None) -> None:
-        self._last = beats
-        self._since = time.monotonic()
-
-    def seconds(self, beats: tuple[Beat, ...] | None) -> float:
-        """Take in the beats as they are now; return how long a silent node was silent, else 0."""
-        if not beats or _stamps(beats) != _stamps(self._last or ()):
-            self._last, self._since = beats, time.monotonic()
-            return 0
-        silent = time.monotonic() - self._since
-        return silent if silent > _INTERVALS * max(one.interval_seconds for one in beats) else 0
-
-
-def _stamps(beats: tuple[Beat, ...]) -> list[tuple[str, int]]:
-    return [(beat.holder, beat.beaten_at_ms) for beat in beats]
 
 
 def _level(level: str) -> ChipLevel:

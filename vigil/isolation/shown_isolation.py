@@ -19,7 +19,7 @@ from vigil.isolation.change import MANUAL
 
 if TYPE_CHECKING:
     from stores.base import Document, Store
-    from vigil.forget.nodes import Stores
+    from vigil.aggregator_stores import Stores
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Published:
     """What cluster-info shows of a chip, in all stores."""
 
     def __init__(self, stores: Stores, node: str) -> None:
-        self._stores = (*stores.read, *stores.published)
+        self._stores = stores.all
         self._key = device_info_name(node)
         self._names: dict[int, str] = {}
         """The document that has the node, by the number of the store."""

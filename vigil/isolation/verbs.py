@@ -105,11 +105,10 @@ def _change(
     import sys
 
     from aggregator.config import load_aggregator
-    from vigil.forget.nodes import opened
     from vigil.isolation.change import Consent
     from vigil.isolation.run import run
 
     consent = Consent.DRY_RUN if dry_run else Consent.GIVEN if yes else Consent.ASK
     given = {"store": store or None, "kubeconfig": kubeconfig}
-    stores = opened(load_aggregator(config, os.environ, given), by_operator=True)
-    sys.exit(asyncio.run(run(stores, change, consent, as_json=as_json)))
+    configuration = load_aggregator(config, os.environ, given)
+    sys.exit(asyncio.run(run(configuration, change, consent, as_json=as_json)))

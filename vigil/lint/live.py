@@ -22,7 +22,7 @@ from vigil.lint.reading import File
 from vigil.lint.run import lint
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from vigil.lint.run import LintReport
@@ -101,10 +101,9 @@ async def _read(kubeconfig: str | None, not_known: list[str]) -> list[tuple[str,
                             rules |= _rules(page)
                 except (StoreForbidden, StoreNotFound) as error:
                     not_known.append(f"not known: {kind}: {error}")
-            async for one in _config_maps(objects, rules, not_known):
-                found.append(one)
+            found += await _read_objects(objects, _config_maps(rules), not_known)
             if any(kind == "Deployment" and _DAEMON in page for kind, page in found):
-                found += [one async for one in _roles(objects, not_known)]
+                found += await _read_objects(objects, _roles(), not_known)
     except TimeoutError:
         raise StoreUnavailable(f"the API server took more than {_SECONDS:g} s") from None
     finally:
@@ -112,30 +111,33 @@ async def _read(kubeconfig: str | None, not_known: list[str]) -> list[tuple[str,
     return found
 
 
-async def _config_maps(
-    objects: ObjectPages, rules: set[tuple[str, str]], not_known: list[str]
-) -> AsyncIterator[tuple[str, bytes]]:
-    """Return the scheduler's configuration, and the scaling rules that jobs name."""
+def _config_maps(rules: set[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
+    """Yield the scheduler's configuration, and the scaling rules that jobs name."""
     scheduler = (_SCHEDULER, SCHEDULER_NAMESPACE, SCHEDULER_CONFIGMAP)
     for kind, namespace, name in (scheduler, *((_RULE, *rule) for rule in sorted(rules))):
         path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
-        try:
-            yield kind, await objects.get(path)
-        except StoreNotFound:
-            continue
-        except StoreError as error:
-            not_known.append(f"not known: ConfigMap {namespace}/{name}: {error}")
+        yield kind, f"ConfigMap {namespace}/{name}", path
 
 
-async def _roles(objects: ObjectPages, not_known: list[str]) -> AsyncIterator[tuple[str, bytes]]:
-    """Return the rights of ``vigil elastic`` and of its parts."""
+def _roles() -> Iterator[tuple[str, str, str]]:
+    """Yield the rights of ``vigil elastic`` and of its parts."""
     for name in (ELASTIC_DAEMON, *(f"{ELASTIC_DAEMON}-{part}" for part in ELASTIC_PARTS)):
+        yield "ClusterRole", f"ClusterRole {name}", f"{_CLUSTER_ROLES}/{name}"
+
+
+async def _read_objects(
+    objects: ObjectPages, wanted: Iterable[tuple[str, str, str]], not_known: list[str]
+) -> list[tuple[str, bytes]]:
+    """Return each object that is there with its kind; ``wanted`` are kind, name and path."""
+    found = []
+    for kind, name, path in wanted:
         try:
-            yield "ClusterRole", await objects.get(f"{_CLUSTER_ROLES}/{name}")
+            found.append((kind, await objects.get(path)))
         except StoreNotFound:
             continue
         except StoreError as error:
-            not_known.append(f"not known: ClusterRole {name}: {error}")
+            not_known.append(f"not known: {name}: {error}")
+    return found
 
 
 def _rules(page: bytes) -> set[tuple[str, str]]:

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from vigil.exit_status import ExitStatus
+
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
-_NOT_REPRODUCED = 1
-_JOURNAL_UNREADABLE = 3
 
 
 def replay(
@@ -78,9 +78,9 @@ def replay(
         findings = play(read_rows(file), other, Span(epoch_ms(since), epoch_ms(until)))
     except JournalError as error:
         print(f"vigil: {error}", file=sys.stderr)
-        raise typer.Exit(_JOURNAL_UNREADABLE) from None
+        raise typer.Exit(ExitStatus.OUTSIDE) from None
     if as_json:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(findings)) + b"\n")
     else:
         print_findings(findings, compared=other is not None)
-    raise typer.Exit(_NOT_REPRODUCED if findings.deviation_count else 0)
+    raise typer.Exit(ExitStatus.NOT_WELL if findings.deviation_count else 0)

@@ -18,7 +18,6 @@ class AgentUpgrade(msgspec.Struct, frozen=True):
     level: str
     upgraded_at_ms: int
     because: str = ""
-    severity: int | str | None = None
 
 
 class AgentChip(msgspec.Struct, frozen=True):
@@ -29,7 +28,6 @@ class AgentChip(msgspec.Struct, frozen=True):
     level: str
     link_up: bool | None = None
     blind: tuple[BlindStatus, ...] = ()
-    listed: bool = True
     answers: bool = True
     upgrades: tuple[AgentUpgrade, ...] = ()
 
@@ -64,9 +62,7 @@ class AgentPublication(msgspec.Struct, frozen=True):
     store: str
     acknowledged_at_ms: int | None = None
     trouble: str | None = None
-    trouble_since_ms: int | None = None
     conflict: str | None = None
-    conflict_since_ms: int | None = None
     left_to: str | None = None
 
 
@@ -102,14 +98,9 @@ class NodeSummaryAnswer(msgspec.Struct, frozen=True):
     node: str
     state: str
     heartbeat: str
-    faults: int = 0
-    heartbeat_age_seconds: float | None = None
-    report_age_seconds: float | None = None
     switch_status: str | None = None
     node_status: str | None = None
     blind: tuple[BlindStatus, ...] | None = None
-    heartbeat_problem: str | None = None
-    faults_problem: str | None = None
 
 
 class NodesAnswer(msgspec.Struct, frozen=True):
@@ -123,8 +114,6 @@ class NodeLivenessAnswer(msgspec.Struct, frozen=True):
     """The heartbeats as an aggregator knows them."""
 
     alarm: bool
-    lost: tuple[str, ...] = ()
-    held: tuple[str, ...] = ()
     problems: dict[str, str] = {}
 
 

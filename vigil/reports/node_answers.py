@@ -38,17 +38,11 @@ class ExplainedChipAnswer(msgspec.Struct, frozen=True):
     blind: tuple[BlindStatus, ...] = ()
 
 
-class ExplainedEventAnswer(msgspec.Struct, frozen=True):
+class ExplainedEventAnswer(ExplainedFaultAnswer, frozen=True, kw_only=True):
     """A code on a port of a switch."""
 
     switch: int
     port: int
-    code: str
-    because: str
-    reported: str | None = None
-    published: str | None = None
-    since_ms: int | None = None
-    until_ms: int | None = None
 
 
 class ExplainedJobAnswer(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from contract.errors import printable
+from vigil.exit_status import ExitStatus
 from vigil.reports.times import since
 from vigil.reports.wrapping import wrapped
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from vigil.reports.status_report import BlindRow, FaultRow, StatusReport
 
-_OUTSIDE = 3
 _WIDTH_OF_A_FILE = 160
 _NARROWEST = 20
 _GAP = "  "
@@ -69,7 +69,7 @@ def answering() -> Iterator[None]:
         os.close(nothing)
         if not isinstance(error, BrokenPipeError):
             print(f"vigil: standard output: {error.strerror}", file=sys.stderr)
-            sys.exit(_OUTSIDE)
+            sys.exit(ExitStatus.OUTSIDE)
 
 
 def status_lines(report: StatusReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:

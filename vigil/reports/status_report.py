@@ -17,7 +17,7 @@ from contract.errors import ConfigurationError, Problem, quoted
 from contract.observation import Subject
 from contract.pages.faults import FaultsPage
 from contract.pages.subjects import subject_name
-from service.shortened import shortened
+from service.log.shortened import shortened
 from vigil.daemon_client import OtherNode
 from vigil.reports.answers import (
     AgentAnswer,

@@ -24,9 +24,10 @@ from stores.mqtt.client import MqttClient, tls_of
 from stores.mqtt.connection import BrokerConnection, Sink
 from stores.mqtt.documents import BrokerDocuments
 from stores.mqtt.limits import Sizes, unusable
+from vigil.exit_status import ExitStatus
 from vigil.scan.certificates import end_of_der, end_of_pem
 from vigil.scan.documents import WRITERS, look_at_fault_configuration
-from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
+from vigil.scan.findings import not_applicable, ok, problem
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
@@ -54,7 +55,7 @@ async def look_at_broker(configuration: AgentConfiguration) -> tuple[Check, ...]
     except ValueError as error:
         advice = "write mqtts://HOST:PORT or mqtt://HOST:PORT"
         found = f"{shown(configuration.store)} {error}"
-        return (problem(BROKER, found, advice, ExitStatus.CONFIGURATION),)
+        return (problem(BROKER, found, advice, ExitStatus.WRONG_USE),)
     checks = [_own_certificate(configuration)]
     there = await _tcp(address)
     checks.insert(0, there)
@@ -72,7 +73,7 @@ async def look_at_broker(configuration: AgentConfiguration) -> tuple[Check, ...]
 
     try:
         checks.append(await _login(address, configuration))
-        is_in = checks[-1].means is ExitStatus.WELL
+        is_in = checks[-1].means is ExitStatus.OK
         if is_in:
             checks.append(await _topics(connection, configuration.node_name))
         else:

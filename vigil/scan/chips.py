@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 from dataclasses import dataclass
@@ -14,17 +13,19 @@ from collectors.chip_faults.collector import ChipFaultsSection, real_list_period
 from contract.codes.families import FAMILIES
 from contract.counted import counted
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverNotFound
-from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.library.return_codes import NOT_READY
 from dcmi_shim.worker.supervisor import DriverSettings
 from stores.abandonable_thread import AbandonableThread
-from vigil.scan.findings import ExitStatus, not_applicable, ok, problem, warning
+from vigil.driver_at_work import driver_at_work, first_answer
+from vigil.exit_status import ExitStatus
+from vigil.scan.findings import not_applicable, ok, problem, warning
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import Awaitable
 
     from agent.config import AgentConfiguration
+    from dcmi_shim.driver import Driver
     from dcmi_shim.library.discovery import FoundLibrary
     from dcmi_shim.values import Chip, Inventory
     from vigil.scan.findings import Check
@@ -66,8 +67,9 @@ async def look_at_driver(configuration: AgentConfiguration) -> Hardware:
         left_out = tuple(not_applicable(name, "no library") for name in (DRIVER, CALLS, EVENTS))
         return Hardware((problem(LIBRARY, found, advice, ExitStatus.OUTSIDE), *left_out), None)
     checks = [_library(library)]
-    async with _running(configuration, library) as (driver, ended):
-        inventory = await _inventory(driver, ended)
+    settings = DriverSettings(call_seconds=configuration.driver.call_deadline_seconds)
+    async with driver_at_work(library, settings) as (driver, ended):
+        inventory = await first_answer(driver.inventory(), ended, _ANSWER_SECONDS)
         if inventory is None:
             checks.append(_silent(driver, ended))
             checks += (not_applicable(name, "no answer") for name in (CALLS, EVENTS))
@@ -91,35 +93,6 @@ def _library(library: FoundLibrary) -> Check:
         advice,
         facts={"path": str(library.path), "warnings": list(library.warnings)},
     )
-
-
-@contextlib.asynccontextmanager
-async def _running(
-    configuration: AgentConfiguration, library: FoundLibrary
-) -> AsyncIterator[tuple[Driver, asyncio.Task[None]]]:
-    """Yield the driver at work, and the task that ends where it can never work."""
-    settings = DriverSettings(call_seconds=configuration.driver.call_deadline_seconds)
-    driver = Driver(library, lambda: time.time_ns() // 1_000_000, settings)
-    work = asyncio.create_task(driver.run(), name="driver")
-    try:
-        yield driver, work
-    finally:
-        work.cancel()
-        await asyncio.wait({work})
-        if not work.cancelled():
-            work.exception()
-        driver.close()
-
-
-async def _inventory(driver: Driver, ended: asyncio.Task[None]) -> Inventory | None:
-    asking = asyncio.ensure_future(driver.inventory())
-    try:
-        await asyncio.wait(
-            {asking, ended}, timeout=_ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED
-        )
-        return asking.result() if asking.done() else None
-    finally:
-        asking.cancel()
 
 
 def _silent(driver: Driver, ended: asyncio.Task[None]) -> Check:

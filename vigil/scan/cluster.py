@@ -8,9 +8,12 @@ from agent.node.own_node_only import ADVICE, MISSING
 from contract.errors import ConfigurationError, StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, NODE_INFO_NAMESPACE
 from stores.deadline import answered_within
-from vigil.scan.findings import CheckState, ExitStatus, not_applicable, ok, problem
+from vigil.exit_status import ExitStatus
+from vigil.scan.findings import CheckState, not_applicable, ok, problem
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from agent.config import AgentConfiguration
     from stores.kubernetes_api.access import Access
     from vigil.scan.findings import Check
@@ -36,23 +39,23 @@ async def look_at_cluster(configuration: AgentConfiguration) -> tuple[Check, ...
         access = Access(kubeconfig_files(configuration.kubeconfig))
     except ConfigurationError as error:
         found = "; ".join(str(one) for one in error.problems)
-        return _left_out(problem(SERVER, found, "give --kubeconfig", ExitStatus.CONFIGURATION))
+        return _left_out(problem(SERVER, found, "give --kubeconfig", ExitStatus.WRONG_USE))
     try:
         async with answered_within(_SECONDS):
             server = ok(SERVER, f"Kubernetes {await access.version()}")
     except ConfigurationError as error:
         found = "; ".join(str(one) for one in error.problems)
         advice = "see kubectl --kubeconfig ... version"
-        return _left_out(problem(SERVER, found, advice, ExitStatus.CONFIGURATION))
+        return _left_out(problem(SERVER, found, advice, ExitStatus.WRONG_USE))
     except StoreError as error:
         found = str(error)
         advice = "see kubectl --kubeconfig ... version; a firewall, a proxy, a certificate?"
         return _left_out(problem(SERVER, found, advice, ExitStatus.OUTSIDE))
     else:
-        namespaces = await _namespaces(access)
-        own_node_only = await _own_node_only(access, configuration)
+        namespaces = await _answered(NAMESPACES, _namespaces(access))
+        own_node_only = await _answered(OWN_NODE_ONLY, _own_node_only(access, configuration))
         deletes = own_node_only.state is CheckState.OK
-        rights = await _rights(access, configuration, deletes)
+        rights = await _answered(RIGHTS, _rights(access, configuration, deletes))
         return (server, namespaces, rights, own_node_only)
     finally:
         await access.close()
@@ -65,19 +68,22 @@ def _left_out(check: Check) -> tuple[Check, ...]:
     )
 
 
-async def _namespaces(access: Access) -> Check:
-    missing, unknown = [], []
+async def _answered(name: str, check: Awaitable[Check]) -> Check:
     try:
         async with answered_within(_SECONDS):
-            for namespace in (DEVICE_INFO_NAMESPACE, NODE_INFO_NAMESPACE):
-                there = await access.has_namespace(namespace, _PROBE)
-                if there is None:
-                    unknown.append(namespace)
-                elif not there:
-                    missing.append(namespace)
+            return await check
     except StoreError as error:
-        found = str(error)
-        return problem(NAMESPACES, found, "scan again when the API server answers")
+        return problem(name, str(error), "scan again when the API server answers")
+
+
+async def _namespaces(access: Access) -> Check:
+    missing, unknown = [], []
+    for namespace in (DEVICE_INFO_NAMESPACE, NODE_INFO_NAMESPACE):
+        there = await access.has_namespace(namespace, _PROBE)
+        if there is None:
+            unknown.append(namespace)
+        elif not there:
+            missing.append(namespace)
     if missing:
         advice = "; ".join(f"kubectl create namespace {one}" for one in missing)
         return problem(
@@ -90,17 +96,12 @@ async def _namespaces(access: Access) -> Check:
 
 
 async def _own_node_only(access: Access, configuration: AgentConfiguration) -> Check:
-    """Check whether the API server refuses writes of this agent to other nodes; only rehearsed."""
+    """Check by dry runs whether the API server refuses writes of this agent to other nodes."""
     if configuration.shadow:
         return not_applicable(OWN_NODE_ONLY, "in shadow nothing is written")
-    try:
-        async with answered_within(_SECONDS):
-            is_in_force = await access.is_own_node_only(configuration.node_name)
-    except StoreError as error:
-        found = str(error)
-        return problem(OWN_NODE_ONLY, found, "scan again when the API server answers")
+    is_in_force = await access.is_own_node_only(configuration.node_name)
     if is_in_force is None:
-        return not_applicable(OWN_NODE_ONLY, "no answer to a rehearsed write shows it")
+        return not_applicable(OWN_NODE_ONLY, "no answer to a dry run of a write shows it")
     if not is_in_force:
         return problem(OWN_NODE_ONLY, MISSING, ADVICE)
     return ok(OWN_NODE_ONLY, "the API server refuses writes to what belongs to other nodes")
@@ -110,12 +111,7 @@ async def _rights(access: Access, configuration: AgentConfiguration, deletes: bo
     from vigil.scan.rights import rights_of
 
     wanted = rights_of(configuration, deletes_device_info=deletes)
-    try:
-        async with answered_within(_SECONDS):
-            missing = await access.missing(wanted)
-    except StoreError as error:
-        found = str(error)
-        return problem(RIGHTS, found, "scan again when the API server answers")
+    missing = await access.missing(wanted)
     if missing:
         listed = [f"{right} ({wanted[right]})" for right in missing]
         advice = (

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from agent.config import load_agent
 from contract.errors import ConfigurationError
-from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
+from vigil.exit_status import ExitStatus
+from vigil.scan.findings import not_applicable, ok, problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +33,7 @@ def look_at_configuration(
             CONFIGURATION,
             f"{error.source}: {'; '.join(problems)}",
             advice,
-            ExitStatus.CONFIGURATION,
+            ExitStatus.WRONG_USE,
             facts={"problems": problems},
         )
         return None, (check, not_applicable(NODE, "the configuration cannot be used"))

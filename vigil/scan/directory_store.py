@@ -17,7 +17,8 @@ from contract.names import (
 from stores.abandonable_thread import AbandonableThread
 from stores.directory.files import BEATS, document_path
 from stores.directory.owner import shared_problem
-from vigil.scan.findings import ExitStatus, ok, problem
+from vigil.exit_status import ExitStatus
+from vigil.scan.findings import ok, problem
 
 if TYPE_CHECKING:
     from vigil.scan.findings import Check
@@ -54,7 +55,7 @@ def _directory(place: Path, node: str, others_may_write: bool) -> Check:
         return problem(DIRECTORY, f"{there} is no directory", advice, ExitStatus.OUTSIDE)
     if place.is_dir() and not others_may_write and (shared := shared_problem(place)):
         advice = f"chown root and chmod go-w {place}, or name a directory of the agent's own"
-        return problem(DIRECTORY, shared, advice, ExitStatus.CONFIGURATION)
+        return problem(DIRECTORY, shared, advice, ExitStatus.WRONG_USE)
     written = (
         document_path(place, DEVICE_INFO_NAMESPACE, device_info_name(node)),
         document_path(place, NODE_INFO_NAMESPACE, node_info_name(node)),

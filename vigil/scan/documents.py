@@ -16,7 +16,8 @@ from contract.operator_rules.fault_configuration import (
 )
 from stores.abandonable_thread import AbandonableThread
 from stores.deadline import answered_within
-from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
+from vigil.exit_status import ExitStatus
+from vigil.scan.findings import not_applicable, ok, problem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

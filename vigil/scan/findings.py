@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
+
+from vigil.exit_status import ExitStatus
 
 Facts: TypeAlias = dict[str, object]
 """Figures and names by what they are."""
@@ -21,25 +23,13 @@ class CheckState(StrEnum):
     NOT_APPLICABLE = "not-applicable"
 
 
-class ExitStatus(IntEnum):
-    """What ``vigil scan`` ends with; the most serious of what was found.
-
-    ``NOT_WELL``: the agent can work, but something that it is to watch or use does not.
-    ``OUTSIDE``: the driver or the store cannot be used, so it can publish nothing.
-    ``CONFIGURATION``: it would not even start.
-    """
-
-    WELL = 0
-    NOT_WELL = 1
-    CONFIGURATION = 2
-    OUTSIDE = 3
-
-
 class Check(msgspec.Struct, frozen=True):
     """What was found of one thing: ``name`` is for programs, ``found`` and ``advice`` for people.
 
-    ``facts`` has figures and names out of ``found``. ``means`` is what a problem means for the exit
-    status.
+    ``facts`` has figures and names out of ``found``. ``means`` is the exit status that follows.
+    ``NOT_WELL``: the agent can work, but something that it is to watch or use does not.
+    ``OUTSIDE``: the driver or the store cannot be used, so it can publish nothing.
+    ``WRONG_USE``: it would not even start.
     """
 
     name: str
@@ -47,7 +37,7 @@ class Check(msgspec.Struct, frozen=True):
     found: str
     advice: str = ""
     facts: Facts = {}
-    means: ExitStatus = ExitStatus.WELL
+    means: ExitStatus = ExitStatus.OK
 
 
 class ScanReport(msgspec.Struct, frozen=True):
@@ -90,6 +80,6 @@ def report(node: str | None, checks: tuple[Check, ...]) -> ScanReport:
     A wrong configuration beats an outside part, since what was asked may have been the wrong one.
     """
     found = {check.means for check in checks}
-    order = (ExitStatus.CONFIGURATION, ExitStatus.OUTSIDE, ExitStatus.NOT_WELL)
-    status = next((one for one in order if one in found), ExitStatus.WELL)
+    order = (ExitStatus.WRONG_USE, ExitStatus.OUTSIDE, ExitStatus.NOT_WELL)
+    status = next((one for one in order if one in found), ExitStatus.OK)
     return ScanReport(node, status, checks)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, VigilError
 from stores.address import open_store
+from vigil.exit_status import ExitStatus
 from vigil.scan.chips import look_at_driver
 from vigil.scan.cluster import look_at_cluster
 from vigil.scan.configuration import look_at_configuration
 from vigil.scan.directory_store import look_at_directory
 from vigil.scan.documents import look_at_fault_configuration, look_at_writers
 from vigil.scan.duo_cards import look_at_duo_cards
-from vigil.scan.findings import ExitStatus, problem, report
+from vigil.scan.findings import problem, report
 from vigil.scan.machine import look_at_clock, look_at_kernel_log, look_at_modules, look_at_user
 from vigil.scan.namespaces import look_at_namespaces
 from vigil.scan.state_directory import look_at_place
@@ -102,7 +103,7 @@ async def _store(configuration: AgentConfiguration) -> tuple[Check, ...]:
         )
     else:
         checks = await look_at_cluster(configuration)
-    is_usable = all(check.means < ExitStatus.CONFIGURATION for check in checks)
+    is_usable = all(check.means < ExitStatus.WRONG_USE for check in checks)
     if not is_usable:
         return (*checks, await look_at_fault_configuration(configuration, None))
     try:
@@ -111,7 +112,7 @@ async def _store(configuration: AgentConfiguration) -> tuple[Check, ...]:
         )
     except ConfigurationError as error:
         found = "; ".join(str(one) for one in error.problems)
-        wrong = problem("store", found, "correct --store", ExitStatus.CONFIGURATION)
+        wrong = problem("store", found, "correct --store", ExitStatus.WRONG_USE)
         return (*checks, wrong, await look_at_fault_configuration(configuration, None))
     try:
         return (

@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from agent.state_dir import is_claimed
-from service.pages import LISTEN_NAME
+from service.pages.daemon_pages import LISTEN_NAME
 from stores.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem
 

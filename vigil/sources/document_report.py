@@ -10,7 +10,7 @@ from contract.codes.reference import CodeKind
 from contract.documents.separation import chip_of
 from contract.errors import ConfigurationError, Problem
 from service.clock import shown_time
-from service.shortened import shortened
+from service.log.shortened import shortened
 from vigil.daemon_client import UnknownNode
 from vigil.reports.explanation import NodeExplanation, PartExplanation, explained_fault, is_meant
 from vigil.reports.status_report import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.journal.file import FILE_NAME, RowKind
-from agent.journal.reader import StoredRow, read_rows
-from agent.journal.values import start_of
+from agent.journal.file import FILE_NAME
+from agent.journal.reader import read_rows
+from agent.journal.rows import JournalRow, RowKind, Start, decoded
 from agent.pages.history import history_rows
 from agent.state_dir import is_claimed
 from contract.errors import JournalError, StoreUnavailable
@@ -31,22 +31,6 @@ class JournalSource:
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME
 
-    def report(self, *_: object) -> NoReturn:
-        """See ``AnswerSource``."""
-        self._refuse()
-
-    def explanation(self, *_: object) -> NoReturn:
-        """See ``AnswerSource``."""
-        self._refuse()
-
-    def jobs(self) -> NoReturn:
-        """See ``AnswerSource``."""
-        self._refuse()
-
-    def signal(self, *_: object) -> NoReturn:
-        """See ``AnswerSource``."""
-        self._refuse()
-
     def history(self, node: str | None, part: str, since_ms: int | None) -> JournalFileHistory:
         """See ``AnswerSource``."""
         found = JournalFileHistory(self._path, part, since_ms)
@@ -58,8 +42,10 @@ class JournalSource:
     def close(self) -> None:
         """See ``AnswerSource``. Nothing is kept open."""
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *_: object) -> NoReturn:
         raise StoreUnavailable(f"{self._path}: a journal knows only what happened")
+
+    report = explanation = jobs = signal = _refuse
 
 
 class JournalFileHistory:
@@ -77,7 +63,7 @@ class JournalFileHistory:
         self.node = ""
         for row in self._rows():
             if row.kind == RowKind.START:
-                self.node = start_of(row).node
+                self.node = decoded(row, Start).node
 
     def about(self) -> Past:
         """See ``FaultHistory``."""
@@ -103,13 +89,13 @@ class JournalFileHistory:
                 if self._since_ms is None or row.at_ms >= self._since_ms:
                     yield from self._shown(row)
 
-    def _rows(self) -> Iterator[StoredRow]:
+    def _rows(self) -> Iterator[JournalRow]:
         try:
             yield from read_rows(self._path)
         except (JournalError, OSError) as error:
             raise StoreUnavailable(str(error)) from None
 
-    def _shown(self, row: StoredRow) -> Iterator[PastRow]:
+    def _shown(self, row: JournalRow) -> Iterator[PastRow]:
         for entry in history_rows(row, self.node, ""):
             shown = past_row_of(entry)
             if not self._part or is_meant(self._part, shown.part):

@@ -1,4 +1,4 @@
-"""Options and exit statuses that the verbs share which ask a daemon."""
+"""Options of the verbs that ask a daemon."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import typer
 
 if TYPE_CHECKING:
     from vigil.sources.sources import AnswerSources
-
-NOT_WELL = 1
 
 
 class Language(StrEnum):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from contract.errors import StoreError, StoreUnavailable, printable
-from service.log import last_words
+from service.log.setup import last_words
 from vigil.daemon_client import DaemonClient, OtherNode, is_listening
 from vigil.sources.daemon import DaemonSource
 

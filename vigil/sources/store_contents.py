@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,7 +34,7 @@ from contract.names import (
 from stores.base import Beat, Document, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Iterable, Iterator
 
     from stores.base import Store
 
@@ -161,57 +162,43 @@ class _Reading:
     def _device_info(self, document: Document, name: str) -> None:
         node = self._node(name)
         node.isolations = read_requests(document.annotations)
-        try:
+        with _problems_into(node.problems):
             info = decode_device_info(document.data, document.name)
             node.reported.device = device_record(info)
             if info.faults_problem is not None:
                 node.problems.append(info.faults_problem)
-        except DocumentError as error:
-            node.problems.append(str(error))
-        try:
+        with _problems_into(node.problems):
             node.reported.switch = decode_switch_info(document.name, document.data)
-        except DocumentError as error:
-            node.problems.append(str(error))
         self._own_key(node, document)
 
     def _node_info(self, document: Document, name: str) -> None:
         node = self._node(name)
-        try:
+        with _problems_into(node.problems):
             record = decode_node_info(document.name, document.data)
             node.reported.server = record if record.has_parts else None
-        except DocumentError as error:
-            node.problems.append(str(error))
         self._own_key(node, document)
 
     def _own_key(self, node: NodeContents, document: Document) -> None:
         text = document.data.get(VIGIL_KEY)
         if text is None:
             return
-        try:
+        with _problems_into(node.problems):
             record = decode_vigil_key(text, document.name)
-        except DocumentError as error:
-            node.problems.append(str(error))
-            return
-        before = node.own
-        if before is not None:
-            # The answers about faults are those of device-info, which alone has some.
-            newer = max(before, record, key=lambda one: one.changed_at_ms)
-            record = msgspec.structs.replace(newer, faults=before.faults or record.faults)
-        node.own = record
+            if (before := node.own) is not None:
+                # The answers about faults are those of device-info, which alone has some.
+                newer = max(before, record, key=lambda one: one.changed_at_ms)
+                record = msgspec.structs.replace(newer, faults=before.faults or record.faults)
+            node.own = record
 
     def _cluster_info(self, document: Document) -> None:
         self.has_cluster_info = True
         for value in document.data.values():
-            try:
+            entries: dict[str, str] = {}
+            with _problems_into(self.problems):
                 entries = entry_texts(value, document.name)
-            except DocumentError as error:
-                self.problems.append(str(error))
-                continue
             for key, text in self._chosen(entries.items()):
-                try:
+                with _problems_into(self.problems):
                     self._entry(document.name, key, text)
-                except DocumentError as error:
-                    self.problems.append(str(error))
 
     def _chosen(self, entries: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
         if self._only is None:
@@ -231,3 +218,12 @@ class _Reading:
             name, server = read_node_entry(key, text, document)
             self._node(name).published.server = server
         self._node(name).places.append(document)
+
+
+@contextmanager
+def _problems_into(problems: list[str]) -> Iterator[None]:
+    """Add to ``problems`` why a document cannot be read, and go on behind the block."""
+    try:
+        yield
+    except DocumentError as error:
+        problems.append(str(error))

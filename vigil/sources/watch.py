@@ -16,8 +16,8 @@ import msgspec
 import typer
 
 from contract.errors import StoreUnavailable
+from vigil.exit_status import ExitStatus
 from vigil.reports.show import answering, print_lines, width
-from vigil.sources.options import NOT_WELL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -71,7 +71,7 @@ def show(
                 print(msgspec.json.encode(state.document).decode())
             else:
                 print_lines(state.lines(width()))
-        raise typer.Exit(0 if state.well else NOT_WELL)
+        raise typer.Exit(0 if state.well else ExitStatus.NOT_WELL)
     finally:
         sources.close()
 

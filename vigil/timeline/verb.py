@@ -6,17 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vigil.sources.options import (
-    Json,
-    Kubeconfig,
-    Lang,
-    Server,
-    StateDir,
-    Store,
-    Utc,
-    language_of,
-    sources_of,
-)
+from vigil.sources import options
 
 
 def timeline(
@@ -36,13 +26,13 @@ def timeline(
         bool,
         typer.Option("--follow", "--watch", help="Go on, and show what comes until Ctrl-C."),
     ] = False,
-    server: Server = None,
-    state_dir: StateDir = None,
-    kubeconfig: Kubeconfig = None,
-    store: Store = None,
-    lang: Lang = None,
-    utc: Utc = False,
-    as_json: Json = False,
+    server: options.Server = None,
+    state_dir: options.StateDir = None,
+    kubeconfig: options.Kubeconfig = None,
+    store: options.Store = None,
+    lang: options.Lang = None,
+    utc: options.Utc = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show what happened to faults, oldest first: as nodes report it and as it was published.
 
@@ -56,9 +46,9 @@ def timeline(
     from vigil.timeline.output import show_past
 
     since_ms = None if since is None else since_of(since, int(time.time() * 1000), utc=utc)
-    language = language_of(lang)
+    language = options.language_of(lang)
     node, _, part = (what or "").partition("/")
-    with closing(sources_of(server, state_dir, kubeconfig, store, "history")) as sources:
+    with closing(options.sources_of(server, state_dir, kubeconfig, store, "history")) as sources:
         history = sources.ask(lambda source: source.history(node or None, part, since_ms))
         with answering():
             show_past(history, follow=follow, language=language, as_json=as_json, utc=utc)

@@ -8,7 +8,6 @@ What a Device Plugin of the vendor's is registered for stays as it is.
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -38,20 +37,20 @@ from contract.names import (
     STATE_LABEL,
     STATE_NAMESPACE,
 )
-from service.log import last_words
 from stores.base import Document, Selection
 from stores.kubernetes_api.writers import OURS
-from vigil.forget.nodes import FoundNode, beating, opened
+from vigil.aggregator_stores import open_stores
+from vigil.exit_status import ExitStatus, print_done, print_refusal
+from vigil.heartbeats import beating
 from vigil.uninstall.elastic_jobs import clear_jobs, elastic_lease, plan_jobs
 
 if TYPE_CHECKING:
+    from advisor.snapshot import VcJob
     from aggregator.cluster_documents.kinds import DocumentKind
     from aggregator.config import AggregatorConfiguration
-    from elastic.job import ElasticJob
     from stores.base import LeaderLease, Store
-    from vigil.forget.nodes import Stores
+    from vigil.aggregator_stores import Stores
 
-_DONE, _REFUSED = 0, 1
 _SELECTIONS = (
     Selection(DEVICE_INFO_NAMESPACE, label=REPORT_LABEL),
     Selection(NODE_INFO_NAMESPACE, label=REPORT_LABEL),
@@ -84,51 +83,42 @@ class Plan:
     nodes: list[str] = field(default_factory=list)
     """Whose heartbeats go."""
     left: list[str] = field(default_factory=list)
-    jobs: list[ElasticJob] = field(default_factory=list)
+    jobs: list[VcJob] = field(default_factory=list)
     """Jobs of Volcano that have annotations of ours."""
 
 
-async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: bool) -> int:
+async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: bool) -> ExitStatus:
     """Clean all stores of an aggregator, or only show how; return the exit status.
 
     Raises ``StoreError``.
     """
-    stores = opened(configuration)
-    try:
+    async with open_stores(configuration) as stores:
         if running := await _running(stores, configuration):
             what = f"{running} still runs: stop all of NPU Vigil first; nothing was changed"
-            return _print_result(_REFUSED, what)
-        everything = (*stores.read, *stores.published)
-        plans = [await _plan(store, configuration) for store in everything]
+            return print_refusal(what)
+        plans = [await _plan(store, configuration) for store in stores.all]
         if not is_meant:
             for plan in plans:
                 _show(plan)
-            return _print_result(_DONE, "nothing was changed: add --yes")
+            return print_done("nothing was changed: add --yes")
         if sum([await _heal(plan) for plan in plans]):
             seconds = configuration.touch_period_seconds
-            _print_result(
-                _DONE, f"cluster-info has no faults any more; its readers get {seconds:g} s"
-            )
+            print_done(f"cluster-info has no faults any more; its readers get {seconds:g} s")
             await asyncio.sleep(seconds)
         for plan in plans:
             await _delete(plan, configuration)
         for plan in plans:
             for line in plan.left:
-                _print_result(_DONE, line)
+                print_done(line)
         for line in _REMARKS:
-            _print_result(_DONE, line)
-        return _DONE
-    finally:
-        await stores.close()
+            print_done(line)
+        return ExitStatus.OK
 
 
 async def _running(stores: Stores, configuration: AggregatorConfiguration) -> str:
     """Return the name of what is still at work; empty for nothing."""
-    found: dict[str, FoundNode] = {}
-    for store in stores.read:
-        for beat in await store.beats():
-            found.setdefault(beat.node, FoundNode()).beats.append((store, beat))
-    for store in (*stores.read, *stores.published):
+    beats = [(store, beat) for store in stores.read for beat in await store.beats()]
+    for store in stores.all:
         if store.leader_lease is not None and (holder := await _renewing(store.leader_lease)):
             return f"the aggregator {holder}"
         if _is_kubernetes(store):
@@ -141,7 +131,7 @@ async def _running(stores: Stores, configuration: AggregatorConfiguration) -> st
             if not lock.take(_NAME):
                 return f"the aggregator {holder}"
             lock.release()
-    alive = await beating(found)
+    alive = await beating(beats)
     return f"the agent of {', '.join(alive[:3])}" if alive else ""
 
 
@@ -265,8 +255,7 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
         finally:
             await remains.close()
         plan.left += await clear_jobs(configuration.kubeconfig, plan.jobs)
-    _print_result(
-        _DONE,
+    print_done(
         f"{plan.store.url}: deleted {counted(len(plan.delete), 'document')} and "
         f"{counted(len(plan.nodes), 'heartbeat')}",
     )
@@ -274,17 +263,12 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
 
 def _show(plan: Plan) -> None:
     for document in plan.heal:
-        _print_result(_DONE, f"{document.namespace}/{document.name} would lose its faults first")
+        print_done(f"{document.namespace}/{document.name} would lose its faults first")
     for document in plan.delete:
-        _print_result(_DONE, f"{document.namespace}/{document.name} would be deleted")
+        print_done(f"{document.namespace}/{document.name} would be deleted")
     for node in plan.nodes:
-        _print_result(_DONE, f"the heartbeat of {node} would be deleted")
+        print_done(f"the heartbeat of {node} would be deleted")
     for job in plan.jobs:
-        _print_result(_DONE, f"vcjob {job.key} would lose its annotations of npu-vigil/elastic")
+        print_done(f"vcjob {job.key} would lose its annotations of npu-vigil/elastic")
     for line in plan.left:
-        _print_result(_DONE, line)
-
-
-def _print_result(status: int, text: str) -> int:
-    print(last_words(text), file=sys.stdout if status == _DONE else sys.stderr, flush=True)
-    return status
+        print_done(line)

@@ -39,21 +39,18 @@ class RequestKind(Enum):
     WRITE = "write"
 
 
-class Response(NamedTuple):
-    """What a server answered."""
+class ApiAnswer(NamedTuple):
+    """What a server answered.
+
+    ``was_repeated``: another attempt of the same request may have reached the server.
+    """
 
     status: int
     body: bytes
+    was_repeated: bool = False
 
 
-class ApiAnswer(NamedTuple):
-    """``was_repeated``: another attempt of the same request may have reached the server."""
-
-    response: Response
-    was_repeated: bool
-
-
-Attempt: TypeAlias = Callable[[bool], Coroutine[Any, Any, Response]]
+Attempt: TypeAlias = Callable[[bool], Coroutine[Any, Any, ApiAnswer]]
 """Makes one attempt; over a new connection, if that is demanded."""
 
 
@@ -68,7 +65,7 @@ class Attempts:
         """When answers came of late, and after how many seconds."""
         self._next_at = -math.inf
         """Before this nothing is repeated, unless old connections are known to be dead."""
-        self._left: set[asyncio.Task[Response]] = set()
+        self._left: set[asyncio.Task[ApiAnswer]] = set()
         """Attempts whose answer is not needed; it shows that their connection lives."""
         self._found_dead: asyncio.Future[None] | None = None
 
@@ -82,9 +79,9 @@ class Attempts:
                 was_repeated = True
                 second = await self._repeated(attempt, kind, first, began)
                 if second is not None:
-                    return ApiAnswer(second, True)
+                    return second._replace(was_repeated=True)
                 not_before = _now() + _SHORTEST_SECONDS
-            return ApiAnswer(first.result(), was_repeated)
+            return first.result()._replace(was_repeated=was_repeated)
         except StoreError:
             # Whatever else is as old may be dead as well; a new connection shows it.
             self._pool.drop_idle(began)
@@ -99,7 +96,7 @@ class Attempts:
             task.cancel()
 
     async def _is_overdue(
-        self, first: asyncio.Task[Response], kind: RequestKind, began: float, not_before: float
+        self, first: asyncio.Task[ApiAnswer], kind: RequestKind, began: float, not_before: float
     ) -> bool:
         """Wait until ``first`` has ended, or is to be repeated; return whether it is."""
         while True:
@@ -127,8 +124,8 @@ class Attempts:
                 await asyncio.wait((first,), timeout=_LATE_SECONDS)
 
     async def _repeated(
-        self, attempt: Attempt, kind: RequestKind, first: asyncio.Task[Response], began: float
-    ) -> Response | None:
+        self, attempt: Attempt, kind: RequestKind, first: asyncio.Task[ApiAnswer], began: float
+    ) -> ApiAnswer | None:
         """Make the request once more; what is answered, ``None`` while only ``first`` is open."""
         is_probe = self._pool.dead_before <= began
         second_began = _now()
@@ -163,25 +160,25 @@ class Attempts:
         if self._found_dead is not None and not self._found_dead.done():
             self._found_dead.set_result(None)
 
-    def _check(self, before: float, first: asyncio.Task[Response]) -> None:
+    def _check(self, before: float, first: asyncio.Task[ApiAnswer]) -> None:
         if not first.cancelled() and first.exception() is not None:
             self._pool.drop_idle(before)
 
     def _begin(
         self, attempt: Attempt, kind: RequestKind, *, is_new: bool
-    ) -> asyncio.Task[Response]:
+    ) -> asyncio.Task[ApiAnswer]:
         task = asyncio.create_task(self._timed(attempt, kind, is_new))
         task.add_done_callback(_take_notice)
         return task
 
-    async def _timed(self, attempt: Attempt, kind: RequestKind, is_new: bool) -> Response:
+    async def _timed(self, attempt: Attempt, kind: RequestKind, is_new: bool) -> ApiAnswer:
         began = _now()
         response = await attempt(is_new)
         now = _now()
         self._times[kind].append((now, now - began))
         return response
 
-    def _leave(self, task: asyncio.Task[Response]) -> None:
+    def _leave(self, task: asyncio.Task[ApiAnswer]) -> None:
         self._left.add(task)
         task.add_done_callback(self._left.discard)
 
@@ -193,7 +190,7 @@ class Attempts:
         return min(max(_SHORTEST_SECONDS, _TIMES * slowest), _LONGEST_SECONDS)
 
 
-def _take_notice(task: asyncio.Task[Response]) -> None:
+def _take_notice(task: asyncio.Task[ApiAnswer]) -> None:
     """Retrieve the error, so that asyncio logs nothing: the other attempt may have answered."""
     if not task.cancelled():
         task.exception()

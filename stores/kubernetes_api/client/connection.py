@@ -17,7 +17,7 @@ import aiohttp
 from yarl import URL
 
 from contract.errors import StoreUnavailable
-from stores.kubernetes_api.client.attempts import ApiAnswer, Attempts, RequestKind, Response
+from stores.kubernetes_api.client.attempts import ApiAnswer, Attempts, RequestKind
 from stores.kubernetes_api.client.credentials import Credentials
 from stores.kubernetes_api.client.pauses import Pauses
 from stores.kubernetes_api.client.pool import ConnectionPool
@@ -78,19 +78,6 @@ class ApiConnection:
         headers: Mapping[str, str] | None = None,
         *,
         is_urgent: bool = False,
-    ) -> tuple[int, bytes]:
-        """Ask about one object; the status and the body of the answer. See ``ask``."""
-        answer = await self.ask(method, path, body, headers, is_urgent=is_urgent)
-        return answer.response
-
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        *,
-        is_urgent: bool = False,
     ) -> ApiAnswer:
         """Ask about one object, without an answer once more. ``path`` is already quoted.
 
@@ -111,12 +98,11 @@ class ApiConnection:
 
     async def list(
         self, path: str, seconds: float, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, bytes]:
+    ) -> ApiAnswer:
         """Ask for many objects, once: the answer may take its time, up to ``seconds``."""
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
         await self._pauses.turn(None)
-        response = await self._attempt(_Asked("GET", path, None, timeout, headers or {}))
-        return response.status, response.body
+        return await self._attempt(_Asked("GET", path, None, timeout, headers or {}))
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -139,10 +125,9 @@ class ApiConnection:
         self._attempts.close()
         await self._pool.close()
 
-    async def _attempt(self, asked: _Asked, *, is_new: bool = False) -> Response:
+    async def _attempt(self, asked: _Asked, *, is_new: bool = False) -> ApiAnswer:
         async with self._open(asked, is_new=is_new) as response:
-            body = await response.read()
-            return Response(response.status, body)
+            return ApiAnswer(response.status, await response.read())
 
     @contextlib.asynccontextmanager
     async def _open(

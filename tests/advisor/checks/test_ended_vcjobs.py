@@ -11,7 +11,14 @@ import pytest
 from advisor.checks.ended_vcjobs import EndedJob, EndedJobs, FaultUnder, ended_jobs
 from advisor.options import AdvisorOptions
 from advisor.scheduler_view.state import SchedulerState
-from advisor.snapshot import ClusterSnapshot, ControllingOwner, SchedulerPod, StoredConfigMap, VcJob
+from advisor.snapshot import (
+    ClusterSnapshot,
+    ControllingOwner,
+    SchedulerPod,
+    StoredConfigMap,
+    VcJob,
+    VcJobTask,
+)
 from contract.documents.elastic_job import KEPT, PersistedJob, Size
 from tests.advisor.controllers.test_elastic_vcjob import CARDS, LABELS, device, entry, node
 
@@ -33,7 +40,7 @@ def ended(
         f"u-{name}",
         LABELS,
         {"minReplicas": least},
-        replicas,
+        (VcJobTask("w", replicas, None, RESOURCE, cards),),
         phase="Terminated",
         created_at_ms=created_at_ms,
         template=template(cards),
@@ -264,7 +271,9 @@ def test_other_faults_and_other_nodes_are_none_of_it(entries: dict[str, dict[str
     assert over(snapshot(3, job, pods=pods, entries=entries)) == ()
 
 
-@pytest.mark.parametrize("change", [{"phase": "Terminating"}, {"replicas": 1}, {"labels": {}}])
+@pytest.mark.parametrize(
+    "change", [{"phase": "Terminating"}, {"tasks": (VcJobTask("w"),)}, {"labels": {}}]
+)
 def test_only_elastic_jobs_of_several_pods_that_run(change: dict[str, Any]) -> None:
     job, pods = running("a", "n0", "n1")
     job = msgspec.structs.replace(job, **change)

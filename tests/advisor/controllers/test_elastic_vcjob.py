@@ -20,6 +20,7 @@ from advisor.snapshot import (
     SchedulerPod,
     StoredConfigMap,
     VcJob,
+    VcJobTask,
 )
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Fleet:
                 owner.uid,
                 given,
                 annotations,
-                replicas,
+                (VcJobTask("w", replicas, None, "huawei.com/Ascend910", cards),),
                 max_retry=max_retry,
                 created_at_ms=created_at_ms,
             )

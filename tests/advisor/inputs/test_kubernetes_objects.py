@@ -166,7 +166,7 @@ def test_jobs_and_what_they_ask_for() -> None:
                 "maxRetry": 0,
                 "minAvailable": 2,
                 "tasks": [
-                    {"name": "w", "replicas": 2, "policies": [{"event": "TaskCompleted"}]},
+                    {"name": "w", "replicas": 2, "policies": [{"event": "A", "events": ["B"]}]},
                     {"name": "x"},
                 ],
                 "policies": [{"events": ["PodEvicted", "PodFailed"], "action": "RestartJob"}],
@@ -175,10 +175,8 @@ def test_jobs_and_what_they_ask_for() -> None:
         }
     )
     assert (job.replicas, job.max_retry, job.phase, job.retry_count) == (3, 0, "Running", 1)
-    assert job.policies == (
-        LifecyclePolicy(("PodEvicted", "PodFailed"), "RestartJob"),
-        LifecyclePolicy(("TaskCompleted",), "", "w"),
-    )
+    assert job.policies == (LifecyclePolicy(("PodEvicted", "PodFailed"), "RestartJob"),)
+    assert job.tasks[0].policies == (LifecyclePolicy(("A", "B"), ""),)
     ascend = kubernetes_objects.ascend_job(
         {
             "metadata": {"namespace": "ns", "name": "a"},

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.history_forwarding.forwarder import HistoryForwarder
-from agent.journal.file import FILE_NAME, RowKind, body_of
+from agent.journal.file import FILE_NAME
 from agent.journal.journal import Journal
+from agent.journal.rows import RowKind, body_of
 from agent.policy.state import Change, ChangeKind
 from aggregator.notify.history_file import HistoryFile, read_page
 from contract.observation import chip_subject

@@ -18,15 +18,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.journal import slow_commits
-from agent.journal.file import (
-    FILE_NAME,
-    JournalFile,
-    JournalRow,
-    RestoredJournal,
-    RowKind,
-    read_restored,
-)
+from agent.journal.file import FILE_NAME, JournalFile, RestoredJournal, read_restored
 from agent.journal.journal import Journal
+from agent.journal.rows import JournalRow, RowKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,7 +114,7 @@ KILLED = """
 import asyncio, sys
 from pathlib import Path
 from agent.journal.journal import Journal
-from agent.journal.file import RowKind
+from agent.journal.rows import RowKind
 
 async def main():
     journal = Journal(Path(sys.argv[1]), first_sequence=1, wall_clock=lambda: 0,
@@ -374,7 +368,7 @@ def filled(path: Path, reports: int, body: str = "[]") -> JournalFile:
 
 def test_old_rows_are_pruned_but_never_what_a_start_needs(tmp_path: Path) -> None:
     with closing(filled(tmp_path / FILE_NAME, 2000)) as file:
-        while file.prune(older_than_ms=1900, max_bytes=1 << 30):
+        while file.prune(older_than_ms=1900, max_bytes=1 << 30).may_be_more:
             pass
     kept = [row[0] for row in stored_rows(tmp_path)]
     assert kept == [1, *range(1902, 2004)]
@@ -438,7 +432,7 @@ def test_a_journal_that_is_too_large_is_pruned(tmp_path: Path) -> None:
     with closing(filled(tmp_path / FILE_NAME, 2000, "x" * 1000)) as file:
         size = (tmp_path / f"{FILE_NAME}-wal").stat().st_size
         assert size > 2_000_000
-        while file.prune(older_than_ms=0, max_bytes=1_000_000):
+        while file.prune(older_than_ms=0, max_bytes=1_000_000).may_be_more:
             pass
     kept = [row[0] for row in stored_rows(tmp_path)]
     assert kept[0] == 1

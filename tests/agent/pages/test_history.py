@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, body_of
+from agent.journal.file import FILE_NAME, JournalFile
+from agent.journal.rows import JournalRow, RowKind, body_of
 from agent.pages.history import JournalHistory
 from agent.policy.state import Change, ChangeKind
 from contract.errors import JournalError

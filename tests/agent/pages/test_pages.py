@@ -23,9 +23,9 @@ from contract.observation import NODE, chip_subject, host_subject
 from contract.operator_rules.fault_configuration import InForce, judge_texts
 from contract.pages.faults import FaultsPage, FaultStatus, names_of
 from dcmi_shim.values import Chip, Inventory, StuckCall
-from service.event_stream import Stream
-from service.foreign_writes import ForeignWrites
-from service.pages import serving
+from service.owned_documents.foreign_writes import ForeignWrites
+from service.pages.daemon_pages import serving
+from service.pages.event_stream import Stream
 
 NOW_MS = 1_800_000_000_000
 CHIP_3 = Chip(physical_id=3, logic_id=3, card_id=3, device_id=0)
@@ -109,7 +109,7 @@ def picture(
         faults=status.fault_statuses(STATE, "Ascend910"),
         driver=driver,
         answered=(),
-        blind=status.blind_sources(STATE.of(NODE)),
+        blind=status.blind_about_node(STATE),
         publications=publications,
         fault_configuration=status.fault_configuration_status(JUDGED, None),
         heartbeat=heartbeat,

@@ -9,7 +9,7 @@ from agent.policy.state import Blindness, ChipState, Fault, PolicyState, Subject
 from contract.observation import NODE, Subject, chip_subject, host_subject, storage_subject
 from contract.pages.changes import BlindChange, FaultChange
 from contract.pages.subjects import subject_name
-from service.event_stream import Stream
+from service.pages.event_stream import Stream
 
 NOW_MS = 1_800_000_000_000
 FAN = str(host_subject("Fan", 1))

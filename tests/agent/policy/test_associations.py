@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from agent.policy.due_times import ONCE_VISIBLE_MS
+from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.state import Acknowledged, ChangeKind, PolicyState
 from agent.policy.step import next_deadline_ms, step
 from contract.codes.catalogue import Catalogue, shipped

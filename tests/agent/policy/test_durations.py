@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from agent.chip_allocation import NOTHING_IN_USE, ChipAllocation
 from agent.policy.state import Adopted, ChangeKind, Configured, PolicyState
 from agent.policy.step import next_deadline_ms, step
 from agent.publishing.device_info import DeviceInfoDocument
@@ -39,8 +40,8 @@ UPGRADE_TIME = T + 20_000
 DOWN, UP = seen(OCCUR, LINK_DOWN), seen(RECOVER, LINK_DOWN, at=T + 90_000)
 
 
-def document(state: PolicyState, **more: Any) -> DeviceInfo:
-    return render(state, inventory(), 1_700_000_100, **more)
+def document(state: PolicyState, in_use: ChipAllocation = NOTHING_IN_USE) -> DeviceInfo:
+    return render(state, inventory(), 1_700_000_100, in_use)
 
 
 def reasons(state: PolicyState) -> list[dict[str, Any]]:
@@ -294,7 +295,7 @@ class TestDocument:
         reports = [seen(OCCUR, "80E21007"), seen(RECOVER, "80E21007", at=T + 10_000)]
         state = step(healthy(), reports, T + 10_000, rule)[0]
         assert [fault.npu_name for fault in document(state).faults] == [DEVICE]
-        used = document(state, used=frozenset({DEVICE}))
+        used = document(state, ChipAllocation(frozenset({DEVICE})))
         assert (used.faults, used.unhealthy) == ((), ())
         assert used.upgrade_reasons == document(state).upgrade_reasons
 

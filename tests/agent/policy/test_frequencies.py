@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from agent.policy.due_times import ONCE_VISIBLE_MS
+from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.state import Acknowledged, ChangeKind, Configured, PolicyState
 from agent.policy.step import next_deadline_ms, step
 from agent.publishing.render import render

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from agent.policy.due_times import ONCE_VISIBLE_MS
+from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.event_order import RETURN_WINDOW_MS
 from agent.policy.state import (
     CHIP_SOURCE,

@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.chip_allocation import ChipAllocation
 from agent.policy.state import Acknowledged, Adopted, ChangeKind, PolicyState
 from agent.policy.step import Input, step
 from agent.publishing.render import render
@@ -233,6 +234,6 @@ def test_rendered_document_is_decoded_to_the_same(
     inputs: list[Input], family: str, used: frozenset[int]
 ) -> None:
     names = frozenset(FAMILIES[family].device_name(chip) for chip in used)
-    info = render(played(inputs), inventory(CHIPS, family), 1_700_000_100, used=names)
+    info = render(played(inputs), inventory(CHIPS, family), 1_700_000_100, ChipAllocation(names))
     read = verify_published(encode(info, FAMILIES[family]), "node-1")
     assert read == info

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.policy.due_times import ONCE_VISIBLE_MS
+from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.state import Acknowledged, Blindness, ChangeKind, PolicyState, tracked
 from agent.policy.step import next_deadline_ms, step
 from contract.codes.catalogue import shipped

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.policy.due_times import CONFIRMATION_MS
+from agent.policy.deadlines import CONFIRMATION_MS
 from agent.policy.state import ChangeKind, Fault, PolicyState, tracked
 from agent.policy.step import next_deadline_ms, step
 from contract.codes.catalogue import shipped

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.policy.due_times import ONCE_VISIBLE_MS
+from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.state import Acknowledged
 from agent.publishing.render import render
 from contract.codes.families import FAMILIES

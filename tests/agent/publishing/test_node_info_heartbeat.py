@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.fault_state import FaultState
-from agent.journal.file import RowKind
 from agent.journal.journal import Journal
+from agent.journal.rows import RowKind
 from agent.node_documents import DocumentsContext, NodeDocuments
 from agent.policy.state import PolicyState
 from agent.publishing.node_info import NodeInfoDocument

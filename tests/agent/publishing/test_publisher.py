@@ -477,7 +477,7 @@ async def test_a_change_of_annotations_is_nobodys_business(tmp_path: Path) -> No
 async def test_a_conflict_is_named_and_a_fault_is_shown_by_the_next_try(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.foreign_writes.QUIET_SECONDS", 1.5)
+    monkeypatch.setattr("service.owned_documents.foreign_writes.QUIET_SECONDS", 1.5)
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
         for number in range(3):

@@ -102,7 +102,7 @@ async def test_document_of_another_program_is_deleted_again(tmp_path: Path) -> N
 async def test_program_that_keeps_writing_a_deleted_document_is_a_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.foreign_writes.QUIET_SECONDS", 1.5)
+    monkeypatch.setattr("service.owned_documents.foreign_writes.QUIET_SECONDS", 1.5)
     async with running(tmp_path) as bench:
         bench.render("")
         await until(lambda: bool(bench.acknowledged), "the absence")

@@ -7,6 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from agent.chip_allocation import ChipAllocation
 from agent.policy.state import PolicyState
 from agent.publishing.render import render
 from contract.codes.chip_codes import LINK_DOWN, UBOE_PRE_SEPARATE, UBOE_SUB_HEALTH
@@ -43,7 +44,7 @@ def test_health_of_each_level(level: str) -> None:
 def test_used_chip_is_not_free_and_only_pre_separation_spares_it(level: str) -> None:
     code, healthy_when_idle = LEVELS[level]
     state = after(healthy(), [seen(OCCUR, code)])
-    info = render(state, inventory(), 1, used=frozenset({"Ascend910-0"}))
+    info = render(state, inventory(), 1, ChipAllocation(frozenset({"Ascend910-0"})))
     assert info.free == ("Ascend910-1",)
     spared = healthy_when_idle or level == "PreSeparateNPU"
     assert ("Ascend910-0" in info.unhealthy) is not spared

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.journal.file import JournalRow, RowKind
+from agent.journal.rows import JournalRow, RowKind
 from agent.policy.state import PolicyState
 from agent.publishing.fault_service import FaultServiceCallbacks, FaultServiceClient
 from agent.publishing.fault_service_address import FaultServiceAddress

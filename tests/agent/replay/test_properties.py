@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from agent.journal.file import RowKind
-from agent.journal.reader import StoredRow
+from agent.journal.rows import JournalRow, RowKind
 from agent.policy.state import Acknowledged, PolicyState
 from agent.policy.step import step
 from agent.replay.comparison import ReplayComparison
@@ -46,13 +45,13 @@ class Rows:
 
     def __init__(self) -> None:
         self.state = PolicyState(NODE, "boot")
-        self.rows: list[StoredRow] = []
+        self.rows: list[JournalRow] = []
         self.write(BEGIN_MS, RowKind.START, {"node": NODE, "boot_id": "boot", "version": "1"})
         self.write(BEGIN_MS, RowKind.SNAPSHOT, self.state)
 
     def write(self, at_ms: int, kind: RowKind, body: object) -> None:
         text = msgspec.json.encode(body).decode()
-        self.rows.append(StoredRow(len(self.rows) + 1, at_ms, kind, text))
+        self.rows.append(JournalRow(len(self.rows) + 1, at_ms, kind, text))
 
     def take(self, at_ms: int, given: Sequence[Input]) -> None:
         """A store acknowledges what was rendered from a state before."""

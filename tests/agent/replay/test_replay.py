@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.journal.file import FILE_NAME, RowKind
+from agent.journal.file import FILE_NAME
 from agent.journal.reader import read_rows
-from agent.policy.due_times import ONCE_VISIBLE_MS
+from agent.journal.rows import RowKind
+from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.state import Released
 from agent.replay.level_history import Span
 from agent.replay.replay import replay

@@ -47,16 +47,16 @@ def load(directory: Path) -> dict[str, LastKnownStore]:
 async def test_what_was_put_is_there_and_what_was_dropped_is_not(tmp_path: Path) -> None:
     assert load(tmp_path / "new") == {}
     async with running(tmp_path) as known:
-        known.record(A, N1)
-        known.record(A, N2)
-        known.record(B, N1)
+        known.record(A, N1.namespace, N1.name, N1)
+        known.record(A, N2.namespace, N2.name, N2)
+        known.record(B, N1.namespace, N1.name, N1)
         known.record_beat(A, "n1", KnownBeat("host", 5000))
         known.record_beat(A, "n2", KnownBeat("host", 5000))
         known.record_listed(B)
     async with running(tmp_path) as known:
         known.load()
-        known.remove(A, N2.namespace, N2.name)
-        known.remove_beat(A, "n2")
+        known.record(A, N2.namespace, N2.name, None)
+        known.record_beat(A, "n2", None)
     places = {(N1.namespace, N1.name): N1}
     beats = {"n1": KnownBeat("host", 5000)}
     assert load(tmp_path) == {
@@ -68,7 +68,7 @@ async def test_what_was_put_is_there_and_what_was_dropped_is_not(tmp_path: Path)
 @pytest.mark.slow
 async def test_it_is_written_behind_without_an_end(tmp_path: Path) -> None:
     async with running(tmp_path) as known:
-        known.record(A, N1)
+        known.record(A, N1.namespace, N1.name, N1)
         async with asyncio.timeout(10):
             while A not in await asyncio.to_thread(load, tmp_path):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
@@ -82,7 +82,8 @@ async def test_it_is_bounded_and_reports_its_limit(
     async with running(tmp_path, room) as known:
         known.record_listed(A)
         for number in range(5):
-            known.record(A, report(f"n{number}", faulty()))
+            document = report(f"n{number}", faulty())
+            known.record(A, document.namespace, document.name, document)
     found = load(tmp_path)[A]
     assert len(found.documents) == 1
     assert not found.is_complete, "who is in no row may have had no room"
@@ -95,7 +96,7 @@ async def test_a_broken_file_is_named_and_moved_aside(
     (tmp_path / FILE_NAME).write_bytes(b"no database, " * 500)
     async with running(tmp_path) as known:
         assert known.load() == {}
-        known.record(A, N1)
+        known.record(A, N1.namespace, N1.name, N1)
     errors = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
     assert any(FILE_NAME in error and "moved to" in error for error in errors)
     assert list(tmp_path.glob(f"{FILE_NAME}.broken-*"))
@@ -128,15 +129,11 @@ async def test_rows_that_cannot_be_read_are_left_out(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("directory", [None, "file"])
-async def test_without_a_place_the_aggregator_goes_on(
-    tmp_path: Path, directory: str | None
-) -> None:
+async def test_without_a_place_the_aggregator_continues(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    where = None if directory is None else tmp_path / directory
-    known = LastKnown(where, system_clock)
+    known = LastKnown(tmp_path / "file", system_clock)
     assert known.load() == {}
-    known.record(A, N1)
+    known.record(A, N1.namespace, N1.name, N1)
     task = asyncio.create_task(known.run())
     await asyncio.sleep(0.8)
     assert not task.done()

@@ -54,7 +54,7 @@ class Bench:
         assert isinstance(devices, LastingDocumentWatch)
         assert isinstance(servers, LastingDocumentWatch)
         self.devices, self.servers = devices, servers
-        self.absence = Absence(self.source, {"device-info": devices, "node-info": servers})
+        self.absence = Absence(self.source)
         self.beating: dict[str, bool | None] = {}
         self.nodes = tuple(nodes)
         self.apply_event(DocumentsListed(tuple(report(node, faulty()) for node in self.nodes)))
@@ -210,7 +210,7 @@ def test_the_agent_reports_what_it_owns_and_what_it_deleted() -> None:
     bench.beat(n1="", n2="")
     for watch in (bench.devices, bench.servers):
         bench.apply_event(DocumentsListed(()), watch)
-    number = bench.servers.age_number("n1") // 1000
+    number = (bench.servers.written_at_ms("n1") or 0) // 1000
     own = {"device-info": T0, "node-info": 0}
     for text in (
         "",

@@ -17,7 +17,7 @@ from aggregator.rank_tables.plugin import RankTables
 from contract.documents.vigil_key import VIGIL_KEY, BlindSource, FaultAnswer, encode_vigil_key
 from contract.pages.changes import FaultChange
 from service.election.leadership import Always
-from service.event_stream import Stream
+from service.pages.event_stream import Stream
 from stores.base import Changed
 from tests.aggregator.api.test_explanation import explained
 from tests.aggregator.cluster_documents.test_kinds import Bench

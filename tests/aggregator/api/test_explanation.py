@@ -51,12 +51,12 @@ def explained(
     bench: Bench,
     node: str,
     used: frozenset[str] | None = None,
-    around: ExplanationContext | None = None,
+    context: ExplanationContext | None = None,
 ) -> Explanation:
     status = status_of(bench, node, "unknown", None)
     acknowledged = dict.fromkeys(bench.pipeline.documents, True)
     return explain(
-        bench.pipeline, status, around or ExplanationContext(NodeContext(used)), acknowledged
+        bench.pipeline, status, context or ExplanationContext(NodeContext(used)), acknowledged
     )
 
 
@@ -214,10 +214,10 @@ def test_public_faults_and_relations_show_what_ends_them() -> None:
         RelationStatus("job", "n1", "Ascend910-3", "81078603", T0 * 1000, result, closed=closed)
         for result, closed in (("Separate", False), ("", False), ("", True))
     )
-    around = ExplanationContext(
+    context = ExplanationContext(
         NodeContext(frozenset()), (lasting, ending), jobs=(("job", None),), relations=relations
     )
-    found = explained(Bench(report("n1", healthy())), "n1", None, around)
+    found = explained(Bench(report("n1", healthy())), "n1", None, context)
     known = describe_code("220001001")
     assert known is not None
     assert {one.summary for one in found.public_faults} == {known.summary}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
-from aggregator.api.collect_status import Picture
+from aggregator.api.collect_status import StatusQueries
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
 from aggregator.processors.manual_separation import Separated
@@ -43,8 +44,9 @@ async def test_others_have_a_turn_while_separation_is_shown() -> None:
     for name in names:
         separation.chips[name] = {"Ascend910-0": Separated({"80C98000": T0 * 1000})}
         separation.counts[name] = {"Ascend910-1": {"80C98009": (T0 * 1000,)}}
-    picture = Picture(MagicMock(pipeline=pipeline), lambda: instant(1), publish_lost=True)
-    answer = asyncio.create_task(picture.separation())
+    others = {one.name: MagicMock() for one in fields(StatusQueries)}
+    made: dict[str, Any] = {**others, "pipeline": pipeline, "clock": lambda: instant(1)}
+    answer = asyncio.create_task(StatusQueries(**made).separation_page())
     await asyncio.sleep(0)
     assert not answer.done()
     separation.drop("n000", "Ascend910-0")

@@ -9,16 +9,15 @@ from unittest.mock import MagicMock
 
 from aggregator.api.operations import OPERATIONS
 from aggregator.api.routes import application
-from aggregator.api.status import ProbeStatus
-from service.event_stream import Stream
-from service.operations import PATH, description
+from service.pages.event_stream import Stream
+from service.pages.operations import PATH, description
 
 if TYPE_CHECKING:
     from aiohttp import web
 
 
 def pages() -> web.Application:
-    return application(lambda: ProbeStatus({}, ()), MagicMock(), MagicMock(), Stream("x"))
+    return application(MagicMock(stream=Stream("x")))
 
 
 def test_every_page_is_described_and_can_only_be_read() -> None:

@@ -107,7 +107,7 @@ async def test_one_refused_document_of_many_is_no_reason(
             assert not reasons(one)
         assert caplog.text.count("cluster-info-device-0 is not published, trying again") == 1
         assert site.unhealthy("n1") == ""
-        status = one.made.picture.documents()
+        status = one.made.queries.documents_page()
         lag = {d.document: d.lag_seconds for d in status.documents}
         assert (lag["cluster-info-device-0"] or 0) > 170
 

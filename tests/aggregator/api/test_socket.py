@@ -11,7 +11,7 @@ import pytest
 
 from aggregator.api.routes import SOCKET_NAME
 from tests.aggregator.daemon import Daemon
-from vigil.socket_connection import SocketConnection
+from vigil.daemon_client import SocketConnection
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aggregator.config import AggregatorConfiguration
 from aggregator.daemon import Aggregator
 from aggregator.failover.persistent_state import KEY, LARGEST_BYTES, PersistentState
 from aggregator.notify.history import ClusterHistory
+from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.write_queue import WriteQueue
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from service.clock import Instant, system_clock
@@ -34,15 +36,13 @@ async def running(
 ) -> AsyncIterator[Aggregator]:
     """An aggregator with this part on a directory."""
     store = DirectoryStore(f"directory:{root}", root)
-    stores = {store.url: store}
+    configuration = AggregatorConfiguration(store=(store.url,), state_dir=root.parent / "state")
     aggregator = Aggregator(
-        stores,
-        stores,
-        history=ClusterHistory(root.parent / "state", {}, system_clock),
-        touch_period_seconds=45,
-        writes_per_second=16,
+        configuration,
+        {store.url: store},
+        ClusterHistory(configuration.state_dir, {}, system_clock),
+        lead or leadership([store], f"a-{id(counter)}", 10, system_clock),
         plugins=[counter],
-        lead=lead or leadership([store], f"a-{id(counter)}", 10, system_clock),
     )
     task = asyncio.create_task(aggregator.run())
     try:
@@ -149,7 +149,7 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
             while follower.readiness.health().not_ready:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert leader.leadership.leads
-        assert follower.picture.leader().leader.role == f"follower of a-{id(one)}"
+        assert follower.queries.leader_page().leader.role == f"follower of a-{id(one)}"
         assert other.led == []
         one.count("a")
         leader.wake()
@@ -192,7 +192,8 @@ async def keeping(store: DirectoryStore, keeper: Texts) -> AsyncIterator[Persist
     def clock() -> Instant:
         return system_clock()
 
-    one = PersistentState(store, [keeper], Always("me"), clock, Stalls(), WriteQueue(16, clock))
+    context = WriterContext(store, Always("me"), clock, Stalls(), WriteQueue(16, clock))
+    one = PersistentState(context, [keeper])
     async with asyncio.TaskGroup() as tasks:
         one.lead(tasks)
         try:

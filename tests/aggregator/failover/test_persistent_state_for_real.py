@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.failover.persistent_state import KEY, PersistentState
+from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.write_queue import WriteQueue
 from contract.names import STATE_NAMESPACE, STATE_PREFIX
 from service.clock import system_clock
@@ -50,8 +51,9 @@ async def store(proxy: ApiProxy) -> AsyncIterator[Store]:
 
 @contextlib.asynccontextmanager
 async def keeping(store: Store, counter: Counter) -> AsyncIterator[PersistentState]:
+    turns = WriteQueue(16, system_clock)
     one = PersistentState(
-        store, [counter], Always("me"), system_clock, Stalls(), WriteQueue(16, system_clock)
+        WriterContext(store, Always("me"), system_clock, Stalls(), turns), [counter]
     )
     await one.restore(fence=False)
     async with asyncio.TaskGroup() as tasks:

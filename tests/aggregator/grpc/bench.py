@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aggregator.grpc.endpoint import GrpcEndpoint, TlsFiles
-from aggregator.grpc.interfaces import CLUSTER
+from aggregator.grpc.fault_messages import (
+    CLUSTER,
+    FAULT,
+    NORMAL,
+    DeviceFaultInfo,
+    FaultMsgSignal,
+    NodeFaultInfo,
+)
 from aggregator.grpc.server import GrpcServer
 from service.clock import system_clock
 
@@ -22,45 +29,20 @@ if TYPE_CHECKING:
     from service.clock import Clock
 
 
-class SwitchFault(msgspec.Struct, frozen=True):
-    fault_code: str = ""
-    switch_chip_id: str = ""
-    switch_port_id: str = ""
-    fault_time: str = ""
-    fault_level: str = ""
+def node_faults(name: str, *devices: DeviceFaultInfo, address: str = "") -> NodeFaultInfo:
+    """Return an unhealthy node."""
+    return NodeFaultInfo(name, address, f"SN-{name}", "UnHealthy", devices)
 
 
-class DeviceFault(msgspec.Struct, frozen=True):
-    device_id: str
-    device_type: str
-    fault_codes: tuple[str, ...] = ()
-    fault_level: str = "UnHealthy"
-    fault_types: tuple[str, ...] = ()
-    fault_reasons: tuple[str, ...] = ()
-    switch_faults: tuple[SwitchFault, ...] = ()
-    fault_levels: tuple[str, ...] = ()
+def normal(job: str) -> FaultMsgSignal:
+    """Return the message about a job with which nothing is wrong."""
+    return FaultMsgSignal(job, NORMAL)
 
 
-class NodeFaults(msgspec.Struct, frozen=True):
-    node_name: str
-    node_ip: str = ""
-    node_sn: str = ""
-    fault_level: str = "UnHealthy"
-    devices: tuple[DeviceFault, ...] = ()
-
-
-class Message(msgspec.Struct, frozen=True):
-    job_id: str
-    signal_type: str = "normal"
-    nodes: tuple[NodeFaults, ...] = ()
-
-
-def faulty(job: str, *codes: str, node: str = "n1") -> Message:
-    """A job with a chip that has these codes."""
-    device = DeviceFault("1", "NPU", codes)
-    return Message(
-        job, "fault", (NodeFaults(node, "192.168.0.1", f"SN-{node}", devices=(device,)),)
-    )
+def faulty(job: str, *codes: str, node: str = "n1") -> FaultMsgSignal:
+    """Return the message about a job with a chip that has these codes."""
+    device = DeviceFaultInfo("1", "NPU", codes, "UnHealthy")
+    return FaultMsgSignal(job, FAULT, (node_faults(node, device, address="192.168.0.1"),))
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -72,10 +54,10 @@ class Bench:
     """Jobs, tables and public faults; the server is informed of what changes."""
 
     def __init__(self) -> None:
-        self.jobs: dict[str, Message] = {}
+        self.jobs: dict[str, FaultMsgSignal] = {}
         self.instances: dict[str, str] = {}
         """jobID to the app of one of its jobs."""
-        self.view = Message(CLUSTER)
+        self.view = normal(CLUSTER)
         self.tables: dict[str, str] = {}
         self.received: list[PublicFault] = []
         self.held: asyncio.Event | None = None
@@ -87,7 +69,7 @@ class Bench:
     def knows(self, job_id: str, role: str) -> bool:
         return job_id in self.jobs or self.instances.get(job_id) == role
 
-    def message(self, job_id: str) -> Message | None:
+    def message(self, job_id: str) -> FaultMsgSignal | None:
         return self.jobs.get(job_id)
 
     def faulty(self) -> Collection[str]:
@@ -97,7 +79,7 @@ class Bench:
             if message.signal_type == "fault" and key not in self.instances
         }
 
-    def cluster(self) -> Message:
+    def cluster(self) -> FaultMsgSignal:
         return self.view
 
     def text(self, job_id: str) -> str | None:
@@ -109,7 +91,7 @@ class Bench:
             await self.held.wait()
         return self.answer
 
-    def put(self, message: Message) -> None:
+    def put(self, message: FaultMsgSignal) -> None:
         """Set the state of a job to ``message``."""
         self.jobs[message.job_id] = message
         assert self.server is not None

@@ -12,15 +12,19 @@ import grpc
 import grpc.aio
 import pytest
 
+from aggregator.grpc.fault_messages import (
+    FAULT,
+    DeviceFaultInfo,
+    FaultMsgSignal,
+    NodeFaultInfo,
+    SwitchFaultInfo,
+)
 from aggregator.grpc.subscriptions import SubscriptionEnd
 from aggregator.grpc.takeover_recoveries import FOR_MS, Recoveries
 from tests.aggregator.grpc.bench import (
     Bench,
-    DeviceFault,
-    Message,
-    NodeFaults,
-    SwitchFault,
     faulty,
+    normal,
     until,
 )
 from tests.aggregator.grpc.upstream import Client, Stream
@@ -39,7 +43,7 @@ EVERYBODY = {"jobId": "", "role": "observer"}
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     bench = Bench()
-    bench.jobs = {JOB: Message(JOB), OTHER: Message(OTHER)}
+    bench.jobs = {JOB: normal(JOB), OTHER: normal(OTHER)}
     async with bench.serving():
         yield bench
 
@@ -67,18 +71,18 @@ async def refused(call: object) -> tuple[grpc.StatusCode, str]:
 
 async def test_every_member_arrives_under_its_number(bench: Bench, client: Client) -> None:
     stream = await subscribed(client, bench, ME)
-    device = DeviceFault(
+    device = DeviceFaultInfo(
         "-1",
         "Switch",
         ("[0x08520003,na,L2,na]",),
         "SubHealthy",
+        ("SubHealthFault",),
+        (SwitchFaultInfo("[0x08520003,na,L2,na]", "1", "2", "1760000000", "SubHealthFault"),),
         ("CardUnhealthy",),
         ("link down",),
-        (SwitchFault("[0x08520003,na,L2,na]", "1", "2", "1760000000", "SubHealthFault"),),
-        ("SubHealthFault",),
     )
-    node = NodeFaults("n2", "192.168.0.2", "SN-n2", "SubHealthy", (device,))
-    bench.put(Message(JOB, "fault", (node,)))
+    node = NodeFaultInfo("n2", "192.168.0.2", "SN-n2", "SubHealthy", (device,))
+    bench.put(FaultMsgSignal(JOB, FAULT, (node,)))
     message = await stream.next()
     assert message is not None
     assert len(message.pop("uuid")) == 36
@@ -128,16 +132,16 @@ async def pushed(stream: Stream) -> tuple[str, str, list[str]]:
 async def test_only_changes_are_pushed_and_recovery_is_normal(bench: Bench, client: Client) -> None:
     stream = await subscribed(client, bench, ME)
     bench.put(faulty(JOB, "80E18402"))
-    assert await pushed(stream) == (JOB, "fault", ["80E18402"])
+    assert await pushed(stream) == (JOB, FAULT, ["80E18402"])
     bench.put(faulty(JOB, "80E18402"))  # the same again
     bench.put(faulty(OTHER, "80CD8003"))  # another job
     bench.put(faulty(JOB, "80E18402", "80CD8003"))
-    assert await pushed(stream) == (JOB, "fault", ["80E18402", "80CD8003"])
-    bench.put(Message(JOB))
+    assert await pushed(stream) == (JOB, FAULT, ["80E18402", "80CD8003"])
+    bench.put(normal(JOB))
     assert await pushed(stream) == (JOB, "normal", [])
-    bench.put(Message(JOB))
+    bench.put(normal(JOB))
     bench.put(faulty(JOB, "80C98009"))
-    assert await pushed(stream) == (JOB, "fault", ["80C98009"])
+    assert await pushed(stream) == (JOB, FAULT, ["80C98009"])
     bench.drop(JOB)
     assert await pushed(stream) == (JOB, "normal", [])
 
@@ -147,16 +151,16 @@ async def test_a_subscriber_learns_at_once_what_is_wrong_already(
 ) -> None:
     bench.put(faulty(JOB, "80E18402"))
     stream = await subscribed(client, bench, ME)
-    assert await pushed(stream) == (JOB, "fault", ["80E18402"])
+    assert await pushed(stream) == (JOB, FAULT, ["80E18402"])
 
 
 async def test_the_cluster_receives_one_message_per_job(bench: Bench, client: Client) -> None:
     bench.put(faulty(JOB, "80E18402"))
     stream = await subscribed(client, bench, EVERYBODY)
-    assert await pushed(stream) == (JOB, "fault", ["80E18402"])
+    assert await pushed(stream) == (JOB, FAULT, ["80E18402"])
     bench.put(faulty(OTHER, "80CD8003"))
     assert await pushed(stream) == (OTHER, "fault", ["80CD8003"])
-    bench.put(Message(JOB))
+    bench.put(normal(JOB))
     assert await pushed(stream) == (JOB, "normal", [])
     bench.drop(
         OTHER
@@ -164,7 +168,7 @@ async def test_the_cluster_receives_one_message_per_job(bench: Bench, client: Cl
     bench.instances["inference"] = "mindie-ms-controller"
     bench.put(faulty("inference", "80C98009"))
     bench.put(faulty(JOB, "80C98009"))
-    assert await pushed(stream) == (JOB, "fault", ["80C98009"])
+    assert await pushed(stream) == (JOB, FAULT, ["80C98009"])
 
 
 async def test_an_empty_job_and_minus_one_are_the_same_client(bench: Bench, client: Client) -> None:
@@ -208,8 +212,8 @@ async def test_a_new_registration_ends_the_subscription_before_it(
         assert stream.call.done()
         assert await stream.call.code() is grpc.StatusCode.OK
         bench.put(faulty(JOB, "80E18402"))
-        assert await pushed(newer) == (JOB, "fault", ["80E18402"])
-    assert await pushed(beside) == (JOB, "fault", ["80E18402"])
+        assert await pushed(newer) == (JOB, FAULT, ["80E18402"])
+    assert await pushed(beside) == (JOB, FAULT, ["80E18402"])
 
 
 async def test_client_that_left_must_register_again(bench: Bench, client: Client) -> None:
@@ -220,7 +224,7 @@ async def test_client_that_left_must_register_again(bench: Bench, client: Client
     assert (await refused(client.listen(SUBSCRIBE, ME).next()))[0] is grpc.StatusCode.UNKNOWN
     stream = await subscribed(client, bench, ME)
     bench.put(faulty(JOB, "80E18402"))
-    assert await pushed(stream) == (JOB, "fault", ["80E18402"])
+    assert await pushed(stream) == (JOB, FAULT, ["80E18402"])
 
 
 async def test_a_connection_that_breaks_ends_its_subscriptions(bench: Bench) -> None:
@@ -249,7 +253,7 @@ async def test_a_follower_sends_its_clients_away(bench: Bench, client: Client) -
         assert code is grpc.StatusCode.UNKNOWN, "nobody registered with this one"
         stream = await subscribed(again, bench, ME)
         bench.put(faulty(JOB, "80E18402"))
-        assert await pushed(stream) == (JOB, "fault", ["80E18402"])
+        assert await pushed(stream) == (JOB, FAULT, ["80E18402"])
 
 
 async def test_a_client_finds_the_next_leader_by_itself() -> None:
@@ -264,24 +268,24 @@ async def test_a_client_finds_the_next_leader_by_itself() -> None:
         async with next_one.serving(listen=address):
             await until_answered(client)
             stream = await subscribed(client, next_one, ME)
-            assert await pushed(stream) == (JOB, "fault", ["80E18402"])
+            assert await pushed(stream) == (JOB, FAULT, ["80E18402"])
 
 
 async def test_a_client_receives_what_ended_while_no_replica_led() -> None:
     one, next_one = Bench(), Bench()
     one.jobs = {JOB: faulty(JOB, "80E18402")}
-    next_one.jobs = {JOB: Message(JOB), OTHER: Message(OTHER)}
+    next_one.jobs = {JOB: normal(JOB), OTHER: normal(OTHER)}
     async with one.serving() as address, Client(address) as client:
         stream = await subscribed(client, one, ME)
-        assert await pushed(stream) == (JOB, "fault", ["80E18402"])
+        assert await pushed(stream) == (JOB, FAULT, ["80E18402"])
         next_one.make(listen=address)
         next_one.put(faulty(JOB, "80E18402"))
         next_one.instances["inference"] = "mindie-ms-controller"
         next_one.put(faulty("inference", "80C98009"))
         assert one.server is not None
         await one.server.stop()
-        next_one.put(Message(JOB))
-        next_one.put(Message("inference"))
+        next_one.put(normal(JOB))
+        next_one.put(normal("inference"))
         async with next_one.serving_again():
             await until_answered(client)
             stream = await subscribed(client, next_one, ME)
@@ -296,21 +300,21 @@ def test_only_what_ended_unacknowledged_and_just_now_is_sent_again() -> None:
     bench = Bench()
     recoveries = Recoveries(bench)
 
-    def note(message: Message, at_ms: int, *, in_snapshot: bool = False) -> None:
+    def note(message: FaultMsgSignal, at_ms: int, *, in_snapshot: bool = False) -> None:
         bench.jobs[message.job_id] = message
         recoveries.record([message.job_id], at_ms, sent=in_snapshot)
 
-    note(Message(JOB), 0)
+    note(normal(JOB), 0)
     assert list(recoveries.of(JOB, 0)) == [], "it was never ill"
     note(faulty(JOB, "80E18402"), 1)
-    note(Message(JOB), 2, in_snapshot=True)
+    note(normal(JOB), 2, in_snapshot=True)
     assert list(recoveries.of(JOB, 2)) == [], "who listened has heard it"
     note(faulty(JOB, "80E18402"), 3)
-    note(Message(JOB), 4)
+    note(normal(JOB), 4)
     assert list(recoveries.of(JOB, 4 + FOR_MS - 1)) == [JOB]
     assert list(recoveries.of(JOB, 4 + FOR_MS)) == []
     note(faulty(OTHER, "80E18402"), 5)
-    note(Message(OTHER), 6)
+    note(normal(OTHER), 6)
     note(faulty(OTHER, "80E18402"), 7)
     assert list(recoveries.of_all(8)) == [], "it is ill again"
 
@@ -342,10 +346,10 @@ async def until_answered(client: Client) -> None:
 
 async def test_questions(bench: Bench, client: Client) -> None:
     bench.put(faulty(JOB, "80E18402"))
-    bench.view = Message("-1", "fault", bench.jobs[JOB].nodes)
+    bench.view = FaultMsgSignal("-1", FAULT, bench.jobs[JOB].nodes)
     answer = await client.ask(GET, {"jobId": "", "role": "x"})
     assert (answer["code"], answer["info"]) == (200, "Succeed")
-    assert (answer["faultSignal"]["jobId"], answer["faultSignal"]["signalType"]) == ("-1", "fault")
+    assert (answer["faultSignal"]["jobId"], answer["faultSignal"]["signalType"]) == ("-1", FAULT)
     assert answer["faultSignal"]["nodeFaultInfo"][0]["nodeName"] == "n1"
     answer = await client.ask(GET, {"jobId": JOB})
     assert (answer["code"], answer["info"]) == (200, "all info returned")

@@ -13,7 +13,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from aggregator.grpc.cluster_view import HOLDS_MS, MANY
+from aggregator.grpc.fault_messages import FAULT, FaultMsgSignal
+from aggregator.grpc.fault_service import HOLDS_MS, MANY
 from aggregator.grpc.server import CALLS_PER_SECOND, MOST_BYTES_RECEIVED, MOST_CONNECTIONS
 from aggregator.grpc.subscriptions import (
     LEASE_MS,
@@ -27,7 +28,7 @@ from aggregator.grpc.subscriptions import Subscriber as Who
 from aggregator.grpc.wire_messages import large_fault_signal
 from contract.errors import ListenError
 from service.clock import Instant
-from tests.aggregator.grpc.bench import Bench, Message, NodeFaults, until
+from tests.aggregator.grpc.bench import Bench, node_faults, normal, until
 from tests.aggregator.grpc.test_faults import refused, until_answered
 from tests.aggregator.grpc.upstream import Client, Stream
 
@@ -134,8 +135,8 @@ async def test_questions_beyond_the_limit() -> None:
 async def test_one_answer_about_many_ill_nodes_serves_all_who_ask() -> None:
     clock, bench = Hand(), Bench()
 
-    def ill(number: int) -> Message:
-        return Message("-1", "fault", tuple(NodeFaults(f"n{n}") for n in range(number)))
+    def ill(number: int) -> FaultMsgSignal:
+        return FaultMsgSignal("-1", FAULT, tuple(node_faults(f"n{n}") for n in range(number)))
 
     async def ask(client: Client) -> tuple[str, int]:
         clock.ms += 100
@@ -152,12 +153,12 @@ async def test_one_answer_about_many_ill_nodes_serves_all_who_ask() -> None:
         assert (await ask(client))[1] == MANY - 1, "it is younger than three seconds"
         clock.ms += HOLDS_MS
         assert (await ask(client))[1] == MANY + 1
-        bench.view = Message("-1")
+        bench.view = normal("-1")
         assert (await ask(client))[1] == 0
 
 
 async def test_many_nodes_leave_others_their_turn() -> None:
-    message = Message("-1", "fault", tuple(NodeFaults(f"n{n}") for n in range(1000)))
+    message = FaultMsgSignal("-1", FAULT, tuple(node_faults(f"n{n}") for n in range(1000)))
     making = asyncio.create_task(large_fault_signal("-1", message))
     turns = 0
     while not making.done():
@@ -192,7 +193,7 @@ async def test_calls_of_all_kinds_share_one_limit() -> None:
 
 async def test_a_registration_that_came_to_nothing_makes_room() -> None:
     clock, bench = Hand(), Bench()
-    bench.jobs = {JOB: Message(JOB)}
+    bench.jobs = {JOB: normal(JOB)}
     async with bench.serving(clock=clock) as target, Client(target) as client:
         await client.ask(REGISTER, {"jobId": JOB, "role": "r"})
         await client.ask("config.Config/Register", {"jobId": "inference"})
@@ -350,7 +351,7 @@ async def test_clients_that_replace_each_other_are_logged_once_a_minute(
 ) -> None:
     caplog.set_level(logging.INFO, logger="aggregator.grpc")
     hand, bench = Hand(), Bench()
-    bench.jobs = {JOB: Message(JOB)}
+    bench.jobs = {JOB: normal(JOB)}
     who = {"jobId": JOB, "role": "twin"}
     streams: list[Stream] = []
     async with bench.serving(clock=hand) as target, Client(target) as one, Client(target) as other:

@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.aggregator.grpc.bench import Bench, DeviceFault, Message, NodeFaults, SwitchFault
+from aggregator.grpc.fault_messages import (
+    DeviceFaultInfo,
+    FaultMsgSignal,
+    NodeFaultInfo,
+    SwitchFaultInfo,
+)
+from tests.aggregator.grpc.bench import Bench, normal
 from tests.aggregator.grpc.test_faults import GET, REGISTER, refused, subscribed
 from tests.aggregator.grpc.upstream import Client
 from tests.vectors import VECTORS
@@ -25,20 +31,19 @@ def observed(name: str, method: str) -> list[dict[str, Any]]:
     return [one for one in recording["observed"] if one.get("stream") == f"fault.Fault/{method}"]
 
 
-def a_message(pushed: dict[str, Any]) -> Message:
+def a_message(pushed: dict[str, Any]) -> FaultMsgSignal:
     """The value from which it is to be made again."""
     nodes = []
     for node in pushed["nodeFaultInfo"]:
         devices = tuple(
-            DeviceFault(
+            DeviceFaultInfo(
                 one["deviceId"],
                 one["deviceType"],
                 tuple(one["faultCodes"]),
                 one["faultLevel"],
-                tuple(one["faultType"]),
-                tuple(one["faultReason"]),
+                tuple(one["faultLevels"]),
                 tuple(
-                    SwitchFault(
+                    SwitchFaultInfo(
                         fault["faultCode"],
                         fault["switchChipId"],
                         fault["switchPortId"],
@@ -47,13 +52,14 @@ def a_message(pushed: dict[str, Any]) -> Message:
                     )
                     for fault in one["switchFaultInfos"]
                 ),
-                tuple(one["faultLevels"]),
+                tuple(one["faultType"]),
+                tuple(one["faultReason"]),
             )
             for one in node["faultDevice"]
         )
         where = node["nodeName"], node["nodeIP"], node["nodeSN"]
-        nodes.append(NodeFaults(*where, node["faultLevel"], devices))
-    return Message(pushed["jobId"], pushed["signalType"], tuple(nodes))
+        nodes.append(NodeFaultInfo(*where, node["faultLevel"], devices))
+    return FaultMsgSignal(pushed["jobId"], pushed["signalType"], tuple(nodes))
 
 
 def bare(pushed: Any) -> Any:
@@ -73,7 +79,7 @@ async def test_the_stream_of_a_job_and_of_the_cluster(job: str) -> None:
     ]
     assert len(recorded) == 5
     bench = Bench()
-    bench.jobs = {one["jobId"]: Message(one["jobId"]) for one in recorded}
+    bench.jobs = {one["jobId"]: normal(one["jobId"]) for one in recorded}
     async with bench.serving() as target, Client(target) as client:
         [registered] = [
             one for one in observed("job-fault-stream", "Register") if one["client"]["jobId"] == job

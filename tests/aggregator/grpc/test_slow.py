@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.aggregator.grpc.bench import Bench, DeviceFault, Message, NodeFaults
+from aggregator.grpc.fault_messages import FAULT, DeviceFaultInfo, FaultMsgSignal
+from tests.aggregator.grpc.bench import Bench, node_faults, normal
 from tests.aggregator.grpc.test_faults import EVERYBODY, pushed, subscribed
 from tests.aggregator.grpc.upstream import Client
 
@@ -22,15 +23,15 @@ REASON = "x" * 2_000
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     bench = Bench()
-    bench.jobs = {f"job-{number:04}": Message(f"job-{number:04}") for number in range(JOBS)}
+    bench.jobs = {f"job-{number:04}": normal(f"job-{number:04}") for number in range(JOBS)}
     async with bench.serving():
         yield bench
 
 
-def long(job: str, change: int) -> Message:
+def long(job: str, change: int) -> FaultMsgSignal:
     """A fault of 2 KB that is like none before."""
-    device = DeviceFault("1", "NPU", (str(change),), fault_reasons=(REASON,))
-    return Message(job, "fault", (NodeFaults("n1", devices=(device,)),))
+    device = DeviceFaultInfo("1", "NPU", (str(change),), "UnHealthy", fault_reasons=(REASON,))
+    return FaultMsgSignal(job, FAULT, (node_faults("n1", device),))
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.cluster_documents.published_node import PublishedNode
 from aggregator.inputs.node_context import JobState, NodeState, PodState
 from aggregator.jobs.job_view import JobView
 from aggregator.jobs.relation_tables import SHIPPED
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aggregator.jobs.relation_tables import RelationTables
+    from aggregator.jobs.status import JobStatus
 
 T0_MS = 1_760_000_000_000
 LINK_DOWN = "81078603"
@@ -28,35 +30,9 @@ MAKES_SUB_HEALTHY = "8C1F8609"
 CQE = "8C1F8608"
 
 
-class Hidden(msgspec.Struct, frozen=True):
-    """What is hidden of a chip."""
-
-    fault: CodeFault
-    why: str = "filter"
-
-
-class HiddenEvent(msgspec.Struct, frozen=True):
-    """What is hidden of a switch."""
-
-    event: SwitchEvent
-    level: str
-
-
-class Published(msgspec.Struct, frozen=True):
-    """What ``aggregator.jobs.interfaces.Published`` asks for."""
-
-    device: DeviceRecord | None = None
-    switch: SwitchRecord | None = None
-    node: NodeRecord | None = None
-    hidden: tuple[Hidden, ...] = ()
-    hidden_events: tuple[HiddenEvent, ...] = ()
-    received_ms: dict[str, dict[str, int]] = {}
-    events_received_ms: dict[str, int] = {}
-
-
 @dataclass
 class Lookup:
-    """What ``aggregator.jobs.interfaces.World`` asks for."""
+    """The ``ClusterStateLookup`` of a test."""
 
     pods_known: bool = True
     nodes_known: bool = True
@@ -79,7 +55,7 @@ class Scene:
 
     def __init__(self, nodes: int = 0, tables: RelationTables = SHIPPED) -> None:
         self.lookup = Lookup()
-        self.published: dict[str, Published] = {}
+        self.published: dict[str, PublishedNode] = {}
         self.tables = tables
         self.now_ms = 0
         self.is_read = True
@@ -91,13 +67,18 @@ class Scene:
         """Make an empty job view."""
         return JobView(self.lookup, self.published.get, self.tables, lambda: self.is_read)
 
+    def status(self) -> tuple[JobStatus, ...]:
+        """Return which jobs are hit, by what, on which nodes, since when."""
+        jobs = (self.job_view.job(hit.job) for hit in self.job_view.hit())
+        return tuple(job for job in jobs if job is not None)
+
     def instant(self) -> Instant:
         return Instant(T0_MS + self.now_ms, self.now_ms)
 
     def node(self, name: str, *, ready: bool = True) -> None:
         number = int(name.lstrip("n") or "0") if name.lstrip("n").isdecimal() else 0
         self.lookup.nodes[name] = NodeState(name, f"192.168.0.{number}", f"SN-{name}", ready)
-        self.published.setdefault(name, Published(device=healthy()))
+        self.published.setdefault(name, PublishedNode(device=healthy()))
         self.look(name)
 
     def pod(
@@ -125,7 +106,7 @@ class Scene:
     def publish(self, node: str, /, **what: object) -> None:
         """Publish something else of a node."""
         self.published[node] = msgspec.structs.replace(
-            self.published.get(node, Published()), **what
+            self.published.get(node, PublishedNode()), **what
         )
         self.look(node)
 

@@ -33,7 +33,7 @@ def rank(one: RankRecord) -> tuple[str | int, ...]:
 
 
 def shown(scene: Scene) -> tuple[str, list[Any], list[Any]]:
-    (status,) = scene.job_view.status()
+    (status,) = scene.status()
     assert status.job == "job1"
     (node,) = status.nodes
     assert (node.node, node.ip) == ("node1", "10.0.0.1")

@@ -7,13 +7,17 @@ from itertools import permutations
 import msgspec
 import pytest
 
+from aggregator.cluster_documents.published_node import (
+    ACCOMPANIES,
+    FILTER,
+    PublishedNode,
+    WithheldEvent,
+    WithheldFault,
+)
+from aggregator.grpc.fault_messages import FAULT, NORMAL, DeviceFaultInfo, FaultMsgSignal
 from aggregator.inputs.node_context import JobState
-from aggregator.jobs.message_types import FAULT, NORMAL, DeviceFaultInfo, FaultMsgSignal
 from contract.documents.cluster_node import lost_node
 from tests.aggregator.jobs.scene import (
-    Hidden,
-    HiddenEvent,
-    Published,
     Scene,
     fault,
     healthy,
@@ -89,7 +93,7 @@ def test_a_pod_without_chips_receives_its_node_only() -> None:
     scene.publish("n0", node=parts("UnHealthy", part("CPU", 1, "SeparateFault", "00000001")))
     scene.node("n0", ready=False)
     assert devices(scene.job_view.message("job")).keys() == {("CPU", "1"), ("Node", "-1")}
-    (status,) = scene.job_view.status()
+    (status,) = scene.status()
     assert status.health == "UnHealthy"
     scene.pod("a", "n0", "job", "1")
     assert devices(scene.job_view.message("job")).keys() == {
@@ -137,7 +141,7 @@ def test_times_of_public_faults_are_reported_in_milliseconds() -> None:
     scene.pod("a", "n0", "job", "0", rank=0)
     one = fault(0, "SeparateNPU", "220001001", time_ms=1_760_000_100)
     scene.chips("n0", msgspec.structs.replace(one, fault_type="PublicFault"))
-    (status,) = scene.job_view.status()
+    (status,) = scene.status()
     assert status.nodes[0].faults[0].time_ms == status.ranks[0].time_ms == 1_760_000_100_000
 
 
@@ -168,13 +172,13 @@ def test_what_a_filter_hides_is_reported_and_does_not_count() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     codes = [fault(chip, "RestartNPU", "80C98000") for chip in (0, 5)]
-    scene.publish("n0", hidden=tuple(Hidden(one) for one in codes))
+    scene.publish("n0", hidden=tuple(WithheldFault(one, FILTER, None) for one in codes))
     event = switch("UnHealthy", "RestartRequest", ("[0x1,na,L2,na]", 1, 2)).events[0]
-    scene.publish("n0", hidden_events=(HiddenEvent(event, "RestartRequest"),))
+    scene.publish("n0", hidden_events=(WithheldEvent(event, 0, "RestartRequest", 0),))
     assert devices(scene.job_view.message("job")).keys() == {("NPU", "0"), ("Switch", "-1")}
-    (status,) = scene.job_view.status()
+    (status,) = scene.status()
     assert (status.health, status.ranks) == ("Healthy", ())
-    scene.publish("n0", hidden=(Hidden(codes[0], "accompanies"),), hidden_events=())
+    scene.publish("n0", hidden=(WithheldFault(codes[0], ACCOMPANIES, None),), hidden_events=())
     assert scene.job_view.message("job") == FaultMsgSignal("job", NORMAL), "no filter hides it"
     assert scene.job_view.cluster().signal_type == NORMAL
 
@@ -238,7 +242,7 @@ def test_a_pre_separation_makes_no_job_ill() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     scene.chips("n0", fault(0, "PreSeparateNPU", "80C98000"))
-    (status,) = scene.job_view.status()
+    (status,) = scene.status()
     assert status.health == "Healthy"
 
 
@@ -271,7 +275,7 @@ def test_the_cluster_receives_every_node_with_chips() -> None:
     scene.publish("n1", switch=switch("UnHealthy", "Separate", event))
     waiting = part("PSU", 1, "PreSeparateFault", "0300000D")
     scene.publish("n2", node=parts("Healthy", waiting))
-    scene.published["n3"] = Published(node=parts("UnHealthy", waiting))
+    scene.published["n3"] = PublishedNode(node=parts("UnHealthy", waiting))
     scene.look("n3")
     message_sent = scene.job_view.cluster()
     assert (message_sent.job_id, message_sent.signal_type) == ("-1", FAULT)
@@ -331,7 +335,7 @@ def test_a_job_that_went_is_reported_once_more() -> None:
     assert scene.job_view.pop_changed_jobs() == {"job"}
     assert scene.job_view.message("job") is None
     assert not scene.job_view.knows("job")
-    assert scene.job_view.status() == ()
+    assert scene.status() == ()
 
 
 def test_since_when_a_job_is_hit() -> None:
@@ -342,7 +346,7 @@ def test_since_when_a_job_is_hit() -> None:
     scene.pod("a", "n0", "job", "0")
     scene.wait(5000)
     scene.chips("n0", fault(0, "RestartNPU", "1"), fault(0, "RestartNPU", "2"))
-    (status,) = scene.job_view.status()
+    (status,) = scene.status()
     assert (status.namespace, status.name, status.since_ms) == ("default", "job", began_ms)
 
 

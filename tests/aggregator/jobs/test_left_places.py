@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from aggregator.grpc.fault_messages import FAULT, NORMAL, FaultMsgSignal
 from aggregator.inputs.node_context import JobState
-from aggregator.jobs.message_types import FAULT, NORMAL, FaultMsgSignal
 from tests.aggregator.jobs.scene import Scene, fault, part, parts
 
 BROKEN = fault(1, "RestartNPU", "80E18402")
@@ -41,7 +41,7 @@ def test_a_job_is_hit_until_the_replacement_has_its_chips() -> None:
     before = scene.job_view.message("job")
     scene.end("a", "n0")
     assert scene.job_view.message("job") == before
-    assert scene.job_view.status() == (), "nothing hits a pod that the job has"
+    assert scene.status() == (), "nothing hits a pod that the job has"
     scene.pod("c", "n2", "job", rank=0)
     assert scene.job_view.message("job") == before, "it has no chips yet"
     assert scene.job_view.pop_changed_jobs() == frozenset()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from aggregator.cluster_documents.published_node import PublishedNode
 from tests.aggregator.jobs.scene import (
     CQE,
     LINK_DOWN,
     MAKES_SUB_HEALTHY,
     SEPARATES,
-    Published,
     Scene,
     fault,
     healthy,
@@ -92,7 +92,7 @@ def test_a_fault_that_went_between_two_readings() -> None:
     kept.scene.chips("n0", LINK)
     kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
     kept.keep()
-    kept.scene.published["n0"] = Published(device=healthy())
+    kept.scene.published["n0"] = PublishedNode(device=healthy())
     kept.scene.job_view = kept.scene.fresh()
     kept.scene.job_view.restore(kept.texts, kept.scene.instant())
     kept.scene.look("n0", "n1")

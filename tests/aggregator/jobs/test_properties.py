@@ -106,15 +106,10 @@ def end(scene: Scene, pod: str) -> None:
 
 
 def messages_of(job_view: JobView) -> dict[str, object]:
-    """Everything that anybody can ask."""
+    """Return everything that can be asked of a job view."""
     status = [
-        (
-            one.job,
-            one.health,
-            [hit.faults for hit in one.nodes],
-            one.ranks,
-        )
-        for one in job_view.status()
+        (hit.job, hit.health, [one.faults for one in hit.nodes], job_view.ranks(hit.job))
+        for hit in job_view.hit()
     ]
     return {
         **{job: job_view.message(job) for job in [*JOBS, "service"]},

@@ -8,23 +8,18 @@ import pytest
 
 from aggregator.liveness import persisted
 from aggregator.liveness.legacy_rules import (
-    LegacyAnnotations,
     LegacyNodes,
     Seen,
-    annotations_of,
-    beat_of,
-    integer,
     observed,
 )
 from aggregator.liveness.persisted import PersistedHeartbeats
-from aggregator.liveness.persisted_row import LastSeen
+from aggregator.liveness.persisted_row import LastSeen, remembered
 from aggregator.liveness.rules import (
     LONG_AGO_MS,
     HeartbeatListing,
     LostNodes,
     judge,
     listed,
-    remembered,
 )
 from contract.documents.node_info import (
     Generation,
@@ -68,14 +63,15 @@ class Scheduler:
         self, at: float, nodes: Mapping[str, NodeObject], records: Mapping[str, NodeRecord]
     ) -> bool:
         """Whether ``n1`` is healthy."""
-        annotations = {name: one for name, found in nodes.items() if (one := annotations_of(found))}
+        labelled = LegacyNodes()
+        labelled.observe(NodesListed(dict(nodes)))
         lost, now_ms = self.verdict.lost, int(at * 1000)
 
         def is_silent(node: str) -> bool:
             return now_ms > self.listing.heartbeats[node].silent_at_ms
 
         own = self.own.__contains__
-        self.seen, beats = observed(self.seen, annotations, records.get, own, is_silent, lost)
+        self.seen, beats = observed(self.seen, labelled.beats, records.get, own, is_silent, lost)
         self.listing = listed(self.listing, beats, now_ms, lost)
         self.verdict = judge(self.verdict, [self.listing], now_ms)
         return "n1" not in self.verdict.lost
@@ -145,10 +141,11 @@ def test_without_the_label_a_node_is_always_healthy(label: str | None) -> None:
 
 
 def test_a_heartbeat_that_is_no_number_is_0() -> None:
-    assert [integer(text) for text in ("abc", "", "1.5", "1e3", " 1", "-", "0x10", "9" * 19)] == (
-        [0] * 8
-    )
-    assert [integer(text) for text in ("+5", "-7", "007", str(2**63 - 1))] == [5, -7, 7, 2**63 - 1]
+    nodes = LegacyNodes()
+    texts = ("abc", "", "1.5", "1e3", " 1", "-", "0x10", "9" * 19, "+5", "-7", "007")
+    nodes.observe(NodesListed({text: node(text, text) for text in texts}))
+    numbers = [beat.at_seconds for beat in nodes.beats.values() if beat is not None]
+    assert numbers == [*([0] * 8), 5, -7, 7]
     scheduler = beaten_once()
     assert scheduler.annotated(10, "abc"), "0 is a change"
     assert first_unhealthy(scheduler, "xyz") == 26, "and abc is not another one than xyz"
@@ -243,16 +240,13 @@ def test_nodes_are_followed() -> None:
     assert (nodes.listed, nodes.interrupted) == (False, "away")
     nodes.observe(NodesListed({"a": node("5"), "b": node("6", label=None), "c": node(None)}))
     assert (nodes.listed, nodes.interrupted) == (True, None)
-    assert nodes.annotations == {
-        "a": LegacyAnnotations(NodeBeat(5, 5)),
-        "c": LegacyAnnotations(None),
-    }
+    assert nodes.beats == {"a": NodeBeat(5, 5), "c": None}
     nodes.observe(NodeChanged("b", node("7", "9")))
     nodes.observe(NodeChanged("a", node("5", label="off")))
     nodes.observe(NodeChanged("c", None))
-    assert nodes.annotations == {"b": LegacyAnnotations(NodeBeat(7, 9))}
+    assert nodes.beats == {"b": NodeBeat(7, 9)}
     nodes.observe(NodesListed({}))
-    assert nodes.annotations == {}
+    assert nodes.beats == {}
 
 
 # What the next run knows.
@@ -261,8 +255,8 @@ def test_nodes_are_followed() -> None:
 def restarted(heartbeat: int, lost: tuple[str, ...] = (), changed_at: int = -50) -> Scheduler:
     scheduler = Scheduler()
     scheduler.seen = Seen(proven=frozenset({"n1"}))
-    beats = [beat_of("n1", NodeBeat(heartbeat, 0))]
-    scheduler.listing = remembered(beats, {"n1": changed_at * 1000})
+    row = LastSeen("n1", heartbeat, 1000 + changed_at)
+    scheduler.listing = remembered([row], Instant(1_000_000, 0))
     scheduler.verdict = LostNodes(dict.fromkeys(lost, LONG_AGO_MS))
     return scheduler
 

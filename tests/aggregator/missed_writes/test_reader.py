@@ -272,10 +272,11 @@ class Known:
     def __init__(self) -> None:
         self.numbers: dict[str, int | None] = {}
 
-    def number(self, node: str) -> int | None:
-        return self.numbers.get(node)
+    def written_at_ms(self, node: str) -> int | None:
+        number = self.numbers.get(node)
+        return None if number is None else number * 1000
 
-    def is_here(self, node: str) -> bool:
+    def has(self, node: str) -> bool:
         return node in self.numbers
 
 
@@ -285,6 +286,7 @@ def due(known: dict[str, int | None], claimed: int) -> bool:
     missed = MissedWrites(
         MagicMock(url="s:"),
         {"node-info": documents},  # type: ignore[dict-item]
+        lambda *_: None,
         lambda: Instant(0, 0),
         lambda: None,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.merge.pipeline import PublishedNode
+from aggregator.cluster_documents.published_node import PublishedNode
 from aggregator.notify.changes import STATUS, ChangeDetector
 from contract.documents.node_info import FaultDevice, NodeRecord
 from contract.documents.switch_info import SwitchEvent, SwitchRecord

@@ -16,19 +16,18 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from agent.history_forwarding.forwarder import HistoryForwarder
 from agent.journal.file import FILE_NAME as JOURNAL_NAME
-from agent.journal.file import RowKind, body_of
 from agent.journal.journal import Journal
+from agent.journal.rows import RowKind, body_of
 from agent.policy.state import Change, ChangeKind
 from aggregator.api.routes import application
-from aggregator.api.status import ProbeStatus
 from aggregator.notify.history import ClusterHistory
 from aggregator.notify.history_file import FILE_NAME, read_page
 from contract.observation import chip_subject
 from contract.pages.changes import FaultChange
 from contract.pages.history import HistoryRange
 from service.clock import system_clock
-from service.event_stream import Stream
-from service.history_page import OPERATION
+from service.pages.event_stream import Stream
+from service.pages.history_page import OPERATION
 from stores.address import open_store
 from tests.parts.broker import Broker
 
@@ -134,8 +133,8 @@ def counts(rows: int, changes: int = 1, first: int = 1) -> list[tuple[int, int]]
 
 
 def pages_of(history: ClusterHistory) -> web.Application:
-    """The pages of an aggregator of which only the history is asked for."""
-    return application(lambda: ProbeStatus({}, ()), MagicMock(), history, Stream("test"))
+    """Return the pages of an aggregator of which only the history is asked for."""
+    return application(MagicMock(**{"notifier.history": history, "stream": Stream("test")}))
 
 
 async def until(condition: Callable[[], bool], what: str, seconds: float = 20) -> None:

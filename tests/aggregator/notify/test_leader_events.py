@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aggregator.notify.leader_events import LeaderEvents
 from contract.pages.changes import LeaderChange
-from service.event_stream import Stream
+from service.pages.event_stream import Stream
 from tests.aggregator.nodes import instant
 
 if TYPE_CHECKING:

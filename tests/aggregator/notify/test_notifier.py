@@ -13,7 +13,7 @@ from aggregator.notify.pod_labels import Labelling
 from aggregator.rank_tables.plugin import RankTables
 from contract.pages.changes import JobChange
 from service.election.leadership import Always
-from service.event_stream import Stream
+from service.pages.event_stream import Stream
 from stores.base import Changed
 from tests.aggregator.jobs.scene import Scene, fault
 from tests.aggregator.merge.test_pipeline import Bench as Nodes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.jobs.relation_labels import PodLabel
+from aggregator.jobs.relation_state import PodLabel
 from aggregator.notify.pod_labels import Labelling
 from contract.errors import StoreError, StoreNotFound, StoreUnavailable
 

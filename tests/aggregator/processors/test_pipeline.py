@@ -13,7 +13,7 @@ from aggregator.processors import manual_info, separation_policy
 from aggregator.processors.manual_info import NAMESPACE
 from aggregator.processors.record_edits import add_faults
 from aggregator.processors.separation_policy import KEY
-from aggregator.processors.state_codec import (
+from aggregator.processors.state import (
     PersistedNode,
     bucket_of_node,
     decode_buckets,

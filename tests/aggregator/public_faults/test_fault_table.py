@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.public_faults import fault_table_file
-from aggregator.public_faults.fault_table import CONFIG_MAP
-from aggregator.public_faults.fault_table_file import follow_table
+from aggregator.public_faults import fault_table
+from aggregator.public_faults.fault_table import CONFIG_MAP, follow_table
 from aggregator.public_faults.plugin import PublicFaultsPlugin
 from contract.codes.levels import ChipLevel
 from contract.errors import DocumentError
@@ -156,7 +155,7 @@ def test_pending_message_is_judged_by_the_table_of_its_turn() -> None:
 async def test_the_file_is_followed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fault_table_file, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(fault_table, "_LOOK_SECONDS", 0.02)
     file = tmp_path / "publicCustomization.json"
     seen: asyncio.Queue[str | None] = asyncio.Queue()
     task = asyncio.create_task(follow_table(file, seen.put_nowait))

@@ -10,7 +10,6 @@ import pytest
 from msgspec.structs import replace
 
 from aggregator.inputs.node_context import NodeState
-from aggregator.public_faults.grpc_entry import answered
 from aggregator.public_faults.plugin import MESSAGES
 from aggregator.public_faults.values import PIECE
 from contract.documents.public_fault import Influence
@@ -156,7 +155,7 @@ def clock() -> Instant:
 async def test_a_large_message_lets_others_have_their_turn() -> None:
     known, _, several = large(500, 20)
     faults = begun(known)
-    asking = asyncio.create_task(answered(faults, fault_message(*several), clock))
+    asking = asyncio.create_task(faults.answered(fault_message(*several), clock))
     turns, seen = 0, set()
     while not asking.done():
         await asyncio.sleep(0)
@@ -172,10 +171,10 @@ async def test_a_large_message_lets_others_have_their_turn() -> None:
 async def test_a_message_does_not_overtake_a_large_one() -> None:
     known, _, several = large(200, 20)
     faults = begun(known)
-    many = asyncio.create_task(answered(faults, fault_message(*several), clock))
+    many = asyncio.create_task(faults.answered(fault_message(*several), clock))
     await asyncio.sleep(0)
     over = one("fault-0019", "recover", node="node-0199")
-    answer = await answered(faults, fault_message(over), clock)
+    answer = await faults.answered(fault_message(over), clock)
     assert many.done()
     assert answer.code == 0
     faults.step(at(5))

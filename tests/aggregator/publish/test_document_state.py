@@ -7,8 +7,8 @@ import msgspec
 from aggregator.cluster_documents.shards import Value
 from aggregator.publish.document_state import ClusterDocument
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from service.foreign_writes import MANY
-from service.owned_document import StoreContent
+from service.owned_documents.foreign_writes import MANY
+from service.owned_documents.owned_document import StoreContent
 from stores.base import Document
 from stores.touch import TOUCHED
 from tests.aggregator.nodes import instant

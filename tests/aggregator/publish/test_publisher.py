@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from aggregator.cluster_documents.shards import Value
+from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.publisher import StorePublisher
+from aggregator.publish.write_queue import WriteQueue
 from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import cluster_device_name, member, value_of
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, device_info_name
@@ -82,16 +84,18 @@ class Cluster:
         self.store = SlowStore(*(self._document(name) for name in self.names if there))
         store: Any = self.store
         self.publisher = StorePublisher(
-            store,
+            WriterContext(
+                store,
+                self.leadership,
+                clock,
+                Stalls(now),
+                WriteQueue(WRITES_PER_SECOND, clock),
+                TOUCH_SECONDS,
+            ),
             value=lambda name: Value(text(name, self.stamps[name]), 1, self.stamps[name]),
             acknowledged=lambda *_: None,
             appeared=lambda _: None,
-            touch_period_seconds=TOUCH_SECONDS,
-            writes_per_second=WRITES_PER_SECOND,
             followed=lambda *_: None,
-            leadership=self.leadership,
-            clock=clock,
-            stalls=Stalls(now),
         )
 
     def _document(self, name: str) -> Document:

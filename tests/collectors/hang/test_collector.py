@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from collectors.base import AgentOptions
-from collectors.hang.collector import HangCollector, HangSection
-from collectors.hang.tracker import Figures, HangThresholds, HangTracker, looks_hung
+from collectors.hang.collector import HangCollector
+from collectors.hang.tracker import Figures, HangSection, HangTracker, looks_hung
 from contract.codes.chip_codes import HANG
 from contract.observation import Observation, chip_subject
 from dcmi_shim.driver import Driver
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dcmi_shim.interface import ChipDriver
     from dcmi_shim.library.discovery import FoundLibrary
 
-LIMITS = HangThresholds()
+LIMITS = HangSection()
 STILL = Figures(aicore=0, hbm=30, traffic=1000, cpu_seconds=50)
 USERS = frozenset({11, 12})
 ROUND = 0.1

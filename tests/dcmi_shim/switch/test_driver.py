@@ -18,8 +18,7 @@ from dcmi_shim.library.discovery import find_library
 from dcmi_shim.library.switch_calls import LIST_LENGTH
 from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
-from dcmi_shim.switch.event import DriverSwitchEvent
-from dcmi_shim.values import DriverGap
+from dcmi_shim.values import DriverGap, DriverSwitchEvent
 from tests.dcmi_shim.conftest import QUICK, dropped, wall_clock
 
 if TYPE_CHECKING:

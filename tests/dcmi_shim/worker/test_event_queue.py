@@ -7,49 +7,43 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.codes.levels import Severity
 from dcmi_shim.values import DriverEvent, DriverGap
-from dcmi_shim.worker.event_queue import EventQueue, Overlap, driver_event
-from dcmi_shim.worker.process import RawEvent
+from dcmi_shim.worker.event_queue import EventQueue, Overlap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def raw(serial: int, seen_at_ms: int = 0, severity: int = 1) -> RawEvent:
-    return RawEvent(
-        1, 0, severity, 1, seen_at_ms, None, serial, 0, 0, 0, 0, 0, name="", information=""
+def event(serial: int, seen_at_ms: int = 0) -> DriverEvent:
+    return DriverEvent(
+        1, 0, Severity.MINOR, 1, seen_at_ms, None, serial, 0, 0, 0, 0, name="", information=""
     )
 
 
-async def _read(
-    queue: EventQueue[RawEvent, DriverEvent], count: int
-) -> list[DriverEvent | DriverGap]:
+async def _read(queue: EventQueue[DriverEvent], count: int) -> list[DriverEvent | DriverGap]:
     reader = queue.read()
     return [await anext(reader) for _ in range(count)]
 
 
-async def test_order_severities_and_gaps() -> None:
-    queue = EventQueue(lambda: 7, driver_event, "driver")
-    queue.add_event(raw(1, severity=3))
+async def test_events_keep_their_order_and_adjacent_gaps_become_one() -> None:
+    queue: EventQueue[DriverEvent] = EventQueue(lambda: 7, "driver")
+    queue.add_event(event(1))
     queue.gap("one")
     queue.gap("two")
-    queue.add_event(raw(2, severity=9))
-    first, gap, second = await _read(queue, 3)
-    assert isinstance(first, DriverEvent)
-    assert isinstance(second, DriverEvent)
-    assert (first.severity, second.severity) == (3, None)
-    assert gap == DriverGap(7, "one; two")
+    queue.add_event(event(2))
+    assert await _read(queue, 3) == [event(1), DriverGap(7, "one; two"), event(2)]
 
 
 async def test_a_full_queue_counts_what_it_drops() -> None:
-    queue = EventQueue(lambda: 7, driver_event, "driver")
+    queue: EventQueue[DriverEvent] = EventQueue(lambda: 7, "driver")
     for serial in range(10_000):
-        queue.add_event(raw(serial))
+        queue.add_event(event(serial))
     received = await _read(queue, 8193)
-    assert [item.serial for item in received[:-1] if isinstance(item, DriverEvent)] == list(
-        range(8192)
-    )
-    assert received[-1] == DriverGap(7, "1808 events dropped: the agent's queue was full")
+    assert received == [
+        *map(event, range(8192)),
+        DriverGap(7, "1808 events dropped: the agent's queue was full"),
+    ]
 
 
 @given(
@@ -64,13 +58,13 @@ def test_two_children_show_each_event_once(
     overlap = Overlap()
     before = list(serials[:subscribed_after])
     old, new = (list(serials[subscribed_after:]) for _ in range(2))
-    passed = [serial for serial in before if not overlap.is_copy(raw(serial), 1)]
+    passed = [serial for serial in before if not overlap.is_copy(event(serial), 1)]
     overlap.begin(1, 2)
     for turn in [*turns, *[True] * len(old), *[False] * len(new)]:
         queue, child = (old, 1) if turn else (new, 2)
-        if queue and not overlap.is_copy(raw(queue[0], seen_at_ms=child), child):
+        if queue and not overlap.is_copy(event(queue[0], seen_at_ms=child), child):
             passed.append(queue[0])
         del queue[:1]
     overlap.end(1)
     assert sorted(passed) == sorted(serials)
-    assert not overlap.is_copy(raw(99), 2)
+    assert not overlap.is_copy(event(99), 2)

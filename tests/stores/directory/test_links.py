@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import ConfigurationError, StoreRefused
-from service.files import replace
+from service.files.atomic import replace
 from stores.address import open_store
 from stores.base import Beat, Document
 from stores.directory.lock import DirectoryLock

@@ -66,7 +66,7 @@ def _lines(recording: dict[str, Any]) -> Iterator[str]:
 def test_a_dump_leads_to_the_same_decisions(name: str, tmp_path: Path) -> None:
     file = tmp_path / "sessions.jsonl"
     file.write_text("\n".join(_lines(recorded(name))))
-    found = [one.report for one in run([str(file)], [Profile.UPSTREAM], (), None)]
+    found = [pair.report for _, pair in run([str(file)], [Profile.UPSTREAM], (), None)]
     expected = [one.report for one in played(name)]
     assert [one.deletions for one in found] == [one.deletions for one in expected]
     assert [one.placement for one in found] == [one.placement for one in expected]

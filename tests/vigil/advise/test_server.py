@@ -15,7 +15,7 @@ from advisor.options import Profile
 from advisor.report import Action, AdviceReport, Deletion, JobDecision, WorkloadKind
 from aggregator.advising.status import AdviceOfJob, AdviceStatus, AssumedAdvice
 from contract.errors import ConfigurationError, StoreUnavailable
-from vigil.advise import answers, server
+from vigil.advise import server
 from vigil.main import app
 
 if TYPE_CHECKING:
@@ -134,9 +134,9 @@ def test_assumptions_that_are_none_are_not_even_asked() -> None:
 
 
 def test_watch_shows_each_change_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "_PERIOD_SECONDS", 0.0)
+    monkeypatch.setattr(server, "_PERIOD_SECONDS", 0.0)
     pages = [report(1), report(2), report(3, deletes=True), report(4, deletes=True), report(5)]
     with serving(Asked(*((200, advice(one)) for one in pages))) as asked:
-        found = answers.from_server(asked.url, tuple(Profile), None, None, (), watch=True)
-        shown = [next(found).reports[0].now_ms for _ in range(3)]
+        found = server.from_server(asked.url, tuple(Profile), None, None, (), watch=True)
+        shown = [next(found)[0].report.now_ms for _ in range(3)]
     assert shown == [1, 3, 5]

@@ -17,8 +17,9 @@ from dcmi_shim.emulator.control import PROFILES
 from stores.address import open_store
 from stores.base import Document, Selection
 from tests.parts.controlplane import LEASES
+from vigil.demo import actions
 from vigil.demo.command import DemoOptions, play
-from vigil.demo.steps import DemoStep, LoseNextAction, OccurAction, RecoverAction
+from vigil.demo.steps import DemoStep
 from vigil.demo.story import STORY, story_of
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ async def test_demo_refuses_a_store_of_a_real_cluster(tmp_path: Path) -> None:
 async def test_demo_notices_a_lost_event(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lossy = replace(STORY[1], actions=(LoseNextAction(0), *STORY[1].actions))
+    lossy = replace(STORY[1], actions=(actions.lose_next(0), *STORY[1].actions))
     options = DemoOptions(
         directory=tmp_path, nodes=1, speed=4.0, json=True, keep=False, store=None, kubeconfig=None
     )
@@ -121,13 +122,13 @@ async def test_demo_notices_what_goes_too_early(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     step_told = DemoStep(
-        "a fault", "is shown", 0.0, (OccurAction(0, 3, "80E01801"),), {(0, 3): FAULT}
+        "a fault", "is shown", 0.0, (actions.occur(0, 3, "80E01801"),), {(0, 3): FAULT}
     )
     early = DemoStep(
         "it recovers",
         "at once",
         0.0,
-        (RecoverAction(0, 3, "80E01801"),),
+        (actions.recover(0, 3, "80E01801"),),
         {(0, 3): {}},
         holds_seconds=2,
     )

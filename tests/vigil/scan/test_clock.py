@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.config import AgentConfiguration
+from vigil.exit_status import ExitStatus
 from vigil.scan import machine
-from vigil.scan.findings import CheckState, ExitStatus, report
+from vigil.scan.findings import CheckState, report
 from vigil.scan.show import lines
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def test_the_clock(
     )
     check = machine.look_at_clock(configuration)
     assert check.state is state
-    assert (check.means is ExitStatus.WELL) is (state is not CheckState.PROBLEM)
+    assert (check.means is ExitStatus.OK) is (state is not CheckState.PROBLEM)
     if state is CheckState.WARNING:
         shown = list(lines(report("n", (check,))))
         assert shown[0].startswith("warning  clock ")

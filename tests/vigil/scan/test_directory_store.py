@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from vigil.exit_status import ExitStatus
 from vigil.scan.directory_store import look_at_directory
-from vigil.scan.findings import ExitStatus
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ async def test_a_directory_that_others_may_write_is_named(tmp_path: Path) -> Non
     tmp_path.chmod(0o1777)
     url = f"directory:{tmp_path}"
     found = await look_at_directory(url, "node-1", others_may_write=False)
-    assert found.means is ExitStatus.CONFIGURATION
+    assert found.means is ExitStatus.WRONG_USE
     assert "others may write" in found.found
     allowed = await look_at_directory(url, "node-1", others_may_write=True)
-    assert allowed.means is ExitStatus.WELL
+    assert allowed.means is ExitStatus.OK

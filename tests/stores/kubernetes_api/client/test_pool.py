@@ -8,12 +8,12 @@ import math
 import pytest
 
 from contract.errors import StoreUnavailable
-from stores.kubernetes_api.client.attempts import Attempts, RequestKind, Response
+from stores.kubernetes_api.client.attempts import ApiAnswer, Attempts, RequestKind
 from stores.kubernetes_api.client.pool import ConnectionPool
 
 pytestmark = pytest.mark.looptime
 
-GOOD = Response(200, b"")
+GOOD = ApiAnswer(200, b"")
 
 
 class Server:
@@ -26,7 +26,7 @@ class Server:
         self.begun: list[tuple[float, bool]] = []
         self.open = self.most = 0
 
-    async def __call__(self, is_new: bool) -> Response:
+    async def __call__(self, is_new: bool) -> ApiAnswer:
         self.begun.append((round(_now(), 2), is_new))
         self.open += 1
         self.most = max(self.most, self.open)
@@ -52,7 +52,7 @@ async def test_a_dead_connection() -> None:
     attempts = Attempts(pool)
     server = Server(math.inf, 0.01)
     answer = await attempts.answer(server, RequestKind.READ)
-    assert (answer.response, answer.was_repeated) == (GOOD, True)
+    assert answer == GOOD._replace(was_repeated=True)
     assert server.begun == [(0, False), (2, True)]
     assert pool.dead_before == 2
     await asyncio.sleep(0.1)
@@ -87,7 +87,7 @@ async def test_a_new_connection_that_is_slow_as_well_may_answer_first() -> None:
     pool = ConnectionPool()
     server = Server(math.inf, 5.0)
     answer = await Attempts(pool).answer(server, RequestKind.WRITE)
-    assert (_now(), answer.response) == (7, GOOD)
+    assert (_now(), answer.status) == (7, GOOD.status)
     assert pool.dead_before == -math.inf
     assert server.open == 1, "its answer would tell that it is slow, not dead"
     await asyncio.sleep(60)

@@ -1,0 +1,1 @@
+"""Files of the daemons: permissions, atomic replacement, SQLite databases."""

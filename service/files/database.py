@@ -1,0 +1,135 @@
+"""SQLite files of the daemons: how one is opened and written, and what becomes of a broken one.
+
+Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from service.files.private import private_database
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def open_database(
+    path: Path,
+    schema: str,
+    version: int,
+    *,
+    synchronous: str,
+    busy_seconds: float = 5.0,
+    wal_bytes: int = 4 << 20,
+    cache_kib: int = 256,
+    autocheckpoint: bool = True,
+) -> sqlite3.Connection:
+    """Open a file for writing, in WAL mode and with ``schema``, and make it where it is not there.
+
+    Without ``autocheckpoint`` another connection makes the checkpoints, from the first commit on.
+    Raises ``sqlite3.NotSupportedError`` for one of a later ``version``, ``sqlite3.Error`` and
+    ``OSError``.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_database(path)
+    connection = connect_writer(
+        path,
+        synchronous=synchronous,
+        busy_seconds=busy_seconds,
+        wal_bytes=wal_bytes,
+        cache_kib=cache_kib,
+        autocheckpoint=autocheckpoint,
+    )
+    try:
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        if found > version:
+            raise sqlite3.NotSupportedError(newer(found, version))
+        connection.executescript(schema)
+        connection.execute(f"PRAGMA user_version={version}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_writer(
+    path: Path,
+    *,
+    synchronous: str,
+    busy_seconds: float,
+    wal_bytes: int,
+    cache_kib: int,
+    autocheckpoint: bool,
+) -> sqlite3.Connection:
+    """Connect to a file in WAL mode, of whose log ``wal_bytes`` are kept.
+
+    Raises ``sqlite3.Error``.
+    """
+    connection = sqlite3.connect(
+        path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={synchronous}")
+        if not autocheckpoint:
+            connection.execute("PRAGMA wal_autocheckpoint=0")
+        connection.execute(f"PRAGMA journal_size_limit={wal_bytes}")
+        connection.execute(f"PRAGMA cache_size=-{cache_kib}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def newer(found: int, known: int) -> str:
+    """Return why a file of a later schema is not used."""
+    return f"it was written by a newer release: its schema is version {found}, known is {known}"
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit everything inside, or nothing where it raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def used_bytes(connection: sqlite3.Connection) -> int:
+    """Return the size of the file without its free pages."""
+    pages, free, size = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)
+
+
+def is_damaged(error: Exception) -> bool:
+    """Return whether the file itself is broken, so that trying again cannot help."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGED
+
+
+def move_aside(path: Path, now_ms: int) -> Path:
+    """Give a broken file another name, so that a new one can begin. Raises ``OSError``.
+
+    Only the newest broken one is kept: disks that break files break many.
+    """
+    for older in path.parent.glob(f"{path.name}.broken-*"):
+        older.unlink()
+    aside = path.with_name(f"{path.name}.broken-{now_ms}")
+    path.rename(aside)
+    for suffix in ("-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists():
+            beside.rename(aside.with_name(aside.name + suffix))
+    return aside

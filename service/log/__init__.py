@@ -1,0 +1,1 @@
+"""Logging on standard error that no task waits for."""

@@ -1,0 +1,73 @@
+"""Lines of the log about what may come in a flood: a few each minute, with a count of the rest.
+
+Nothing is left out of the counts: what comes faster waits for the next line, which names the first
+few of it. So a log stays readable, and no disk fills, however often something changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from service.log.shortened import shortened
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Sequence
+
+PERIOD_SECONDS = 60.0
+NAMED = 8
+
+
+class PacedLines:
+    """Logs texts at one level, in at most ``most`` lines a minute. Used from one event loop.
+
+    ``one`` is the format of a line with one text; ``many`` that of a line with several, which gets
+    their count and the first of them.
+    """
+
+    def __init__(
+        self, log: logging.Logger, level: int, most: int, one: str = "%s", many: str = "%d: %s"
+    ) -> None:
+        self._log = log
+        self._level = level
+        self._one, self._many = one, many
+        self._logged: deque[float] = deque(maxlen=most)
+        self._count = 0
+        self._first: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Log these, together in one line, or let them wait for the next one."""
+        self._count += len(texts)
+        self._first += texts[: NAMED - len(self._first)]
+        if self._count and self._timer is None:
+            wait = self._wait_seconds()
+            if wait > 0:
+                self._timer = asyncio.get_running_loop().call_later(wait, self.flush)
+            else:
+                self.flush()
+
+    def flush(self) -> None:
+        """Log what waits, at once."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._count:
+            return
+        if self._count == 1:
+            self._log.log(self._level, self._one, self._first[0])
+        else:
+            self._log.log(self._level, self._many, self._count, self._texts())
+        self._count = 0
+        self._first = []
+        self._logged.append(asyncio.get_running_loop().time())
+
+    def _texts(self) -> str:
+        return shortened(self._first, NAMED, count=self._count, separator="; ")
+
+    def _wait_seconds(self) -> float:
+        if len(self._logged) < (self._logged.maxlen or 0):
+            return 0.0
+        return self._logged[0] + PERIOD_SECONDS - asyncio.get_running_loop().time()

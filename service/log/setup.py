@@ -1,0 +1,118 @@
+"""Logging on standard error, in the form that its reader needs.
+
+In the journal of systemd each line has its priority in front (``sd-daemon(3)``) and no time, which
+the journal has itself; a message of several lines stays one that can be read. Elsewhere a message
+is one line with time and level. Logging does not wait for the reader (``LogWriter``).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING
+
+from contract.counted import counted
+from service.log.standard_streams import STANDARD_ERROR, never_wait
+from service.log.writer import LogWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ERROR = 3
+_PRIORITIES = {
+    logging.CRITICAL: 2,
+    logging.ERROR: _ERROR,
+    logging.WARNING: 4,
+    logging.INFO: 6,
+    logging.DEBUG: 7,
+}
+
+
+class _OneLine(logging.Formatter):
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record).replace("\n", "\\n")
+
+
+class _ForJournal(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return _prefixed(super().format(record), _PRIORITIES.get(record.levelno, _ERROR))
+
+
+def _prefixed(text: str, priority: int) -> str:
+    """Return ``text`` with the priority in front of every line that the journal will see in it."""
+    return "\n".join(f"<{priority}>{line}" for line in text.split("\n"))
+
+
+def is_journal(descriptor: int, environment: Mapping[str, str]) -> bool:
+    """Return whether what is written to ``descriptor`` goes to the journal.
+
+    ``JOURNAL_STREAM`` names the file that systemd connected (``systemd.exec(5)``). It stays as it
+    is where standard error is redirected.
+    """
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return False
+    return environment.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
+
+
+def last_words(text: str) -> str:
+    """Return ``text`` about why the program ends, as it is written to standard error."""
+    return _prefixed(text, _ERROR) if is_journal(STANDARD_ERROR, os.environ) else text
+
+
+def set_up_logging() -> None:
+    """Send everything from INFO on to standard error."""
+    handler = _Handler()
+    handler.setFormatter(_formatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    # One line per request has nothing that the metrics do not have.
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+
+
+def protect_standard_streams() -> None:
+    """Let no thread of this process wait for the reader of standard output and error."""
+    never_wait(_writer)
+
+
+def flush_log() -> None:
+    """Wait until the log is written, but at most 1 s in the life of the process."""
+    _writer.flush()
+
+
+def dropped_lines() -> int:
+    """Return how many lines of the log were dropped since the start: its reader was too slow."""
+    return _writer.dropped
+
+
+class _Handler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.format(record)
+        except Exception:
+            self.handleError(record)
+        else:
+            _writer.put(f"{text}\n".encode(errors="backslashreplace"))
+
+
+def _formatter() -> logging.Formatter:
+    if is_journal(STANDARD_ERROR, os.environ):
+        return _ForJournal("%(name)s: %(message)s")
+    return _OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def _notice(lines: int) -> bytes:
+    """Make the line with the number of dropped ones; it cannot wait in the queue for its turn."""
+    text = "%s of the log dropped: standard error was not read; is its reader stuck?"
+    what = (counted(lines, "line"),)
+    record = logging.LogRecord("service.log", logging.WARNING, "", 0, text, what, None)
+    return f"{_formatter().format(record)}\n".encode()
+
+
+_writer = LogWriter(STANDARD_ERROR, _notice)
+"""A process has one standard error."""

@@ -1,0 +1,1 @@
+"""Documents that we own in a store: their observed state, and foreign writes of them."""

@@ -1,0 +1,1 @@
+"""Pages of the daemons over HTTP: their content, filters, parts and description."""

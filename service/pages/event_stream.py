@@ -1,0 +1,196 @@
+"""Changes as server-sent events: ``GET /api/v1/stream``.
+
+A client that reads slowly loses nothing without notice: where too much waits for it, or what it
+missed is not known any more, it is sent a ``gap`` and asks the other pages for how things are. Each
+of their answers has in ``stream`` the id of the newest event that it contains. A client that sends
+this as ``Last-Event-ID`` gets all that came since.
+
+A client that sends nothing and reads nothing looks like one that waits for a change. So where all
+places are taken a new client gets one: from the address with the most clients, the oldest of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from aiohttp import hdrs, web
+
+from pacing.waiting import is_set_within
+from service.pages.operations import Parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+PATH = "/api/v1/stream"
+PARAMETERS = (
+    Parameter("node", "Only what is about this node"),
+    Parameter("Last-Event-ID", "What came behind this event", place="header"),
+)
+PLACES = 100
+_KEPT = 10_000
+_WAITING = 1_000
+_COMMENT_SECONDS = 15.0
+_GAP = b"event: gap\ndata: {}\n\n"
+
+
+class _Event(NamedTuple):
+    number: int
+    nodes: Collection[str]
+    text: bytes
+
+
+class StreamStatus(msgspec.Struct, frozen=True):
+    """``clients`` listen now. ``events`` came since the process began, ``gaps`` times a client was
+    sent a gap, ``displaced`` clients lost their place to another one.
+    """
+
+    clients: int
+    events: int
+    gaps: int
+    displaced: int
+
+
+class Stream:
+    """Sends changes to at most ``places`` clients. ``epoch`` is in the ids of this process.
+
+    The last ``kept`` events are sent again to a client that comes back.
+    """
+
+    def __init__(self, epoch: str, places: int = PLACES, kept: int = _KEPT) -> None:
+        self._epoch = epoch
+        self._places = places
+        self._number = 0
+        self._kept: deque[_Event] = deque(maxlen=kept)
+        self._clients: dict[_Client, None] = {}
+        """The oldest first."""
+        self._gaps = 0
+        self._displaced = 0
+
+    @property
+    def clients(self) -> int:
+        """How many listen now."""
+        return len(self._clients)
+
+    def status(self) -> StreamStatus:
+        """Return the clients and what was sent or lost so far."""
+        gaps = self._gaps + sum(client.gaps for client in self._clients)
+        return StreamStatus(len(self._clients), self._number, gaps, self._displaced)
+
+    @property
+    def last_id(self) -> str:
+        """The id of the newest event."""
+        return f"{self._epoch}-{self._number}"
+
+    def send(self, name: str, change: msgspec.Struct, nodes: Collection[str] = ()) -> None:
+        """Send an event that is about ``nodes``, without waiting for a client."""
+        self._number += 1
+        body = msgspec.json.encode(change)
+        text = b"id: %s\nevent: %s\ndata: %s\n\n" % (self.last_id.encode(), name.encode(), body)
+        event = _Event(self._number, nodes, text)
+        self._kept.append(event)
+        for client in self._clients:
+            client.take(event)
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Answer a client until it leaves; see ``PARAMETERS``."""
+        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        if request.method == hdrs.METH_HEAD:
+            return web.Response(headers=headers)
+        response = web.StreamResponse(headers=headers)
+        # A client that loses its place is to connect again.
+        response.force_close()
+        client = _Client(request.query.get("node"), request.remote or "")
+        if len(self._clients) >= self._places:
+            self._displace_for(client)
+        self._clients[client] = None
+        try:
+            self._resume(client, request.headers.get("Last-Event-ID"))
+            await response.prepare(request)
+            await response.write(b"retry: 1000\n\n")
+            with suppress(ConnectionError):
+                while text := await client.next():
+                    await response.write(text)
+        finally:
+            self._forget(client)
+        return response
+
+    def _displace_for(self, new: _Client) -> None:
+        """End the oldest client of the address that has the most; its own where it has as many."""
+        counts = Counter(client.address for client in self._clients)
+        most = max(counts.values())
+        loses = {address for address, count in counts.items() if count == most}
+        if new.address in loses:
+            loses = {new.address}
+        oldest = next(client for client in self._clients if client.address in loses)
+        self._forget(oldest)
+        self._displaced += 1
+        oldest.displace()
+
+    def _forget(self, client: _Client) -> None:
+        if client in self._clients:
+            del self._clients[client]
+            self._gaps += client.gaps
+
+    def _resume(self, client: _Client, last: str | None) -> None:
+        if not last:
+            return
+        epoch, _, text = last.rpartition("-")
+        known = text.isascii() and text.isdecimal() and len(text) < 20
+        number = int(text) if known else -1
+        oldest = self._number - len(self._kept)
+        if epoch != self._epoch or not oldest <= number <= self._number:
+            client.miss()
+            return
+        for event in self._kept:
+            if event.number > number:
+                client.take(event)
+
+
+class _Client:
+    """What waits for one client."""
+
+    def __init__(self, node: str | None, address: str) -> None:
+        self.address = address
+        self._is_displaced = False
+        self._node = node
+        self._waiting: deque[bytes] = deque()
+        self._came = asyncio.Event()
+        self.gaps = 0
+
+    def take(self, event: _Event) -> None:
+        if self._node is not None and self._node not in event.nodes:
+            return
+        if len(self._waiting) >= _WAITING:
+            self.miss()
+        self._waiting.append(event.text)
+        self._came.set()
+
+    def miss(self) -> None:
+        """Drop what waits and cannot be sent; count the gap."""
+        self.gaps += 1
+        self._waiting.clear()
+        self._waiting.append(_GAP)
+        self._came.set()
+
+    def displace(self) -> None:
+        """Send nothing more."""
+        self._is_displaced = True
+        self._came.set()
+
+    async def next(self) -> bytes:
+        """Return what is to be sent next; a comment where nothing happened for a while.
+
+        Nothing when the client lost its place.
+        """
+        if not await is_set_within(self._came, _COMMENT_SECONDS):
+            return b": nothing happened\n\n"
+        if self._is_displaced:
+            return b""
+        text = b"".join(self._waiting)
+        self._waiting.clear()
+        self._came.clear()
+        return text

@@ -1,0 +1,230 @@
+"""Conditions of elastic training: jobs that meet them, jobs that do not, and starts foretold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.workloads.elastic_conditions import CONDITIONS, original_of, unmet
+from advisor.workloads.pod_recreation import follow_up_of_vcjob
+from contract.documents.elastic_job import ENDING, KEPT, PersistedJob
+from tests.elastic.jobs import CHIPS, read, size, vcjob, with_kept
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _labels(item: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = item["metadata"]["labels"]
+    return found
+
+
+def _annotations(item: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = item["metadata"]["annotations"]
+    return found
+
+
+def _resources(item: dict[str, Any]) -> dict[str, Any]:
+    containers = item["spec"]["tasks"][0]["template"]["spec"]["containers"]
+    found: dict[str, Any] = containers[0]["resources"]
+    return found
+
+
+def _chips(item: dict[str, Any], resource: str, count: str) -> None:
+    _resources(item).update(limits={resource: count}, requests={resource: count})
+
+
+def second_container(item: dict[str, Any]) -> None:
+    """Let a second container of each pod ask for chips."""
+    containers = item["spec"]["tasks"][0]["template"]["spec"]["containers"]
+    containers.append({"name": "more", "resources": {"limits": {CHIPS: "8"}}})
+
+
+def _second_task(item: dict[str, Any]) -> None:
+    item["spec"]["tasks"].append(item["spec"]["tasks"][0])
+
+
+def _restarts(item: dict[str, Any], retries: int | None) -> None:
+    item["spec"]["policies"] = [{"event": "PodEvicted", "action": "RestartJob"}]
+    item["spec"]["maxRetry"] = retries
+
+
+def _policy(item: dict[str, Any], *policies: dict[str, Any]) -> None:
+    item["spec"]["policies"] = list(policies)
+
+
+def _above(item: dict[str, Any]) -> str:
+    """Return one pod more than the size of a job."""
+    return str(item["spec"]["tasks"][0]["replicas"] + 1)
+
+
+def _replicas(item: dict[str, Any], count: int) -> None:
+    item["spec"]["tasks"][0]["replicas"] = item["spec"]["minAvailable"] = count
+
+
+BROKEN: tuple[tuple[str, Callable[[dict[str, Any]], object], str], ...] = (
+    ("state", lambda one: _annotations(one).update({KEPT: "{"}), "remove the annotation"),
+    ("state", lambda one: _annotations(one).update({ENDING: "x"}), f"annotation {ENDING}"),
+    ("fault-scheduling", lambda one: _labels(one).pop("fault-scheduling"), '"grace"'),
+    ("fault-scheduling", lambda one: _labels(one).update({"fault-scheduling": "force"}), "grace"),
+    ("elastic-scheduling", lambda one: _labels(one).update({"elastic-scheduling": "off"}), '"on"'),
+    ("switch", lambda one: _annotations(one).update({"npu-vigil/elastic": "off"}), "elastic on"),
+    ("one-task", _second_task, "one task"),
+    ("min-replicas", lambda one: _annotations(one).clear(), "is missing"),
+    ("min-replicas", lambda one: _annotations(one).update(minReplicas=" 2"), "' 2'"),
+    ("min-replicas", lambda one: _annotations(one).update(minReplicas="two"), "1 to {size}"),
+    ("min-replicas", lambda one: _annotations(one).update(minReplicas="0"), "1 to {size}"),
+    ("min-replicas", lambda one: _annotations(one).update(minReplicas=_above(one)), "1 to {size}"),
+    ("whole-chips", lambda one: _resources(one).clear(), "no chips"),
+    ("whole-chips", lambda one: _chips(one, "huawei.com/Ascend910-8c", "1"), "whole chips"),
+    ("policy", _policy, "TerminateJob"),
+    ("policy", lambda one: _restarts(one, 3), "maxRetry 3"),
+    ("policy", lambda one: _restarts(one, None), "maxRetry 3"),
+    ("policy", lambda one: _policy(one, {"event": "PodEvicted", "action": "RestartTask"}), "end"),
+    ("owner", lambda one: one["metadata"].update(ownerReferences=[{"kind": "JobFlow"}]), "owner"),
+    (
+        "process-recovery",
+        lambda one: _labels(one).update({"process-recover-enable": "on"}),
+        "remove the label",
+    ),
+    (
+        "process-recovery",
+        lambda one: _annotations(one).update(ProcessRecoverStrategy="retry"),
+        "remove the annotation",
+    ),
+    ("min-success", lambda one: one["spec"].update(minSuccess=int(_above(one))), "ss: {size} or"),
+    (
+        "partition-policy",
+        lambda one: one["spec"]["tasks"][0].update(partitionPolicy={"totalPartitions": 2}),
+        "remove partitionPolicy",
+    ),
+    ("lifetime", lambda one: one["spec"].update(ttlSecondsAfterFinished=3599), "3600"),
+)
+
+
+def test_a_job_that_meets_all_of_them() -> None:
+    assert unmet(read(vcjob())) == ()
+
+
+@pytest.mark.parametrize("size_", [4, 6])
+@pytest.mark.parametrize(("name", "spoil", "text"), BROKEN)
+def test_a_condition_that_is_not_met(
+    name: str, spoil: Callable[[dict[str, Any]], object], text: str, size_: int
+) -> None:
+    item = vcjob(replicas=size_)
+    spoil(item)
+    (one,) = unmet(read(item))
+    assert one.name == name
+    assert text.format(size=size_) in one.text
+
+
+def test_each_condition_is_tested() -> None:
+    single = {"divisible", "one-container"}
+    assert {name for name, _, _ in BROKEN} | single == {one.name for one in CONDITIONS}
+
+
+def test_a_single_pod_needs_two_chips_in_one_container() -> None:
+    assert unmet(read(vcjob(replicas=1))) == ()
+    assert [one.name for one in unmet(read(vcjob(replicas=1, cards=1)))] == ["divisible"]
+    item = vcjob(replicas=1)
+    second_container(item)
+    assert [one.name for one in unmet(read(item))] == ["one-container"]
+    several = vcjob(replicas=2)
+    second_container(several)
+    assert unmet(read(several)) == ()
+
+
+@pytest.mark.parametrize(
+    "met",
+    [
+        lambda one: _restarts(one, 0),
+        lambda one: _policy(one, {"events": ["PodFailed", "PodEvicted"], "action": "AbortJob"}),
+        lambda one: _policy(one, {"event": "*", "action": "TerminateJob"}),
+        lambda one: one["spec"].update(ttlSecondsAfterFinished=3600),
+        lambda one: one["spec"].update(minSuccess=4),
+        lambda one: _labels(one).update({"process-recover-enable": "off"}),
+        lambda one: _annotations(one).update(minReplicas="4"),
+    ],
+)
+def test_what_just_meets_it(met: Callable[[dict[str, Any]], object]) -> None:
+    item = vcjob()
+    met(item)
+    assert unmet(read(item)) == ()
+
+
+def test_a_policy_of_the_task_goes_before_that_of_the_job() -> None:
+    item = vcjob()
+    item["spec"]["tasks"][0]["policies"] = [{"event": "PodEvicted", "action": "RestartTask"}]
+    assert [one.name for one in unmet(read(item))] == ["policy"]
+
+
+def test_a_size_that_we_wrote_leaves_the_original() -> None:
+    item = with_kept(vcjob(), PersistedJob(size(4), size(2), "x", 1, 5))
+    assert original_of(read(item)) == size(4)
+    assert unmet(read(item)) == ()
+
+
+@pytest.mark.parametrize("replicas", [3, 6])
+def test_another_size_is_the_owners_from_then_on(replicas: int) -> None:
+    item = with_kept(vcjob(), PersistedJob(size(4), size(2), "x", 1, 5))
+    _replicas(item, replicas)
+    found = original_of(read(item))
+    assert found is not None
+    assert found.replicas == replicas
+
+
+STARTS = "starts the job again in place, with "
+
+
+def foretold(item: dict[str, Any], *, is_fault: bool = True) -> str:
+    """Return what follows the deletion of the pods of ``item``."""
+    return follow_up_of_vcjob(read(item), [], is_fault=is_fault)
+
+
+def _succeeds(item: dict[str, Any], pods: int) -> dict[str, Any]:
+    """Return ``item`` with so many pods that have to succeed."""
+    item["spec"]["minSuccess"] = pods
+    return item
+
+
+@pytest.mark.parametrize(
+    ("item", "sizes"),
+    [
+        (vcjob(least="2"), "2 to 4 pods"),
+        (vcjob(least="2", action="RestartJob"), "2 to 4 pods"),
+        (_succeeds(vcjob(), 3), "3 to 4 pods"),
+        (vcjob(replicas=1), "1 to 8 chips"),
+        (with_kept(vcjob(), PersistedJob(size(4), size(2), "x", 1, 5)), "1 to 4 pods"),
+        (with_kept(vcjob(), PersistedJob(size(4), size(3), "x", 1, 5)), "1 to 4 pods"),
+    ],
+)
+def test_a_start_is_foretold_with_its_sizes(item: dict[str, Any], sizes: str) -> None:
+    assert unmet(read(item)) == ()
+    assert foretold(item).endswith(STARTS + sizes)
+
+
+@pytest.mark.parametrize(("name", "spoil"), [(name, spoil) for name, spoil, _ in BROKEN])
+def test_no_start_is_foretold_while_a_condition_does_not_hold(
+    name: str, spoil: Callable[[dict[str, Any]], object]
+) -> None:
+    item = vcjob()
+    spoil(item)
+    assert STARTS not in foretold(item), name
+
+
+def test_no_start_is_foretold_for_a_pod_that_cannot_become_smaller() -> None:
+    assert STARTS not in foretold(vcjob(replicas=1, cards=1))
+    item = vcjob(replicas=1)
+    second_container(item)
+    assert STARTS not in foretold(item)
+
+
+def test_no_start_is_foretold_where_the_policy_of_the_task_does_not_end_the_job() -> None:
+    item = vcjob()
+    item["spec"]["tasks"][0]["policies"] = [{"event": "PodEvicted", "action": "RestartTask"}]
+    assert STARTS not in foretold(item)
+
+
+def test_no_start_is_foretold_for_a_program_that_failed() -> None:
+    assert STARTS not in foretold(vcjob(), is_fault=False)

@@ -1,0 +1,201 @@
+"""The log, written by a real process to a real pipe or socket."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.parts.unread import UnreadPipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROGRAM = """
+import logging
+from service.log.setup import set_up_logging
+set_up_logging()
+log = logging.getLogger("agent.daemon")
+log.debug("nobody reads this")
+log.info("begins")
+log.warning("two\\nlines")
+try:
+    raise ValueError("<0>a strange code")
+except ValueError as error:
+    log.critical("ends: %r", error, exc_info=error)
+"""
+STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ agent\.daemon: ")
+ROOT = Path(__file__).parents[3]
+
+
+def written(kind: str, *, names_it: bool, program: tuple[str, ...] = ("-c", PROGRAM)) -> list[str]:
+    """What a process writes whose standard error is a ``kind``; ``names_it``: as systemd does."""
+    if kind == "socket":
+        reader, writer = (one.detach() for one in socket.socketpair())
+    else:
+        reader, writer = os.pipe()
+    status = os.fstat(writer)
+    inode = status.st_ino if names_it else status.st_ino + 1
+    environment = os.environ | {"JOURNAL_STREAM": f"{status.st_dev}:{inode}"}
+    process = subprocess.Popen(
+        [sys.executable, *program],
+        stderr=writer,
+        env=environment,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+    )
+    os.close(writer)
+    with os.fdopen(reader, "rb") as everything:
+        output = everything.read().decode()
+    process.wait(10)
+    return output.splitlines()
+
+
+@pytest.mark.parametrize("kind", ["socket", "pipe"])
+def test_in_the_journal_each_line_has_its_priority_and_no_time(kind: str) -> None:
+    lines = written(kind, names_it=True)
+    assert lines[:4] == [
+        "<6>agent.daemon: begins",
+        "<4>agent.daemon: two",
+        "<4>lines",
+        "<2>agent.daemon: ends: ValueError('<0>a strange code')",
+    ]
+    assert lines[4] == "<2>Traceback (most recent call last):"
+    assert lines[-1] == "<2>ValueError: <0>a strange code"
+    assert all(line.startswith("<2>") for line in lines[4:])
+
+
+def test_elsewhere_each_message_is_one_line_with_its_time() -> None:
+    lines = written("pipe", names_it=False)
+    assert [STAMPED.sub("", line) for line in lines[:2]] == ["begins", "two\\nlines"]
+    assert len(lines) == 3
+    assert all(STAMPED.match(line) for line in lines)
+    assert "Traceback" in lines[2]
+
+
+@pytest.mark.daemon
+def test_why_a_program_ends_is_an_error_in_the_journal() -> None:
+    program = ("-m", "vigil", "agent", "--node-name", "A_B", "--listen", "nowhere")
+    lines = written("socket", names_it=True, program=program)
+    assert lines[0].startswith("<3>vigil: vigil agent: 2 problems")
+    assert len(lines) == 3
+    assert all(line.startswith("<3>  --") for line in lines[1:])
+
+
+SET_UP = """
+import logging, sys
+from service.log.setup import protect_standard_streams, set_up_logging
+protect_standard_streams()
+set_up_logging()
+log = logging.getLogger("agent.daemon")
+for number in range(10_000):
+    log.info("line %d", number)
+"""
+
+
+@pytest.fixture
+def pipe() -> Iterator[UnreadPipe]:
+    """Yield a full pipe without a reader."""
+    pipe = UnreadPipe()
+    yield pipe
+    pipe.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [
+        ("raise ValueError('nobody reads this')", 1),
+        ("import warnings; warnings.warn('nobody reads this')", 0),
+        ("import faulthandler; faulthandler.enable(); faulthandler._sigsegv()", -signal.SIGSEGV),
+    ],
+    ids=["traceback", "warning", "faulthandler"],
+)
+def test_an_end_whose_output_is_not_read_waits_for_a_second(
+    last: str, status: int, pipe: UnreadPipe
+) -> None:
+    begin = time.monotonic()
+    program = [sys.executable, "-c", SET_UP + last]
+    process = subprocess.run(program, stderr=pipe.writer, cwd=ROOT, timeout=30, check=False)
+    assert process.returncode == status
+    assert time.monotonic() - begin < 10
+
+
+def test_what_is_not_read_is_kept_from_its_beginning_and_the_rest_counted(
+    pipe: UnreadPipe,
+) -> None:
+    waits = """
+print("logged", file=sys.__stdout__, flush=True)
+sys.stdin.readline()
+log.info("line %d", number + 1)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", SET_UP + waits],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=pipe.writer,
+        cwd=ROOT,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"logged\n"
+        pipe.read_on()
+        process.stdin.close()
+        assert process.wait(10) == 0
+    lines = pipe.all_lines()
+    numbers = [int(line.rpartition(" ")[2]) for line in lines if STAMPED.match(line)]
+    assert 1000 < len(numbers) < 10_000
+    assert numbers[:-1] == list(range(len(numbers) - 1))
+    (notice,) = (line for line in lines if " WARNING service.log: " in line)
+    assert f" {10_001 - len(numbers)} lines of the log dropped" in notice
+
+
+def test_a_reader_that_is_gone_disturbs_no_other() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            SET_UP + "from service.log.setup import dropped_lines, flush_log\n"
+            "flush_log(); print(dropped_lines(), file=sys.__stdout__)",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=writer,
+        cwd=ROOT,
+        timeout=30,
+        check=True,
+    )
+    os.close(writer)
+    assert 0 < int(process.stdout) <= 10_000
+
+
+@pytest.mark.slow
+def test_a_journal_that_stands_still_is_not_waited_for() -> None:
+    reader, writer = socket.socketpair()
+    begin = time.monotonic()
+    with reader, writer:
+        process = subprocess.run(
+            [sys.executable, "-c", SET_UP],
+            stderr=writer.fileno(),
+            cwd=ROOT,
+            timeout=30,
+            check=False,
+        )
+        assert process.returncode == 0
+        assert time.monotonic() - begin < 10
+        assert reader.recv(100).startswith(b"2")
+
+
+@pytest.mark.slow
+def test_others_who_have_the_same_pipe_wait_for_its_reader_as_before(pipe: UnreadPipe) -> None:
+    subprocess.run([sys.executable, "-c", SET_UP], stderr=pipe.writer, cwd=ROOT, check=True)
+    assert os.get_blocking(pipe.writer)

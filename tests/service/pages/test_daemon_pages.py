@@ -1,0 +1,93 @@
+"""Serving pages on an address and on a socket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from service.pages.daemon_pages import application, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aiohttp import web
+
+
+def one_page() -> web.Application:
+    return application(dict, tuple, bytes, {"/hello": lambda: {"hello": [1]}})
+
+
+async def test_the_address_is_noted_and_answers(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b"
+    async with serving(one_page(), "127.0.0.1:0", deep):
+        url = (deep / "listen").read_text().strip()
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/hello") as response:
+            assert response.content_type == "application/json"
+            assert await response.text() == '{"hello":[1]}\n'
+    assert [path.name for path in deep.iterdir()] == ["listen"]
+
+
+async def test_the_socket_is_for_this_user_and_replaces_an_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "some.sock"
+    for _ in range(2):
+        async with serving(one_page(), None, tmp_path, socket_name="some.sock"):
+            connector = aiohttp.UnixConnector(str(path))
+            async with (
+                aiohttp.ClientSession(connector=connector) as session,
+                session.get("http://daemon/hello") as response,
+            ):
+                assert response.status == 200
+            assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_socket_path_that_is_too_long_is_only_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    deep = tmp_path / ("d" * 120)
+    async with serving(one_page(), "127.0.0.1:0", deep, socket_name="some.sock"):
+        assert (deep / "listen").exists()
+    assert "no API on" in caplog.text
+
+
+async def test_a_note_that_cannot_be_written_is_only_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    async with serving(one_page(), "127.0.0.1:0", tmp_path / "file"):
+        pass
+    assert "is not written" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "listen", ["192.0.2.1:1", "no-such-host.invalid:1", f"{'x' * 70}.invalid:1"]
+)
+async def test_an_address_that_cannot_be_had_ends_nothing(
+    listen: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(one_page(), listen, tmp_path):
+        assert f"no pages on --listen {listen}" in caplog.text
+    assert not (tmp_path / "listen").exists()
+
+
+async def test_probes_report_what_is_wrong(tmp_path: Path) -> None:
+    stalled: dict[str, float] = {}
+    reasons: list[str] = []
+    pages = application(lambda: stalled, lambda: reasons, lambda: b"up 1\n", {})
+    async with serving(pages, "127.0.0.1:0", tmp_path), aiohttp.ClientSession() as session:
+        url = (tmp_path / "listen").read_text().strip()
+
+        async def ask(path: str) -> tuple[int, str]:
+            async with session.get(url + path) as response:
+                return response.status, await response.text()
+
+        assert await ask("/healthz") == (200, '{"healthy":true,"stalled":{}}\n')
+        assert await ask("/readyz") == (200, '{"ready":true,"reasons":[]}\n')
+        stalled["driver"] = 61.5
+        reasons.append("no store")
+        assert await ask("/healthz") == (503, '{"healthy":false,"stalled":{"driver":61.5}}\n')
+        assert await ask("/readyz") == (503, '{"ready":false,"reasons":["no store"]}\n')
+        status, metrics = await ask("/metrics")
+        assert (status, metrics.partition("\n")[0]) == (200, "up 1")
+        assert "npu_vigil_http_listening 1.0" in metrics

@@ -1,0 +1,64 @@
+"""Watches the heartbeats of agents in stores: whether one still beats, or fell silent."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from stores.base import Beat, Store
+
+_LOOK_SECONDS = 0.5
+_PERIODS = 2
+_SILENT_INTERVALS = 3
+_LONGEST_SECONDS = 30.0
+"""Of watching for a heartbeat. Whoever beats less often writes its documents anew at once."""
+
+
+async def beating(beats: Iterable[tuple[Store, Beat]]) -> list[str]:
+    """Return the nodes whose heartbeat changes within two of its intervals.
+
+    Clocks of hosts are never compared. A heartbeat that a last will has replaced is no more.
+    """
+    watched = [(store, beat) for store, beat in beats if not beat.is_broken]
+    seconds = max((_PERIODS * beat.interval_seconds + 1 for _, beat in watched), default=0.0)
+    seconds = min(seconds, _LONGEST_SECONDS)
+    if watched:
+        print(f"watching for heartbeats for {seconds:.0f} s", file=sys.stderr, flush=True)
+    give_up = time.monotonic() + seconds
+    alive: set[str] = set()
+    while time.monotonic() < give_up and len(alive) < len({beat.node for _, beat in watched}):
+        await asyncio.sleep(_LOOK_SECONDS)
+        for store, before in watched:
+            for beat in () if before.node in alive else await store.beats(before.node):
+                if _stamps([beat]) != _stamps([before]) and not beat.is_broken:
+                    alive.add(before.node)
+    return sorted(alive)
+
+
+class Silence:
+    """Whether no heartbeat of a node came for three of its intervals.
+
+    ``None`` in the place of heartbeats: they may not be read.
+    """
+
+    def __init__(self, beats: tuple[Beat, ...] | None) -> None:
+        self._last = beats
+        self._since = time.monotonic()
+
+    def seconds(self, beats: tuple[Beat, ...] | None) -> float:
+        """Take in the beats as they are now; return how long a silent node was silent, else 0."""
+        if not beats or _stamps(beats) != _stamps(self._last or ()):
+            self._last, self._since = beats, time.monotonic()
+            return 0
+        silent = time.monotonic() - self._since
+        longest = max(beat.interval_seconds for beat in beats)
+        return silent if silent > _SILENT_INTERVALS * longest else 0
+
+
+def _stamps(beats: Sequence[Beat]) -> list[tuple[str, int]]:
+    return [(beat.holder, beat.beaten_at_ms) for beat in beats]
