@@ -115,24 +115,14 @@ class StoreAllocation:
 
     def _observe(self, event: UsageEvent) -> None:
         was_answered, self.answered = self.answered, True
-        changed = False
-        if isinstance(event, Interrupted):
-            self._mark_blind(event.reason)
-        else:
-            self._apply(event)
-            changed = self._recompute()
-        if changed or not was_answered:
-            self._on_change(self._wall_clock())
-
-    def _mark_blind(self, reason: str) -> None:
-        if self.blind is None:
-            log.warning(
-                "no answer about which chips pods use: %s; the last known allocation stays", reason
-            )
-            self.blind = BlindStatus(SOURCE, self._wall_clock(), reason)
-
-    def _apply(self, event: Snapshot[PodUsage] | Update[PodUsage]) -> None:
         match event:
+            case Interrupted(reason):
+                if self.blind is None:
+                    log.warning(
+                        "no answer about which chips pods use: %s; the last known allocation stays",
+                        reason,
+                    )
+                    self.blind = BlindStatus(SOURCE, self._wall_clock(), reason)
             case Snapshot(pods):
                 self._pods = dict(pods)
                 if self.blind is not None:
@@ -142,6 +132,9 @@ class StoreAllocation:
                 self._pods[uid] = pod
             case Update(uid):
                 self._pods.pop(uid, None)
+        changed = not isinstance(event, Interrupted) and self._recompute()
+        if changed or not was_answered:
+            self._on_change(self._wall_clock())
 
     def _recompute(self) -> bool:
         """Recompute the chips in use and journal them when they changed.

@@ -30,7 +30,7 @@ from stores.interruption import Interrupted, followed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from agent.node.chip_keys import ChipKeys
+    from agent.node.chip_labels import ChipLabels
     from agent.node.labels import Key
     from agent.node.serial_number import SerialNumber
     from stores.base import ClusterObjects, NodeObject
@@ -63,7 +63,7 @@ class NodeObjectWriter:
         objects: ClusterObjects,
         node: str,
         may_write: Callable[[], bool],
-        chips: ChipKeys | None,
+        chips: ChipLabels | None,
         serial_number: SerialNumber | None,
     ) -> None:
         self._objects = objects

@@ -113,7 +113,7 @@ class Sessions:
         self._outcomes.foretell(reports[0], now_ms, is_preview=not is_session)
         if is_session:
             self.states = states
-            self.apart = {profile: self._advisor.apart(profile) for profile in Profile}
+            self.apart = {profile: self._advisor.remembered_nodes(profile) for profile in Profile}
             self._at_ms = snapshot.now_ms
             self.count += 1
         self.outcomes = {one.value: count for one, count in self._outcomes.counts.items()}

@@ -89,7 +89,7 @@ def test_an_aggregator_that_starts_advises_as_one_that_goes_on(name: str) -> Non
             profile: advisor.advise(snapshot, states[profile], options[profile])[1]
             for profile in Profile
         }
-        kept.keep(states, {profile: advisor.apart(profile) for profile in Profile})
+        kept.keep(states, {profile: advisor.remembered_nodes(profile) for profile in Profile})
         assert kept.next(Instant(snapshot.now_ms, 0)) == []
         later = msgspec.structs.replace(
             snapshot, now_ms=snapshot.now_ms + 1000, first_session=False
