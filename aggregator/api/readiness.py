@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from aggregator.publish.publisher import StorePublisher
     from service.clock import Clock
     from service.election.leadership import Leadership
+    from service.failing_requests import FailingRequests
     from service.stalls import Stalls
-    from service.store_outage import Failing
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class Readiness:
         yield from (one.text for one in self.unread() if one.is_long)
         yield from self._lacked(serious=True)
 
-    def _asked(self) -> Iterator[tuple[str, Failing, bool]]:
+    def _asked(self) -> Iterator[tuple[str, FailingRequests, bool]]:
         """Yield each operation of stores: its name, its failure, and whether it is of several
         documents.
         """

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from aggregator.api.collect_status import StatusQueries
 
-SOCKET_NAME = "aggregator.sock"
-
 
 def application(queries: StatusQueries) -> web.Application:
     """Return the pages of an aggregator; what they show is read anew for each request."""

@@ -5,6 +5,8 @@ Public faults are in the record already; relation faults belong to the view of j
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from aggregator.cluster_documents.published_node import WithheldEvent, WithheldFault
@@ -27,9 +29,12 @@ from aggregator.processors.state_types import (
 )
 from aggregator.processors.uce_accompany import accompany
 from contract.documents.cluster_device import DeviceRecord, pre_separate_device
-from contract.documents.cluster_node import lost_node
-from contract.documents.node_info import NodeRecord, pre_separate_node
-from contract.documents.switch_info import SwitchRecord, event_key, pre_separate_switch
+from contract.documents.cluster_node import lost_node, pre_separate_node
+from contract.documents.cluster_switch import pre_separate_switch
+from contract.documents.switch_info import SwitchRecord, event_key
+
+if TYPE_CHECKING:
+    from contract.documents.node_info import NodeRecord
 
 
 class ChainContext(msgspec.Struct, frozen=True):

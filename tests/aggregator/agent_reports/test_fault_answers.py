@@ -74,7 +74,7 @@ def test_of_a_real_plugins_document_the_catalogue_answers() -> None:
     }
 
 
-def test_what_the_agent_left_out_and_what_it_does_not_know() -> None:
+def test_details_that_the_agent_left_out_come_from_the_catalogue() -> None:
     bench = Bench(report("n1", with_answers(T0, FaultAnswer(5, UNKNOWN))))
     assert shown(bench) == {
         LINK: ("minor", False, "catalogue"),

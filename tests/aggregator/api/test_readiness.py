@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.store_outage import Failing
+from service.failing_requests import FailingRequests
 from tests.cluster.beating import agents
 from tests.cluster.playing import broken
 from tests.cluster.replicas import replicas
@@ -132,7 +132,7 @@ async def test_none_to_make_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_the_row_of_failures_ends_with_a_success() -> None:
-    failing = Failing()
+    failing = FailingRequests()
     assert failing.problem("it", 10**9) is None
     failing.failed("a", "no", 0)
     assert failing.problem("it", 29_999) is None
