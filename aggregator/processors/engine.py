@@ -59,11 +59,11 @@ class ProcessorEngine:
         """Nodes that fell silent and are published so."""
         self.controllers: frozenset[str] = frozenset()
         """MindIE jobs whose controller listens."""
-        self.memory = ProcessorState()
-        self.separation = self.memory.separation
-        self.windows = self.memory.windows
-        self.devices = self.memory.devices
-        self.switches = self.memory.switches
+        self.state = ProcessorState()
+        self.separation = self.state.separation
+        self.windows = self.state.windows
+        self.devices = self.state.devices
+        self.switches = self.state.switches
         self.documents = SeparationDocuments(self.separation, stores)
         self.hidden: dict[str, tuple[WithheldFault, ...]] = {}
         self.hidden_events: dict[str, tuple[WithheldEvent, ...]] = {}
@@ -97,7 +97,7 @@ class ProcessorEngine:
             self.controllers,
         )
         done = process_device(node, record, state, context, now.wall_ms)
-        self.memory.remember(self.devices, node, done.state, NO_DEVICE_STATE)
+        self.state.set_state(self.devices, node, done.state, NO_DEVICE_STATE)
         self._set_hidden(self.hidden, node, done.hidden)
         self._plan(("device", node), done.due_ms, now)
         self._new += done.occurrences
@@ -115,7 +115,7 @@ class ProcessorEngine:
         state = self.switches.get(node, NO_SWITCH_STATE)
         context = ChainContext(self._context_of(node), controllers=self.controllers)
         done = process_switch(record, state, context, now.wall_ms)
-        self.memory.remember(self.switches, node, done.state, NO_SWITCH_STATE)
+        self.state.set_state(self.switches, node, done.state, NO_SWITCH_STATE)
         self._set_hidden(self.hidden_events, node, done.hidden)
         self._plan(("switch", node), done.due_ms, now)
         return done.record
@@ -131,17 +131,17 @@ class ProcessorEngine:
     def forget(self, kind: str, node: str) -> None:
         """Remove the state of a node whose document is gone."""
         if kind == "device":
-            self.memory.remember(self.devices, node, NO_DEVICE_STATE, NO_DEVICE_STATE)
+            self.state.set_state(self.devices, node, NO_DEVICE_STATE, NO_DEVICE_STATE)
             self._set_hidden(self.hidden, node, ())
         elif kind == "switch":
-            self.memory.remember(self.switches, node, NO_SWITCH_STATE, NO_SWITCH_STATE)
+            self.state.set_state(self.switches, node, NO_SWITCH_STATE, NO_SWITCH_STATE)
             self._set_hidden(self.hidden_events, node, ())
         self._due.pop((kind, node), None)
 
     @property
     def nodes(self) -> frozenset[str]:
         """Nodes that have a state."""
-        return self.memory.nodes
+        return self.state.nodes
 
     def _context_of(self, node: str) -> NodeContext:
         node_context = self._node_context(node)
@@ -181,7 +181,7 @@ class ProcessorEngine:
 
     def _separate(self, now: Instant) -> frozenset[str]:
         counted, nodes = self.windows.step(now.wall_ms)
-        self.memory.to_keep |= nodes
+        self.state.changed |= nodes
         changed = self.separation.count(counted) | self.separation.release(now.wall_ms)
         if self._pruned_at_ms is None or self._pruned_at_ms + _PRUNE_MS <= now.steady_ms:
             self._pruned_at_ms = now.steady_ms
@@ -192,9 +192,9 @@ class ProcessorEngine:
         """Queue the new faults of judged nodes, and compute when something is due."""
         if self._new:
             self.windows.add(self._new)
-            self.memory.to_keep |= {one.node for one in self._new}
+            self.state.changed |= {one.node for one in self._new}
             self._new.clear()
-        self.memory.to_keep |= self.windows.set_back(now.wall_ms)
+        self.state.changed |= self.windows.set_back(now.wall_ms)
         self.separation.set_back(now.wall_ms)
         at_ms = earliest(self.windows.next_due_ms(), self.separation.next_release_ms())
         self._separation_due_ms = None
@@ -231,11 +231,11 @@ class ProcessorEngine:
         nodes = self.documents.observe(source, selection, event, now.wall_ms)
         policy = self.separation.policy
         if policy != was:
-            self.memory.to_keep.add(POLICY)
+            self.state.changed.add(POLICY)
             if policy.enabled != was.enabled:
                 nodes |= frozenset(self.devices)
             if not policy.enabled:
-                self.memory.to_keep |= {one.node for one in self.windows.waiting}
+                self.state.changed |= {one.node for one in self.windows.waiting}
                 self.windows.clear()
         self.settle(now)
         return nodes
@@ -257,18 +257,18 @@ class ProcessorEngine:
 
     def pop_changed(self) -> frozenset[str]:
         """Return the buckets whose text changed since the last call."""
-        return self.memory.pop_changed()
+        return self.state.pop_changed()
 
     def text(self, bucket: str) -> str | None:
         """Return the text of a bucket."""
-        return self.memory.text(bucket)
+        return self.state.text(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """Restore the state of an earlier leader; return what could not be read."""
         for book in (self.hidden, self.hidden_events, self._due):
             book.clear()
         self._again |= self.nodes | self.separation.chips.keys()
-        problems = self.memory.restore(texts, now.wall_ms)
+        problems = self.state.restore(texts, now.wall_ms)
         before, self._restored = self._restored, hash(frozenset(texts.items()))
         self.documents.follow_up(is_news=self._restored != before)
         if self.documents.policy is not None:

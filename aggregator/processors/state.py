@@ -104,7 +104,7 @@ class ProcessorState:
         self.switches: dict[str, SwitchState] = {}
         self.windows = FaultWindows()
         self.separation = ManualSeparation()
-        self.to_keep: set[str] = set()
+        self.changed: set[str] = set()
         """Nodes, and ``policy``, about which something is to be kept anew."""
         self.left_out: dict[str, int] = {}
         """Bucket to how many nodes had no room in it."""
@@ -114,11 +114,11 @@ class ProcessorState:
         """Nodes that have a state."""
         return frozenset(self.devices.keys() | self.switches.keys())
 
-    def remember(self, states: dict[str, S], node: str, state: S, nothing: S) -> None:
+    def set_state(self, states: dict[str, S], node: str, state: S, nothing: S) -> None:
         """Store a node's state, or remove it where it equals ``nothing``."""
         if states.get(node, nothing) == state:
             return
-        self.to_keep.add(node)
+        self.changed.add(node)
         if state == nothing:
             del states[node]
         else:
@@ -126,7 +126,7 @@ class ProcessorState:
 
     def pop_changed(self) -> frozenset[str]:
         """Return the buckets whose text changed since the last call."""
-        changed = self.to_keep | self.separation.changed
+        changed = self.changed | self.separation.changed
         self._kept()
         return frozenset(one if one == POLICY else bucket_of_node(one) for one in changed)
 
@@ -171,7 +171,7 @@ class ProcessorState:
         for node, one in nodes:
             self._restore(node, one)
         self._kept()
-        self.to_keep.update(
+        self.changed.update(
             complete(self.devices, devices, NO_DEVICE_STATE, joined_device, now_ms),
             complete(self.switches, switches, NO_SWITCH_STATE, joined_switch, now_ms),
         )
@@ -179,7 +179,7 @@ class ProcessorState:
             kept = tuple(self.windows.waiting)
             uncounted = tuple(missing(waiting, kept, self.separation, now_ms))
             self.windows.add(uncounted)
-            self.to_keep |= {one.node for one in uncounted}
+            self.changed |= {one.node for one in uncounted}
         return problems
 
     def _restore(self, node: str, kept: PersistedNode) -> None:
@@ -194,5 +194,5 @@ class ProcessorState:
             self.separation.chips[node] = dict(kept.separated)
 
     def _kept(self) -> None:
-        self.to_keep = set()
+        self.changed = set()
         self.separation.changed = set()

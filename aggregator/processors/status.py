@@ -92,7 +92,7 @@ def separation_status(
         counted=counted,
         waiting=windows.size,
         lost=windows.lost_total,
-        left_out=sum(processing.memory.left_out.values()),
+        left_out=sum(processing.state.left_out.values()),
         problems=tuple(
             UnreadStatus(stores[store], _place(place), why)
             for (store, place), why in sorted(processing.documents.problems.items())
