@@ -136,7 +136,7 @@ def test_in_a_scenario(a2: Server) -> None:
     assert _virtual(a2, 2) == [100]
 
 
-def test_what_a_monitor_asks_shows_the_load(a2: Server) -> None:
+def test_calls_of_an_exporter_show_the_load(a2: Server) -> None:
     """The calls of the vendor's exporter: several figures at once, and the HBM's size."""
     library = a2.driver.library
     size = 65536

@@ -171,7 +171,7 @@ return_code = 8005
         ('steps = [{at_ms = 86400001, do = "drop", chip = 1}]', "steps[0].at_ms: must be at most "),
     ],
 )
-def test_what_is_wrong_is_named(text: str, problem: str) -> None:
+def test_wrong_steps_are_named_with_their_place(text: str, problem: str) -> None:
     assert _problems(text)[0].startswith(problem)
 
 
