@@ -6,8 +6,8 @@ The event loop's own threads are waited for at the end of a program; these are n
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ class AbandonableThread(Generic[T]):
     """``work``, begun at once in a thread called ``name``."""
 
     def __init__(self, work: Callable[[], T], name: str) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._result: asyncio.Future[T] = self._loop.create_future()
-        self._work = work
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        self._result: Future[T] = Future()
+        # A task that gives up waiting cannot cancel it any more.
+        self._result.set_running_or_notify_cancel()
+        threading.Thread(target=finish, args=(self._result, work), name=name, daemon=True).start()
 
     @property
     def is_stuck(self) -> bool:
@@ -33,24 +33,14 @@ class AbandonableThread(Generic[T]):
     async def result(self, deadline_seconds: float) -> T:
         """Return what it returned or raised. Raises ``TimeoutError`` when it takes longer."""
         async with asyncio.timeout(deadline_seconds):
-            return await asyncio.shield(self._result)
+            return await asyncio.wrap_future(self._result)
 
-    def _run(self) -> None:
-        try:
-            result = self._work()
-        except BaseException as error:
-            self._call(self._result.set_exception, error)
-        else:
-            self._call(self._result.set_result, result)
 
-    def _call(
-        self, callback: Callable[[T], None] | Callable[[BaseException], None], what: object
-    ) -> None:
-        def call() -> None:
-            if not self._result.cancelled():
-                callback(what)  # type: ignore[arg-type]
-                if not self._result.cancelled():
-                    self._result.exception()
-
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
-            self._loop.call_soon_threadsafe(call)
+def finish(result: Future[T], work: Callable[[], T]) -> None:
+    """Do ``work`` in this thread; put its value or error into ``result``, which is running."""
+    try:
+        value = work()
+    except BaseException as error:
+        result.set_exception(error)
+    else:
+        result.set_result(value)

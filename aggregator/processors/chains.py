@@ -14,10 +14,10 @@ from aggregator.inputs.node_context import NodeContext
 from aggregator.processors.custom_filter import (
     filter_device,
     filter_switch,
-    filters,
+    job_filters,
     next_change_ms,
 )
-from aggregator.processors.new_fault_detector import new_faults
+from aggregator.processors.manual_separation import new_faults
 from aggregator.processors.record_edits import list_recovering, separate, unlisted
 from aggregator.processors.state_types import (
     NO_SWITCH_STATE,
@@ -51,7 +51,7 @@ class ChainContext(msgspec.Struct, frozen=True):
 
 
 class DeviceResult(msgspec.Struct, frozen=True):
-    """What becomes of a device record. ``due_ms``: when time alone changes something (wall)."""
+    """The device record after the chain. ``due_ms``: when time alone changes something (wall)."""
 
     record: DeviceRecord
     state: DeviceState
@@ -61,7 +61,7 @@ class DeviceResult(msgspec.Struct, frozen=True):
 
 
 class SwitchResult(msgspec.Struct, frozen=True):
-    """What becomes of a switch record. ``due_ms``: when time alone changes something (wall)."""
+    """The switch record after the chain. ``due_ms``: when time alone changes something (wall)."""
 
     record: SwitchRecord
     state: SwitchState = NO_SWITCH_STATE
@@ -77,7 +77,7 @@ def process_device(
     A chip whose fault is withheld is among those that recover, unless it is in another list.
     """
     received = receive(((f.chip, f.code) for f in record.faults), state.received, now_ms)
-    wanted = filters(context.node_context, context.controllers) if record.faults else []
+    wanted = job_filters(context.node_context, context.controllers) if record.faults else []
     record, filtered = filter_device(record, received, wanted, now_ms)
     accompanied = accompany(record, state, now_ms)
     record, hidden = accompanied.record, (*filtered, *accompanied.hidden)
@@ -104,7 +104,7 @@ def process_switch(
     keys = {event_key(event) for event in record.events}
     received = {key: min(state.received.get(key, now_ms), now_ms) for key in sorted(keys)}
     state = SwitchState(received)
-    wanted = filters(context.node_context, context.controllers)
+    wanted = job_filters(context.node_context, context.controllers)
     record, hidden = filter_switch(record, state, wanted, now_ms)
     record = pre_separate_switch(record, _in_use(context.node_context))
     return SwitchResult(record, state, hidden, next_change_ms(hidden))

@@ -1,4 +1,4 @@
-"""Shared storage: status files of its clients, and the ClusterD that gets their faults."""
+"""Checks of shared storage: status files of its clients, and the ClusterD for their faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILE_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0
 
 
-async def look_at_storage(configuration: AgentConfiguration) -> tuple[Check, ...]:
+async def check_storage(configuration: AgentConfiguration) -> tuple[Check, ...]:
     """Check whether the files of DPC and DTFS can be read, and whether ClusterD answers."""
     storage, any_owner = configuration.settings_of(StorageSection), configuration.trust_driver
     return (
