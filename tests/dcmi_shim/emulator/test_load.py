@@ -10,8 +10,7 @@ import pytest
 
 from contract.errors import ConfigurationError
 from dcmi_shim.emulator.install import HCCN_TOOL
-from dcmi_shim.emulator.play import play
-from dcmi_shim.emulator.scenario import parse_scenario
+from dcmi_shim.emulator.scenario import parse_scenario, play
 from dcmi_shim.library.abi import ProcessMemory
 from tests.dcmi_shim.emulator.driver import wait_until
 from tests.dcmi_shim.emulator.test_command_line import _vigil

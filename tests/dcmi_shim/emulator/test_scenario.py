@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.errors import ConfigurationError, EmulatorError
-from dcmi_shim.emulator.play import play
-from dcmi_shim.emulator.scenario import FailStep, RaiseStep, parse_scenario, read_scenario
+from dcmi_shim.emulator.scenario import FailStep, RaiseStep, parse_scenario, play, read_scenario
 from tests.dcmi_shim.emulator.driver import wait_until
 
 if TYPE_CHECKING:
