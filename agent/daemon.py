@@ -34,7 +34,13 @@ from collectors.boot import boot_id, machine_digest
 from contract.codes import catalogue
 from contract.errors import DriverMissing, DriverNotFound, StoreError, VigilError
 from dcmi_shim.driver import Driver
-from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, IN_ROOT, FoundLibrary, find_library
+from dcmi_shim.library.discovery import (
+    DEFAULT_DRIVER_ROOT,
+    IN_ROOT,
+    FoundLibrary,
+    VendorPaths,
+    find_library,
+)
 from dcmi_shim.library.vendor import DCMI
 from dcmi_shim.worker.supervisor import DriverSettings
 from service.http.limits import ListenerLimits
@@ -93,12 +99,8 @@ def run(configuration: AgentConfiguration) -> int:
 
 
 async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
-    find = partial(
-        find_library,
-        configuration.driver_root,
-        trust_driver=configuration.trust_driver,
-        environment=os.environ,
-    )
+    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
+    find = partial(find_library, paths)
     must_wait = False
     try:
         library = find()

@@ -34,12 +34,13 @@ from agent.publishing.fault_service import FaultServiceCallbacks as FaultService
 from agent.publishing.fault_service import FaultServiceClient
 from agent.publishing.fault_service_address import FaultServiceAddress
 from agent.state_dir import first_sequence, restore_journal
-from collectors.base import CollectorContext, VendorPaths
+from collectors.base import CollectorContext
 from collectors.boot import boot_id, machine_digest
 from collectors.storage.collector import StorageSection
 from contract.codes import catalogue
 from contract.observation import Gap
 from contract.operator_rules.fault_configuration import catalogue_of
+from dcmi_shim.library.discovery import VendorPaths
 from service.pages.event_stream import PLACES, Stream
 from service.stalls import Stalls
 from stores.read_only import ReadOnly

@@ -19,10 +19,9 @@ from typing import (
 from contract.settings import Section
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from contract.observation import Report, Subject
     from dcmi_shim.interface import ChipDriver
+    from dcmi_shim.library.discovery import VendorPaths
 
 WallClock: TypeAlias = Callable[[], int]
 """Unix epoch milliseconds of the host."""
@@ -47,19 +46,6 @@ class SavedState(Protocol):
 
     def write(self, content: bytes) -> None:
         """Store ``content`` instead, soon; never blocks, and a failure is only logged."""
-
-
-@dataclass(frozen=True)
-class VendorPaths:
-    """Where the vendor's libraries and tools are: as configured, not checked.
-
-    ``driver_root`` is ``None`` where none was given (the vendor's default then comes after
-    ``LD_LIBRARY_PATH``).
-    """
-
-    driver_root: Path | None
-    trust_driver: bool
-    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True)

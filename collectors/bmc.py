@@ -59,13 +59,7 @@ class BmcCollector(Collector[BmcSection]):
     async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
         loop = asyncio.get_running_loop()
-        paths = context.paths
-        ipmi = Ipmi(
-            Path(self.section.device),
-            paths.environment,
-            self.deadline_seconds,
-            trust_driver=paths.trust_driver,
-        )
+        ipmi = Ipmi(Path(self.section.device), context.paths, self.deadline_seconds)
         tracker = BmcTracker(self.name, context.tracked)
         before: tuple[Alarm, ...] | None = None
         failed = 0

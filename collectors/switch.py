@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from pydantic import Field
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from collectors.base import AgentOptions, CollectorContext
     from collectors.driver_list_tracker import Key
-    from dcmi_shim.library.discovery import FoundLibrary
     from dcmi_shim.values import DriverSwitchEvent
 
 _log = logging.getLogger(__name__)
@@ -74,17 +74,7 @@ class SwitchCollector(Collector[SwitchSection]):
             while True:
                 context.progress()
                 await asyncio.sleep(self.period_seconds / 2)
-        paths = context.paths
-
-        def find() -> FoundLibrary:
-            return find_library(
-                paths.driver_root,
-                trust_driver=paths.trust_driver,
-                environment=paths.environment,
-                vendor=LINGQU,
-            )
-
-        driver = SwitchDriver(find, context.wall_clock)
+        driver = SwitchDriver(partial(find_library, context.paths, LINGQU), context.wall_clock)
         watch = SwitchRun(self.name, self.period_seconds, context, driver)
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -1,4 +1,4 @@
-"""What is wrong in a document, however much of it is.
+"""The problems of a document: the first ones, and the number of the others.
 
 A ConfigMap may have a mebibyte, of which every few bytes can be wrong. An operator reads only the
 first of that, and all of it would take more memory than an agent may have.
@@ -25,14 +25,14 @@ class FoundProblems:
         self._more = 0
 
     def add(self, problem: Problem) -> None:
-        """Take in one."""
+        """Add a problem."""
         if len(self._kept) < MOST_LISTED:
             self._kept.append(problem)
         else:
             self._more += 1
 
     def extend(self, problems: Iterable[Problem]) -> int:
-        """Take in several; returns how many they were."""
+        """Add problems; return how many they were."""
         count = 0
         for problem in problems:
             self.add(problem)
@@ -40,7 +40,7 @@ class FoundProblems:
         return count
 
     def all(self) -> tuple[Problem, ...]:
-        """Return what was found; the first one is their number where not all are listed."""
+        """Return the problems; the first one is their number where not all are kept."""
         if not self._more:
             return tuple(self._kept)
         count = len(self._kept) + self._more

@@ -102,25 +102,25 @@ def node_name_problem(node: str) -> str | None:
 
 
 def device_info_name(node: str) -> str:
-    """Name of the device-info ConfigMap of ``node``."""
+    """Return the name of the device-info ConfigMap of ``node``."""
     return DEVICE_INFO_PREFIX + node
 
 
 def node_info_name(node: str) -> str:
-    """Name of the node-info ConfigMap of ``node``."""
+    """Return the name of the node-info ConfigMap of ``node``."""
     return NODE_INFO_PREFIX + node
 
 
 def public_fault_name(node: str, resource: str) -> str:
-    """Name of the document with which ``node`` reports public faults of ``resource``."""
+    """Return the name of the document with which ``node`` reports public faults of ``resource``."""
     return PUBLIC_FAULT_PREFIXES[resource] + node
 
 
 def switch_info_name(node: str) -> str:
-    """Name under which the switch part of ``node`` is published; there is no such ConfigMap."""
+    """Return the name of the switch part of ``node``; there is no such ConfigMap."""
     return SWITCH_INFO_PREFIX + node
 
 
 def heartbeat_name(node: str) -> str:
-    """Name of the Lease with which the agent of ``node`` beats."""
+    """Return the name of the Lease with which the agent of ``node`` beats."""
     return HEARTBEAT_PREFIX + node

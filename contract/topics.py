@@ -94,9 +94,9 @@ def document_topic(namespace: str, name: str) -> str:
 
 
 def document_place(topic: str) -> tuple[str, str] | None:
-    """Namespace and name of the document at ``topic``; ``None`` where none can be.
+    """Return namespace and name of the document at ``topic``; ``None`` where none can be.
 
-    Whether Kubernetes would take the names is not looked at.
+    Whether Kubernetes would accept the names is not checked.
     """
     parts = topic.split("/")
     place = None
@@ -119,7 +119,7 @@ def document_filters(
     *,
     listed: bool = True,
 ) -> tuple[str, ...]:
-    """Topic filters that together match every document selected, and maybe more; none twice.
+    """Return topic filters that together match every selected document, and maybe more; none twice.
 
     Not ``listed``: only those of ``config``, which alone have labels that are not listed here.
 

@@ -17,8 +17,6 @@ import stat
 import subprocess
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from contract.errors import ToolFailed, ToolMissing, ToolNonsense, ToolSilent
 from dcmi_shim.library.discovery import ownership_problems
 from dcmi_shim.parent_death import ending_with_parent, not_executed
@@ -39,13 +37,6 @@ _LAST_REAP_SECONDS = 1.0
 
 # Killed processes that are not gone yet; one that hangs inside the kernel may outlive its loop.
 _unreaped: set[subprocess.Popen[bytes]] = set()
-
-
-class ToolOutput(msgspec.Struct, frozen=True):
-    """The output of a tool that ended with status 0; bytes that are no UTF-8 are replaced."""
-
-    stdout: str
-    stderr: str
 
 
 def tool_environment(
@@ -93,12 +84,13 @@ class Tool:
         arguments: Sequence[str],
         environment: Mapping[str, str],
         deadline_seconds: float,
-    ) -> ToolOutput:
-        """Run the tool after earlier calls; the deadline counts from its start. Return its output.
+    ) -> str:
+        """Run the tool after earlier calls; the deadline counts from its start.
 
-        Raises ``ToolMissing`` when it cannot be started, ``ToolFailed`` when it ends with another
-        status than 0, ``ToolSilent`` after the deadline or when too many earlier runs cannot be
-        killed, ``ToolNonsense`` when it prints more than ``LONGEST_OUTPUT``.
+        Returns its standard output; bytes that are no UTF-8 are replaced. Raises ``ToolMissing``
+        when it cannot be started, ``ToolFailed`` when it ends with another status than 0,
+        ``ToolSilent`` after the deadline or when too many earlier runs cannot be killed,
+        ``ToolNonsense`` when it prints more than ``LONGEST_OUTPUT``.
         """
         command = shlex.join([self.name, *arguments])
         async with self._turn:
@@ -165,7 +157,7 @@ class _Run:
         self._check_seconds = _LAST_CHECK_SECONDS
         self._timer = self._loop.call_later(_LAST_CHECK_SECONDS, self._check_end)
 
-    async def result(self, deadline_seconds: float) -> ToolOutput:
+    async def result(self, deadline_seconds: float) -> str:
         """Return what it printed; see ``Tool.run``."""
         expiry = self._loop.call_later(deadline_seconds, self._expire, deadline_seconds)
         try:
@@ -181,7 +173,7 @@ class _Run:
             if reason is not None:
                 raise ToolMissing(f"{self._path} cannot be run: {reason}")
             raise ToolFailed(self._command, status, stdout, stderr)
-        return ToolOutput(stdout, stderr)
+        return stdout
 
     def _expire(self, deadline_seconds: float) -> None:
         """Fail at the deadline, unless the answer arrived while this program was slow."""

@@ -106,8 +106,7 @@ def start(
     """
     from contract.errors import ConfigurationError, Problem
     from dcmi_shim.emulator.install import ensure_control
-    from dcmi_shim.emulator.play import play
-    from dcmi_shim.emulator.scenario import read_scenario
+    from dcmi_shim.emulator.scenario import play, read_scenario
 
     story = None if scenario is None else read_scenario(scenario)
     if story is not None and profile not in (None, story.profile):

@@ -16,6 +16,7 @@ import msgspec
 from collectors.bmc import BmcSection
 from contract.errors import BmcError, ToolError
 from dcmi_shim.ipmi.bmc import Ipmi
+from dcmi_shim.library.discovery import VendorPaths
 from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -95,10 +96,6 @@ def serial_number_of(
     bmc = configuration.settings_of(BmcSection)
     if "node-info" not in configuration.documents or not bmc.enabled:
         return None
-    ipmi = Ipmi(
-        Path(bmc.device),
-        environment,
-        bmc.deadline_seconds,
-        trust_driver=configuration.trust_driver,
-    )
+    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, environment)
+    ipmi = Ipmi(Path(bmc.device), paths, bmc.deadline_seconds)
     return SerialNumber(ipmi, bmc.period_seconds, on_found)

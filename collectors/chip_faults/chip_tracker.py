@@ -33,7 +33,6 @@ class ChipTracker:
     def __init__(
         self, source: str, chip: Subject, tracked: Iterable[str], card_lost_after_seconds: float
     ) -> None:
-        self._source = source
         self._chip = chip
         self._card_lost_after_seconds = card_lost_after_seconds
         self._drop = chip, CARD_DROP

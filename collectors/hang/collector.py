@@ -79,10 +79,7 @@ class HangRun:
         self._limits = collector.section
         self._context = context
         self._driver = context.driver
-        paths = context.paths
-        self._tool = HccnTool(
-            paths.driver_root, trust_driver=paths.trust_driver, environment=paths.environment
-        )
+        self._tool = HccnTool(context.paths)
         self._tracked = {subject for subject, code in context.tracked if code == HANG}
         self._logged_missing: set[Subject] = set()
         self._chips: dict[int, HangTracker] = {}

@@ -134,10 +134,7 @@ class LinksRun:
         self._telemetry = collector.options.npu_exporter_names
         self._failure_is_down = collector.options.hccn_error == "down"
         self._context = context
-        paths = context.paths
-        self._tool = HccnTool(
-            paths.driver_root, trust_driver=paths.trust_driver, environment=paths.environment
-        )
+        self._tool = HccnTool(context.paths)
         self._loop = asyncio.get_running_loop()
         self._family = ""
         self._links: dict[int, _Link] = {}

@@ -228,7 +228,7 @@ def build(levels: LevelTables, table: CodeTable, source: str) -> Catalogue:
 def _levels_of(
     table: Mapping[str, list[str]], known: Mapping[str, L], kind: str, problems: list[Problem]
 ) -> dict[str, L]:
-    """Code to level; a code in several lists has the most serious of their levels."""
+    """Return the level by code; the most serious one for a code in several lists."""
     problems += [
         Problem(f"{kind}.{name}", f"{name!r} is none of {', '.join(known)}")
         for name in table

@@ -49,7 +49,7 @@ class Family(msgspec.Struct, frozen=True):
         return resource_of(self.fault_type or self.device_type) + "-Fault"
 
     def device_name(self, physical_id: int) -> str:
-        """Name of the chip with ``physical_id``: ``Ascend910-3``."""
+        """Return the name of the chip with ``physical_id``: ``Ascend910-3``."""
         return f"{self.device_type}-{physical_id}"
 
 

@@ -34,7 +34,7 @@ CLOCK_UNSYNCHRONISED = "F000000A"
 
 
 class HostCode(NamedTuple):
-    """What a code of a host check is about, and whose it is.
+    """The source of a code of a host check, and the part of the server that it is about.
 
     ``is_event``: it is reported once and has no end. ``name`` is for people.
     """

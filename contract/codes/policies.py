@@ -26,7 +26,7 @@ FAULT_AUTOFILL = "FaultAutofill"
 UPGRADE_TYPES = frozenset({FAULT_FREQUENCY, FAULT_DURATION, FAULT_AUTOFILL})
 """All types of reasons; one of another type is none."""
 AUTOFILL_CODE = "AutofillFaultCode"
-"""What stands in the place of a code in such a reason, as written on the wire."""
+"""The word in place of a code in such a reason, as on the wire."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class DeviceEntry(GoStruct, frozen=True):
 
 
 def cluster_device_name(index: int) -> str:
-    """Name of a device document and of its only data key."""
+    """Return the name of a device document and of its only data key."""
     return f"{CLUSTER_DEVICE_PREFIX}{index}"
 
 

@@ -22,7 +22,7 @@ class SwitchEntry(SwitchInfoCfg, frozen=True):
 
 
 def cluster_switch_name(index: int) -> str:
-    """Name of a switch document and of its only data key."""
+    """Return the name of a switch document and of its only data key."""
     return f"{CLUSTER_SWITCH_PREFIX}{index}"
 
 

@@ -38,9 +38,7 @@ DESCRIPTION = (
 """The notice upstream puts into every document; no program reads it (``device-plugin#1.2``)."""
 
 REFRESH_SECONDS = 300.0
-"""An unchanged document is written again so that its readers see its age (``device-plugin#1.7``).
-
-"""
+"""An unchanged document is written again, so that readers see its age (``device-plugin#1.7``)."""
 
 CARD_UNHEALTHY = "CardUnhealthy"
 CARD_NETWORK_UNHEALTHY = "CardNetworkUnhealthy"
@@ -263,7 +261,7 @@ def _split(text: str | None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _shared(text: str) -> tuple[str, ...]:
-    """Most nodes of a cluster report the same: one value for all of them."""
+    """Return the names in ``text``, one value for all nodes that report the same, as most do."""
     return tuple(text.split(","))
 
 

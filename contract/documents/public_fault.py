@@ -150,14 +150,14 @@ def accepting(
 
 
 def _shown(value: object) -> str:
-    """``value`` for a line of a log or an answer."""
+    """Return ``value`` for a line of a log or an answer."""
     return quoted(repr(value))
 
 
 def _wrong_with(
     fault: PublicFaultEntry, codes: Collection[str], is_serial: Callable[[str], bool]
 ) -> Iterator[tuple[str, object]]:
-    """Members and values of ``fault`` for which it is refused, in the order of their checks."""
+    """Yield members and values for which ``fault`` is refused, in the order of their checks."""
     if _ID.fullmatch(fault.fault_id) is None:
         yield "faultId", fault.fault_id
     if fault.fault_type not in _TYPES:
@@ -187,7 +187,7 @@ def _wrong_with(
 
 
 def _is_about_a_node(about: Influence, is_serial: Callable[[str], bool]) -> bool:
-    """One that names no node is refused: upstream gives it to some node (defect B9)."""
+    """Return whether ``about`` names a node: upstream gives others to some node (defect B9)."""
     if about.node_name:
         return _NODE_NAME.fullmatch(about.node_name) is not None
     return bool(about.node_sn) and is_serial(about.node_sn)

@@ -1,4 +1,4 @@
-"""What readers of documents act on, whoever wrote it: labels that select documents, and data keys.
+"""Labels and data keys of documents that some reader acts on, whichever program wrote them.
 
 In a document of ours these are ours even where we do not write them. All other labels, annotations
 and data keys belong to whoever adds them. Sources: ``docs/spec/consumers.md#7.1``, M1 and M2,

@@ -29,7 +29,7 @@ _DEVICE = re.compile(rf"(?:{'|'.join(_DEVICE_TYPES)})-(\d{{1,4}})", re.ASCII)
 
 
 class UpgradeReason(GoStruct, frozen=True):
-    """Why the level of a chip was raised; ``fault_code`` is lower case, or no code at all."""
+    """Why the level of a chip was raised; ``fault_code`` is lower case, and may be no code."""
 
     upgrade_time: Int64 = 0
     fault_code: str = ""
@@ -112,7 +112,7 @@ def _weight(reason: UpgradeReason) -> tuple[int, int]:
 
 
 def _by_name(text: str) -> dict[str, list[UpgradeReason]]:
-    """All lists that can be read; where one cannot, its reasons are read one by one."""
+    """Return all lists that can be read; where one cannot, its reasons are read one by one."""
     try:
         return decode(text, dict[str, list[UpgradeReason]], "", UPGRADE_REASON_KEY)
     except DocumentError:

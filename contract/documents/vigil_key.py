@@ -1,6 +1,6 @@
 """The data key ``NpuVigil``: what this project's agent reports beside upstream's data keys.
 
-It stands in a document that the agent owns anyway, outside its CheckCode; upstream's readers ignore
+It is in a document that the agent owns anyway, outside its CheckCode; upstream's readers ignore
 keys that they do not know (``clusterd#1.3``). It is absent when there is nothing to report,
 so an absent key alone means nothing: the agent may be an earlier release.
 

@@ -65,8 +65,8 @@ def decode(text: str, model: type[T], document: str, where: str = "$") -> T:
 def decode_all(text: str, model: type[T], document: str) -> tuple[T, tuple[Problem, ...]]:
     """Read ``text`` as ``decode`` does, past wrong types; return what they are as well.
 
-    A value of a wrong type is taken for Go's zero value, so that whoever checks the rest can do
-    so. Raises ``DocumentError`` for what is no JSON, and for too many wrong types.
+    A value of a wrong type becomes Go's zero value, so that the caller can check the rest. Raises
+    ``DocumentError`` for what is no JSON, and for too many wrong types.
     """
     wrong: list[Problem] = []
 
@@ -106,7 +106,7 @@ def refuse(document: str, wrong: tuple[Problem, ...], found: FoundProblems) -> N
 
 
 def _is_in(where: str, places: set[str]) -> bool:
-    """Whether ``where`` is one of ``places``, or inside of one but the whole."""
+    """Return whether ``where`` is one of ``places``, or inside of one but the whole."""
     if where in places:
         return True
     ends = (at for at, letter in enumerate(where) if letter in ".[" and at > 1)
@@ -228,7 +228,7 @@ def _of_limited(kind: inspect.Type, limits: tuple[int, int]) -> _Read:
 def _integer(low: int, high: int, limits: tuple[int, int] | None = None) -> _Read:
     """Read an integer that is refused outside of ``low`` to ``high``.
 
-    ``limits`` are narrower ones for people, which whoever reads the value checks.
+    ``limits`` are narrower ones for people, which the caller checks.
     """
     least, most = limits or (low, high)
     expected = f"an integer from {least} to {most}"

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def dropped(text: str, model: type[Any], where: str = "$") -> Iterator[Problem]:
+def dropped(text: str, model: type[Any]) -> Iterator[Problem]:
     """Yield the members of ``text``, which ``go_decode.decode`` has read as ``model``, without
     effect.
     """
     try:
-        yield from _dropped(parse(text), inspect.type_info(model), where)
+        yield from _dropped(parse(text), inspect.type_info(model), "$")
     except RecursionError:
-        yield Problem(where, "is nested so deeply that it was not looked at whole")
+        yield Problem("$", "is nested so deeply that it was not looked at whole")
 
 
 def _dropped(value: Any, kind: inspect.Type, where: str) -> Iterator[Problem]:

@@ -41,5 +41,5 @@ def sorted_map(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_code(value: Any) -> str:
-    """Lower-case SHA-256 hex of ``encode(value)``."""
+    """Return the SHA-256 of ``encode(value)``, in lower-case hexadecimal."""
     return hashlib.sha256(encode(value).encode()).hexdigest()

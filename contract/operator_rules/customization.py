@@ -196,7 +196,7 @@ def _level_problems(level: str, known: list[str], where: str) -> Iterator[Proble
 
 
 def _grace_problems(grace: _Grace) -> Iterator[Problem]:
-    """Values out of their range are replaced; none of them has an effect (K27)."""
+    """Yield values out of their range, which are replaced; none of them has an effect (K27)."""
     for name, (low, high, default) in _GRACE_SECONDS.items():
         value = getattr(grace, name)
         if value and not low <= value <= high:

@@ -116,7 +116,7 @@ def read_fault_codes(text: str) -> FaultCodes:
 
 
 def _missing(lists: _Lists, levels: Mapping[str, list[ChipLevel]]) -> list[Problem]:
-    """Return what is probably a mistake: no code at all, or network codes in no list (K18)."""
+    """Return probable mistakes: a document without any code, network codes in no list (K18)."""
     if not levels:
         what = (
             "names no code: every code of a chip is unknown and judged by its severity, and "

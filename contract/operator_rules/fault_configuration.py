@@ -86,7 +86,7 @@ class FaultTexts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """What names this configuration in the journal."""
+        """The name of this configuration in the journal."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
 

@@ -137,5 +137,5 @@ def _wrong_type(where: str, expected: str, found: Any) -> Problem:
 
 
 def _upper(text: str) -> str:
-    """In upper case as Go has it: a letter stays one letter."""
+    """Return ``text`` in upper case as Go does: a letter stays one letter."""
     return "".join(up if len(up := letter.upper()) == 1 else letter for letter in text)

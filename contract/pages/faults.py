@@ -84,7 +84,7 @@ class FaultNames(TypedDict):
 
 def names_of(code: str) -> FaultNames:
     """Return what a fault with this code is called; the tables are read at the first call."""
-    # An agent that nobody asks for its faults does not need the tables.
+    # An agent whose faults are not queried does not need the tables.
     from contract.codes.reference import describe_code
 
     known = describe_code(code)

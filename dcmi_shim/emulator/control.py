@@ -16,8 +16,8 @@ from contract.errors import ConfigurationError, EmulatorError, Problem
 from dcmi_shim.emulator.bmc import EmulatedBmc
 from dcmi_shim.emulator.bmc import signatures as bmc_signatures
 from dcmi_shim.emulator.codes import parse_code, severity_of
-from dcmi_shim.emulator.functions import Function, find_function
-from dcmi_shim.emulator.tools import TROUBLES, ToolTrouble, tools
+from dcmi_shim.emulator.functions import EmulatedCall, find_function, tools
+from dcmi_shim.emulator.tools import TROUBLES, ToolTrouble
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -365,7 +365,7 @@ def _number(code: str) -> int:
         raise _wrong("code", str(error)) from None
 
 
-def _function(name: str, chip: int | None) -> Function:
+def _function(name: str, chip: int | None) -> EmulatedCall:
     found = find_function(name)
     if found is None:
         raise _wrong("function", f"{name!r} is no function of the driver")

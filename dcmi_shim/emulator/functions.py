@@ -1,4 +1,4 @@
-"""The functions of the emulated libraries, read from the list that they are compiled from."""
+"""The functions and tools of the emulated driver, read from the lists that they are built from."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCES = Path(__file__).parent
-_ENTRY = re.compile(r"^FUNCTION\((\w+), (NODE|CHIP|SWITCH)\)$", re.MULTILINE)
+_ENTRY = re.compile(r"^(?:FUNCTION|TOOL)\((\w+), (NODE|CHIP|SWITCH)\)$", re.MULTILINE)
 
 
-class Function(NamedTuple):
-    """``number`` is the function's place in the C enumeration."""
+class EmulatedCall(NamedTuple):
+    """A function or tool; ``number`` is its place in the C enumeration."""
 
     name: str
     number: int
@@ -21,15 +21,24 @@ class Function(NamedTuple):
 
 
 @cache
-def functions() -> dict[str, Function]:
-    """Every exported function by its full name."""
-    entries = _ENTRY.findall((SOURCES / "functions.h").read_text("ascii"))
+def _listed(header: str) -> dict[str, EmulatedCall]:
+    entries = _ENTRY.findall((SOURCES / header).read_text("ascii"))
     return {
-        name: Function(name, number, scope == "CHIP", scope == "SWITCH")
+        name: EmulatedCall(name, number, scope == "CHIP", scope == "SWITCH")
         for number, (name, scope) in enumerate(entries)
     }
 
 
-def find_function(name: str) -> Function | None:
+def functions() -> dict[str, EmulatedCall]:
+    """Return every exported function by its full name."""
+    return _listed("functions.h")
+
+
+def tools() -> dict[str, EmulatedCall]:
+    """Return every command line tool by its name."""
+    return _listed("tools.h")
+
+
+def find_function(name: str) -> EmulatedCall | None:
     """Return the function called ``name``, with or without the prefix ``dcmi_``."""
     return functions().get(name) or functions().get(f"dcmi_{name}")

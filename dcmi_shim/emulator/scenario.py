@@ -1,7 +1,11 @@
-"""Scenario files: what happens to the emulated hardware, and when (``docs/scenarios.md``)."""
+"""Scenarios: files of what happens to the emulated hardware and when, and their play.
+
+Source: ``docs/scenarios.md``.
+"""
 
 from __future__ import annotations
 
+import time
 import tomllib
 from ipaddress import IPv4Address  # noqa: TC003  (pydantic needs it)
 from typing import (
@@ -409,3 +413,19 @@ def _disorder(content: dict[str, Any]) -> list[Problem]:
             )
         latest = max(latest, at_ms)
     return problems
+
+
+def play(scenario: Scenario, emulator: Emulator) -> None:
+    """Apply every step at its time, counted from now; returns after the last one.
+
+    Raises ``ConfigurationError`` before the first step when the hardware is not what the scenario
+    was written for, and ``EmulatorError`` at a step that is not possible.
+    """
+    running = emulator.status()["profile"]
+    if running != scenario.profile:
+        what = f"is {scenario.profile!r}, but the emulator runs {running!r}"
+        raise ConfigurationError("scenario", [Problem("profile", what)])
+    begin = time.monotonic()
+    for step in scenario.steps:
+        time.sleep(max(0.0, begin + step.at_ms / 1000 - time.monotonic()))
+        step.apply(emulator)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import cache
-from typing import NamedTuple
 
 from contract.errors import Problem
-from dcmi_shim.emulator.functions import SOURCES
+from dcmi_shim.emulator.functions import tools
 
-_ENTRY = re.compile(r"^TOOL\((\w+), (NODE|CHIP)\)$", re.MULTILINE)
 _MAX_DELAY_MS = 3_600_000
 _MAX_EXIT_STATUS = 255
 _MAX_TEXT = 119
@@ -18,24 +14,6 @@ _MAX_TEXT = 119
 SLOW, FAIL = "slow", "fail"
 TROUBLES = ("ok", "hang", SLOW, FAIL, "garble", "busy", "other-chip")
 """The troubles of a tool, in the order of ``troubles.h``; ``ok`` ends all of them."""
-
-
-class EmulatedTool(NamedTuple):
-    """``number`` is the tool's place in the C enumeration."""
-
-    name: str
-    number: int
-    is_about_a_chip: bool
-
-
-@cache
-def tools() -> dict[str, EmulatedTool]:
-    """Every tool by its name, read from the list that the emulator is compiled from."""
-    entries = _ENTRY.findall((SOURCES / "tools.h").read_text("ascii"))
-    return {
-        name: EmulatedTool(name, number, scope == "CHIP")
-        for number, (name, scope) in enumerate(entries)
-    }
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,9 @@ from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, ownership_problems
 from dcmi_shim.tool import Tool, check_tool, tool_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from dcmi_shim.library.discovery import VendorPaths
 
 NAME = "hccn_tool"
 _IN_ROOT = Path("tools") / NAME
@@ -59,16 +61,13 @@ A5_PORT_ENABLED = ToolQuestion(("-port_info",), parse_port_enabled)
 
 
 class HccnTool:
-    """The tool of one driver. ``driver_root`` is ``None`` for the vendor's default place."""
+    """The tool of the driver in ``paths``."""
 
-    def __init__(
-        self, driver_root: Path | None, *, trust_driver: bool, environment: Mapping[str, str]
-    ) -> None:
-        root = DEFAULT_DRIVER_ROOT if driver_root is None else driver_root
+    def __init__(self, paths: VendorPaths) -> None:
+        root = DEFAULT_DRIVER_ROOT if paths.driver_root is None else paths.driver_root
         self.path = root.absolute() / _IN_ROOT
         self._libraries = [root.absolute() / directory for directory in _LIBRARIES]
-        self._trust_driver = trust_driver
-        self._environment = environment
+        self._paths = paths
         self._tool = Tool(NAME)
 
     async def ask(
@@ -92,22 +91,21 @@ class HccnTool:
         return question.parse(await self._run(arguments, deadline_seconds), logic_id)
 
     async def _run(self, arguments: tuple[str, ...], deadline_seconds: float) -> str:
-        check_tool(self.path, trust_driver=self._trust_driver)
+        trusts = self._paths.trust_driver
+        check_tool(self.path, trust_driver=trusts)
         libraries = [
             directory
             for directory in self._libraries
-            if directory.is_dir() and (self._trust_driver or not ownership_problems(directory))
+            if directory.is_dir() and (trusts or not ownership_problems(directory))
         ]
-        environment = tool_environment(self._environment, libraries)
+        environment = tool_environment(self._paths.environment, libraries)
         for left in reversed(range(_TRIES_WHILE_BUSY)):
             try:
-                output = await self._tool.run(self.path, arguments, environment, deadline_seconds)
+                return await self._tool.run(self.path, arguments, environment, deadline_seconds)
             except ToolFailed as error:
                 if not (left and _is_busy(error)):
                     raise
                 await asyncio.sleep(_BUSY_SECONDS)
-            else:
-                return output.stdout
         raise AssertionError("the last try returns or raises")
 
 

@@ -1,6 +1,6 @@
 """The BMC of this host: its active alarms and the server's serial number.
 
-The device or ``ipmitool`` is searched anew for each exchange.
+The device or ``ipmitool`` is searched again for each exchange.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from dcmi_shim.ipmi.serial_number import serial_number_exchange
 from dcmi_shim.ipmi.tool import IpmiTool, NoTool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from dcmi_shim.ipmi.alarms import Alarm
     from dcmi_shim.ipmi.request import Exchange
+    from dcmi_shim.library.discovery import VendorPaths
 
 T = TypeVar("T")
 
@@ -28,17 +29,10 @@ _COMMANDS_OF_A_READING = 6
 class Ipmi:
     """Asks the BMC, with one exchange at a time."""
 
-    def __init__(
-        self,
-        device: Path,
-        environment: Mapping[str, str],
-        deadline_seconds: float,
-        *,
-        trust_driver: bool,
-    ) -> None:
+    def __init__(self, device: Path, paths: VendorPaths, deadline_seconds: float) -> None:
         self._path = device
         self._device = IpmiDevice(device, deadline_seconds)
-        self._tool = IpmiTool(environment, deadline_seconds, trust_driver=trust_driver)
+        self._tool = IpmiTool(paths, deadline_seconds)
         self._limit_seconds = _COMMANDS_OF_A_READING * deadline_seconds
 
     async def alarms(self, before: Collection[Alarm] | None) -> tuple[Alarm, ...]:

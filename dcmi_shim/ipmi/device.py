@@ -21,7 +21,6 @@ from contract.errors import BmcError
 from pacing.abandonable_thread import AbandonableThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from dcmi_shim.ipmi.request import Exchange, Request
@@ -60,14 +59,11 @@ class NoDevice(Exception):
 
 
 class IpmiDevice:
-    """The device ``path``; it is opened anew for each exchange."""
+    """The device ``path``; it is opened for each exchange."""
 
-    def __init__(
-        self, path: Path, deadline_seconds: float, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, path: Path, deadline_seconds: float) -> None:
         self._path = path
         self._deadline_seconds = deadline_seconds
-        self._monotonic = monotonic
         self._doing = ""
         self._since = 0.0
         self._work: AbandonableThread[Any] | None = None
@@ -86,24 +82,24 @@ class IpmiDevice:
             try:
                 return await work.result(_CHECK_SECONDS)
             except TimeoutError:
-                age = self._monotonic() - self._since
+                age = time.monotonic() - self._since
                 if age > self._deadline_seconds + _GRACE_SECONDS:
                     raise self._stuck() from None
 
     def _stuck(self) -> BmcError:
-        age = self._monotonic() - self._since
+        age = time.monotonic() - self._since
         return BmcError(
             f"{self._path}: {self._doing} has not returned for {age:.0f} s, and nothing else is "
             "tried until it does. The BMC or the kernel's ipmi modules may need a restart"
         )
 
     def _begin(self, doing: str) -> None:
-        self._since = self._monotonic()
+        self._since = time.monotonic()
         self._doing = doing
 
     def _read(self, exchange: Exchange[T], limit_seconds: float) -> T:
         """Do the exchange, in the thread."""
-        end = self._monotonic() + limit_seconds
+        end = time.monotonic() + limit_seconds
         self._begin("open")
         try:
             device = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
@@ -119,7 +115,7 @@ class IpmiDevice:
             number = 0
             while True:
                 number += 1
-                if self._monotonic() > end:
+                if time.monotonic() > end:
                     raise BmcError(f"{self._path}: the list takes more than {limit_seconds:g} s")
                 try:
                     reply = self._ask(device, number, request)
@@ -155,7 +151,7 @@ class IpmiDevice:
         readable = select.poll()
         readable.register(device, select.POLLIN)
         end = self._since + self._deadline_seconds
-        while (left := end - self._monotonic()) > 0:
+        while (left := end - time.monotonic()) > 0:
             events = readable.poll(left * 1000)
             if not events:
                 continue

@@ -11,9 +11,8 @@ from contract.errors import BmcError, ToolNonsense
 from dcmi_shim.tool import Tool, check_tool, tool_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from dcmi_shim.ipmi.request import Exchange, Request
+    from dcmi_shim.library.discovery import VendorPaths
 
 T = TypeVar("T")
 NAME = "ipmitool"
@@ -24,20 +23,12 @@ class NoTool(Exception):
 
 
 class IpmiTool:
-    """``ipmitool`` on the ``PATH`` of ``environment``; it is searched for each exchange."""
+    """``ipmitool`` on the ``PATH`` of the environment; it is searched for each exchange."""
 
-    def __init__(
-        self,
-        environment: Mapping[str, str],
-        deadline_seconds: float,
-        *,
-        trust_driver: bool,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._environment = tool_environment(environment)
+    def __init__(self, paths: VendorPaths, deadline_seconds: float) -> None:
+        self._environment = tool_environment(paths.environment)
         self._deadline_seconds = deadline_seconds
-        self._trust_driver = trust_driver
-        self._monotonic = monotonic
+        self._trust_driver = paths.trust_driver
         self._tool = Tool(NAME)
 
     async def read(self, exchange: Exchange[T], limit_seconds: float) -> T:
@@ -50,17 +41,17 @@ class IpmiTool:
             raise NoTool
         path = Path(found)
         check_tool(path, trust_driver=self._trust_driver)
-        end = self._monotonic() + limit_seconds
+        end = time.monotonic() + limit_seconds
         request = next(exchange)
         while True:
-            if self._monotonic() > end:
+            if time.monotonic() > end:
                 raise BmcError(f"{path}: the list takes more than {limit_seconds:g} s")
             arguments = raw_arguments(request)
-            output = await self._tool.run(
+            printed = await self._tool.run(
                 path, arguments, self._environment, self._deadline_seconds
             )
             try:
-                request = exchange.send(parse_raw(output.stdout))
+                request = exchange.send(parse_raw(printed))
             except StopIteration as stop:
                 return cast("T", stop.value)
 

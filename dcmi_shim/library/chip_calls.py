@@ -11,6 +11,7 @@ import contextlib
 import sys
 import time
 from ctypes import c_char, c_float, c_int, c_uint, sizeof, string_at
+from functools import partial
 
 from dcmi_shim.library import abi, second_generation
 from dcmi_shim.library.binding import (
@@ -22,13 +23,13 @@ from dcmi_shim.library.binding import (
     text,
     within,
 )
+from dcmi_shim.library.enums import SUPER_POD, VIRTUAL_DEVICES
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from ctypes import Structure
-    from typing import Any
 
     from dcmi_shim.library.binding import Answer, Library
 
@@ -46,9 +47,6 @@ _VERSION_SIZE = 33
 _HEALTH_LIMIT = 2**31 - 1
 _NETWORK_HEALTH_MAX = 127
 _VDIE = 1
-SUPER_POD = (12, 1)
-VIRTUAL_DEVICES = (52, 1)
-"""Main and sub command of ``dcmi_get_device_info`` (``docs/spec/dcmi.md#2.3``)."""
 _SUPER_POD_LEAST = 24
 _TOTAL_RESOURCE_WORDS = 90
 _VIRTUAL_DEVICES_MOST = 32
@@ -93,9 +91,26 @@ def copy_event(address: int) -> dict[str, object]:
     }
 
 
-def _one_int(library: Library, name: str, *before: int, kind: type[Any] = c_int) -> tuple[int, int]:
+_NUMBERS: dict[str, tuple[str, int, int, type[c_int | c_uint], int | None]] = {
+    "dcmi_get_device_num_in_card": ("number of devices", 1, _DEVICES_PER_CARD, c_int, None),
+    "dcmi_get_device_phyid_from_logicid": ("physical id", 0, _ID_MAX, c_uint, None),
+    "dcmi_get_mainboard_id": ("id of the main board", 0, _INVALID, c_uint, _INVALID),
+    "dcmi_get_device_utilization_rate": ("utilization", 0, _PERCENT, c_uint, None),
+    "dcmi_get_device_health": ("health", 0, _HEALTH_LIMIT - 1, c_uint, _INVALID),
+    "dcmi_get_device_network_health": ("network health", 0, _NETWORK_HEALTH_MAX, c_int, None),
+}
+"""Functions that write one number to their last argument: its name, the least and the most that is
+possible, its type, and what the driver writes where there is none."""
+
+
+def _number(function: str, library: Library, *arguments: int) -> Answer:
+    """Return the number that ``function`` writes; ``None`` where there is none."""
+    name, least, most, kind, none = _NUMBERS[function]
     value, address = output(kind)
-    return library.call(name, *before, address), int(value.value)
+    answer = library.call(function, *arguments, address)
+    if answer or value.value == none:
+        return answer, None
+    return answer, within(f"the {name}", value.value, least, most)
 
 
 def init(library: Library) -> Answer:
@@ -134,25 +149,11 @@ def card_list(library: Library) -> Answer:
     return answer, [count, [card for card in cards[:count] if card >= 0]]
 
 
-def devices_in_card(library: Library, card: int) -> Answer:
-    """Return how many chips ``card`` has."""
-    answer, count = _one_int(library, "dcmi_get_device_num_in_card", card)
-    if answer:
-        return answer, None
-    return answer, within("the number of devices", count, 1, _DEVICES_PER_CARD)
-
-
 def logic_id(library: Library, card: int, device: int) -> Answer:
     """Return the logic id of a chip."""
     value, address = output(c_int)
     answer = library.call("dcmi_get_device_logic_id", address, card, device)
     return answer, None if answer else within("the logic id", value.value, 0, _ID_MAX)
-
-
-def physical_id(library: Library, logic: int) -> Answer:
-    """Return the physical id of the chip with logic id ``logic``."""
-    answer, value = _one_int(library, "dcmi_get_device_phyid_from_logicid", logic, kind=c_uint)
-    return answer, None if answer else within("the physical id", value, 0, _ID_MAX)
 
 
 def _chip_name(
@@ -249,12 +250,6 @@ def _total_resource(library: Library, card: int, device: int) -> Answer:
 _DEVICE_INFO = {SUPER_POD: _super_pod, VIRTUAL_DEVICES: _total_resource}
 
 
-def main_board(library: Library, card: int, device: int) -> Answer:
-    """Return the id of the main board; ``None`` when the driver marks it as invalid."""
-    answer, value = _one_int(library, "dcmi_get_mainboard_id", card, device, kind=c_uint)
-    return answer, None if value == _INVALID else value
-
-
 def product_type(library: Library, card: int, device: int) -> Answer:
     """Return the product name of the card, e.g. ``Atlas 300I Duo``."""
     memory = (c_char * (_PRODUCT_SIZE + SLACK))()
@@ -300,27 +295,6 @@ def processes(library: Library, card: int, device: int) -> Answer:
     return answer, [process.proc_id for process in found[:listed]]
 
 
-def utilization(library: Library, card: int, device: int, kind: int) -> Answer:
-    """Return the percentage for one of the kinds of ``docs/spec/dcmi.md#2.3``."""
-    name = "dcmi_get_device_utilization_rate"
-    answer, value = _one_int(library, name, card, device, kind, kind=c_uint)
-    return answer, None if answer else within("the utilization", value, 0, _PERCENT)
-
-
-def health(library: Library, card: int, device: int) -> Answer:
-    """Return the health word; ``None`` for "not found or not started"."""
-    answer, value = _one_int(library, "dcmi_get_device_health", card, device, kind=c_uint)
-    if answer or value == _INVALID:
-        return answer, None
-    return answer, within("the health", value, 0, _HEALTH_LIMIT - 1)
-
-
-def network_health(library: Library, card: int, device: int) -> Answer:
-    """Return the result of the chip's own network check (``docs/spec/dcmi.md#4.3``)."""
-    answer, value = _one_int(library, "dcmi_get_device_network_health", card, device)
-    return answer, None if answer else within("the network health", value, 0, _NETWORK_HEALTH_MAX)
-
-
 def error_codes(library: Library, card: int, device: int) -> Answer:
     """Return the active fault codes in the driver's order."""
     count, count_at = output(c_int)
@@ -352,16 +326,14 @@ def code_lists(library: Library, *places: int) -> Answer:
 
 
 CALLS: dict[str, Callable[..., Answer]] = {
+    **{function: partial(_number, function) for function in _NUMBERS},
     "dcmi_init": init,
     "dcmi_get_dcmi_version": version,
     "dcmi_get_card_list": card_list,
-    "dcmi_get_device_num_in_card": devices_in_card,
     "dcmi_get_device_logic_id": logic_id,
-    "dcmi_get_device_phyid_from_logicid": physical_id,
     "dcmi_get_device_chip_info_v2": chip_name_v2,
     "dcmi_get_device_chip_info": chip_name,
     "dcmi_get_device_board_info": board_id,
-    "dcmi_get_mainboard_id": main_board,
     "dcmi_get_product_type": product_type,
     "dcmi_get_device_hbm_info": hbm_mb,
     "dcmi_get_device_ip": address,
@@ -370,9 +342,6 @@ CALLS: dict[str, Callable[..., Answer]] = {
     "dcmi_get_device_pcie_info_v2": pcie_address,
     "dcmi_get_device_info": device_info,
     "dcmi_get_device_resource_info": processes,
-    "dcmi_get_device_utilization_rate": utilization,
-    "dcmi_get_device_health": health,
-    "dcmi_get_device_network_health": network_health,
     "dcmi_get_device_errorcode_v2": error_codes,
     "dcmi_get_device_errorcode_v2 of several chips": code_lists,
 }

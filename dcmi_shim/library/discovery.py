@@ -34,6 +34,19 @@ _MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "loongarch64": 258}
 
 
 @dataclass(frozen=True)
+class VendorPaths:
+    """Where the vendor's libraries and tools are: as configured, not checked.
+
+    ``driver_root`` is ``None`` unless the operator gave one (the vendor's default then comes after
+    ``LD_LIBRARY_PATH``). ``trust_driver``: files with other owners than root are used as well.
+    """
+
+    driver_root: Path | None
+    trust_driver: bool
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class FoundLibrary:
     """A library to load.
 
@@ -48,31 +61,26 @@ class FoundLibrary:
     vendor: VendorLibrary = DCMI
 
 
-def find_library(
-    driver_root: Path | None,
-    *,
-    trust_driver: bool,
-    environment: Mapping[str, str],
-    vendor: VendorLibrary = DCMI,
-) -> FoundLibrary:
-    """Find a library of ``vendor``; ``driver_root`` is ``None`` unless the operator gave one.
+def find_library(paths: VendorPaths, vendor: VendorLibrary = DCMI) -> FoundLibrary:
+    """Find a library of ``vendor``.
 
     Raises ``DriverNotFound`` that names each candidate and why it was refused, or that no place has
     one (``DriverMissing``).
     """
     refused: list[str] = []
     error: type[DriverNotFound] = DriverMissing
-    for origin, candidate in _candidates(vendor.file_name, driver_root, environment, refused):
+    for origin, candidate in _candidates(vendor.file_name, paths, refused):
         error = DriverNotFound
         problems = ownership_problems(candidate)
-        if problems and not trust_driver:
+        if problems and not paths.trust_driver:
             refused.append(f"{candidate} ({origin}): {problems[0]}")
             continue
         unusable = _not_loadable(candidate)
         if unusable is not None:
             refused.append(f"{candidate} ({origin}): {unusable}")
             continue
-        return FoundLibrary(candidate, _search(candidate, trust_driver), tuple(problems), vendor)
+        search = _search(candidate, paths.trust_driver)
+        return FoundLibrary(candidate, search, tuple(problems), vendor)
     listing = "".join(f"\n  {reason}" for reason in refused)
     raise error(
         f"no usable {vendor.file_name}; install the driver, or name its directory with "
@@ -80,18 +88,16 @@ def find_library(
     )
 
 
-def _candidates(
-    name: str, driver_root: Path | None, environment: Mapping[str, str], refused: list[str]
-) -> Iterator[tuple[str, Path]]:
-    if driver_root is not None:
-        yield from _present("--driver-root", driver_root / IN_ROOT / name, refused)
-    search = environment.get("LD_LIBRARY_PATH", "")
+def _candidates(name: str, paths: VendorPaths, refused: list[str]) -> Iterator[tuple[str, Path]]:
+    if paths.driver_root is not None:
+        yield from _present("--driver-root", paths.driver_root / IN_ROOT / name, refused)
+    search = paths.environment.get("LD_LIBRARY_PATH", "")
     if len(search) > _LONGEST:
         refused.append(f"LD_LIBRARY_PATH: has {len(search)} characters, at most {_LONGEST} count")
     else:
         for directory in filter(None, search.split(":")):
             yield from _present("LD_LIBRARY_PATH", Path(directory).absolute() / name, refused)
-    if driver_root is None:
+    if paths.driver_root is None:
         yield from _present("default driver root", DEFAULT_DRIVER_ROOT / IN_ROOT / name, refused)
     yield from _cached(name, refused)
 

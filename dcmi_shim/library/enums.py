@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-
-class MainCommand(IntEnum):
-    """``dcmi_main_cmd``: first selector of ``dcmi_get_device_info``."""
-
-    CHIP_INFO = 12
-    VDEV_MANAGEMENT = 52
+SUPER_POD = (12, 1)
+VIRTUAL_DEVICES = (52, 1)
+"""Main and sub command of ``dcmi_get_device_info`` (``docs/spec/dcmi.md#2.3``)."""
 
 
 class Utilization(IntEnum):

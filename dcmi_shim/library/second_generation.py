@@ -1,7 +1,7 @@
 """Translates calls of DCMI v1 for a library of DCMI v2 (``dcmi#3``): Ascend 950 ("A5").
 
-There a chip is one number, its logic id, which stands here for the card; each card has the one
-device 0. Runs in the driver child: ctypes only.
+There a chip is one number, its logic id, which is used as the number of the card; each card has
+the one device 0. Runs in the driver child: ctypes only.
 """
 
 from __future__ import annotations

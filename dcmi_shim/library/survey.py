@@ -13,7 +13,7 @@ import msgspec
 from contract.codes.families import chip_family
 from contract.counted import counted
 from contract.errors import DriverCallError, DriverCallStuck, DriverError
-from dcmi_shim.library.enums import MainCommand
+from dcmi_shim.library.enums import SUPER_POD, VIRTUAL_DEVICES
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.values import Chip, ChipNames, Inventory, NodeFacts, SuperPod
 
@@ -24,8 +24,6 @@ _BOARD = "dcmi_get_device_board_info"
 _DIE = "dcmi_get_device_die_v2"
 _LABEL = "dcmi_get_card_elabel_v2"
 _PCIE = "dcmi_get_device_pcie_info_v2"
-_SUPER_POD_DATA = 1
-_TOTAL_RESOURCE = 1
 _HBM = "dcmi_get_device_hbm_info"
 _A5 = "Ascend910A5"
 _MAIN_BOARD = "dcmi_get_mainboard_id"
@@ -38,6 +36,48 @@ class Ask(Protocol):
     async def __call__(
         self, function: str, arguments: tuple[int, ...], where: str | None
     ) -> msgspec.Raw: ...
+
+
+class _Questions:
+    """Asks the driver; ``problems`` are why answers are missing."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self.problems: list[str] = []
+
+    async def read(
+        self,
+        function: str,
+        arguments: tuple[int, ...] = (),
+        where: str | None = None,
+        *,
+        needed: bool = False,
+    ) -> Any:
+        """Return the answer, or ``None`` with a problem added.
+
+        Unsupported is no problem unless ``needed``.
+        """
+        try:
+            return msgspec.json.decode(await self.ask(function, arguments, where))
+        except DriverCallError as error:
+            if needed or error.return_code not in (UNSUPPORTED, SYMBOL_MISSING):
+                self.problems.append(str(error))
+        except DriverCallStuck as error:
+            self.problems.append(str(error))
+        return None
+
+    async def of_chip(self, function: str, chip: Chip, *more: int) -> Any:
+        """Return the answer about ``chip``."""
+        return await self.read(function, (chip.card_id, chip.device_id, *more), str(chip))
+
+    async def first(self, functions: Sequence[str], chips: Sequence[Chip], *more: int) -> Any:
+        """Return the first answer that some chip gives to one of ``functions``, in order."""
+        for chip in chips:
+            for function in functions:
+                value = await self.of_chip(function, chip, *more)
+                if value is not None:
+                    return value
+        return None
 
 
 @dataclass(frozen=True)
@@ -63,16 +103,17 @@ async def survey(ask: Ask, library: str, known: Inventory | None) -> Survey:
     Raises ``DriverGone`` when there is no driver, ``DriverCallError`` or ``DriverCallStuck`` when
     there is no list of cards, and ``DriverError`` for chips of no supported family.
     """
-    problems: list[str] = []
+    asked = _Questions(ask)
+    problems = asked.problems
     before = () if known is None else known.chips
-    found = await _chips(ask, problems, before)
+    found = await _chips(asked, before)
     hidden = (chip for chip in before if not any(_are_in_one_place(chip, one) for one in found))
     chips = tuple(sorted([*found, *hidden]))
     if not chips:
         return Survey(None, (*problems, "the driver lists no chip"))
-    words = await _first(ask, _NAMES, chips, problems)
+    words = await asked.first(_NAMES, chips)
     name = None if words is None else words[1]
-    board = await _first(ask, (_BOARD,), chips, problems)
+    board = await asked.first((_BOARD,), chips)
     if name is None:
         return Survey(None, (*problems, "no chip returns its name"), chips)
     family = chip_family(name, board)
@@ -86,12 +127,12 @@ async def survey(ask: Ask, library: str, known: Inventory | None) -> Survey:
     families = await _families(ask, chips, is_board_known=board is not None)
     if len(families) > 1:
         return Survey(None, (*problems, _mixed_families(families)), chips, is_refused=True)
-    version = await _optional(ask, "dcmi_get_dcmi_version", (), None, problems)
-    pod = await _super_pod(ask, chips[0], problems)
+    version = await asked.read("dcmi_get_dcmi_version")
+    pod = await _super_pod(asked, chips[0])
     virtual = await virtual_chips(ask, chips, () if known is None else known.virtual)
     main_board = None
     if family == _A5:
-        main_board = await _first(ask, (_MAIN_BOARD,), chips, problems)
+        main_board = await asked.first((_MAIN_BOARD,), chips)
     inventory = Inventory(chips, family, name, board, version, pod, library, virtual, main_board)
     return Survey(inventory, tuple(problems), chips)
 
@@ -100,10 +141,11 @@ async def _families(
     ask: Ask, chips: Sequence[Chip], *, is_board_known: bool
 ) -> dict[str, dict[str, list[Chip]]]:
     """Return the chips by family and name. One without enough answers now is in none."""
+    asked = _Questions(ask)
     found: dict[str, dict[str, list[Chip]]] = {}
     for chip in chips:
-        words = await _first(ask, _NAMES, (chip,), [])
-        board = None if words is None else await _first(ask, (_BOARD,), (chip,), [])
+        words = await asked.first(_NAMES, (chip,))
+        board = None if words is None else await asked.of_chip(_BOARD, chip)
         if words is None or (board is None and is_board_known):
             continue
         family = chip_family(words[1], board) or "no supported family"
@@ -129,17 +171,16 @@ async def chip_names(ask: Ask, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
 
     Raises ``DriverGone`` when there is no driver.
     """
-    problems: list[str] = []
-    words = await _first(ask, _NAMES, (chip,), problems)
-    place = (chip.card_id, chip.device_id)
-    die = await _optional(ask, _DIE, place, str(chip), problems)
-    pcie = await _optional(ask, _PCIE, place, str(chip), problems)
+    asked = _Questions(ask)
+    words = await asked.first(_NAMES, (chip,))
+    die = await asked.of_chip(_DIE, chip)
+    pcie = await asked.of_chip(_PCIE, chip)
     names = ChipNames(
         model="" if words is None else f"{words[1]}-{words[0]}-{words[2]}",
         vdie="" if die is None else _die_of(die),
         pcie_address="" if pcie is None else "{:04X}:{:02X}:{:02X}.{:X}".format(*pcie),
     )
-    return names, tuple(problems)
+    return names, tuple(asked.problems)
 
 
 def _are_in_one_place(one: Chip, other: Chip) -> bool:
@@ -151,20 +192,20 @@ def _are_in_one_place(one: Chip, other: Chip) -> bool:
     )
 
 
-async def _chips(ask: Ask, problems: list[str], known: Sequence[Chip]) -> list[Chip]:
-    answer = await ask("dcmi_get_card_list", (), None)
+async def _chips(asked: _Questions, known: Sequence[Chip]) -> list[Chip]:
+    problems = asked.problems
+    answer = await asked.ask("dcmi_get_card_list", (), None)
     count, cards = msgspec.json.decode(answer, type=tuple[int, list[int]])
     if count != len(cards):
         problems.append(f"the driver has {counted(count, 'card')} and lists {len(cards)}")
     chips: dict[int, Chip] = {}
     logic_ids: set[int] = set()
     for card in cards:
-        serial = await _optional(ask, _LABEL, (card,), f"card {card}", [])
-        devices = await _optional(
-            ask, "dcmi_get_device_num_in_card", (card,), f"card {card}", problems, needed=True
-        )
+        where = f"card {card}"
+        serial = await _Questions(asked.ask).read(_LABEL, (card,), where)
+        devices = await asked.read("dcmi_get_device_num_in_card", (card,), where, needed=True)
         for device in range(devices or 0):
-            chip = await _identity(ask, card, device, problems, serial or "", known)
+            chip = await _identity(asked, card, device, serial or "", known)
             if chip is None:
                 continue
             if chip.physical_id in chips or chip.logic_id in logic_ids:
@@ -176,20 +217,16 @@ async def _chips(ask: Ask, problems: list[str], known: Sequence[Chip]) -> list[C
 
 
 async def _identity(
-    ask: Ask, card: int, device: int, problems: list[str], serial: str, known: Sequence[Chip]
+    asked: _Questions, card: int, device: int, serial: str, known: Sequence[Chip]
 ) -> Chip | None:
     where = f"card {card} device {device}"
-    logic = await _optional(
-        ask, "dcmi_get_device_logic_id", (card, device), where, problems, needed=True
-    )
+    logic = await asked.read("dcmi_get_device_logic_id", (card, device), where, needed=True)
     if logic is None:
         return None
-    physical = await _optional(
-        ask, "dcmi_get_device_phyid_from_logicid", (logic,), where, problems, needed=True
-    )
+    physical = await asked.read("dcmi_get_device_phyid_from_logicid", (logic,), where, needed=True)
     if physical is None:
         return None
-    words = await _optional(ask, _DIE, (card, device), where, [])
+    words = await _Questions(asked.ask).read(_DIE, (card, device), where)
     die = "" if words is None or len(set(words)) == 1 else _die_of(words)
     place = (physical, logic, card, device)
     before = next((chip for chip in known if _place_of(chip) == place), None)
@@ -207,29 +244,8 @@ def _die_of(words: Sequence[int]) -> str:
     return "-".join(f"{word:08X}" for word in words)
 
 
-async def _first(
-    ask: Ask, functions: Sequence[str], chips: Sequence[Chip], problems: list[str], *more: int
-) -> Any:
-    """Return the first answer that some chip gives to one of ``functions``, in order."""
-    for chip in chips:
-        for function in functions:
-            value = await _optional(
-                ask, function, (chip.card_id, chip.device_id, *more), str(chip), problems
-            )
-            if value is not None:
-                return value
-    return None
-
-
-async def _super_pod(ask: Ask, chip: Chip, problems: list[str]) -> SuperPod | None:
-    where = str(chip)
-    members = await _optional(
-        ask,
-        "dcmi_get_device_info",
-        (chip.card_id, chip.device_id, MainCommand.CHIP_INFO, _SUPER_POD_DATA),
-        where,
-        problems,
-    )
+async def _super_pod(asked: _Questions, chip: Chip) -> SuperPod | None:
+    members = await asked.of_chip("dcmi_get_device_info", chip, *SUPER_POD)
     return None if members is None else SuperPod(*members)
 
 
@@ -238,29 +254,28 @@ async def node_facts(ask: Ask, inventory: Inventory) -> tuple[NodeFacts, tuple[s
 
     Raises ``DriverGone`` when there is no driver.
     """
-    problems: list[str] = []
+    asked = _Questions(ask)
     chips, family = inventory.chips, inventory.family
-    total = (MainCommand.VDEV_MANAGEMENT, _TOTAL_RESOURCE)
-    resources = await _first(ask, ("dcmi_get_device_info",), chips, problems, *total)
-    words = await _first(ask, _NAMES, chips, problems)
+    resources = await asked.first(("dcmi_get_device_info",), chips, *VIRTUAL_DEVICES)
+    words = await asked.first(_NAMES, chips)
     cores = round(resources[1]) if resources is not None else words[3] if words is not None else 0
     has_memory = family.startswith("Ascend910")
     products = []
     if family == "Ascend310P":
         for chip in chips:
-            product = await _first(ask, ("dcmi_get_product_type",), (chip,), problems)
+            product = await asked.of_chip("dcmi_get_product_type", chip)
             products.append(product or "")
     pods = {}
     if inventory.super_pod is not None:
-        pods = {chip.physical_id: await _super_pod(ask, chip, problems) for chip in chips}
+        pods = {chip.physical_id: await _super_pod(asked, chip) for chip in chips}
     facts = NodeFacts(
         aicores=cores or None,
-        memory_mb=await _first(ask, (_HBM,), chips, problems) if has_memory else None,
-        main_board=await _first(ask, (_MAIN_BOARD,), chips, problems),
+        memory_mb=await asked.first((_HBM,), chips) if has_memory else None,
+        main_board=await asked.first((_MAIN_BOARD,), chips),
         products=tuple(products),
         super_devices={chip: pod.sdid for chip, pod in pods.items() if pod is not None},
     )
-    return facts, tuple(problems)
+    return facts, tuple(asked.problems)
 
 
 async def virtual_chips(ask: Ask, chips: Sequence[Chip], known: Sequence[int]) -> tuple[int, ...]:
@@ -269,33 +284,10 @@ async def virtual_chips(ask: Ask, chips: Sequence[Chip], known: Sequence[int]) -
     For a chip without an answer ``known`` decides: most drivers do not have the function. Raises
     ``DriverGone`` when there is no driver.
     """
+    asked = _Questions(ask)
     divided = []
     for chip in chips:
-        place = (chip.card_id, chip.device_id, MainCommand.VDEV_MANAGEMENT, _TOTAL_RESOURCE)
-        total = await _optional(ask, "dcmi_get_device_info", place, str(chip), [])
+        total = await asked.of_chip("dcmi_get_device_info", chip, *VIRTUAL_DEVICES)
         if chip.physical_id in known if total is None else total[0]:
             divided.append(chip.physical_id)
     return tuple(divided)
-
-
-async def _optional(
-    ask: Ask,
-    function: str,
-    arguments: tuple[int, ...],
-    where: str | None,
-    problems: list[str],
-    *,
-    needed: bool = False,
-) -> Any:
-    """Return the answer, or ``None`` with a problem added.
-
-    Unsupported is no problem unless ``needed``.
-    """
-    try:
-        return msgspec.json.decode(await ask(function, arguments, where))
-    except DriverCallError as error:
-        if needed or error.return_code not in (UNSUPPORTED, SYMBOL_MISSING):
-            problems.append(str(error))
-    except DriverCallStuck as error:
-        problems.append(str(error))
-    return None

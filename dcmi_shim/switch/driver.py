@@ -132,11 +132,6 @@ class SwitchDriver:
         return None if self._supervisor is None else self._supervisor.polling_reason
 
     @property
-    def trouble(self) -> str | None:
-        """Why the library does not answer; ``None`` while it does."""
-        return self._reason if self._supervisor is None else self._supervisor.trouble
-
-    @property
     def child_pid(self) -> int | None:
         """Process id of the child that serves calls, for measurements."""
         child = None if self._supervisor is None else self._supervisor.serving

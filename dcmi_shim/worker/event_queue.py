@@ -53,7 +53,7 @@ class EventQueue(Generic[Event]):
         self._filled.set()
 
     async def read(self) -> AsyncIterator[Event | DriverGap]:
-        """Yield everything in order, for ever. One reader only.
+        """Yield events and gaps in order, without end. One reader only.
 
         Events that are queued already are read in one turn of the loop, up to ``_AT_ONCE``.
         """

@@ -134,7 +134,7 @@ alarms = st.builds(
     ),
     st.lists(st.none() | st.lists(alarms, max_size=6)),
 )
-def test_what_was_reported_is_always_the_last_complete_reading(
+def test_reported_alarms_are_always_those_of_the_last_complete_reading(
     tracked: frozenset[tuple[Subject, str]], readings: list[list[Alarm] | None]
 ) -> None:
     tracker = BmcTracker("bmc", dict.fromkeys(tracked, 1))

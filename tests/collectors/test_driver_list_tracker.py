@@ -39,7 +39,7 @@ def test_a_list_without_a_time_keeps_that_of_the_event() -> None:
     assert report.text == "still listed after its recovery"
 
 
-def test_what_a_list_did_not_have_in_between_is_listed_anew() -> None:
+def test_code_missing_in_a_list_in_between_is_listed_anew() -> None:
     known = tracker()
     known.apply_event(seen(Assertion.OCCUR), 0.0, list_is_blind=False)
     known.apply_event(seen(Assertion.RECOVER), 1.0, list_is_blind=False)
@@ -48,7 +48,7 @@ def test_what_a_list_did_not_have_in_between_is_listed_anew() -> None:
     assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 5000, anew=True)
 
 
-def test_what_no_complete_list_left_out_may_have_lasted() -> None:
+def test_code_that_no_complete_list_lacked_may_have_lasted() -> None:
     known = tracker()
     known.apply_event(seen(Assertion.RECOVER), 0.0, list_is_blind=False)
     assert known.observe({}, LAG_SECONDS, 0, complete=False) == []

@@ -16,7 +16,7 @@ from contract.observation import chip_subject
 from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
-from dcmi_shim.library.discovery import find_library
+from dcmi_shim.library.discovery import VendorPaths, find_library
 from dcmi_shim.library.survey import Ask, Survey, survey
 from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import RecordedReports
@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FoundLibr
     emulator = Emulator(directory / "emulator")
     emulator.start()
     yield (
-        find_library(directory / "driver", trust_driver=True, environment={}),
+        find_library(VendorPaths(directory / "driver", True, {})),
         emulator,
     )
     emulator.close()

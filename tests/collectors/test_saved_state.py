@@ -18,7 +18,7 @@ def of(content: bytes | None) -> Thing | None:
     return read_saved(SavedInMemory(content), "source", Thing)
 
 
-def test_what_was_written_is_found() -> None:
+def test_written_state_is_read_again() -> None:
     assert of(msgspec.json.encode(Thing("a", 1))) == Thing("a", 1)
 
 

@@ -120,7 +120,9 @@ async def test_occurrence_notice_and_recovery(
 
 
 @pytest.mark.slow
-async def test_what_events_did_not_report(built: tuple[Path, Emulator], hardware: Emulator) -> None:
+async def test_list_finds_faults_and_ends_that_events_did_not_report(
+    built: tuple[Path, Emulator], hardware: Emulator
+) -> None:
     hardware.switch_occur(PORT)
     await asyncio.sleep(0.1)
     gone = port_subject(SwitchPort(1, 1, 0, 1))

@@ -19,7 +19,7 @@ from agent.node.node_object import NodeObjectWriter
 from contract.errors import DriverCallError
 from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
-from dcmi_shim.library.discovery import find_library
+from dcmi_shim.library.discovery import VendorPaths, find_library
 from stores.address import open_store
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def hardware(
 
 @pytest.fixture
 async def driver(hardware: tuple[Emulator, Path]) -> AsyncIterator[Driver]:
-    library = find_library(hardware[1], trust_driver=True, environment={})
+    library = find_library(VendorPaths(hardware[1], True, {}))
     driver = Driver(library, lambda: time.time_ns() // 1_000_000)
     running = asyncio.create_task(driver.run())
     yield driver

@@ -16,7 +16,7 @@ from agent.node.labels import desired_labels
 from contract.codes.chip_codes import LINK_DOWN, UBOE_PORT_DOWN, UBOE_SUB_HEALTH
 from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
-from dcmi_shim.library.discovery import find_library
+from dcmi_shim.library.discovery import VendorPaths, find_library
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 
@@ -207,7 +207,7 @@ async def test_labels_and_annotations(
     monkeypatch.setenv("VIGIL_EMULATOR_DIR", str(tmp_path))
     emulator = Emulator(tmp_path)
     emulator.start(profile)
-    library = find_library(built / "driver", trust_driver=True, environment={})
+    library = find_library(VendorPaths(built / "driver", True, {}))
     driver = Driver(library, lambda: time.time_ns() // 1_000_000)
     running = asyncio.create_task(driver.run())
     try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collectors.base import CollectorContext, VendorPaths
+from collectors.base import CollectorContext
+from dcmi_shim.library.discovery import VendorPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,8 +8,7 @@ from contract.errors import ToolFailed
 from dcmi_shim.hccn.tool import HccnTool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from dcmi_shim.library.discovery import VendorPaths
 
 
 class RecordedTool:
@@ -29,23 +28,14 @@ class RecordedTool:
         else:
             self.trouble[chip] = step["value"]
 
-    def here(
-        self, driver_root: Path | None, *, trust_driver: bool, environment: Mapping[str, str]
-    ) -> HccnTool:
+    def here(self, paths: VendorPaths) -> HccnTool:
         """What the collector takes for the vendor's tool."""
-        return _Scripted(self, driver_root, trust_driver=trust_driver, environment=environment)
+        return _Scripted(self, paths)
 
 
 class _Scripted(HccnTool):
-    def __init__(
-        self,
-        tool: RecordedTool,
-        driver_root: Path | None,
-        *,
-        trust_driver: bool,
-        environment: Mapping[str, str],
-    ) -> None:
-        super().__init__(driver_root, trust_driver=trust_driver, environment=environment)
+    def __init__(self, tool: RecordedTool, paths: VendorPaths) -> None:
+        super().__init__(paths)
         self._recorded = tool
 
     async def _run(self, arguments: tuple[str, ...], deadline_seconds: float) -> str:

@@ -28,7 +28,7 @@ from contract.listed_chips import ListedChip
 from contract.observation import chip_subject
 from contract.operator_rules.fault_configuration import catalogue_of
 from dcmi_shim.driver import Driver
-from dcmi_shim.library.discovery import find_library
+from dcmi_shim.library.discovery import VendorPaths, find_library
 from vigil.daemon_client import DaemonClient
 from vigil.driver_session import driver_session, first_answer
 from vigil.exit_status import ExitStatus, print_done, print_refusal
@@ -150,7 +150,7 @@ def _names(state: PolicyState) -> list[str]:
 
 async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
     """Return whether the driver lists the chip, and it answers. Raises ``DriverError``."""
-    library = find_library(node.driver_root, trust_driver=node.trust_driver, environment=os.environ)
+    library = find_library(VendorPaths(node.driver_root, node.trust_driver, os.environ))
     driver = Driver(library, lambda: time.time_ns() // 1_000_000)
     async with driver_session(driver) as ended:
         chips = await first_answer(driver.listed(), ended, _LIST_SECONDS)

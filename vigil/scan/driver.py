@@ -14,7 +14,7 @@ from contract.codes.families import FAMILIES
 from contract.counted import counted
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverNotFound
 from dcmi_shim.driver import Driver
-from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, find_library
+from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, VendorPaths, find_library
 from dcmi_shim.library.return_codes import NOT_READY
 from dcmi_shim.worker.supervisor import DriverSettings
 from pacing.abandonable_thread import AbandonableThread
@@ -48,15 +48,10 @@ class Hardware:
 
 async def check_driver(configuration: AgentConfiguration) -> Hardware:
     """Find, load and ask the driver as the agent does, in a child process with deadlines."""
+    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
     try:
-        library = await AbandonableThread(
-            lambda: find_library(
-                configuration.driver_root,
-                trust_driver=configuration.trust_driver,
-                environment=os.environ,
-            ),
-            "scan",
-        ).result(_FIND_SECONDS)
+        finding = AbandonableThread(lambda: find_library(paths), "scan")
+        library = await finding.result(_FIND_SECONDS)
     except (DriverNotFound, TimeoutError) as error:
         found = str(error) or f"looking for it takes longer than {_FIND_SECONDS:g} s"
         root = configuration.driver_root or DEFAULT_DRIVER_ROOT

@@ -24,7 +24,7 @@ from contract.errors import (
 from dcmi_shim.hccn.tool import A5_PORTS, LINK, HccnTool
 from dcmi_shim.ipmi.bmc import Ipmi
 from dcmi_shim.ipmi.tool import NAME as IPMITOOL
-from dcmi_shim.library.discovery import find_library
+from dcmi_shim.library.discovery import VendorPaths, find_library
 from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.tool import check_tool, tool_environment
@@ -51,15 +51,8 @@ async def check_switches(configuration: AgentConfiguration, inventory: Inventory
         return not_applicable(SWITCHES, "the driver does not show whether there are switches")
     if inventory.family != WITH_SWITCHES:
         return not_applicable(SWITCHES, f"an {inventory.family} server has no switches on board")
-    driver = SwitchDriver(
-        lambda: find_library(
-            configuration.driver_root,
-            trust_driver=configuration.trust_driver,
-            environment=os.environ,
-            vendor=LINGQU,
-        ),
-        lambda: time.time_ns() // 1_000_000,
-    )
+    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
+    driver = SwitchDriver(lambda: find_library(paths, LINGQU), lambda: time.time_ns() // 1_000_000)
     try:
         async with driver_session(driver), asyncio.timeout(_SWITCH_SECONDS):
             faults = await driver.faults()
@@ -84,11 +77,8 @@ async def check_links(configuration: AgentConfiguration, inventory: Inventory | 
     family = FAMILIES.get(inventory.family)
     if family is None or not family.has_network:
         return not_applicable(LINKS, f"an {inventory.family} chip has no network of its own")
-    tool = HccnTool(
-        configuration.driver_root,
-        trust_driver=configuration.trust_driver,
-        environment=os.environ,
-    )
+    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
+    tool = HccnTool(paths)
     cards: dict[int, Chip] = {}
     for chip in inventory.chips:
         cards.setdefault(chip.card_id, chip)
@@ -138,9 +128,8 @@ async def check_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
     device = Path(settings.device)
     has_device = await AbandonableThread(device.exists, "scan").result(_DEVICE_SECONDS)
     tool = _bmc_tool(device if has_device else None, trust=configuration.trust_driver)
-    ipmi = Ipmi(
-        device, os.environ, settings.deadline_seconds, trust_driver=configuration.trust_driver
-    )
+    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
+    ipmi = Ipmi(device, paths, settings.deadline_seconds)
     way = str(device) if has_device else IPMITOOL
     try:
         async with asyncio.timeout(_BMC_SECONDS):

@@ -303,7 +303,7 @@ def virtual(
 @app.command()
 def play(file: ScenarioFile, emulator_dir: EmulatorDir = None) -> None:
     """Play a scenario, until its end."""
-    from dcmi_shim.emulator.play import play as play_scenario
+    from dcmi_shim.emulator.scenario import play as play_scenario
     from dcmi_shim.emulator.scenario import read_scenario
 
     scenario = read_scenario(file)

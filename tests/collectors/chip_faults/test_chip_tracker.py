@@ -109,13 +109,13 @@ def test_the_first_answers() -> None:
 
 
 @pytest.mark.parametrize("codes", [(HBM, AIC), (AIC, HBM)])
-def test_what_a_list_shows_first_is_reported_in_its_order(codes: tuple[str, str]) -> None:
+def test_first_list_is_reported_in_its_order(codes: tuple[str, str]) -> None:
     one = chip()
     assert one.codes(codes, 1.0) == [f"present {code}" for code in codes]
     assert one.codes([], 2.0) == [f"absent {code}" for code in sorted(codes)]
 
 
-def test_what_the_journal_remembers_is_compared() -> None:
+def test_tracked_codes_of_the_journal_are_compared_with_the_list() -> None:
     restarted = chip(HBM, AIC, answered=False)
     assert restarted.codes([HBM, "80E18402"], 0.0) == [f"absent {AIC}", "present 80E18402"]
 

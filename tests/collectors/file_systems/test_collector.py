@@ -268,7 +268,7 @@ async def test_hanging_file_system_blinds_no_other(
         assert any(f"{DISK} present" in one for one in recorded.words())
 
 
-async def test_what_cannot_be_asked_is_blindness(host: Host) -> None:
+async def test_file_system_that_cannot_be_asked_is_blindness(host: Host) -> None:
     host.mount(others="7 1 8:4 / /gone rw - ext4 /dev/sda4 rw\n")
     async with running(host.collector()) as (recorded, _):
         assert await until(recorded, 1) == ["node 0 blind: /gone: No such file or directory"]

@@ -21,7 +21,7 @@ from contract.observation import Observation, chip_subject
 from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
-from dcmi_shim.library.discovery import find_library
+from dcmi_shim.library.discovery import VendorPaths, find_library
 from dcmi_shim.values import Chip
 from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import CHIP_1, UNSUPPORTED, RecordedReports, ScriptedDriver, word
@@ -218,7 +218,7 @@ def busy() -> Iterator[int]:
 
 @contextlib.asynccontextmanager
 async def on_hardware(root: Path) -> AsyncIterator[RecordedReports]:
-    library: FoundLibrary = find_library(root, trust_driver=True, environment={})
+    library: FoundLibrary = find_library(VendorPaths(root, True, {}))
     driver = Driver(library, wall_clock, DriverSettings(probe_seconds=1.0))
     task = asyncio.create_task(driver.run())
     try:

@@ -224,7 +224,7 @@ async def test_undecodable_saved_position_counts_as_a_first_start(log: KernelLog
         await until(lambda: recorded.words() == [ANSWERED])
 
 
-def test_what_to_do_is_logged() -> None:
+def test_reason_of_blindness_has_the_remedy() -> None:
     for number, hint in ((errno.EPERM, "CAP_SYSLOG"), (errno.ENOENT, "/dev"), (errno.EIO, "Input")):
         assert hint in explained("kmsg", OSError(number, os.strerror(number)))
 

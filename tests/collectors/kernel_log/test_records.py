@@ -32,7 +32,7 @@ def test_a_record(text: bytes, record: KernelRecord) -> None:
     "text",
     [b"no record", b"6,1,2;no flags", b"6,,2,-;x", b"-6,1,2,-;x", b"6,1,2,-", b"6,%030d,1,-;x" % 1],
 )
-def test_what_is_no_record(text: bytes) -> None:
+def test_malformed_line_is_no_record(text: bytes) -> None:
     assert parse_record(text) is None
 
 

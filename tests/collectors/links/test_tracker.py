@@ -40,7 +40,7 @@ def test_only_differences_are_reported() -> None:
     assert reported.answer(UP, 240) == [ABSENT]
 
 
-def test_what_is_reported_of_a_link_that_is_down() -> None:
+def test_link_that_is_down_is_reported_as_minor() -> None:
     _, seen = LinkTracker("links", CHIP, ()).observe(DOWN, 0, 5000)
     assert isinstance(seen, Observation)
     assert (seen.source, seen.severity, seen.seen_at_ms) == ("links", Severity.MINOR, 5000)

@@ -40,7 +40,7 @@ KILL = f"host 0 Host Memory once {OOM_KILL}"
 KILLED = Observation(KERNEL_LOG, host_subject(HOST_MEMORY, 0), OOM_KILL, Assertion.ONCE, 1)
 
 
-def test_what_the_kernel_writes() -> None:
+def test_figures_are_read_from_the_text_of_the_kernel() -> None:
     assert stalled_percent(PRESSURE.format(12.5)) == 12.5
     assert stalled_percent("some avg10=0.00 avg60=1.00 avg300=0.00 total=0\n") is None
     assert stalled_percent("") is None

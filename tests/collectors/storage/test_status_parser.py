@@ -30,7 +30,7 @@ BAD_PROCESS = b"[instidx=0]\nDPC_INTERNAL_ERROR: 0\nDPC_PROCESS_ERROR: -1\n"
         (b"", {}),
     ],
 )
-def test_what_is_read(content: bytes, instances: dict[str, tuple[bool, ...]]) -> None:
+def test_instances_are_read(content: bytes, instances: dict[str, tuple[bool, ...]]) -> None:
     assert parse(content, DPC) == instances
 
 
@@ -52,7 +52,9 @@ def test_what_is_read(content: bytes, instances: dict[str, tuple[bool, ...]]) ->
         (GOOD, DTFS, "line 2"),
     ],
 )
-def test_what_is_refused(content: bytes, client: StorageClient, why: str) -> None:
+def test_malformed_file_is_refused_with_its_line(
+    content: bytes, client: StorageClient, why: str
+) -> None:
     with pytest.raises(ValueError, match=why):
         parse(content, client)
 

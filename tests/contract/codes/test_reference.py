@@ -90,7 +90,7 @@ def test_every_level_has_its_text(kind: CodeKind, levels: list[str]) -> None:
     assert set(level_texts(kind)) == set(levels)
 
 
-def test_what_follows_from_the_bits() -> None:
+def test_summary_of_a_code_without_a_name_follows_from_its_bits() -> None:
     unnamed = describe_code("814F8008")
     assert unnamed is not None
     assert unnamed.name_en == ""

@@ -32,7 +32,7 @@ def test_there_and_back(text: str, code: SwitchCode) -> None:
     assert format_switch_code(code) == text
 
 
-def test_what_people_may_write_differently() -> None:
+def test_case_of_letters_in_a_code_does_not_count() -> None:
     assert parse_switch_code("[0X00F1FEF5,1,l2,na]") == SwitchCode(0x00F1FEF5, 1, L2)
     assert parse_peer("NPU") == NPU
 
@@ -58,6 +58,6 @@ def test_other_numbers_of_the_driver() -> None:
         "[0x00f1fef5,155912,cpu,1]",
     ],
 )
-def test_what_is_no_code(text: str) -> None:
+def test_text_that_is_no_switch_code_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="switch"):
         parse_switch_code(text)

@@ -181,7 +181,7 @@ def cfg(inner: str) -> dict[str, str]:
     return {"DeviceInfoCfg": f'{{"DeviceInfo":{inner},"CheckCode":"{code}"}}'}
 
 
-def test_what_go_would_accept_is_accepted() -> None:
+def test_document_that_go_accepts_is_accepted() -> None:
     text = (
         FULL["V2"].replace('"DeviceInfo":', '"deviceinfo":').replace('"UpdateTime"', '"uPdateTime"')
     )
@@ -206,7 +206,7 @@ def test_what_go_would_accept_is_accepted() -> None:
         (("{", ""), "DeviceInfoCfg"),
     ],
 )
-def test_what_go_would_refuse_is_refused_with_its_place(
+def test_document_that_go_refuses_is_refused_with_its_place(
     change: tuple[str, str], where: str
 ) -> None:
     with pytest.raises(DocumentError) as refused:

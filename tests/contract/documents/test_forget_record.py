@@ -40,6 +40,8 @@ def test_members_of_later_releases_are_ignored() -> None:
         (_NAME, {FORGET_KEY: " " * 5000}, "5000 characters"),
     ],
 )
-def test_what_is_no_record_is_refused_with_why(name: str, data: dict[str, str], why: str) -> None:
+def test_invalid_record_is_refused_with_its_reason(
+    name: str, data: dict[str, str], why: str
+) -> None:
     with pytest.raises(DocumentError, match=why):
         decode_forget_record(name, data)

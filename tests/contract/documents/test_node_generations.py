@@ -73,7 +73,7 @@ def read(text: str) -> tuple[Generation, NodeBeat | None, tuple[FaultDevice, ...
     ],
     ids=["H1", "H2", "H3", "H4"],
 )
-def test_what_is_encoded_is_the_example(example: str, data: dict[str, str]) -> None:
+def test_each_generation_is_encoded_as_its_example(example: str, data: dict[str, str]) -> None:
     assert data == {"NodeInfo": example}, "to the byte, and without updateTime"
 
 
@@ -105,7 +105,7 @@ def test_known_answers_of_the_hash() -> None:
 
 
 @pytest.mark.parametrize("text", [H1, H2, H3, H4, H5])
-def test_what_was_changed_is_refused(text: str) -> None:
+def test_changed_content_is_refused(text: str) -> None:
     with pytest.raises(CheckCodeMismatch):
         read(
             text.replace('"HeartbeatInterval":5', '"HeartbeatInterval":6').replace(
@@ -140,7 +140,7 @@ beats = st.builds(NodeBeat, st.integers(0, 2**62), st.integers(1, 300))
 
 
 @given(st.lists(devices, max_size=3), names, beats)
-def test_what_is_written_is_read_back(
+def test_encoded_documents_are_decoded_to_the_same(
     faults: list[FaultDevice], status: str, beat: NodeBeat
 ) -> None:
     for data, generation in (

@@ -211,7 +211,7 @@ def test_faults_at_their_limits(change: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("content", [{}, {DATA_KEY: ""}, {DATA_KEY: "[]"}, {DATA_KEY: "{"}])
-def test_what_is_no_message(content: dict[str, str]) -> None:
+def test_data_that_is_no_message_is_refused(content: dict[str, str]) -> None:
     with pytest.raises(DocumentError):
         decode_public_fault("cm", content)
 

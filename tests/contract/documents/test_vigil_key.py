@@ -23,7 +23,7 @@ CHIP = BlindSource("chip-faults", 1_795_000_000_000, "the call hangs", 3)
 NODE = BlindSource("bmc", 1_795_000_000_001, "no answer")
 
 
-def test_what_is_blind_is_written_as_readers_expect_it() -> None:
+def test_blind_sources_are_encoded_as_readers_expect() -> None:
     text = encode_vigil_key([NODE, CHIP])
     assert text is not None
     assert text == (
@@ -73,7 +73,7 @@ def test_answers_have_the_room_that_is_left() -> None:
         assert record.faults == tuple(many[: len(record.faults)])
 
 
-def test_what_does_not_fit_is_counted() -> None:
+def test_sources_without_room_are_counted() -> None:
     many = [BlindSource("links", 1, "x" * 5000, chip) for chip in range(200)]
     text = encode_vigil_key(many)
     assert text is not None
@@ -134,7 +134,7 @@ def test_members_that_this_release_does_not_know_are_ignored() -> None:
         ('{"version":1,"blind":[{"source":"\ud800","since_ms":1}]}', None),
     ],
 )
-def test_what_is_malformed_is_refused_by_name(text: str, what: str | None) -> None:
+def test_malformed_key_is_refused_by_name(text: str, what: str | None) -> None:
     if what is None:
         assert decode_vigil_key(text, "doc").blind[0].source == "?"
         return

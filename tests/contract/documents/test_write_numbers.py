@@ -68,6 +68,6 @@ def test_members_that_are_not_known_are_ignored() -> None:
         ("[" * 144, "no JSON object"),
     ],
 )
-def test_what_is_no_such_key(text: str, why: str) -> None:
+def test_invalid_key_is_refused_with_its_reason(text: str, why: str) -> None:
     with pytest.raises(NoWrites, match=why):
         decode_writes(text)

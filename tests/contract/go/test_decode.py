@@ -61,7 +61,7 @@ ACCEPTED: list[tuple[str, Outer]] = [
 
 
 @pytest.mark.parametrize(("text", "value"), ACCEPTED)
-def test_what_go_accepts(text: str, value: Outer) -> None:
+def test_text_that_go_accepts_is_read_as_go_does(text: str, value: Outer) -> None:
     assert decode(text, Outer, "doc") == value
 
 
@@ -95,7 +95,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "where", "what"), REFUSED)
-def test_what_go_refuses(text: str, where: str, what: str) -> None:
+def test_text_that_go_refuses_is_refused_with_its_place(text: str, where: str, what: str) -> None:
     with pytest.raises(DocumentError) as refused:
         decode(text, Outer, "doc")
     assert (refused.value.document, refused.value.where) == ("doc", where)

@@ -227,7 +227,7 @@ def test_grace_tolerance_is_checked_and_has_no_effect(
         '{"GraceTolerance":[]}',
     ],
 )
-def test_what_cannot_be_decoded_is_refused_whole(text: str) -> None:
+def test_text_that_cannot_be_decoded_is_refused_whole(text: str) -> None:
     with pytest.raises(DocumentError):
         read(text)
 

@@ -155,7 +155,7 @@ def test_an_entry_that_is_no_code_is_skipped_and_reported(entry: object) -> None
         '{"NotHandleFaultCodes":[],"x":NaN}',
     ],
 )
-def test_what_cannot_be_decoded_is_refused_whole(text: str) -> None:
+def test_text_that_cannot_be_decoded_is_refused_whole(text: str) -> None:
     with pytest.raises(DocumentError) as caught:
         read_fault_codes(text)
     assert caught.value.document == KEY

@@ -55,7 +55,7 @@ def test_config_map_then_file_then_shipped() -> None:
 
 
 @pytest.mark.parametrize("bad", [BAD, "", "{", "[]"])
-def test_what_cannot_be_decoded_changes_nothing(bad: str) -> None:
+def test_document_that_cannot_be_decoded_changes_nothing(bad: str) -> None:
     good = judge_texts({CODES: NEW, RULES: "{}"}, {CODES: OTHER}, InForce())
     judged = judge_texts({CODES: bad, RULES: "{}"}, {CODES: OTHER}, good.in_force)
     assert judged.in_force == good.in_force
@@ -69,7 +69,7 @@ def test_what_cannot_be_decoded_changes_nothing(bad: str) -> None:
     assert (level(gone), state(gone), gone.problems) == ("SubHealthFault", ("file", False), ())
 
 
-def test_what_cannot_be_decoded_at_the_very_start() -> None:
+def test_shipped_tables_hold_while_no_document_can_be_decoded() -> None:
     judged = judge_texts({CODES: BAD, RULES: "x", SWITCHES: "[]", NODE_CODES: "{}"}, {}, InForce())
     assert judged.in_force == InForce()
     assert judged.catalogue == shipped()
@@ -191,7 +191,7 @@ def test_the_digest_names_a_configuration() -> None:
     assert FaultTexts(fault_code=NEW).digest == FaultTexts(fault_code=str(NEW)).digest
 
 
-def test_what_journals_of_older_releases_call_a_configuration() -> None:
+def test_digest_without_a_node_document_is_that_of_older_releases() -> None:
     """Those knew no document about the server's parts."""
     old = FaultTexts(fault_code="{}", customization="{}", switch_fault_code="{}")
     assert old.digest == "8f52214cb40873e24f269ef8a0ccf870e8943e363da1927e0139ae35bb986712"

@@ -52,7 +52,7 @@ def test_codes_in_any_case_and_twice() -> None:
         (codes(Separate=["F0000001"]), {"F0000001": "SeparateFault"}),
     ],
 )
-def test_what_is_accepted(text: str, levels: dict[str, str]) -> None:
+def test_valid_tables_are_accepted(text: str, levels: dict[str, str]) -> None:
     found = read_node_levels(text)
     assert found.levels.keys() == levels.keys()
     assert all(found.levels[code].startswith(level) for code, level in levels.items())
@@ -88,7 +88,7 @@ def test_what_is_accepted(text: str, levels: dict[str, str]) -> None:
         ('{"FaultTypeCode":{"a":' + "[" * 100_000, ["$"]),
     ],
 )
-def test_what_is_refused(text: str, where: list[str]) -> None:
+def test_invalid_tables_are_refused_with_all_places(text: str, where: list[str]) -> None:
     """noded#E13, and what its recordings do not have."""
     assert refused(text) == where
 

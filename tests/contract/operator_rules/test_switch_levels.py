@@ -49,14 +49,14 @@ def test_a_code_in_several_lists_has_the_most_serious_level() -> None:
 @pytest.mark.parametrize(
     "entry", ["", "x", "[a,b,c]", "[a,b,c,d,e]", " " + CODE, CODE + " ", f"[{'x' * 46},,,]", "]["]
 )
-def test_what_is_no_code_is_skipped_and_reported(entry: str) -> None:
+def test_entry_that_is_no_code_is_skipped_and_reported(entry: str) -> None:
     found = read_switch_levels(json.dumps({"SeparateFaultCodes": [entry, CODE]}))
     assert found.levels == {CODE: "Separate"}
     assert [problem.where for problem in found.problems] == ["$.SeparateFaultCodes[0]"]
 
 
 @pytest.mark.parametrize("entry", ["[0x00F1FEF5,155912,cpu,na]", "[0x1,1,cpu,na]", "[,,,]"])
-def test_what_never_comes_from_a_driver_is_accepted_and_reported(entry: str) -> None:
+def test_code_that_no_driver_writes_is_accepted_and_reported(entry: str) -> None:
     found = read_switch_levels(json.dumps({"SeparateFaultCodes": [entry]}))
     assert found.levels == {entry: "Separate"}
     assert [problem.where for problem in found.problems] == ["$.SeparateFaultCodes[0]"]
@@ -69,6 +69,6 @@ def test_a_table_that_names_nothing_counts_and_is_reported() -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"SeparateFaultCodes":[1]}', ""])
-def test_what_cannot_be_decoded_is_refused_whole(text: str) -> None:
+def test_text_that_cannot_be_decoded_is_refused_whole(text: str) -> None:
     with pytest.raises(DocumentError):
         read_switch_levels(text)

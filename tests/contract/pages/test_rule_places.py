@@ -49,7 +49,7 @@ def test_an_entry_of_the_operator_is_named_by_its_line() -> None:
     ]
 
 
-def test_what_raises_a_level_is_the_rule_in_force_not_the_shipped_one() -> None:
+def test_rule_in_force_is_shown_instead_of_the_shipped_one() -> None:
     file = f"faultCustomization.json of {CONFIG_MAP}"
     rules = found("80C98000", faultCode=LEVELS, faultCustomization=RULES)
     assert [(one.file, one.key, one.line) for one in rules[1:]] == [

@@ -16,8 +16,7 @@ from contract.errors import ConfigurationError, EmulatorError
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, LIBRARY, install
-from dcmi_shim.emulator.play import play
-from dcmi_shim.emulator.scenario import parse_scenario
+from dcmi_shim.emulator.scenario import parse_scenario, play
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:

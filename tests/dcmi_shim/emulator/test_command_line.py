@@ -175,7 +175,7 @@ def test_no_place_is_known() -> None:
     assert "set VIGIL_EMULATOR_DIR" in result.stderr
 
 
-def test_what_cannot_be_done_now(a2: Server, tmp_path: Path) -> None:
+def test_impossible_changes_end_with_status_1(a2: Server, tmp_path: Path) -> None:
     result = _vigil("simulate", "recover", 0, "80E01801", VIGIL_EMULATOR_DIR=a2.emulator_dir)
     assert (result.returncode, result.stderr) == (
         1,

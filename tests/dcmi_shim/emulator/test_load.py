@@ -10,8 +10,7 @@ import pytest
 
 from contract.errors import ConfigurationError
 from dcmi_shim.emulator.install import HCCN_TOOL
-from dcmi_shim.emulator.play import play
-from dcmi_shim.emulator.scenario import parse_scenario
+from dcmi_shim.emulator.scenario import parse_scenario, play
 from dcmi_shim.library.abi import ProcessMemory
 from tests.dcmi_shim.emulator.driver import wait_until
 from tests.dcmi_shim.emulator.test_command_line import _vigil
@@ -136,7 +135,7 @@ def test_in_a_scenario(a2: Server) -> None:
     assert _virtual(a2, 2) == [100]
 
 
-def test_what_a_monitor_asks_shows_the_load(a2: Server) -> None:
+def test_calls_of_an_exporter_show_the_load(a2: Server) -> None:
     """The calls of the vendor's exporter: several figures at once, and the HBM's size."""
     library = a2.driver.library
     size = 65536

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.errors import ConfigurationError, EmulatorError
-from dcmi_shim.emulator.play import play
-from dcmi_shim.emulator.scenario import FailStep, RaiseStep, parse_scenario, read_scenario
+from dcmi_shim.emulator.scenario import FailStep, RaiseStep, parse_scenario, play, read_scenario
 from tests.dcmi_shim.emulator.driver import wait_until
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ return_code = 8005
         ('steps = [{at_ms = 86400001, do = "drop", chip = 1}]', "steps[0].at_ms: must be at most "),
     ],
 )
-def test_what_is_wrong_is_named(text: str, problem: str) -> None:
+def test_wrong_steps_are_named_with_their_place(text: str, problem: str) -> None:
     assert _problems(text)[0].startswith(problem)
 
 

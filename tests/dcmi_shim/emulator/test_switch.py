@@ -365,6 +365,8 @@ def test_hooks(a3: Server, switches: Switches) -> None:
         (1, 1, 65536, "more than 16 bits"),
     ],
 )
-def test_what_no_switch_has(chip: int, port: int, peer_port: int, what: str) -> None:
+def test_place_that_no_switch_has_is_refused(
+    chip: int, port: int, peer_port: int, what: str
+) -> None:
     with pytest.raises(ValueError, match=what):
         EmulatedSwitchFault(PORT_FAILS.code, chip, port, peer_port)

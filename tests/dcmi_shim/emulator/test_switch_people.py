@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract.errors import ConfigurationError
-from dcmi_shim.emulator.play import play
-from dcmi_shim.emulator.scenario import parse_scenario
+from dcmi_shim.emulator.scenario import parse_scenario, play
 
 if TYPE_CHECKING:
     from tests.dcmi_shim.emulator.conftest import Server

@@ -12,8 +12,7 @@ import pytest
 
 from contract.errors import ConfigurationError
 from dcmi_shim.emulator.install import HCCN_TOOL, LIBRARY
-from dcmi_shim.emulator.play import play
-from dcmi_shim.emulator.scenario import parse_scenario
+from dcmi_shim.emulator.scenario import parse_scenario, play
 
 if TYPE_CHECKING:
     from pathlib import Path

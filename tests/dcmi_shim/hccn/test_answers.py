@@ -72,7 +72,7 @@ def test_link() -> None:
         *("link status: UP\nlink status: DOWN", "no link status: UP", "\x00\xff\ufffd"),
     ],
 )
-def test_what_is_no_link_status(text: str) -> None:
+def test_other_words_are_no_link_status(text: str) -> None:
     with pytest.raises(ToolNonsense, match="hccn_tool gave no link status of chip 2; printed: "):
         parse_link(text, 2)
 

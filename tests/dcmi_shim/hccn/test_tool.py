@@ -10,6 +10,7 @@ import pytest
 from contract.errors import ToolFailed, ToolMissing, ToolNonsense
 from dcmi_shim.hccn import tool as hccn
 from dcmi_shim.hccn.tool import HccnTool
+from dcmi_shim.library.discovery import VendorPaths
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +23,7 @@ def _tool(root: Path, text: str) -> HccnTool:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
-    return HccnTool(root, trust_driver=True, environment={"PATH": "/usr/bin:/bin"})
+    return HccnTool(VendorPaths(root, True, {"PATH": "/usr/bin:/bin"}))
 
 
 async def test_orders_of_arguments(tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ async def test_it_gives_up_on_one_that_stays_busy(tmp_path: Path, text: str, run
 
 
 async def test_without_a_driver_root_it_is_the_vendors(tmp_path: Path) -> None:
-    tool = HccnTool(None, trust_driver=False, environment={})
+    tool = HccnTool(VendorPaths(None, False, {}))
     assert str(tool.path) == "/usr/local/Ascend/driver/tools/hccn_tool"
     with pytest.raises(ToolMissing, match="/absent/tools/hccn_tool: No such file"):
-        await HccnTool(tmp_path / "absent", trust_driver=False, environment={}).ask(hccn.LINK, 0, 1)
+        await HccnTool(VendorPaths(tmp_path / "absent", False, {})).ask(hccn.LINK, 0, 1)

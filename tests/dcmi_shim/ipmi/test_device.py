@@ -29,9 +29,10 @@ from pathlib import Path
 
 from contract.errors import BmcError, ToolError
 from dcmi_shim.ipmi.bmc import Ipmi
+from dcmi_shim.library.discovery import VendorPaths
 
 async def main():
-    ipmi = Ipmi(Path(sys.argv[1]), os.environ, float(sys.argv[2]), trust_driver=True)
+    ipmi = Ipmi(Path(sys.argv[1]), VendorPaths(None, True, os.environ), float(sys.argv[2]))
     while line := await asyncio.to_thread(sys.stdin.readline):
         began = time.monotonic()
         try:

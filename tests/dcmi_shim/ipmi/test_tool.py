@@ -15,6 +15,7 @@ from dcmi_shim.emulator.install import IPMITOOL
 from dcmi_shim.ipmi.alarms import request_from
 from dcmi_shim.ipmi.bmc import Ipmi
 from dcmi_shim.ipmi.tool import parse_raw, raw_arguments
+from dcmi_shim.library.discovery import VendorPaths
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +36,7 @@ def test_the_command_line_is_that_of_the_specification() -> None:
         ("\n", ""),
     ],
 )
-def test_what_it_prints(printed: str, reply: str) -> None:
+def test_printed_bytes_are_the_reply(printed: str, reply: str) -> None:
     assert parse_raw(printed) == bytes.fromhex(reply.replace(" ", ""))
 
 
@@ -54,7 +55,7 @@ def test_noise_is_bytes_or_an_error(printed: str) -> None:
 
 
 @pytest.mark.parametrize("printed", ["db07", "0xdb", "d b", "no reply", "zz", "db 7"])
-def test_what_is_no_reply(printed: str) -> None:
+def test_output_that_is_no_reply_is_refused(printed: str) -> None:
     with pytest.raises(ToolNonsense, match=r"printed no reply.*printed: "):
         parse_raw(printed)
 
@@ -62,7 +63,7 @@ def test_what_is_no_reply(printed: str) -> None:
 def ipmi(place: Path, deadline_seconds: float = 5.0, trust_driver: bool = True) -> Ipmi:
     path = f"{place}:{os.environ['PATH']}"
     missing = place / "no-device"
-    return Ipmi(missing, {"PATH": path}, deadline_seconds, trust_driver=trust_driver)
+    return Ipmi(missing, VendorPaths(None, trust_driver, {"PATH": path}), deadline_seconds)
 
 
 async def test_the_look_alike(bmc_server: tuple[Path, Emulator], hardware: Emulator) -> None:
@@ -157,7 +158,7 @@ async def test_a_program_that_must_not_be_run(tmp_path: Path) -> None:
 
 
 async def test_one_that_appears_later(tmp_path: Path) -> None:
-    bmc = Ipmi(tmp_path / "none", {"PATH": str(tmp_path)}, 1.0, trust_driver=True)
+    bmc = Ipmi(tmp_path / "none", VendorPaths(None, True, {"PATH": str(tmp_path)}), 1.0)
     with pytest.raises(BmcError, match=r"neither .*/none nor ipmitool is there; load"):
         await bmc.alarms(None)
     script(tmp_path, 'echo " db 07 00 00 00 00 00"')

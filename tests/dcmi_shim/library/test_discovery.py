@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import DriverNotFound
-from dcmi_shim.library.discovery import find_library, ownership_problems
+from dcmi_shim.library.discovery import VendorPaths, find_library, ownership_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,14 +34,14 @@ def test_a_given_root_comes_before_the_search_path(
     root: Path, built: Callable[[str], Path]
 ) -> None:
     environment = {"LD_LIBRARY_PATH": str(built("plain").parent)}
-    found = find_library(root, trust_driver=True, environment=environment)
+    found = find_library(VendorPaths(root, True, environment))
     assert found.path == _of(root)
     assert found.search == (root / "lib64" / "driver", root / "lib64")
 
 
 def test_the_search_path_comes_before_the_default_root(built: Callable[[str], Path]) -> None:
     environment = {"LD_LIBRARY_PATH": f"/nowhere::{built('plain').parent}"}
-    found = find_library(None, trust_driver=True, environment=environment)
+    found = find_library(VendorPaths(None, True, environment))
     assert found.path == built("plain")
     assert found.search == ()
 
@@ -50,14 +50,14 @@ def test_an_empty_root_falls_back_to_the_search_path(
     tmp_path: Path, built: Callable[[str], Path]
 ) -> None:
     environment = {"LD_LIBRARY_PATH": str(built("plain").parent)}
-    found = find_library(tmp_path / "empty", trust_driver=True, environment=environment)
+    found = find_library(VendorPaths(tmp_path / "empty", True, environment))
     assert found.path == built("plain")
 
 
 def test_nothing_found_names_every_place(tmp_path: Path) -> None:
     environment = {"LD_LIBRARY_PATH": f"{tmp_path}/one:{tmp_path}/two"}
     with pytest.raises(DriverNotFound) as caught:
-        find_library(tmp_path / "root", trust_driver=True, environment=environment)
+        find_library(VendorPaths(tmp_path / "root", True, environment))
     message = str(caught.value)
     assert f"{tmp_path}/root/lib64/driver/libdcmi.so (--driver-root): does not exist" in message
     assert f"{tmp_path}/two/libdcmi.so (LD_LIBRARY_PATH): does not exist" in message
@@ -68,14 +68,14 @@ def test_nothing_found_names_every_place(tmp_path: Path) -> None:
 def test_a_search_path_that_is_too_long_is_not_used(built: Callable[[str], Path]) -> None:
     environment = {"LD_LIBRARY_PATH": f"{built('plain').parent}:{'x' * 1024}"}
     with pytest.raises(DriverNotFound, match="at most 1024"):
-        find_library(Path("/nowhere"), trust_driver=True, environment=environment)
+        find_library(VendorPaths(Path("/nowhere"), True, environment))
 
 
 def test_foreign_writers_are_refused_or_warned_about(root: Path) -> None:
     (root / "lib64").chmod(0o777)
     with pytest.raises(DriverNotFound, match=r"may be written by others|not to root"):
-        find_library(root, trust_driver=False, environment={})
-    found = find_library(root, trust_driver=True, environment={})
+        find_library(VendorPaths(root, False, {}))
+    found = find_library(VendorPaths(root, True, {}))
     assert any(f"{root}/lib64 may be written by others (mode 0777)" in w for w in found.warnings)
 
 
@@ -111,10 +111,10 @@ def test_too_deep_and_endless_links(tmp_path: Path) -> None:
         (b"\x7fELF\x01\x01" + bytes(12) + b"\x03\x00", "is built for ELF machine 3 (32 bit)"),
     ],
 )
-def test_what_is_no_library_for_this_machine(root: Path, content: bytes, reason: str) -> None:
+def test_library_for_another_machine_is_refused(root: Path, content: bytes, reason: str) -> None:
     _of(root).write_bytes(content)
     with pytest.raises(DriverNotFound) as caught:
-        find_library(root, trust_driver=True, environment={})
+        find_library(VendorPaths(root, True, {}))
     assert reason in str(caught.value)
     if "built for" in reason:
         assert f"this machine is {platform.machine()}" in str(caught.value)
@@ -124,4 +124,4 @@ def test_a_directory_in_the_place_of_the_library(root: Path) -> None:
     _of(root).unlink()
     _of(root).mkdir()
     with pytest.raises(DriverNotFound, match="Is a directory"):
-        find_library(root, trust_driver=True, environment={})
+        find_library(VendorPaths(root, True, {}))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import DriverCallStuck, DriverGone, DriverNotFound
-from dcmi_shim.library.discovery import find_library
+from dcmi_shim.library.discovery import VendorPaths, find_library
 from dcmi_shim.library.driver_upgrade import Installed
 from tests.dcmi_shim.conftest import QUICK, running
 
@@ -44,7 +44,7 @@ class Root:
         shutil.rmtree(self.directory)
 
     def find(self) -> FoundLibrary:
-        return find_library(self.directory, trust_driver=True, environment={})
+        return find_library(VendorPaths(self.directory, True, {}))
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ async def test_a_library_that_may_not_be_loaded_replaces_none(root: Root) -> Non
     may_be_loaded = True
 
     def find() -> FoundLibrary:
-        return find_library(root.directory, trust_driver=may_be_loaded, environment={})
+        return find_library(VendorPaths(root.directory, may_be_loaded, {}))
 
     async with running(root.find(), find=find) as state:
         chip = (await state.driver.inventory()).chips[0]

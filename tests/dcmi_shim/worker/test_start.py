@@ -83,7 +83,7 @@ async def test_a_library_that_can_never_work(
             await asyncio.wait_for(state.run, 5)
 
 
-async def test_what_the_library_needs_is_missing(
+async def test_missing_dependency_of_the_library_is_named(
     tmp_path: Path,
 ) -> None:
     needed, path = tmp_path / "libneeded.so", tmp_path / "libdcmi.so"
