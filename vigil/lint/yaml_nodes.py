@@ -42,9 +42,9 @@ def document_of(
     if type(root) is ScalarNode and not root.value:
         return
     walk = _Walk(offset)
-    walk.through(root)
+    walk.check(root)
     if "{{" in text or "{%" in text:
-        walk.for_actions(root)
+        walk.find_actions(root)
     if walk.unreadable and not walk.is_template:
         into.unreadable.extend(walk.unreadable)
         return
@@ -67,14 +67,14 @@ class _Walk:
         self.is_template = False
         self._offset = offset
 
-    def through(self, root: Any) -> None:
-        """Look at ``root`` and everything below."""
+    def check(self, root: Any) -> None:
+        """Check the keys and tags of ``root`` and of everything below."""
         seen: set[int] = set()
         stack = [root]
         while stack:
             node = stack.pop()
             if node.tag is not None:
-                self._judge_tag(node)
+                self._check_tag(node)
             if type(node) is ScalarNode or id(node) in seen:
                 continue
             seen.add(id(node))
@@ -84,11 +84,11 @@ class _Walk:
             else:
                 keys = {key.value for key, _ in node.value if type(key) is ScalarNode}
                 if len(keys) != len(node.value):
-                    self._look_at_keys(node)
+                    self._check_keys(node)
                 values = [value for _, value in node.value]
             stack += [one for one in values if type(one) is not ScalarNode or one.tag is not None]
 
-    def for_actions(self, root: Any) -> None:
+    def find_actions(self, root: Any) -> None:
         """Look for actions of a template outside of texts that may have them."""
         seen: set[int] = set()
         stack = [root]
@@ -109,13 +109,13 @@ class _Walk:
                     if type(key) is ScalarNode and key.value not in _FREE_TEXT
                 ]
 
-    def _judge_tag(self, node: Any) -> None:
+    def _check_tag(self, node: Any) -> None:
         if node.tag not in _TAGS:
             why = f"has the tag {quoted(node.tag)}: tags that make objects are not read"
             self.unreadable.append(Unreadable(self._line(node), why))
 
-    def _look_at_keys(self, node: Any) -> None:
-        """Return a mapping with a key that is no text, or that it has twice."""
+    def _check_keys(self, node: Any) -> None:
+        """Note keys that are no text, and keys that the mapping has twice."""
         first: dict[str, tuple[int, Any]] = {}
         for key, value in node.value:
             if type(key) is not ScalarNode:
