@@ -65,9 +65,9 @@ def test_every_row_names_tests_that_exist(document: Path) -> None:
         assert missing == [], row[0]
 
 
-def test_what_is_not_there_is_found() -> None:
+def test_missing_test_is_found() -> None:
     here = "tests/test_attacks_and_troubles.py"
-    assert is_there(f"{here}::test_what_is_not_there_is_found[any]")
+    assert is_there(f"{here}::test_missing_test_is_found[any]")
     assert is_there("python -m benchmarks.attack_pages")
     for name in (
         f"{here}::test_that_is_missing",

@@ -179,7 +179,7 @@ def test_an_id_alone_belongs_to_one_document(text: str, document: str) -> None:
         "chips (2.1, 2.8 and 2.9)",
     ],
 )
-def test_what_leads_nowhere_is_found(text: str) -> None:
+def test_citation_that_leads_nowhere_is_found(text: str) -> None:
     assert not all(is_resolved(one) for one in all_in(text))
 
 

@@ -115,7 +115,7 @@ def test_every_example_of_noded_is_tested_or_a_documented_no() -> None:
     assert not missing, f"no test names {', '.join(sorted(missing))}"
 
 
-def test_what_names_an_example_is_found() -> None:
+def test_files_that_name_an_example_are_found() -> None:
     source = """
 EXAMPLES = {"EX-02": 1}
 OTHER = {"EX-03": 1}

@@ -35,7 +35,7 @@ def is_gone(pid: int, seconds: float = 5.0) -> bool:
     return not lives(pid)
 
 
-def test_what_a_test_process_started_ends_when_that_is_killed(tmp_path: Path) -> None:
+def test_children_of_a_killed_test_process_end(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", STARTS_ONE, str(tmp_path / "log")],
         stdout=subprocess.PIPE,

@@ -55,7 +55,7 @@ def test_files_that_both_map_count_once() -> None:
     assert pss_mib([os.getpid()] * 2) < 2 * pss_mib([os.getpid()]) - 1
 
 
-def test_what_began_meanwhile_did_not_live_all_the_time() -> None:
+def test_process_that_began_meanwhile_did_not_live_all_the_time() -> None:
     before = Usage({1: 2.0, 2: 5.0}, 1.0)
     after = Usage({1: 2.5, 3: 0.25}, 1.5)
     assert between(before, after, 10.0) == (5.0, 7.5)

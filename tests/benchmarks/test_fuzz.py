@@ -51,7 +51,7 @@ def refuses(text: str) -> None:
         raise KeyError(text)
 
 
-def test_what_fails_is_found_and_made_small() -> None:
+def test_failing_input_is_found_and_made_small() -> None:
     outcome = fuzz(Broken(refuses), 500, seed=1)
     (failure,) = outcome.failures
     assert failure.what.startswith("KeyError at refuses, line ")

@@ -28,7 +28,7 @@ def test_a_storm_has_all_kinds_of_observations_and_leaves_nothing_that_holds() -
 
 
 @pytest.mark.slow
-def test_what_is_measured_changes_the_state_and_does_not_let_it_grow() -> None:
+def test_measured_observations_change_the_state_and_do_not_let_it_grow() -> None:
     found = figures(runs=2, batches=60)
     assert not found.grows
     for run in found.runs:

@@ -144,7 +144,7 @@ def test_a_malformed_document_is_replaced(node: Node, data: dict[str, str]) -> N
     node.waits_for_text("cannot be decoded and is replaced")
 
 
-def test_what_others_isolated_stays_isolated(node: Node) -> None:
+def test_chip_isolated_by_another_program_stays_isolated(node: Node) -> None:
     reasons = json.dumps(
         {
             "Ascend910-3": [

@@ -100,7 +100,9 @@ async def test_an_address_follows_and_the_last_one_is_kept(
     await store.close()
 
 
-async def test_what_the_driver_reports(hardware: tuple[Emulator, Path], driver: Driver) -> None:
+async def test_driver_reports_facts_and_addresses_of_chips(
+    hardware: tuple[Emulator, Path], driver: Driver
+) -> None:
     inventory: Inventory = await driver.inventory()
     facts, problems = await driver.facts()
     assert (facts.aicores, facts.memory_mb, facts.main_board) == (20, 65536, 0)

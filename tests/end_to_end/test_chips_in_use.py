@@ -69,7 +69,7 @@ def test_k38_either_annotation_marks_a_chip_as_in_use(cluster: Cluster, cluster_
 
 
 @pytest.mark.apiserver
-def test_what_was_in_use_stays_over_an_outage_and_a_restart(
+def test_chips_in_use_are_kept_over_an_outage_and_a_restart(
     cluster: Cluster, cluster_node: Node
 ) -> None:
     node, plane = cluster_node, cluster.plane

@@ -164,7 +164,7 @@ def test_a_removed_reason_is_reported_whatever_removed_it(
         assert event["involvedObject"]["name"] == "node-1"
 
 
-def test_what_is_wrong_with_the_fault_configuration_is_reported(
+def test_problems_of_the_fault_configuration_are_reported(
     cluster_node: Node, cluster: Cluster
 ) -> None:
     node, plane = cluster_node, cluster.plane
@@ -230,7 +230,7 @@ def test_of_a_flood_all_is_reported_in_few_events(
     assert "cardID:1 4, deviceID:0 0" in events[-1]["message"]
 
 
-def test_what_happens_in_an_outage_is_reported_after_it(
+def test_faults_during_an_outage_are_reported_after_it(
     cluster_node: Node, cluster: Cluster, posted: Callable[[], list[dict[str, Any]]]
 ) -> None:
     node = cluster_node

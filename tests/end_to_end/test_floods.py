@@ -101,7 +101,7 @@ def test_ten_thousand_events_in_a_second(folder_node: Node) -> None:
     assert node.assertions(FAULT) == ["occur"]
 
 
-def test_what_the_queue_cannot_hold_is_a_gap_and_the_lists_supply_the_rest(
+def test_events_beyond_the_queue_are_a_gap_and_the_lists_supply_them(
     folder_node: Node,
 ) -> None:
     node = folder_node

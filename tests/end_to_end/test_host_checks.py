@@ -71,7 +71,7 @@ def test_a_quiet_host_has_no_fault(folder_node: Node) -> None:
     assert node.stop()[0] == 0
 
 
-def test_what_the_kernel_logs_is_in_node_info(folder_node: Node, log: KernelLogPipe) -> None:
+def test_errors_in_the_kernel_log_are_in_node_info(folder_node: Node, log: KernelLogPipe) -> None:
     node = folder_node
     node.environment["VIGIL_KERNEL_LOG_HOLD_SECONDS"] = "1"
     log.write(line(6, HUNG), line(7, HARMLESS))
@@ -135,7 +135,7 @@ def test_a_restart_neither_repeats_nor_loses(folder_node: Node, log: KernelLogPi
 
 
 @pytest.mark.parametrize("forgets", [False, True], ids=["journal", "no journal"])
-def test_what_a_check_reported_is_over_when_it_is_switched_off(
+def test_faults_of_a_check_end_when_it_is_switched_off(
     folder_node: Node, log: KernelLogPipe, forgets: bool
 ) -> None:
     node = folder_node

@@ -84,7 +84,7 @@ def test_levels_follow_the_config_map_at_once(node: Node) -> None:
 
 
 @pytest.mark.timeout(90)
-def test_what_is_refused_changes_nothing(node: Node) -> None:
+def test_refused_fault_configuration_changes_nothing(node: Node) -> None:
     """The recorded documents that the real program refuses, and one without its key."""
     good = table(PreSeparate=[FAN.code], Separate=["2C000031"])
     node.place.write(NAME, good)

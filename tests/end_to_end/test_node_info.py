@@ -135,7 +135,7 @@ def test_a_deletion_outlives_an_outage(cluster_node: Node) -> None:
     node.wait(lambda: node.node_info() is None, "the document is deleted", 20)
 
 
-def test_what_is_not_owned_is_left_alone(node: Node) -> None:
+def test_document_of_another_owner_is_left_alone(node: Node) -> None:
     node.environment["VIGIL_DOCUMENTS"] = "node-info"
     theirs = {"DeviceInfoCfg": "{}", "note": "the vendor's"}
     node.place.write(node.document, theirs)

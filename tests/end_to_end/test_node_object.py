@@ -119,7 +119,7 @@ def watched(cluster_node: Node, cluster: Cluster) -> Watched:
     return watched
 
 
-def test_what_others_change_is_repaired_within_a_second(
+def test_label_changed_by_another_program_is_repaired_within_a_second(
     cluster_node: Node, watched: Watched
 ) -> None:
     node = cluster_node
@@ -190,7 +190,7 @@ def test_a_node_that_comes_later_or_again_gets_its_labels(
     node.wait(lambda: again.label("servertype") is not None, "it came again", 5)
 
 
-def test_what_older_releases_left_is_removed(cluster_node: Node, cluster: Cluster) -> None:
+def test_labels_of_older_releases_are_removed(cluster_node: Node, cluster: Cluster) -> None:
     watched = Watched(cluster, cluster_node.name, {"huawei.com/Ascend910-Recover": "x"})
     watched.edit(annotations={"huawei.com/Ascend910-Unhealthy": "Ascend910-1"})
     cluster_node.start()

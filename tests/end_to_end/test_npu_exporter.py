@@ -121,7 +121,7 @@ def test_a_chip_that_gives_no_answer_has_no_sample_and_is_unknown(folder_node: N
     assert 'npu_vigil_blind{chip="3",source="chip-faults"} 1.0' in folder_node.ask("/metrics")[1]
 
 
-def test_what_the_driver_does_not_report_is_an_empty_label(folder_node: Node) -> None:
+def test_value_that_the_driver_lacks_is_an_empty_label(folder_node: Node) -> None:
     folder_node.emulator.fail("dcmi_get_device_die_v2", -8255)
     folder_node.emulator.fail("dcmi_get_device_pcie_info_v2", -8008)
     folder_node.emulator.fail("dcmi_get_device_network_health", -8255)

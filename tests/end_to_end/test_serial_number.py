@@ -103,7 +103,9 @@ def test_bmc_and_node_come_later(node: Node, watched: Watched) -> None:
     [("00 00 20 20 32 31 30 32 33 41 42 43 20 20 00 00 00", "21023ABC"), ("00 00", "Huawei")],
     ids=["padded", "manufacturer"],
 )
-def test_what_is_written_of_it(node: Node, watched: Watched, reply: str, number: str) -> None:
+def test_serial_number_is_trimmed_or_replaced_by_the_manufacturer(
+    node: Node, watched: Watched, reply: str, number: str
+) -> None:
     watched.create({"a": "b"})
     node.emulator.bmc.replies([("90@4", bytes.fromhex(reply))])
     node.start()

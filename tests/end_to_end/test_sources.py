@@ -155,7 +155,7 @@ def test_documents_answer_where_no_aggregator_does(cluster: Cluster) -> None:
 
 @pytest.mark.apiserver
 @pytest.mark.daemon
-def test_what_the_api_server_refuses_is_named(cluster: Cluster) -> None:
+def test_refusal_of_the_api_server_is_named(cluster: Cluster) -> None:
     for token, why in (("stranger-token", "is forbidden"), ("nobody", "Unauthorized")):
         kubeconfig = cluster.plane.kubeconfig_of(token)
         status, lines, errors = cluster.ask("status", kubeconfig=kubeconfig)

@@ -80,7 +80,7 @@ def test_a_port_fails_and_recovers(a3: Node) -> None:
     assert (now["FaultLevel"], now["NodeStatus"]) == ("", "Healthy")
 
 
-def test_what_happened_while_no_aggregator_listened(a3: Node) -> None:
+def test_switch_faults_of_a_restart_and_lost_events_are_found_by_the_list(a3: Node) -> None:
     up(a3)
     a3.emulator.switch_occur(PORT)
     a3.wait(lambda: codes(a3) == [CODE], "the fault is shown")

@@ -28,7 +28,7 @@ def test_no_device_info_while_a_chip_is_cut(folder_node: Node) -> None:
     assert node.status()["blind"] == [], "the BMC is asked as ever"
 
 
-def test_what_was_published_before_stays(folder_node: Node) -> None:
+def test_document_is_kept_while_a_chip_has_virtual_devices(folder_node: Node) -> None:
     node = folder_node
     node.start()
     node.healthy()

@@ -107,7 +107,7 @@ def in_cluster_info(cluster: Cluster, chip: str) -> bool:
     return chip in found["data"]["cluster-info-device-0"] and FAULT in json.dumps(found["data"])
 
 
-def test_what_a_webhook_adds_is_no_foreign_change(
+def test_label_added_by_a_webhook_is_no_foreign_change(
     node: Node, aggregator: Daemon, cluster: Cluster
 ) -> None:
     with Webhook(cluster.plane, add):
@@ -307,7 +307,7 @@ def test_a_webhook_that_changes_leases_is_named_and_silences_no_faults(
     aggregator.process.wait_until(lambda: aggregator.ask("/readyz")[0] == 200, 40)
 
 
-def test_what_readers_act_on_is_removed_and_all_else_stays(
+def test_foreign_keys_that_readers_act_on_are_removed_and_others_stay(
     node: Node, aggregator: Daemon, cluster: Cluster
 ) -> None:
     node.start()

@@ -49,7 +49,7 @@ def test_nothing_is_created_on_the_host_and_nothing_may_be_missing(overlay: str)
 
 
 @pytest.mark.parametrize("overlay", ["base", *OVERLAYS])
-def test_what_is_replaced_on_the_host_is_seen_by_way_of_its_parent(overlay: str) -> None:
+def test_driver_replaced_on_the_host_is_seen_through_the_mounted_parent(overlay: str) -> None:
     pod = agent_pod(overlay)
     (container,) = pod["containers"]
     hosts = {volume["name"]: PurePath(volume["hostPath"]["path"]) for volume in pod["volumes"]}

@@ -200,7 +200,7 @@ def account(
 
 
 @pytest.mark.apiserver
-def test_what_the_account_may_do(account: Account) -> None:
+def test_account_may_do_what_elastic_training_needs(account: Account) -> None:
     """Policies and rights come one after the other, so what differs is asked once more."""
     wrong = {}
     for what, row in ROWS.items():
@@ -214,7 +214,7 @@ def test_what_the_account_may_do(account: Account) -> None:
 
 
 @pytest.mark.apiserver
-def test_what_is_refused_names_the_reason(account: Account) -> None:
+def test_refused_request_of_the_account_names_the_reason(account: Account) -> None:
     _, text = account.ask(ROWS["the image"])
     assert "how many chips a container asks for" in text
     _, text = account.ask(ROWS["the size of a running job"])
@@ -246,7 +246,7 @@ DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "running", 
 
 
 @pytest.mark.apiserver
-def test_what_both_parts_may_do(account: Account, tmp_path: Path) -> None:
+def test_optional_components_may_do_what_they_need(account: Account, tmp_path: Path) -> None:
     """End jobs of Volcano by Commands, and delete pods of theirs that are in deletion."""
     plane = account.plane
     for item in build_with(tmp_path, "base", *PARTS):

@@ -349,12 +349,12 @@ def _otherwise(agent: Agent, *, with_policy: bool) -> list[tuple[str, Row, int, 
 
 
 @pytest.mark.apiserver
-def test_what_the_policy_lets_through(agent: Agent) -> None:
+def test_policy_decides_each_request_as_the_table_states(agent: Agent) -> None:
     assert _otherwise(agent, with_policy=True) == []
 
 
 @pytest.mark.apiserver
-def test_what_roles_alone_would_let_through(
+def test_roles_alone_decide_without_the_policy(
     plane: ControlPlane, agent: Agent, tmp_path: Path
 ) -> None:
     """The component for old clusters takes the policy away, and the right that needs it."""
@@ -524,7 +524,7 @@ def test_who_may_write_nothing_does_not_know(plane: ControlPlane, agent: Agent) 
 
 
 @pytest.mark.apiserver
-def test_what_others_put_on_a_document_is_no_obstacle(plane: ControlPlane, agent: Agent) -> None:
+def test_metadata_of_other_programs_is_no_obstacle(plane: ControlPlane, agent: Agent) -> None:
     """A foreign label may stay or go; the agent just cannot set one."""
     path, body = config_map("mindx-dl", "mindx-dl-nodeinfo-worker-1", labels=PUBLIC_FAULT)
     one = f"{path}/mindx-dl-nodeinfo-worker-1"

@@ -234,7 +234,9 @@ def _make_immutable(plane: ControlPlane, node: Node) -> None:
 
 @pytest.mark.apiserver
 @pytest.mark.timeout(120)
-def test_what_is_granted_is_what_is_used(plane: ControlPlane, node: Node, aggregator: Path) -> None:
+def test_granted_rights_are_exactly_those_that_are_used(
+    plane: ControlPlane, node: Node, aggregator: Path
+) -> None:
     def read(name: str, key: str) -> str | None:
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}"
         status, answer = plane.ask("GET", path)

@@ -84,7 +84,7 @@ def test_no_unit_is_more_open_than_it_must_be(unit: str, exposure: int) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_what_a_unit_names_as_its_documentation_is_installed(unit: Path) -> None:
+def test_documentation_that_a_unit_names_is_installed(unit: Path) -> None:
     (line,) = [line for line in unit.read_text().splitlines() if line.startswith("Documentation=")]
     installed = "/opt/npu-vigil/share/doc"
     guide = (ROOT / "docs/installation.md").read_text()

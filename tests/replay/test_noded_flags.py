@@ -40,7 +40,7 @@ def status_of(step: dict[str, Any]) -> int | str:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: str(step["at_ms"]))
-def test_what_is_refused(step: dict[str, Any]) -> None:
+def test_unusable_flags_are_refused(step: dict[str, Any]) -> None:
     """D-20: wrong use has an exit status of its own."""
     found = different(step["exit_status"], status_of(step), "$.exit_status")
     check(f"noded/{NAME}@{step['at_ms']}", found)

@@ -220,7 +220,7 @@ async def test_a_bmc_that_hangs_later_is_reported_blind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["configmap-deleted-by-hand", "configmap-edited-by-hand"])
-async def test_what_is_done_by_hand_is_repaired_at_once(name: str, tmp_path: Path) -> None:
+async def test_manual_change_of_a_document_is_repaired_at_once(name: str, tmp_path: Path) -> None:
     """Also where only the label was removed, without which no reader sees the document."""
     recording = recorded_node(name)
     async with playing(recording, tmp_path) as player:

@@ -83,7 +83,7 @@ async def test_a_foreign_change_is_repaired_within_a_second(what: str) -> None:
 @pytest.mark.parametrize(
     "name", ["same-code-twice-in-one-cycle", "fault-before-the-first-cycle-counts-twice"]
 )
-async def test_what_occurred_once_counts_once(name: str) -> None:
+async def test_fault_that_occurred_once_counts_once(name: str) -> None:
     recording = recorded(name)
     played = await play(recording)
     assert any(one.levels for one in all_seen(played))
@@ -120,7 +120,7 @@ async def test_a_one_off_event_is_shown_for_five_seconds() -> None:
         assert 5 <= shown < 6, step
 
 
-async def test_what_comes_and_goes_within_a_second_is_seen() -> None:
+async def test_fault_of_less_than_a_second_is_seen() -> None:
     recording = recorded("occur-and-recover-within-a-second")
     played = await play(recording)
     for step in steps(recording, "occur"):
