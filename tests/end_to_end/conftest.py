@@ -26,7 +26,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture
 def node(tmp_path: Path, built: Path, place: Place) -> Iterator[Node]:
-    """A node on each kind of store; its agent is not started."""
+    """Yield a node on each kind of store in turn; its agent is not started."""
     node = Node(tmp_path, built, place)
     yield node
     node.close()
@@ -34,7 +34,7 @@ def node(tmp_path: Path, built: Path, place: Place) -> Iterator[Node]:
 
 @pytest.fixture
 def folder_node(tmp_path: Path, built: Path) -> Iterator[Node]:
-    """A node on a directory store; its agent is not started."""
+    """Yield a node on a directory store; its agent is not started."""
     node = Node(tmp_path, built, Folder(tmp_path / "store"))
     yield node
     node.close()
@@ -42,7 +42,7 @@ def folder_node(tmp_path: Path, built: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def cluster(control_plane: object) -> Cluster:
-    """The real API server."""
+    """Return the cluster of the real API server."""
     from tests.parts.controlplane import ControlPlane
 
     assert isinstance(control_plane, ControlPlane)
@@ -51,7 +51,7 @@ def cluster(control_plane: object) -> Cluster:
 
 @pytest.fixture
 def cluster_node(tmp_path: Path, built: Path, cluster: Cluster) -> Iterator[Node]:
-    """A node on a real API server; its agent is not started."""
+    """Yield a node on a real API server; its agent is not started."""
     node = Node(tmp_path, built, cluster)
     yield node
     node.close()

@@ -43,7 +43,7 @@ class OnBroker:
         return ["--store", self.broker.tls_url]
 
     def retained(self, topic: str) -> Any:
-        """What is retained at a topic; ``None`` for nothing."""
+        """Return the decoded message that is retained at a topic; ``None`` if there is none."""
         arguments = ("-h", "127.0.0.1", "-p", str(self.broker.port), "-t", topic)
         shown = subprocess.run(
             [program("mosquitto_sub"), *arguments, "-C", "1", "-W", "1", "--retained-only"],

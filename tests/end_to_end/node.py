@@ -139,11 +139,15 @@ class Node:
         self.environment["VIGIL_BMC_DEVICE"] = str(directory / "no-ipmi0")
 
     def node_info(self) -> dict[str, str] | None:
-        """The data keys of the node-info document; ``None`` where there is none."""
+        """Return the data keys of the node-info document; ``None`` if there is no document."""
         return self.place.read(f"mindx-dl-nodeinfo-{self.name}")
 
     def parts(self) -> list[tuple[str, int, list[str]]]:
-        """The faulty parts in node-info, whose check code must be right; none in a stranger's."""
+        """Return the faulty parts in node-info, whose check code must be right.
+
+        The list is empty without a document of the agent: one that another program wrote has no
+        time of update.
+        """
         data = self.node_info()
         if data is None or "updateTime" not in data:
             return []
@@ -262,7 +266,7 @@ class Node:
         return self.ask("/api/v1/status")[1]
 
     def journal(self, kind: str) -> list[Any]:
-        """The bodies of all journal rows of a kind, in order."""
+        """Return the bodies of all journal rows of a kind, in order."""
         with closing(sqlite3.connect(self.state_dir / "journal.sqlite")) as connection:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchall():
                 return []
@@ -272,7 +276,7 @@ class Node:
         return [json.loads(row[0]) for row in rows]
 
     def assertions(self, code: str) -> list[str]:
-        """What was reported about a code, in order, from the journal."""
+        """Return the assertions of all reports about a code, in the order of the journal."""
         return [
             report["assertion"]
             for reports in self.journal("reports")

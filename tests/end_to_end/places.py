@@ -31,7 +31,7 @@ class Place(Protocol):
         """Return the options that ``vigil agent`` needs."""
 
     def read(self, name: str) -> dict[str, str] | None:
-        """The data keys of a document."""
+        """Return the data keys of a document; ``None`` if there is no document."""
 
     def write(self, name: str, data: dict[str, str]) -> None:
         """Write a document as a stranger would."""

@@ -35,13 +35,13 @@ QUICK = {
 
 
 def following(node: Node) -> Following:
-    """The reader of the node's device-info."""
+    """Return a reader of the node's device-info in its directory store."""
     assert isinstance(node.place, Folder)
     return Following(node.place.root / "kube-system" / f"{node.document}.json")
 
 
 def names(profile: str, *without: int) -> frozenset[str]:
-    """The devices of a server of ``profile``."""
+    """Return the device names of a server of ``profile``, except the chips in ``without``."""
     kind, count = PROFILES[profile]
     return frozenset(f"{kind}-{chip}" for chip in range(count) if chip not in without)
 

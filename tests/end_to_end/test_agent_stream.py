@@ -32,7 +32,7 @@ def listening(node: Node, last: str) -> Iterator[BinaryIO]:
 
 
 def next_change(answer: BinaryIO) -> dict[str, Any]:
-    """The next change of a fault, with its event's id."""
+    """Read the stream up to the next change of a fault; return it with the id of its event."""
     fields: dict[str, str] = {}
     while line := answer.readline():
         name, colon, value = line.decode().strip().partition(": ")

@@ -32,7 +32,7 @@ QUERY = "dcmi_get_device_errorcode_v2"
 
 
 def blind(data: dict[str, str] | None) -> dict[tuple[str, int | None], dict[str, Any]]:
-    """What a document reports as blind, by source and chip."""
+    """Return the blind sources that a document reports, by source and chip."""
     if data is None or KEY not in data:
         return {}
     record = json.loads(data[KEY])
@@ -42,7 +42,7 @@ def blind(data: dict[str, str] | None) -> dict[tuple[str, int | None], dict[str,
 
 
 def without_times(data: dict[str, str] | None) -> dict[str, Any]:
-    """A device-info as upstream's readers see it, but for its stamp; its check code is right."""
+    """Return a device-info as upstream's readers see it, without its time and check code."""
     assert data is not None
     outer: dict[str, Any] = json.loads(data["DeviceInfoCfg"])
     del outer["CheckCode"], outer["DeviceInfo"]["UpdateTime"]
@@ -143,7 +143,7 @@ def test_an_agent_that_never_read_a_chip_goes_on_with_all_else(
 
 
 def cluster_entry(node: Node) -> Any:
-    """What the aggregator has published of a node's chips."""
+    """Return the device list of the node that the aggregator has published."""
     assert isinstance(node.place, Folder)
     file = node.place.root / "mindx-dl/cluster-info-device-0.json"
     data = json.loads(json.loads(file.read_text())["data"]["cluster-info-device-0"])

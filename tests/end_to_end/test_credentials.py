@@ -32,7 +32,7 @@ IN_POD = "tests.end_to_end.in_pod"
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    """An API server of our own: others would not stand that its CA is replaced."""
+    """Yield an API server for this module only, as its tests replace the CA."""
     directory = tmp_path / "plane"
     directory.mkdir()
     with ControlPlane(directory) as plane:

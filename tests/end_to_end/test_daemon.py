@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _signals_end_the_tests_again() -> Iterator[None]:
-    """A daemon keeps its handlers until its process has ended."""
+    """Restore the signal handlers, because a daemon keeps its own until its process ends."""
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
     for number, handler in before.items():

@@ -29,7 +29,7 @@ def duo(tmp_path: Path, built: Path) -> Iterator[Node]:
 
 
 def devices(node: Node) -> dict[str, Any]:
-    """The device list, empty before there is one."""
+    """Return the device list of device-info; it is empty before the document exists."""
     data = node.place.read(node.document)
     if data is None:
         return {}

@@ -56,13 +56,13 @@ def training(
     switch: str | None = None,
     link_codes: tuple[str, ...] = (LINK_DOWN,),
 ) -> Family:
-    """A family with five keys."""
+    """Return a family of training servers, which has five keys."""
     keys = tuple(f"huawei.com/{name}{end}" for end in _TRAINING)
     return Family(chips, name, keys, labels, switch=switch, link_codes=frozenset(link_codes))
 
 
 def inference(chips: int, name: str, labels: dict[str, str], faults: str = "Ascend310P") -> Family:
-    """A family with three keys and without events and a network."""
+    """Return a family of inference servers: three keys, no events and no network."""
     keys = (f"huawei.com/{name}", f"huawei.com/{faults}-Fault", f"huawei.com/{name}-Unhealthy")
     return Family(chips, name, tuple(sorted(keys)), labels, events=False, network=False)
 
@@ -126,7 +126,7 @@ def profile(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def node(tmp_path: Path, built: Path, profile: str) -> Iterator[Node]:
-    """A server of that kind; its agent is not started."""
+    """Yield a server of this profile; its agent is not started."""
     node = Node(tmp_path, built, Folder(tmp_path / "store"), profile=profile)
     node.environment["VIGIL_METRICS_NPU_EXPORTER_NAMES"] = "true"
     node.environment["VIGIL_LINKS_PERIOD_SECONDS"] = "0.5"
@@ -165,7 +165,7 @@ def test_documents_names_and_how_faults_are_found(node: Node, profile: str) -> N
     assert ("machine_card_nums" in metrics) is (profile not in ("310", "a5"))
 
     def health() -> list[str]:
-        """What is shown of chip 1 under NPU exporter's name."""
+        """Return the health of chip 1 in NPU exporter's metric, one value for each sample."""
         lines = node.ask("/metrics")[1].splitlines()
         shown = [one for one in lines if one.startswith("npu_chip_info_health_status{")]
         return [one.rpartition(" ")[2] for one in shown if 'id="1"' in one]
@@ -185,7 +185,7 @@ def test_documents_names_and_how_faults_are_found(node: Node, profile: str) -> N
         }
 
     def links() -> list[str]:
-        """The links that are shown under NPU exporter's name."""
+        """Return the samples of link states under NPU exporter's name."""
         lines = node.ask("/metrics")[1].splitlines()
         return [one for one in lines if one.startswith("npu_chip_info_link_status{")]
 

@@ -84,14 +84,14 @@ class Site:
         self.history = where / "history.sqlite"
 
     def received(self) -> Counter[str]:
-        """What the aggregator has: episode, kind and place of each change, with how often."""
+        """Count the changes that the aggregator has, by their episode, kind and place."""
         page: dict[str, Any] = self.aggregator.ask("/api/v1/history?after=0&limit=10000")[1]
         assert not page["more"]
         assert not any(one.get("lost") for one in page["events"])
         return Counter(_change(one["event"]) for one in page["events"] if "event" in one)
 
     def journaled(self) -> Counter[str]:
-        """The same of the node's journal."""
+        """Count the changes in the node's journal, by their episode, kind and place."""
         with closing(sqlite3.connect(self.node.state_dir / "journal.sqlite")) as connection:
             rows = connection.execute("SELECT sequence FROM rows WHERE kind = 'changes'").fetchall()
         bodies = self.node.journal("changes")

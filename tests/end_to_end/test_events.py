@@ -26,7 +26,7 @@ SEVERE, ONE_OFF, MEMORY = "80E3A201", "8C204E00", "80E01801"
 
 @pytest.fixture
 def posted(cluster_node: Node, cluster: Cluster) -> Callable[[], list[dict[str, Any]]]:
-    """The Events about this node, in the order in which they were written."""
+    """Return a function that lists the Events about this node in the order of their writing."""
     cluster.plane.request("DELETE", EVENTS)
     cluster_node.environment["HOSTNAME"] = "agent-abcde"
 
@@ -47,8 +47,9 @@ def reasons(events: list[dict[str, Any]], code: str) -> list[str]:
 
 
 def described(plane: ControlPlane, node: str) -> list[dict[str, Any]]:
-    """What ``kubectl describe node`` lists, by its second question: the kubelet's uid of a Node is
-    its name. The lane of a real node runs the real kubectl.
+    """Return the Events that ``kubectl describe node`` lists with its second request.
+
+    The kubelet's uid of a Node is its name. The tests of a real node run the real kubectl.
     """
     about = {"kind": "Node", "name": node, "namespace": "", "uid": node}
     fields = ",".join(f"involvedObject.{key}={value}" for key, value in about.items())
@@ -282,7 +283,7 @@ def test_kill_9_in_the_outage(
 
 @pytest.fixture
 def no_events(cluster_node: Node, cluster: Cluster) -> Iterator[str]:
-    """The node's agent may do everything but write Events; the path of its role."""
+    """Give the agent every right except to write Events; yield the path of its role."""
     plane, group = cluster.plane, RBAC.split("/")[2]
     rights = {
         "metadata": {"name": "no-events"},

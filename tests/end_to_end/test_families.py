@@ -23,7 +23,7 @@ FAULTS = "huawei.com/Ascend310P-Fault"
 
 @pytest.fixture
 def make_node(tmp_path: Path, built: Path) -> Iterator[Callable[[str], Node]]:
-    """Makes the node of a profile; not started."""
+    """Yield a function that makes the node of a profile; its agent is not started."""
     made: list[Node] = []
 
     def make(profile: str) -> Node:

@@ -24,7 +24,7 @@ CODE, CHIP = "80E21007", 3
 
 @pytest.fixture(autouse=True)
 def _leave_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The API server is there for all tests."""
+    """Delete the ConfigMap of the test, because all tests share the API server."""
     if request.node.get_closest_marker("apiserver") is None:
         yield
         return
@@ -34,7 +34,7 @@ def _leave_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def table(level: str) -> dict[str, str]:
-    """A ConfigMap that gives one code of a chip a level."""
+    """Return the data of a ConfigMap that gives one code of a chip a level."""
     lists = {f"{level}Codes": [CODE], "NotHandleFaultNetworkCodes": ["81078603"]}
     lists["NotHandleFaultCodes"] = ["81078603"]
     return {CODES: json.dumps(lists), "PollInterval": "300"}

@@ -50,7 +50,7 @@ def any_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture
 def node(tmp_path: Path, built: Path, any_place: Place) -> Iterator[Node]:
-    """A node whose agent is not started."""
+    """Yield a node on any store; its agent is not started."""
     node = Node(tmp_path / "node-1", built, any_place)
     if isinstance(any_place, OnBroker):
         node.environment |= any_place.environment
@@ -61,7 +61,7 @@ def node(tmp_path: Path, built: Path, any_place: Place) -> Iterator[Node]:
 
 @pytest.fixture
 def aggregator(tmp_path: Path, any_place: Place) -> Iterator[Daemon]:
-    """An aggregator that is not started."""
+    """Yield an aggregator on the same store; it is not started."""
     directory = tmp_path / "aggregator"
     if isinstance(any_place, OnBroker):
         daemon = an_aggregator(directory, any_place.broker, *any_place.options)
@@ -89,13 +89,13 @@ async def opened(place: Place) -> AsyncIterator[Store]:
 
 
 def device_info(number: int) -> Document:
-    """What a stranger writes over the node's document."""
+    """Return the document that another program writes in place of the node's device-info."""
     data = {"DeviceInfoCfg": "{}", "UpgradeFaultReason": json.dumps({"stranger": number})}
     return Document(DEVICE_INFO_NAMESPACE, "mindx-dl-deviceinfo-node-1", data, dict([REPORT_LABEL]))
 
 
 def cluster_info(number: int) -> Document:
-    """What a stranger writes over the cluster's document."""
+    """Return the document that another program writes in place of the cluster's document."""
     data = {DEVICES: json.dumps({"stranger": number})}
     return Document(CLUSTER_NAMESPACE, DEVICES, data, dict([CLUSTER_LABEL]))
 

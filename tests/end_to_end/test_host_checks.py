@@ -42,7 +42,7 @@ def host(folder_node: Node) -> None:
 
 @pytest.fixture
 def log(tmp_path: Path, folder_node: Node) -> Iterator[KernelLogPipe]:
-    """The log of the node's kernel. There is no BMC."""
+    """Yield the log of the node's kernel; the node has no BMC."""
     pipe = KernelLogPipe(tmp_path / "kmsg")
     folder_node.environment["VIGIL_KERNEL_LOG_DEVICE"] = str(pipe.path)
     folder_node.environment["VIGIL_BMC_DEVICE"] = str(tmp_path / "no-ipmi0")

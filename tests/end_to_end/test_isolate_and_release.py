@@ -81,7 +81,7 @@ class Site:
     params=["directory", "broker", pytest.param("kubernetes", marks=pytest.mark.apiserver)]
 )
 def site(request: pytest.FixtureRequest, tmp_path: Path, built: Path) -> Iterator[Site]:
-    """A healthy node with an aggregator, on each store."""
+    """Yield a healthy node with an aggregator, on each kind of store in turn."""
     place: Folder | Cluster
     if request.param == "directory":
         place = Folder(tmp_path / "store")
@@ -94,13 +94,13 @@ def site(request: pytest.FixtureRequest, tmp_path: Path, built: Path) -> Iterato
 
 @pytest.fixture
 def folder_site(tmp_path: Path, built: Path) -> Iterator[Site]:
-    """The same on a directory."""
+    """Yield a healthy node with an aggregator, on a directory store."""
     yield from _site(Folder(tmp_path / "store"), tmp_path, built)
 
 
 @pytest.fixture
 def cluster_site(control_plane: ControlPlane, tmp_path: Path, built: Path) -> Iterator[Site]:
-    """The same on an API server."""
+    """Yield a healthy node with an aggregator, on an API server."""
     yield from _site(Cluster(control_plane), tmp_path, built)
 
 
@@ -127,7 +127,7 @@ def _site(place: Folder | Cluster, tmp_path: Path, built: Path) -> Iterator[Site
 
 
 def level(node: Node) -> str:
-    """The level of the chip as its agent has it."""
+    """Return the level of the chip in the status of its agent."""
     (chip,) = [chip for chip in node.status()["chips"] if chip["device"] == CHIP]
     found: str = chip["level"]
     return found
@@ -327,6 +327,6 @@ def _assert_may_not_write(*arguments: str) -> None:
 
 
 def _isolation(site: Site) -> tuple[str, str | None]:
-    """What the document has of isolated chips; its writer may write the rest at any time."""
+    """Return the parts of the document about isolated chips; its writer may change all others."""
     document = site.document()
     return document.data.get(MANUAL, ""), document.annotations.get(ISOLATION_ANNOTATION)

@@ -13,7 +13,7 @@ OUT = "80E01801"
 
 
 def warnings(node: Node) -> list[str]:
-    """What ``journalctl -p warning`` would show about faults."""
+    """Return the texts about faults that ``journalctl -p warning`` would show."""
     serious = (" WARNING ", " ERROR ", " CRITICAL ")
     lines = (line for line in node.logged().splitlines() if any(one in line for one in serious))
     return [line.partition("agent.faults: ")[2] for line in lines if "agent.faults: " in line]

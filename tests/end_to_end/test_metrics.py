@@ -115,13 +115,13 @@ class Troubled:
             self.node.place.write("cluster-info-node-cm", {"cluster-info-node-cm": "{}"})
 
     def agent(self) -> str:
-        """A scrape."""
+        """Return a scrape of the agent."""
         text = self.node.ask("/metrics")[1]
         assert isinstance(text, str)
         return text
 
     def cluster(self) -> str:
-        """A scrape of the aggregator."""
+        """Return a scrape of the aggregator."""
         text = self.aggregator.ask("/metrics")[1]
         assert isinstance(text, str)
         return text
@@ -154,7 +154,7 @@ def assert_lists(scrape: Callable[[], str], expected: dict[str, Kind]) -> None:
 
 
 def all_of_the_agent() -> dict[str, Kind]:
-    """What an agent with NPU exporter's names can show."""
+    """Return all metrics that an agent with NPU exporter's names can show."""
     return listed(AGENT) | listed(EXPORTER) | listed(EXPORTER_TOOL)
 
 
@@ -217,7 +217,7 @@ def test_a_real_prometheus_finds_every_listed_metric(troubled: Troubled, tmp_pat
 
 
 def in_prometheus(metrics: dict[str, Kind]) -> set[str]:
-    """The names of their series."""
+    """Return the names of the series that Prometheus stores for these metrics."""
     names = set()
     for name, kind in metrics.items():
         suffixes = ("_bucket", "_sum", "_count") if kind.type == "histogram" else ("",)
@@ -231,7 +231,7 @@ def has(port: int, job: str, names: set[str]) -> bool:
 
 
 def names_in(port: int, job: str) -> set[str]:
-    """The metrics that Prometheus has from a job, its own about the scrape left out."""
+    """Return the names of a job's metrics in Prometheus, except its own about the scrape."""
     query = urllib.parse.urlencode({"match[]": f'{{job="{job}"}}'})
     url = f"http://127.0.0.1:{port}/api/v1/label/__name__/values?{query}"
     try:

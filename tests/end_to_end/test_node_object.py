@@ -112,7 +112,7 @@ def test_a_healthy_node_reports_what_is_recorded(
 
 @pytest.fixture
 def watched(cluster_node: Node, cluster: Cluster) -> Watched:
-    """A Node whose agent has written what it has to."""
+    """Start the agent and wait for its labels; return the Node object that it writes to."""
     watched = Watched(cluster, cluster_node.name, {})
     cluster_node.start()
     cluster_node.wait(lambda: watched.label("servertype") is not None, "the labels are there")

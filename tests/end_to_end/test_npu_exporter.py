@@ -40,7 +40,7 @@ def scraped(node: Node) -> dict[str, Metric]:
 
 
 def values(shown: dict[str, Metric]) -> dict[str, dict[str, float]]:
-    """What was recorded, as it is shown: metric to chip to value."""
+    """Return the values that the exporter shows, by metric and chip."""
     return {
         name: {sample.labels.get("id", ""): sample.value for sample in metric.samples}
         for name, metric in shown.items()

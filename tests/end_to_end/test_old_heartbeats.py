@@ -39,7 +39,7 @@ OF_B = re.compile(
 
 
 def as_consumer_c(data: dict[str, str] | None) -> tuple[list[Any], int, int, str] | None:
-    """What a consumer of 6.0.RC takes: it refuses anything else."""
+    """Decode node-info as a consumer of 6.0.RC does, which refuses any other form."""
     if data is None:
         return None
     assert set(data) == {"NodeInfo"}
@@ -50,7 +50,7 @@ def as_consumer_c(data: dict[str, str] | None) -> tuple[list[Any], int, int, str
 
 
 def as_consumer_b(data: dict[str, str] | None) -> tuple[int, int] | None:
-    """The same of 5.0.x."""
+    """Decode node-info as a consumer of 5.0.x does, which refuses any other form."""
     if data is None:
         return None
     found = OF_B.fullmatch(data["NodeInfo"])

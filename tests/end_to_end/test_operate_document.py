@@ -29,7 +29,7 @@ _OF_AN_ISOLATED_CHIP = "explain node-1/5"
 
 @pytest.fixture
 def scene(cluster_node: Node, control_plane: ControlPlane, tmp_path: Path) -> Iterator[Daemon]:
-    """An aggregator; a node with a job on chip 3, which has a fault."""
+    """Start a node with a job on chip 3, which has a fault; yield the started aggregator."""
     node = {"metadata": {"name": "node-1"}, "status": {"conditions": [_READY]}}
     control_plane.request("POST", "/api/v1/nodes", node)
     owner = pods.owned_by("u", "train")

@@ -38,7 +38,7 @@ def config_map(plane: ControlPlane, manager: str) -> dict[str, str]:
 
 
 def stored(plane: ControlPlane) -> dict[str, str]:
-    """The data of device-info of node-1."""
+    """Return the data of device-info of node-1."""
     data: dict[str, str] = plane.request("GET", f"{CONFIG_MAPS}/mindx-dl-deviceinfo-node-1")["data"]
     return data
 
@@ -71,7 +71,7 @@ def test_missing_rights_are_named_and_nothing_is_changed(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    """A directory with device-info of node-1, which names a chip, and without any daemon."""
+    """Return a directory store with the device-info of node-1, which has one isolated chip."""
     place = Folder(tmp_path / "store")
     made = report("node-1", faulty())
     place.write(made.name, made.data | {MANUAL: CHIP})

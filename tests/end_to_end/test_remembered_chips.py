@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def make_node(tmp_path: Path, built: Path) -> Iterator[Callable[[str], Node]]:
-    """Makes the node of a profile; not started."""
+    """Yield a function that makes the node of a profile; its agent is not started."""
     made: list[Node] = []
 
     def make(profile: str) -> Node:
@@ -127,7 +127,7 @@ def hardware(tmp_path: Path) -> Hardware:
 
 @pytest.fixture
 def node(make_node: Callable[[str], Node], hardware: Hardware) -> Node:
-    """A node with that library; not started."""
+    """Return a node with the driver library of ``hardware``; its agent is not started."""
     node = make_node("a2")
     node.driver_root = hardware.root
     return node
@@ -424,7 +424,7 @@ def test_the_journal_of_the_release_before_is_read(
 
 
 def as_before(body: str) -> str:
-    """What the release before would have written."""
+    """Return the body of a journal row as the release before would have written it."""
     found = json.loads(body)
     if isinstance(found, list):
         return json.dumps([one for one in found if one.get("type") != "listed"])

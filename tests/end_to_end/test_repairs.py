@@ -97,7 +97,7 @@ def test_a_finished_reset_is_audited_at_once(folder_node: Node) -> None:
 
 
 def _start_and_see(node: Node, seconds: float = 2.0) -> None:
-    """The first document is there in time, with the chips that answer."""
+    """Start the agent; wait until its first document lists the chips that answer."""
     node.start()
     node.up()  # how long an interpreter takes to begin is not judged
     node.until(lambda now: now.free >= OTHERS, "the first document", seconds)

@@ -25,7 +25,7 @@ FOUND_AGAIN_SECONDS = 30.0
 
 
 def children(node: Node) -> list[psutil.Process]:
-    """The agent's driver processes."""
+    """Return the driver processes of the agent."""
     found = []
     for child in psutil.Process(node.process.pid).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -54,7 +54,7 @@ def blind_chips(node: Node) -> int:
 
 @pytest.fixture
 def own_node(tmp_path: Path, built: Path) -> Iterator[Node]:
-    """A node whose driver is its own, so that it can be replaced; its agent is not started."""
+    """Yield a node with its own copy of the driver, for replacement; its agent is not started."""
     node = Node(tmp_path, built, Folder(tmp_path / "store"))
     shutil.copytree(node.driver_root, tmp_path / "host" / "driver")
     node.driver_root = tmp_path / "host" / "driver"

@@ -42,7 +42,7 @@ class Watched:
 
 @pytest.fixture
 def node(cluster_node: Node, tmp_path: Path) -> Node:
-    """It owns nothing but node-info, so that only this is written on the Node; not started."""
+    """Return a node that owns node-info only, so that nothing else is written; not started."""
     cluster_node.give_bmc(tmp_path)
     cluster_node.environment["VIGIL_DOCUMENTS"] = "node-info"
     cluster_node.emulator.bmc.label(serial=NUMBER)

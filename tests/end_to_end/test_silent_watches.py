@@ -37,7 +37,7 @@ def node(tmp_path: Path, built: Path, cluster: Cluster) -> Iterator[Node]:
 
 @pytest.fixture
 def proxy(cluster: Cluster) -> Iterator[ApiProxy]:
-    """The way of the aggregator alone."""
+    """Yield the proxy through which only the aggregator reaches the API server."""
     with ApiProxy(cluster.plane) as proxy:
         yield proxy
 

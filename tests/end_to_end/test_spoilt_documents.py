@@ -26,7 +26,7 @@ SPOILT = (b"[]", b'{"labels":{"mx-consumer-cim":"true"},"da', b"\xff\x00")
 
 @pytest.fixture(params=["directory", "mqtt"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Folder | OnBroker:
-    """Stores that keep whatever is written to them."""
+    """Return each store that accepts any content, in turn."""
     if request.param == "directory":
         return Folder(tmp_path / "store")
     return OnBroker(request.getfixturevalue("broker"), "node-1")
@@ -34,7 +34,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Folder | OnBroker:
 
 @pytest.fixture
 def node(tmp_path: Path, built: Path, place: Folder | OnBroker) -> Iterator[Node]:
-    """A node with switches and a BMC whose alarm stands."""
+    """Yield a node with switches and a BMC with an active alarm; its agent is not started."""
     node = Node(tmp_path / "node-1", built, place, profile="a3")
     if isinstance(place, OnBroker):
         node.environment |= place.environment
@@ -46,7 +46,7 @@ def node(tmp_path: Path, built: Path, place: Folder | OnBroker) -> Iterator[Node
 
 @pytest.fixture
 def aggregator(tmp_path: Path, place: Folder | OnBroker) -> Iterator[Daemon]:
-    """An aggregator that is not started."""
+    """Yield an aggregator on the same store; it is not started."""
     directory = tmp_path / "aggregator"
     if isinstance(place, OnBroker):
         daemon = an_aggregator(directory, place.broker, *place.options)
@@ -57,7 +57,7 @@ def aggregator(tmp_path: Path, place: Folder | OnBroker) -> Iterator[Daemon]:
 
 
 def read(place: Folder | OnBroker, name: str) -> set[str] | None:
-    """The keys of a document; ``None`` for none, and for what is no document."""
+    """Return the keys of a document; ``None`` if it is missing or cannot be decoded."""
     try:
         data = place.read(name)
     except (ValueError, KeyError, TypeError, AssertionError):
@@ -66,7 +66,7 @@ def read(place: Folder | OnBroker, name: str) -> set[str] | None:
 
 
 def cluster_keys(place: Folder | OnBroker, name: str) -> set[str] | None:
-    """The same for a document of the cluster, which has another label."""
+    """Return the keys of a document of the cluster, which has another namespace and label."""
     if isinstance(place, OnBroker):
         return read(place, name)
     try:

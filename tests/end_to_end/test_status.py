@@ -36,7 +36,7 @@ def vigil(*arguments: str, **environment: str) -> tuple[int, list[str], str]:
 
 @pytest.fixture
 def well(folder_node: Node, tmp_path: Path) -> Node:
-    """A node whose agent runs, with every source answering."""
+    """Return a node whose agent runs and whose sources all answer."""
     folder_node.give_bmc(tmp_path)
     folder_node.start()
     folder_node.up()

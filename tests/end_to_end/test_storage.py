@@ -62,7 +62,7 @@ def folder_clients(tmp_path: Path, folder_node: Node) -> Clients:
 
 @pytest.fixture
 def server() -> Iterator[FaultServer]:
-    """A ClusterD that is not started."""
+    """Yield a ClusterD with a port of its own; it is not started."""
     server = FaultServer()
     server.start()
     server.stop()  # from now on it has a port
@@ -71,7 +71,7 @@ def server() -> Iterator[FaultServer]:
 
 
 def published(node: Node, client: str) -> dict[str, Any] | None:
-    """The message in the node's document about ``client``."""
+    """Return the message in the node's document about ``client``; ``None`` without a document."""
     name = f"npu-vigil-{client}-fault-{node.name}"
     place = node.place
     if isinstance(place, Folder):
@@ -106,7 +106,7 @@ def shown(node: Node) -> set[tuple[str, str, str]]:
 
 
 def blind(node: Node) -> set[str]:
-    """The sources of the node as a whole that give no answer."""
+    """Return the sources of the whole node that give no answer."""
     return {source["source"] for source in node.status()["blind"]}
 
 

@@ -26,7 +26,7 @@ CLEAN: tuple[list[str], str, str] = ([], "", "Healthy")
 
 @pytest.fixture(scope="module")
 def built_a3(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An emulated driver with switches."""
+    """Install an emulated driver with switches; return its directory."""
     place = tmp_path_factory.mktemp("a3")
     install(place / "driver", place / "emulator", "a3")
     return place

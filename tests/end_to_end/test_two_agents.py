@@ -27,7 +27,7 @@ DURATION_SECONDS = 5
 
 @pytest.fixture
 def another(tmp_path: Path, built: Path, place: Place) -> Iterator[Callable[[], Node]]:
-    """Makes agents for one node name, each with hardware and a directory of its own."""
+    """Yield a function that makes agents of one node name; each has its own hardware."""
     nodes: list[Node] = []
 
     def make() -> Node:

@@ -128,7 +128,7 @@ def _is_named(node: Node, pipe: UnreadPipe) -> None:
 
 
 def _is_whole(lines: list[str]) -> None:
-    """What was written is in order, and what is missing is counted in one line."""
+    """Check that the lines are in order and that one line counts the missing ones."""
     assert lines.count(PRINTED) == 2
     numbers = [int(number) for number in re.findall(r"line (\d{6}) of", "\n".join(lines))]
     assert numbers == list(range(len(numbers)))

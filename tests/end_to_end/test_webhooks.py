@@ -43,7 +43,10 @@ ADDED = {"labels": {"team": "a"}, "annotations": {"audit": "yes"}}
 def node(
     request: pytest.FixtureRequest, tmp_path: Path, built: Path, cluster: Cluster
 ) -> Iterator[Node]:
-    """A node whose agent is not started, and its Node object; a profile may be given."""
+    """Yield a node whose agent is not started, and create its Node object.
+
+    The parameter of the fixture may name a profile.
+    """
     cluster.any_labels = True
     cluster.plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "node-1"}})
     profile = getattr(request, "param", "a2")
@@ -55,14 +58,14 @@ def node(
 
 @pytest.fixture
 def aggregator(tmp_path: Path, cluster: Cluster) -> Iterator[Daemon]:
-    """An aggregator that is not started."""
+    """Yield an aggregator that is not started."""
     daemon = Daemon(tmp_path / "aggregator", *cluster.options)
     yield daemon
     daemon.stop()
 
 
 def add(found: Object) -> None:
-    """A label, an annotation and, to a ConfigMap, a data key."""
+    """Add a label, an annotation and, to a ConfigMap, a data key."""
     for part, content in ADDED.items():
         found["metadata"].setdefault(part, {}).update(content)
     if found["kind"] == "ConfigMap":
@@ -78,7 +81,7 @@ def differs(name: str, what: str) -> str:
 
 
 def configure(plane: ControlPlane) -> None:
-    """A public fault of chip 5, which the aggregator keeps and counts."""
+    """Write a public fault of chip 5, which the aggregator keeps and counts."""
     now_ms = time.time_ns() // 1_000_000
     fault: Object = {"faultId": "link-to-5", "faultType": "NPU", "faultCode": "220001001"}
     fault |= {"faultTime": now_ms, "assertion": "occur"}
