@@ -70,14 +70,15 @@ class RecordedBmc:
             ]
 
     def open(self) -> None:
-        """Raises ``NoDevice`` where there is none."""
+        """Raise ``NoDevice`` if the recorded host has no device."""
         if not self._is_present:
             raise NoDevice
 
     async def ask(self, request: Request, deadline_seconds: float) -> bytes | None:
-        """The reply, its completion code first; ``None``: none came within the deadline.
+        """Return the reply, its completion code first; ``None`` if none came within the deadline.
 
-        It is that of the moment of the request; a BMC that hung answers when it is over.
+        The content is that of the time of the request. A BMC that hung answers when the hang is
+        over.
         """
         try:
             async with asyncio.timeout(deadline_seconds):

@@ -63,7 +63,7 @@ class RecordedCluster:
     # What happens to the cluster.
 
     def change(self, document: Document) -> None:
-        """An operator puts a document there."""
+        """Write a document as an operator."""
         self._put(document, "operator")
 
     def write_as(self, writer: LastWriter, document: Document) -> None:
@@ -78,21 +78,21 @@ class RecordedCluster:
         return self._beats[node].beaten_at_ms
 
     def remove(self, namespace: str, name: str) -> None:
-        """An operator deletes a document."""
+        """Delete a document as an operator."""
         self._remove(namespace, name, "operator")
 
     def run(self, pod: PodUsage) -> None:
-        """A pod uses chips."""
+        """Start a pod that uses chips."""
         self._pods[pod.uid] = pod
         self._send_usages(Update(pod.uid, pod))
 
     def end(self, uid: str) -> None:
-        """A pod uses no chips any more."""
+        """End a pod, so that it uses no chips."""
         self._pods.pop(uid, None)
         self._send_usages(Update(uid, None))
 
     def do(self, action: str) -> None:
-        """What happens to the API server."""
+        """Apply an action of the recording to the API server."""
         match action:
             case "stop":
                 self._is_up = False
@@ -181,12 +181,15 @@ class RecordedCluster:
         raise StoreRefused("the recording has no heartbeat on the Node")
 
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
-        """The agent or a program; the operator's documents of recordings have no owner."""
+        """Return the last writer: the agent or a program.
+
+        The operator's documents of recordings have no owner.
+        """
         other = await self.other_writer(namespace, name)
         return LastWriter("npu-vigil", 0) if (namespace, name) in self._by_agent else other
 
     async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
-        """The program that wrote last besides the agent."""
+        """Return the program other than the agent that wrote last; ``None`` if there is none."""
         await self._request()
         return self._programs.get((namespace, name))
 
@@ -233,7 +236,7 @@ class RecordedCluster:
                 usages.put_nowait(event)
 
     def _send_all(self, interrupted: Interrupted | None) -> None:
-        """The end of all watches, or where that is ``None`` their new beginning."""
+        """Interrupt all watches; if ``interrupted`` is ``None``, begin them again with a list."""
         for selection, events in self._watches:
             events.put_nowait(interrupted or self._listed(selection))
         for usages in self._usages:

@@ -86,7 +86,7 @@ def parsed(shown: Shown) -> Any:
 
 
 def _moved(tree: Any, ahead_ms: int) -> Any:
-    """The same with all times in milliseconds ``ahead_ms`` earlier."""
+    """Return the tree with all its times in milliseconds ``ahead_ms`` earlier."""
     if ahead_ms == 0:
         return tree
     if isinstance(tree, dict):
@@ -98,7 +98,7 @@ def _moved(tree: Any, ahead_ms: int) -> Any:
 
 
 def real_plugin(recording: dict[str, Any]) -> list[Shown]:
-    """What the real program published."""
+    """Return the documents that the real program published, in order of time."""
     shown: list[Shown] = []
     labels: dict[str, str] = {}
     for row in recording["observed"]:
@@ -109,7 +109,7 @@ def real_plugin(recording: dict[str, Any]) -> list[Shown]:
 
 
 def states(shown: Sequence[Shown]) -> list[StateAt]:
-    """The states that follow one another; a refresh is none."""
+    """Return the successive states; a refresh without a change is no new state."""
     found: list[StateAt] = []
     for one in shown:
         tree = parsed(one)
@@ -158,10 +158,12 @@ def differences(
     later_ms: Callable[[StateAt], float] = lambda _: 0.0,
     slack_ms: int = 0,
 ) -> Iterator[Difference]:
-    """What differs, by the number of upstream's state: ``$[2]``; what only ours has is behind it:
-    ``$[2+1]``. The pairs are those with the fewest differences; a state that only one of both has
-    is compared with what the other one has at that time. Ours may not be later than upstream's
-    state, but for ``later_ms`` of it; its times may be off by ``slack_ms`` more.
+    """Yield the differences between two sequences of states, with the paths of upstream's states.
+
+    ``$[2]`` is upstream's state 2; a state that only ours has follows it: ``$[2+1]``. The pairs are
+    those with the fewest differences. A state that only one has is compared with the other's state
+    at that time. A state of ours may be later than upstream's by ``later_ms`` of it; its times may
+    differ by ``slack_ms`` more.
     """
     at_start = _at_start(upstream)
 
@@ -172,7 +174,7 @@ def differences(
         return list(different(theirs.tree, tree, path))
 
     def alone(state: StateAt, others: Sequence[StateAt], path: str) -> Iterator[Difference]:
-        """What is different where the other program does not have ``state``."""
+        """Yield the differences at a time at which the other program does not have ``state``."""
         is_ours = others is upstream
         other = next((one for one in reversed(others) if one.at_ms <= state.at_ms), None)
         found = []
@@ -198,9 +200,12 @@ def differences(
         return tuple(found)
 
     def weight(i: int, j: int) -> float:
-        """What a pair costs. What an operator did is no pair with anything else, and neither is
-        what comes late and is different: it may be another state altogether. Nor is a state on the
-        way to the next one that is different: the next one is what upstream wrote at once."""
+        """Return the cost of a pair of states.
+
+        An operator's state pairs with nothing else. A late and different state pairs with nothing:
+        it may be another state. Neither does a brief, different state on the way to the next one:
+        upstream wrote the next one at once.
+        """
         theirs, mine, found = upstream[i], ours[j], pair(i, j)
         is_strange = found and (OPERATOR in (theirs.by, mine.by) or _is_brief(ours, j))
         if is_strange or (len(found) > 1 and is_late(theirs, mine)):
@@ -208,7 +213,7 @@ def differences(
         return len(found)
 
     def extra(j: int) -> float:
-        """What it costs that only ours has this state; one on the way to the next is free."""
+        """Return the cost of a state that only ours has; a brief one before the next is free."""
         return 0.0 if _is_brief(ours, j) else _GAP_COST
 
     @cache
@@ -311,7 +316,10 @@ def _codes(fault: Any) -> list[str]:
 
 
 def _close_switch_times(upstream: Any, ours: Any, tolerance_ms: int) -> None:
-    """The same for the times of switch faults, which are inside of the event's text, too."""
+    """Replace our times of switch faults that are within the tolerance by upstream's.
+
+    They are in the event's text, too.
+    """
     theirs, mine = upstream.get("SwitchInfoCfg"), ours.get("SwitchInfoCfg")
     if theirs is None or mine is None:
         return

@@ -126,10 +126,10 @@ class RecordedDriver:
         return self._inventory.chips
 
     def wait_for_library(self) -> None:
-        """It is there."""
+        """Return at once, because the recorded library is present from the start."""
 
     def list_again(self, is_missing: bool) -> None:
-        """A recording has all chips."""
+        """Change nothing, because a recording has all chips."""
 
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         await self._call(CODES, chip)

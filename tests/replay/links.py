@@ -29,7 +29,7 @@ class RecordedTool:
             self.trouble[chip] = step["value"]
 
     def here(self, paths: VendorPaths) -> HccnTool:
-        """What the collector takes for the vendor's tool."""
+        """Return the scripted tool that replaces the vendor's tool in the collector."""
         return _Scripted(self, paths)
 
 

@@ -123,12 +123,12 @@ class NodePlayer(Player):
         await self._end()
 
     def forget(self) -> None:
-        """The journal of an agent that does not run is lost."""
+        """Delete the journal of an agent that does not run."""
         assert self._life is None
         shutil.rmtree(self._place / "state")
 
     def known_codes(self) -> set[str]:
-        """The codes of the server that the agent knows of."""
+        """Return the codes of the server's faults in the agent's state."""
         faults = self._picture().faults
         return {fault.code for fault in faults if fault.subject.startswith("host")}
 
@@ -180,7 +180,7 @@ class NodePlayer(Player):
                 self.cluster.change(Document(namespace, name, data, labels))
 
     def _file(self, step: dict[str, Any]) -> None:
-        """A file of the host that the agent reads; those of snapshots it does not."""
+        """Write a file of the host that the agent reads; ignore files of snapshots."""
         name = Path(step["path"]).name
         if name == "NodeDConfiguration.json":
             super()._file({"name": name, "content": step["text"]})

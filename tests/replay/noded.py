@@ -26,12 +26,12 @@ _NOT_NEEDED = ("exited_after_ms", "note")
 
 
 def recorded_node(name: str) -> dict[str, Any]:
-    """The recording called ``name``."""
+    """Return the recording called ``name``."""
     return read(VECTORS / f"noded/recordings/{name}.json")
 
 
 def read(file: Path) -> dict[str, Any]:
-    """The recording in ``file``, which may be as small as ours or as it was recorded."""
+    """Return the recording in ``file``, compact or in the form in which it was recorded."""
     recording: dict[str, Any] = json.loads(file.read_text())
     return compact(recording) if isinstance(recording["observed"], dict) else recording
 
@@ -42,7 +42,7 @@ def is_of_noded(recording: dict[str, Any]) -> bool:
 
 
 def compact(recording: dict[str, Any]) -> dict[str, Any]:
-    """What is needed of a recording as it was made: what was done, and what came of it.
+    """Reduce a recording to what is needed: the steps and the observed results.
 
     Alarms become ``[code, type, index, severity]``; ``serial`` has each value of the Node's
     annotation, ``pods`` each of those about snapshots, ``public_faults`` the messages, and
@@ -92,10 +92,10 @@ def _serials(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def parsed(data: dict[str, str], labels: dict[str, str]) -> Any:
-    """The document as one tree, without what varies from run to run.
+    """Return the document as one tree, without what varies from run to run.
 
-    That is the time, of which the offset stays, the order of the devices, and with it the check
-    code, which ``decode_node_info`` has proved right.
+    The varying parts are the time, except its offset, the order of the devices, and the check code.
+    ``decode_node_info`` has verified the check code.
     """
     tree: dict[str, Any] = {"labels": labels} | dict(sorted(data.items()))
     tree["updateTime"] = f"a time{data['updateTime'][19:]}"
@@ -109,12 +109,12 @@ def parsed(data: dict[str, str], labels: dict[str, str]) -> Any:
 
 
 def tree_of(document: Document | None) -> Any:
-    """The same of what a store has, or does not."""
+    """Return the tree of a stored document; ``ABSENT`` if there is none."""
     return ABSENT if document is None else parsed(document.data, document.labels)
 
 
 def upstream_at(recording: dict[str, Any], at_ms: int) -> Any:
-    """What the store had at ``at_ms`` with the real program."""
+    """Return the tree of the real program's document at ``at_ms``; ``ABSENT`` if there was none."""
     shown = [row for row in recording["observed"] if row["at_ms"] <= at_ms]
     if not shown or "data" not in shown[-1]:
         return ABSENT
@@ -122,7 +122,7 @@ def upstream_at(recording: dict[str, Any], at_ms: int) -> Any:
 
 
 def serial_upstream(recording: dict[str, Any]) -> str | None:
-    """The serial number on the Node in the end; upstream writes it up to 19 s after its start."""
+    """Return the last serial number on the Node; upstream writes it up to 19 s after its start."""
     values = [row["value"] for row in recording.get("serial", ())]
     return values[-1] if values else None
 
@@ -134,7 +134,7 @@ def public_faults_upstream(recording: dict[str, Any], at_ms: int) -> list[str]:
 
 
 def standing(messages: Iterable[dict[str, Any]]) -> list[str]:
-    """The codes whose newest assertion is that they occur."""
+    """Return the sorted codes whose newest assertion is ``occur``."""
     newest = {fault["faultCode"]: fault["assertion"] for one in messages for fault in one["faults"]}
     return sorted(code for code, assertion in newest.items() if assertion == "occur")
 

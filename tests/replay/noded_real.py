@@ -79,7 +79,7 @@ class NodedPlay:
     _begin: float = 0.0
 
     async def run(self) -> list[Difference]:
-        """What differs and is not in ``docs/differences.md``."""
+        """Play the recording; return the differences that are not in ``docs/differences.md``."""
         steps, name = self.recording["steps"], self.recording["name"]
         times = [step["at_ms"] for step in steps] + [self.recording["end_ms"]]
         node = next(step["node_name"] for step in steps if step["do"] == "start-agent")
@@ -143,7 +143,7 @@ class NodedPlay:
         self._begin += time.monotonic() - begun
 
     async def _shown(self, node: str) -> _Shown | None:
-        """What the store has; ``None`` while it cannot be asked."""
+        """Return the stored document; ``None`` while the store does not answer."""
         try:
             async with asyncio.timeout(1):
                 document = await self.store.get(NODE_INFO_NAMESPACE, node_info_name(node))
@@ -175,7 +175,10 @@ class _Shown:
 
 
 def fault_configuration_text(step: dict[str, Any]) -> str:
-    """The text of a step that puts the node's fault configuration there. Raises ``CannotPlay``."""
+    """Return the text that a step writes to the node's fault configuration.
+
+    Raises ``CannotPlay`` for another file.
+    """
     if step["path"] != "/usr/local/NodeDConfiguration.json":
         raise CannotPlay(f"there is no {step['path']}")
     text = step["text"]

@@ -43,11 +43,11 @@ class RecordedObjects:
             self._send(self.node)
 
     def came(self) -> None:
-        """The API server is back."""
+        """Send the Node object to all watches, because the API server is available again."""
         self._send(self.node)
 
     def went(self) -> None:
-        """The API server is away."""
+        """Interrupt all watches, because the API server is unavailable."""
         self._send(Interrupted("connection refused"))
 
     async def record(self, event: KubernetesEvent) -> None:
@@ -64,7 +64,7 @@ class RecordedObjects:
         return ()
 
     async def is_own_node_only(self, node: str) -> bool | None:
-        """It is in force; ``own_node_only_looks`` counts the questions."""
+        """Return ``True``: it is in force; count the requests in ``own_node_only_looks``."""
         del node
         await self._request()
         self.own_node_only_looks += 1

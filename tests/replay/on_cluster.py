@@ -41,14 +41,14 @@ def do(plane: ControlPlane, step: dict[str, Any], node: str) -> None:
 
 
 def serial_number_on(plane: ControlPlane, node: str) -> str | None:
-    """The annotation of the Node with the server's serial number; a missing Node has none."""
+    """Return the server's serial number in the Node's annotation; ``None`` if there is none."""
     _, found = plane.ask("GET", f"/api/v1/nodes/{node}")
     value: str | None = found["metadata"].get("annotations", {}).get(SERIAL_NUMBER)
     return value
 
 
 def events_of(plane: ControlPlane, node: str) -> list[KubernetesEvent]:
-    """The Events of one node, as far as they are compared."""
+    """Return the Events of one node, limited to the compared fields."""
     items = plane.request("GET", "/api/v1/namespaces/kube-system/events")["items"]
     return [
         KubernetesEvent(

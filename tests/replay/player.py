@@ -74,7 +74,7 @@ class Played:
 
 
 def recorded(name: str) -> dict[str, Any]:
-    """The recording called ``name``."""
+    """Return the recording called ``name``."""
     text = (VECTORS / f"device-plugin/recordings/{name}.json").read_text()
     recording: dict[str, Any] = json.loads(text)
     return recording
@@ -87,7 +87,7 @@ def ends_ms(recording: dict[str, Any]) -> int:
 
 
 async def play(recording: dict[str, Any], settle_seconds: float = SETTLED_SECONDS) -> Played:
-    """What we do when the steps of ``recording`` happen, and for ``settle_seconds`` after them."""
+    """Play the steps of ``recording`` and wait ``settle_seconds``; return what the agent did."""
     with tempfile.TemporaryDirectory(prefix="npu-vigil-") as place:
         player = Player(recording, Path(place))
         with player.replaced():
@@ -212,7 +212,7 @@ class Player(RecordingPlayer):
         self._life = None
 
     def _edit(self, step: dict[str, Any]) -> None:
-        """What an operator does to a ConfigMap."""
+        """Edit, write or delete a ConfigMap as an operator."""
         name = step["name"]
         if name == "mindx-dl-deviceinfo":
             name = device_info_name(NODE)
@@ -236,7 +236,7 @@ class Player(RecordingPlayer):
         self.cluster.run(PodUsage(step["name"], NODE, tuple(chips), tuple(assigned)))
 
     def _file(self, step: dict[str, Any]) -> None:
-        """A file of the fault configuration, there before the agent starts."""
+        """Write a file of the fault configuration, which exists before the agent starts."""
         directory = self._place / "fault-config"
         directory.mkdir(exist_ok=True)
         content = step["content"]

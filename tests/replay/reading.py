@@ -51,7 +51,7 @@ def all_seen(played: Played) -> list[Seen]:
 
 
 def at(played: Played, at_ms: int) -> Seen:
-    """What a reader saw then."""
+    """Return what a reader saw at ``at_ms``."""
     return [one for one in all_seen(played) if one.at_ms <= at_ms][-1]
 
 

@@ -77,7 +77,7 @@ class RealPlay:
     _is_api_server_up: bool = True
 
     async def run(self) -> list[Shown]:
-        """What was published, with its times as if it were the recording's."""
+        """Play the recording; return what was published, with times relative to the recording's."""
         steps = self.recording["steps"]
         watch = asyncio.create_task(self._watch())
         try:
@@ -145,7 +145,7 @@ class RealPlay:
                 self.machine.do(step)
 
     async def _edit(self, step: dict[str, Any]) -> None:
-        """What an operator does to a ConfigMap; times in it are moved to now."""
+        """Edit, write or delete a ConfigMap as an operator; the times in it are moved to now."""
         name = step["name"]
         if name == "mindx-dl-deviceinfo":
             name = device_info_name(self.machine.name)

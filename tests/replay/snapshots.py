@@ -52,7 +52,7 @@ def snapshot_of(data: Mapping[str, str], chips: int) -> dict[str, Any]:
 
 
 def _of(devices: Mapping[str, str], suffix: str) -> str | None:
-    """The value of the key that ends so, whatever family it is of."""
+    """Return the value of the key with this suffix, for any family; ``None`` if there is none."""
     ends = [key for key in devices if key.partition("-")[1:] == suffix.partition("-")[1:]]
     assert len(ends) <= 1, ends
     return devices[ends[0]] if ends else None
@@ -74,7 +74,10 @@ def _switch(content: Mapping[str, Any]) -> list[Any]:
 def surprises(
     recording: Mapping[str, Any], shown: Sequence[tuple[int, Mapping[str, str] | None]]
 ) -> list[str]:
-    """What was not as ``recording`` expects; ``shown`` are documents and since when (ms)."""
+    """Return the differences from the expectations of ``recording``.
+
+    ``shown`` are documents, each with the time since when it was published (ms).
+    """
     found = []
     for expected in recording["expected"]:
         at_ms = expected["at_ms"]

@@ -54,7 +54,7 @@ class RecordedSwitches:
         self._events.put_nowait(event)
 
     def here(self, find: object, wall_clock: Callable[[], int]) -> RecordedSwitches:
-        """What the collector takes for its driver."""
+        """Return the switches as the collector's driver."""
         del find, wall_clock
         return self
 

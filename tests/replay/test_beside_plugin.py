@@ -86,15 +86,15 @@ class Beside(Player):
         )
 
     def occur(self, chip: int, code: str) -> None:
-        """A fault begins."""
+        """Begin a fault of a chip."""
         self._driver.do({"do": "occur", "chip": chip, "code": code, "severity": Severity.CRITICAL})
 
     def fail(self, chip: int, code: int) -> None:
-        """The code list of a chip cannot be read from now on, or with 0 can be again."""
+        """Make the code list of a chip fail with ``code``; 0 makes it readable again."""
         self._driver.do({"do": "driver-error", "chip": chip, "function": CODES, "rc": code})
 
     def keys(self) -> dict[str, set[int | None]]:
-        """The blind chips in our own data key, by the document that has it."""
+        """Return the blind chips in our own data key, by the kind of the document."""
         places = {"device-info": PLACE, "node-info": NODE_INFO_PLACE}
         return {
             kind: {
@@ -108,7 +108,7 @@ class Beside(Player):
         }
 
     def status(self) -> AgentStatus:
-        """What the agent shows."""
+        """Return the status of the agent."""
         assert self.agent is not None
         return self.agent.status()
 
@@ -119,7 +119,7 @@ class Beside(Player):
         return by
 
     def codes(self) -> set[str]:
-        """The codes that the document has."""
+        """Return the fault codes in device-info."""
         info = json.loads(self.cluster.documents[PLACE].data["DeviceInfoCfg"])["DeviceInfo"]
         faults = json.loads(info["DeviceList"]["huawei.com/Ascend910-Fault"])
         return set(itertools.chain(*(one["fault_time_and_level_map"] for one in faults)))
@@ -150,7 +150,7 @@ class WithNodeInfo(Beside):
 
 @contextlib.asynccontextmanager
 async def beside(place: Path) -> AsyncIterator[Beside]:
-    """An agent that is not started."""
+    """Yield a player of an agent beside a Device Plugin; the agent is not started."""
     player = Beside(place)
     async with _played(player):
         yield player
@@ -158,7 +158,7 @@ async def beside(place: Path) -> AsyncIterator[Beside]:
 
 @contextlib.asynccontextmanager
 async def with_node_info(place: Path) -> AsyncIterator[WithNodeInfo]:
-    """The same with both documents."""
+    """Yield a player whose agent writes device-info and node-info; it is not started."""
     player = WithNodeInfo(place)
     async with _played(player):
         yield player

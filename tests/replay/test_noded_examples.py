@@ -31,7 +31,7 @@ E1 = (
 
 
 def life(*steps: dict[str, Any], alarms: list[Any], ends_ms: int) -> dict[str, Any]:
-    """A recording in which an agent starts, and ``steps`` follow."""
+    """Return a recording in which an agent starts and ``steps`` follow."""
     node = {"at_ms": 0, "do": "node", "action": "create", "annotations": {"a": "b"}}
     bmc = {"at_ms": 0, "do": "bmc", "alarms": alarms}
     start = {"at_ms": 0, "do": "start-agent", "node_name": "node-1"}
@@ -39,7 +39,7 @@ def life(*steps: dict[str, Any], alarms: list[Any], ends_ms: int) -> dict[str, A
 
 
 async def played(recording: dict[str, Any], place: Path) -> NodePlayer:
-    """A player that has done all of it."""
+    """Return a player that has done all steps of ``recording``."""
     player = NodePlayer(recording, place)
     with player.replaced():
         await player.all_steps()
@@ -48,7 +48,7 @@ async def played(recording: dict[str, Any], place: Path) -> NodePlayer:
 
 
 def info(text: str, digest: str) -> dict[str, str]:
-    """A node-info document with these bytes inside."""
+    """Return the data of a node-info document with this content and check code."""
     return {
         "NodeInfo": f'{{"NodeInfo":{text},"CheckCode":"{digest}"}}',
         "updateTime": "2026-01-01T08:00:00+08:00",

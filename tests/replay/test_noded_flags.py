@@ -29,7 +29,7 @@ def environment(step: dict[str, Any]) -> dict[str, str]:
 
 
 def status_of(step: dict[str, Any]) -> int | str:
-    """The exit status of ours, or that it would run."""
+    """Return the exit status of our agent with these options; ``accepted`` if it would run."""
     if "flags" in step:  # ours has none of them
         return CliRunner().invoke(app, ["agent", *step["flags"]]).exit_code
     try:

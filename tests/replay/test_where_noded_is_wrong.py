@@ -31,7 +31,7 @@ AGENT = "agent"
 
 
 def codes(document: Document | None) -> set[str]:
-    """The codes in a document; none where there is no document."""
+    """Return the codes in a document; none if there is no document."""
     if document is None:
         return set()
     found = decode_node_info("mindx-dl-nodeinfo-any", document.data).faults
@@ -40,7 +40,7 @@ def codes(document: Document | None) -> set[str]:
 
 @contextlib.asynccontextmanager
 async def playing(recording: dict[str, Any], place: Path) -> AsyncIterator[NodePlayer]:
-    """A player of ``recording`` that has done nothing yet."""
+    """Yield a player of ``recording`` that has done no step."""
     player = NodePlayer(recording, place)
     with player.replaced():
         yield player
@@ -49,7 +49,7 @@ async def playing(recording: dict[str, Any], place: Path) -> AsyncIterator[NodeP
 
 @contextlib.asynccontextmanager
 async def running(place: Path, *alarms: list[Any]) -> AsyncIterator[NodePlayer]:
-    """A node whose agent has read the BMC with these alarms."""
+    """Yield a node whose agent has read these alarms from the BMC."""
     start = {"at_ms": 0, "do": "start-agent", "node_name": "node-1"}
     bmc = {"at_ms": 0, "do": "bmc", "alarms": list(alarms)}
     async with playing({"name": "ours", "steps": [bmc, start], "end_ms": 1_000}, place) as player:
@@ -58,7 +58,7 @@ async def running(place: Path, *alarms: list[Any]) -> AsyncIterator[NodePlayer]:
 
 
 def steps(recording: dict[str, Any], do: str) -> list[dict[str, Any]]:
-    """The steps of one kind, in order of time."""
+    """Return the steps of one kind, in order of time."""
     return [step for step in recording["steps"] if step["do"] == do]
 
 

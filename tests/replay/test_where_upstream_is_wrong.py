@@ -22,7 +22,7 @@ AUDIT_MS = 16_000
 
 
 def steps(recording: dict[str, Any], do: str) -> list[dict[str, Any]]:
-    """The steps of one kind, in order of time."""
+    """Return the steps of one kind, in order of time."""
     return [step for step in recording["steps"] if step["do"] == do]
 
 
