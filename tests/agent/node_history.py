@@ -36,7 +36,7 @@ class NodeHistory:
         self.now_ms = BEGIN_MS
 
     async def begin(self, texts: FaultTexts = SHIPPED) -> None:
-        """A process begins; one that lived was killed. ``texts`` are those in force."""
+        """Begin a process; one that ran was killed. ``texts`` is the configuration in force."""
         remembered = read_restored(self.directory / FILE_NAME)
         state = restore(remembered, NODE, "boot", catalogue.shipped())
         assert configured_by(remembered) == texts
@@ -53,13 +53,13 @@ class NodeHistory:
         self.fault_state.begin(self.journal)
 
     async def end(self) -> None:
-        """The process ends well."""
+        """End the process in the regular way."""
         self.fault_state.end()
         self.write(RowKind.STOP, {"reason": "a signal"})
         assert await self.journal.close()
 
     async def killed(self) -> None:
-        """The process is killed; what is committed stays."""
+        """Kill the process; what is committed remains."""
         await self.committed()
         assert await self.journal.close()
 
@@ -81,7 +81,7 @@ class NodeHistory:
         )
 
     def acknowledge(self) -> None:
-        """The store has what holds now."""
+        """Acknowledge the current revision as the store does."""
         revision = self.fault_state.state.revision
         self.take(Acknowledged(device_info_name(NODE), revision, self.now_ms))
 

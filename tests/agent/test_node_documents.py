@@ -41,9 +41,9 @@ def now_ms() -> int:
 
 
 def upgraded_link(ahead_seconds: int, stamp: int | None) -> tuple[Document, int]:
-    """What an agent left whose link was down too long, up to a while ago; when that began.
+    """Return an earlier agent's document about a link that was down too long, and since when (ms).
 
-    Its clock was ahead of ours.
+    The clock of that agent was ahead of ours.
     """
     end_ms = now_ms() + (ahead_seconds - AGE_SECONDS) * 1000
     down_ms = end_ms - DOWN_SECONDS * 1000
@@ -89,7 +89,7 @@ class Life:
 async def life(
     directory: Path, get_delay_seconds: float, ahead_seconds: int = 0, stamp: int | None = None
 ) -> AsyncIterator[tuple[Life, int]]:
-    """A life that finds an upgraded link in the store; when that was first seen."""
+    """Yield a life that finds an upgraded link in the store, and when the link failed (ms)."""
     root = directory / "store"
     store = TroubledStore(f"directory:{root}", root)
     document, down_ms = upgraded_link(ahead_seconds, stamp)

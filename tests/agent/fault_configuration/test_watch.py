@@ -51,12 +51,12 @@ NODE_CODE = "7F0000A1"
 
 
 def node_table(level: str) -> str:
-    """A level table that names one code of the server's parts."""
+    """Return a level table that has one code of the server's parts."""
     return json.dumps({"FaultTypeCode": {f"{level}Codes": [NODE_CODE]}})
 
 
 def table(level: str) -> str:
-    """A level table that names one code of a chip."""
+    """Return a level table that has one code of a chip."""
     return json.dumps({f"{level}Codes": [CODE], "NotHandleFaultCodes": ["81078603"]})
 
 

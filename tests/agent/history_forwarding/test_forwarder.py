@@ -66,7 +66,7 @@ def _now_ms() -> int:
 
 
 async def life(directory: Path, way: Way, first: int, episodes: list[str], wanted: int) -> None:
-    """An agent of that directory runs until the aggregator has so many changes."""
+    """Run an agent of that directory until the aggregator has ``wanted`` changes."""
     journal = Journal(
         directory,
         first_sequence=first,

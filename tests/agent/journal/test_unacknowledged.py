@@ -27,7 +27,7 @@ BIG = 1 << 30
 
 
 def fill(path: Path, rows: int = 30, first: int = 1) -> JournalFile:
-    """Reports and changes in turn, and a snapshot behind them."""
+    """Write a journal of alternating reports and changes, followed by a snapshot; return it."""
     file = JournalFile(path)
     kinds = [RowKind.REPORTS, RowKind.CHANGES]
     body = body_of([CHANGE])

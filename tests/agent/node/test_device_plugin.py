@@ -37,7 +37,10 @@ class Objects:
 
 
 async def logged(objects: Objects, caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What is logged within an hour; the task does not end by itself."""
+    """Run the task for an hour; return the messages that it logs.
+
+    The task must not end by itself.
+    """
     account = DevicePluginAccount(cast("ClusterObjects", objects), "node-1")
     with caplog.at_level(logging.INFO, "agent.device_plugin"):
         work = asyncio.create_task(account.run())

@@ -34,7 +34,7 @@ NAMES = {0: ChipNames("Ascend910-Ascend-V1", "AA-BB", "0000:C1:00.0")}
 
 
 def text(cards: Cards) -> str:
-    """The exposition."""
+    """Return the exposition of the exporter's metrics."""
 
     class Shown(Collector):
         def collect(self) -> Iterator[Metric]:

@@ -117,7 +117,7 @@ class Life:
         self.take([observation(self.now, self.rng) for _ in range(self.rng.randint(1, 3))])
 
     def publish(self) -> None:
-        """A write that is acknowledged, or fails, or arrives without a word."""
+        """Write the document: acknowledged, failed, or arrived without acknowledgement."""
         how = self.rng.choice(("acknowledged", "acknowledged", "lost", "arrived"))
         if how == "lost":
             return
@@ -129,7 +129,7 @@ class Life:
             self.take([Acknowledged(made.name, self.state.revision, self.now, named)])
 
     def edit(self) -> None:
-        """What a person does to the stored document."""
+        """Edit the stored document as a person does."""
         if self.stored is None:
             return
         data = dict(self.stored.data)
@@ -154,7 +154,7 @@ class Life:
             self.operate(list(self.made().released(self.stored, self.now)))
 
     def restart(self) -> None:
-        """A start from the last snapshot and the inputs behind it, and a look at the document."""
+        """Restart from the last snapshot and the later inputs, then read the stored document."""
         first, state = self.snapshot
         for tables, inputs, now in self.journal[first:]:
             stored = msgspec.json.decode(msgspec.json.encode(inputs), type=list[Input])
@@ -165,7 +165,7 @@ class Life:
         self.operate(list(isolation))
 
     def lose_everything(self) -> None:
-        """A start without a journal: the document is all there is."""
+        """Restart without a journal, so that the document is the only source."""
         self.state = PolicyState(NODE, "boot")
         self.journal, self.reasons, self.snapshot = [], set(), (0, self.state)
         made = self.made()

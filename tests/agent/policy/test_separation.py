@@ -56,7 +56,7 @@ def stored(state: PolicyState, **edits: str) -> Document:
 
 
 def of(keys: Mapping[str, str], state: PolicyState | None = None) -> Document:
-    """An older document with these ``keys`` of isolation."""
+    """Return an older document with these ``keys`` of isolation."""
     base = stored(healthy() if state is None else state)
     data = {key: text for key, text in base.data.items() if key not in KEYS}
     return Document(base.namespace, base.name, {**data, **keys}, {})
@@ -69,7 +69,7 @@ def acknowledged(state: PolicyState, at: int = T) -> PolicyState:
 
 
 def started(existing: Document | None, now: int = T, tables: Catalogue = FREQ3) -> PolicyState:
-    """A fresh agent without a journal that found ``existing``."""
+    """Return the state of a new agent without a journal that found ``existing``."""
     state = PolicyState(NODE, "boot")
     made = DeviceInfoDocument(NODE, lambda: state)
     isolation = made.restore_isolation(existing, now, has_journal=False)
@@ -78,7 +78,7 @@ def started(existing: Document | None, now: int = T, tables: Catalogue = FREQ3) 
 
 
 def restarted(state: PolicyState, existing: Document | None, now: int) -> PolicyState:
-    """An agent whose journal had ``state`` and that found ``existing``."""
+    """Return the state of an agent whose journal had ``state`` and that found ``existing``."""
     state = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
     made = DeviceInfoDocument(NODE, lambda: state)
     return take(state, made.restore_isolation(existing, now, has_journal=True), now, FREQ3)

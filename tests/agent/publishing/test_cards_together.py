@@ -19,7 +19,7 @@ DUO = tuple(Chip(number, number, number // 2, number % 2) for number in range(4)
 
 
 def document(*faults: tuple[int, str], family: str = "Ascend310P", together: bool = True) -> dict:  # type: ignore[type-arg]
-    """The device list of two cards with these faults, by chip."""
+    """Return the device list of two cards with these faults."""
     state = after(healthy(4), [seen(OCCUR, code, chip) for chip, code in faults])
     inventory = Inventory(DUO, family, "310P3", None, None, None, "test")
     info = render(state, inventory, T // 1000, cards_together=together)

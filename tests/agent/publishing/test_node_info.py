@@ -83,7 +83,7 @@ def document(state: PolicyState) -> NodeInfoDocument:
 
 
 def published(state: PolicyState) -> Document | None:
-    """What is wanted, as stored; ``None`` for no document."""
+    """Return the desired document as it is stored; ``None`` for no document."""
     wanted = document(state).desired()
     assert wanted is not None, "nothing is wanted"
     if wanted.stamped is None:
@@ -94,7 +94,7 @@ def published(state: PolicyState) -> Document | None:
 
 
 def of_replies(replies: list[str], tables: Any) -> PolicyState:
-    """The state after one reading of a BMC with these pages."""
+    """Return the state after one reading of a BMC with these pages."""
     pages = [bytes.fromhex(reply) for reply in replies]
     asking = reading(None)
     request = next(asking)
@@ -108,7 +108,7 @@ def of_replies(replies: list[str], tables: Any) -> PolicyState:
 
 
 def tree(text: str) -> Any:
-    """A document as a tree; the order of its devices varies with the real program."""
+    """Return a document as a tree with sorted devices: the real program's order varies."""
     decode_node_info("example", {"NodeInfo": text})
     found = json.loads(text)
     found["NodeInfo"]["FaultDevList"].sort(key=lambda one: (one["DeviceType"], one["DeviceId"]))
@@ -220,7 +220,7 @@ class WithKey:
         self.made.observe_stored(existing)
 
     def data(self) -> dict[str, str] | None:
-        """What is to be there: nothing is an empty document, ``None`` leaves what is there."""
+        """Return the desired data: empty for no document, ``None`` to keep the stored one."""
         wanted = self.made.desired()
         if wanted is None:
             return None
@@ -272,7 +272,7 @@ def lockup(assertion: Assertion = Assertion.OCCUR) -> Observation:
 
 
 def codes(state: PolicyState, made: NodeInfoDocument) -> list[str] | None:
-    """What is to be published; empty: no document; ``None``: what is there stays."""
+    """Return the desired codes: empty for no document, ``None`` to keep the stored one."""
     wanted = made.desired()
     if wanted is None or wanted.stamped is None:
         return None if wanted is None else []

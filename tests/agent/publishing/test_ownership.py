@@ -56,7 +56,7 @@ def now_ms() -> int:
 
 @contextlib.asynccontextmanager
 async def owning(writers: Writers, owned: Owned = DEVICE_INFO) -> AsyncIterator[Ownership]:
-    """An ownership that runs; its store has answered once."""
+    """Yield a running ownership whose store has answered once."""
     ownership = Ownership(
         cast("Store", writers),
         owned,

@@ -628,7 +628,7 @@ async def test_document_that_readers_would_refuse_is_not_written(
 
 
 async def comes_back(bench: Bench, root: Path, older: bytes | None) -> None:
-    """The store goes away, and comes back empty or with an older document."""
+    """Remove the store and bring it back, empty or with an older document."""
     wrote = len(bench.store.written)
     root.rename(root.with_name(f"away-{wrote}"))
     await until(lambda: bench.record.watch_trouble is not None, "the store is away")

@@ -72,7 +72,7 @@ class Bench:
         self.begin()
 
     def begin(self) -> None:
-        """A process begins."""
+        """Begin a process with the state that the journal has."""
         self.faults = NodePublicFaults(
             NODE,
             lambda: self.chips,
@@ -90,7 +90,7 @@ class Bench:
         self.state = after(self.state, [item], T)
 
     def turn(self, code: str, *, stands: bool) -> None:
-        """A fault begins or ends now."""
+        """Begin or end a fault now."""
         assertion = Assertion.PRESENT if stands else Assertion.ABSENT
         subject = DPC if code in (PROCESS, MEMORY) else storage_subject("DTFS")
         self.report(Observation("storage", subject, code, assertion, wall_ms()))

@@ -32,7 +32,7 @@ SEEDS = st.integers(0, 2**32)
 
 
 def batches(seed: int, count: int = 40) -> list[tuple[int, list[Input]]]:
-    """What was reported together, and when."""
+    """Return batches of inputs, each with the time of its report."""
     rng, now_ms, found = Random(seed), BEGIN_MS, []
     for _ in range(count):
         now_ms += rng.choice(PAUSES)
@@ -54,7 +54,7 @@ class Rows:
         self.rows.append(JournalRow(len(self.rows) + 1, at_ms, kind, text))
 
     def take(self, at_ms: int, given: Sequence[Input]) -> None:
-        """A store acknowledges what was rendered from a state before."""
+        """Record a step; an acknowledgement is for the revision before it."""
         known = self.state.revision
         inputs = [
             replace(one, state_revision=known) if isinstance(one, Acknowledged) else one

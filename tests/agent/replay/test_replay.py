@@ -61,7 +61,7 @@ def changed(directory: Path, statement: str) -> None:
 
 
 async def a_history(directory: Path) -> NodeHistory:
-    """A fault from 23:00 until 02:00, a one-off event, a restart in between."""
+    """Return a history: a fault from 23:00 until 02:00, a one-off event, a restart between."""
     node = NodeHistory(directory)
     await node.begin()
     node.answer()

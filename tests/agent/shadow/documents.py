@@ -26,7 +26,7 @@ Mutation: TypeAlias = "Callable[[Tree, Random], str]"
 
 
 def rich_tree(stamp: int = 1_800_000_000) -> Tree:
-    """A node of an A3 with something of everything: what the keys hold, taken apart."""
+    """Return the tree of an A3 node in which each kind of content occurs."""
     faults = [
         _fault("Ascend910-1", "CardUnhealthy", {"80C98008": "RestartRequest"}),
         _fault("Ascend910-3", "CardNetworkUnhealthy", {"81078603": "PreSeparateNPU"}),
@@ -117,7 +117,7 @@ def _event(chip: int, port: int, peer: int) -> Tree:
 
 
 def written(tree: Tree) -> Document:
-    """The ConfigMap that holds ``tree``, with the check code of its content."""
+    """Return the ConfigMap of ``tree``, with the check code of its content."""
     outer = tree["DeviceInfoCfg"]
     devices = outer["DeviceInfo"]["DeviceList"]
     texts = {
@@ -339,7 +339,7 @@ def varied(tree: Tree, chance: Random) -> Tree:
 
 
 def taken_apart(data: dict[str, str]) -> Tree:
-    """The tree of a recorded document; ``written`` makes the document of it again."""
+    """Return the tree of a recorded document; ``written`` makes the document from it again."""
     tree: Tree = {key: json.loads(data[key]) for key in data if key.endswith(("Cfg", "Reason"))}
     devices = _devices(tree)
     for key, text in devices.items():

@@ -29,7 +29,7 @@ A, B = "80C98008", "80CD8008"
 
 
 def shown(codes: dict[int, str], stamp: int = 1) -> Document:
-    """A document of two chips, unhealthy where they have a code."""
+    """Return a document of two chips; those with a code are unhealthy."""
     names = {f"Ascend910-{chip}": code for chip, code in codes.items()}
     info = DeviceInfo(
         device_type="Ascend910",
@@ -51,7 +51,7 @@ def shown(codes: dict[int, str], stamp: int = 1) -> Document:
 
 
 def judge_of(*wishes: tuple[int, dict[int, str]]) -> ShadowComparison:
-    """What we wanted from when on, in milliseconds since the begin."""
+    """Return a comparison with our desired documents, each from its time after ``BEGIN_MS`` on."""
     judge = ShadowComparison()
     for at_ms, codes in wishes:
         judge.set_desired(BEGIN_MS + at_ms, shown(codes))
@@ -106,7 +106,7 @@ def test_a_write_may_have_the_old_state_of_one_chip_and_the_new_one_of_another()
 
 
 def with_codes(*codes: str, level: str = "RestartNPU") -> Document:
-    """A chip with codes of which the first is only to be noted."""
+    """Return a document of one chip with these codes, of which ``A`` needs no handling."""
     own = {code: "NotHandleFault" if code == A else "RestartNPU" for code in codes}
     fault = DeviceFault(
         "CardUnhealthy",

@@ -22,7 +22,7 @@ UNKNOWN = "80AB9999"
 
 
 def with_unknown_code(entry_level: str, own_level: str) -> Tree:
-    """The rich document, in which a chip with a mild code has one that is in no table."""
+    """Return the rich tree in which a chip with a mild code also has an unknown one."""
     tree = rich_tree()
     fault = tree["DeviceInfoCfg"]["DeviceInfo"]["DeviceList"]["huawei.com/Ascend910-Fault"][3]
     fault["fault_code"] += f",{UNKNOWN}"
