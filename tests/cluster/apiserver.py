@@ -101,7 +101,7 @@ class ApiServer:
         self._watches: list[_Watch] = []
 
     def client(self, name: str) -> Client:
-        """A connection to it."""
+        """Return a connection to this server for the program ``name``."""
         return Client(self, name)
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
@@ -115,7 +115,7 @@ class ApiServer:
             watch.lines.put_nowait(None)
 
     def come_back(self) -> None:
-        """It answers again."""
+        """Answer requests again."""
         self.is_up = True
 
     def _answer(self, method: str, path: str, body: Any, by: str) -> tuple[int, Any]:
@@ -278,7 +278,10 @@ class ApiServer:
     async def _stream(
         self, client: Client, path: str, *, only_metadata: bool
     ) -> AsyncIterator[_Watch]:
-        """A watch: everything since the version that is asked for, as nothing happens between."""
+        """Yield a watch with everything since the requested version.
+
+        Nothing changes between the answer and the watch.
+        """
         self._check(client)
         if client.blind(place_of(urlsplit(path).path)):
             raise StoreUnavailable("connection refused")
@@ -356,7 +359,7 @@ class Client:
         self.late = which
 
     def catch_up(self) -> None:
-        """It sees everything again, and its watches show what they have not shown."""
+        """Show the client everything again, and send its watches the events that they missed."""
         self.blind = self.late = lambda _: False
         self._server._catch_up(self)
 
@@ -434,7 +437,10 @@ def _is_outdated(there: Object, content: Object) -> bool:
 
 
 def _breaks_immutability(there: Object, content: Object) -> bool:
-    """What a ConfigMap with ``immutable`` refuses: other data, and to be mutable again."""
+    """Check whether content is refused because the ConfigMap is immutable.
+
+    Refused are other data, and to become mutable again.
+    """
     if not there.get("immutable"):
         return False
     return not content.get("immutable") or content.get("data", {}) != there.get("data", {})
@@ -456,7 +462,7 @@ def _only_metadata(answer: Object) -> Object:
 
 
 def _merged(there: Any, patch: Any) -> Any:
-    """A JSON merge patch (RFC 7386)."""
+    """Apply a JSON merge patch (RFC 7386); return the result."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(there) if isinstance(there, dict) else {}

@@ -86,7 +86,10 @@ def compared(
 
 
 def _last(states: Sequence[Shown], at_ms: int) -> dict[str, Shown]:
-    """The documents there are at this time; a state made by hand counts until it is repaired."""
+    """Return the documents that exist at this time, by name.
+
+    A state made by hand counts until it is repaired.
+    """
     found = {one.name: one for one in states if one.at_ms <= at_ms}
     return {name: one for name, one in found.items() if one.data is not None}
 
@@ -110,7 +113,7 @@ def _document(output: str, there: Shown | None, here: Shown | None) -> Iterator[
 
 
 def _parsed(output: str, data: Mapping[str, str]) -> Any:
-    """The data as a tree: the value of the document's own name, and beside it what others add."""
+    """Return the data as a tree: the value of the document's own key, and the added keys."""
     tree = {key: _value(text) for key, text in sorted(data.items())}
     if SUMMARY in tree:
         return tree[SUMMARY]
@@ -176,7 +179,10 @@ def _one_shard(states: Mapping[str, Shown]) -> dict[str, Shown]:
 def _without_now(
     found: Iterator[Difference], theirs: Sequence[int], ours: Sequence[int]
 ) -> Iterator[Difference]:
-    """Times that mean "when this was written" on both sides are the same; one is ``<now>``."""
+    """Yield the differences, but treat times of writing on both sides as the same.
+
+    Where only one side has such a time, it becomes ``<now>``.
+    """
     for one in found:
         unit = _TIMES.get(one.path.rpartition(".")[2])
         if unit is None:
@@ -214,7 +220,7 @@ def _client(one: Sent) -> str:
 
 
 def _plain(one: Sent) -> Any:
-    """The message without what is random; the order of members is the client's own."""
+    """Return the message without its random part, with sorted members."""
     return _sorted({key: value for key, value in one.message.items() if key != "uuid"})
 
 

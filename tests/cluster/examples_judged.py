@@ -143,7 +143,7 @@ def e29() -> Script:
 
 
 def e31() -> Script:
-    """The internal record cannot be seen: the messages to a client (clusterd#5.4) can."""
+    """Return example 31: the internal record is hidden, the messages (clusterd#5.4) are not."""
     script = Script("E31", only="fault.Fault/GetFaultMsgSignal").start()
     script.node("node1")
     script.job()

@@ -101,7 +101,7 @@ class MemoryServer:
         self._handlers += handlers
 
     def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
-        """What generated code adds as well; ``add_generic_rpc_handlers`` has it, too."""
+        """Ignore handlers of generated code: ``add_generic_rpc_handlers`` receives them, too."""
 
     def add_insecure_port(self, address: str) -> int:
         return int(address.rpartition(":")[2]) or 1
@@ -174,7 +174,7 @@ class _Link:
 
 
 async def _through(running: Any, context: _Context) -> AsyncIterator[Any]:
-    """The messages of a handler that writes them to its context."""
+    """Yield the messages that a handler writes to its context."""
     task, on_end = asyncio.ensure_future(running), None
     try:
         while True:
@@ -191,7 +191,7 @@ async def _through(running: Any, context: _Context) -> AsyncIterator[Any]:
 
 
 def _read(handler: Any, request: bytes) -> Any:
-    """What the handler is given: bytes, where it has no deserializer."""
+    """Decode the request for the handler; return the bytes if it has no deserializer."""
     read = handler.request_deserializer
     return request if read is None else read(request)
 

@@ -45,7 +45,7 @@ class Pauses:
         self._held.setdefault(program, [])
 
     def go_on(self, program: Hashable) -> None:
-        """It runs again."""
+        """Continue a paused program: schedule the callbacks that were held."""
         for one in self._held.pop(program, []):
             assert one.handle is not None, "it was told to whoever may cancel it"
             if not one.handle.cancelled():

@@ -23,15 +23,15 @@ class Cluster(Player):
     """A cluster in which things are put with few words."""
 
     async def device(self, node: str, data: dict[str, str], seconds: float = 0.0) -> None:
-        """A device-info is written, and time passes."""
+        """Write a device-info, then let time pass."""
         await self._put("kube-system", f"{_DEVICES}{node}", data, seconds)
 
     async def server(self, node: str, data: dict[str, str], seconds: float = 0.0) -> None:
-        """The same for a node-info."""
+        """Write a node-info, then let time pass."""
         await self._put("mindx-dl", f"mindx-dl-nodeinfo-{node}", data, seconds)
 
     async def gone(self, node: str, seconds: float = 0.0) -> None:
-        """The device-info of a node is deleted."""
+        """Delete the device-info of a node, then let time pass."""
         thing = {"namespace": "kube-system", "name": f"{_DEVICES}{node}"}
         await self.do({"do": "delete-configmap", "object": thing})
         await self.pass_time(seconds)
@@ -44,7 +44,7 @@ class Cluster(Player):
         await self.do({"do": "edit-output", "object": thing})
 
     async def public(self, name: str, message: dict[str, Any]) -> None:
-        """A message about public faults is written."""
+        """Write a message about public faults."""
         labels = {"mc-consumer-publicfault": "true"}
         data = {"PublicFault": json.dumps(message)}
         thing = {"namespace": "default", "name": name, "labels": labels, "data": data}
@@ -53,7 +53,7 @@ class Cluster(Player):
     async def node(
         self, name: str, *, serial_number: str | None = None, ready: bool = True
     ) -> None:
-        """A Node object."""
+        """Write a Node object."""
         annotations = {} if serial_number is None else {"product-serial-number": serial_number}
         status = {
             "conditions": [{"type": "Ready", "status": str(ready)}],
@@ -91,14 +91,14 @@ class Cluster(Player):
         return {key.removeprefix("mindx-dl-nodeinfo-"): entry for key, entry in found.items()}
 
     def unhealthy(self, node: str) -> str:
-        """The unhealthy chips of a node, as published."""
+        """Return the published list of unhealthy chips of a node."""
         text: str = self.devices[node]["DeviceList"][f"{KEY}-Unhealthy"]
         return text
 
 
 @contextlib.asynccontextmanager
 async def cluster(place: Path, **configuration: Any) -> AsyncIterator[Cluster]:
-    """An empty cluster; the aggregator is not started."""
+    """Yield an empty cluster; the aggregator is not started."""
     made = Cluster(place, configuration=configuration)
     with made.replaced():
         try:
@@ -108,5 +108,5 @@ async def cluster(place: Path, **configuration: Any) -> AsyncIterator[Cluster]:
 
 
 def broken(*chips: int, update_time: int = 1_760_000_000) -> dict[str, str]:
-    """A device-info of eight chips, of which these are unhealthy."""
+    """Return a device-info of eight chips, of which the given ones are unhealthy."""
     return config(unhealthy=chips, update_time=update_time)

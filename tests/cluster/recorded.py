@@ -53,7 +53,7 @@ def names() -> list[str]:
 
 
 def recorded(name: str) -> dict[str, Any]:
-    """The recording called ``name``."""
+    """Return the recording called ``name``."""
     recording: dict[str, Any] = json.loads((VECTORS / f"clusterd/{name}.json").read_text())
     return recording
 
@@ -76,7 +76,7 @@ class Point:
 
 
 def shown(recording: Mapping[str, Any]) -> list[Shown]:
-    """The states of documents and of pods' labels, as of ours."""
+    """Return the recorded states of documents and pods' labels in the form of our own states."""
     # Upstream makes this document late where it is empty.
     starts = (one["at_ms"] for one in recording["steps"] if one["do"] == "restart-aggregator")
     empty = {CLUSTER_NODE_NAME: ""}

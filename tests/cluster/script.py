@@ -48,7 +48,7 @@ class Script:
         return AT_0 + self._at_ms
 
     def start(self) -> Script:
-        """The aggregator begins; the next step comes when it has."""
+        """Start the aggregator; the next step follows when it runs."""
         self.do("restart-aggregator")
         self._at_ms += _FIRST_MS
         return self
@@ -59,7 +59,7 @@ class Script:
         self._at_ms += _STEP_MS
 
     def device(self, node: str, data: dict[str, str], **step: Any) -> None:
-        """A device-info, maybe with the key of the switch."""
+        """Write a device-info, which may have the key of the switch."""
         self._report("kube-system", f"mindx-dl-deviceinfo-{node}", data, **step)
 
     def switch(self, node: str, text: str) -> None:
@@ -67,11 +67,11 @@ class Script:
         self.device(node, config() | {"SwitchInfoCfg": text})
 
     def server(self, node: str, data: dict[str, str]) -> None:
-        """A node-info."""
+        """Write a node-info."""
         self._report("mindx-dl", f"mindx-dl-nodeinfo-{node}", data)
 
     def node(self, node: str, ip: str = "10.0.0.1") -> None:
-        """A Node object that is ready."""
+        """Write a Node object that is ready."""
         status = {
             "conditions": [{"type": "Ready", "status": "True"}],
             "addresses": [{"type": "InternalIP", "address": ip}],
@@ -80,7 +80,7 @@ class Script:
         self.do("put-node", object={"name": node, "annotations": annotations, "status": status})
 
     def pod(self, node: str, chips: str, **annotations: str) -> None:
-        """A pod of the job that runs and uses chips."""
+        """Write a running pod of the job that uses chips."""
         metadata = {
             "annotations": {
                 "huawei.com/AscendReal": chips,
@@ -95,7 +95,7 @@ class Script:
         self.do("put-pod", object=named | {"metadata": metadata, "spec": spec, "status": status})
 
     def job(self, **annotations: str) -> None:
-        """The PodGroup of the job."""
+        """Write the PodGroup of the job."""
         metadata = {"annotations": annotations, "labels": {}, "ownerReferences": [_OWNER]}
         spec = {"minMember": 1, "minResources": {"huawei.com/Ascend910": "8"}}
         named = {"namespace": "default", "name": "pg-job1"}
@@ -105,7 +105,7 @@ class Script:
         )
 
     def public(self, number: int, *faults: dict[str, Any]) -> None:
-        """A message about public faults, each in a ConfigMap of its own."""
+        """Write a message about public faults, each in a separate ConfigMap."""
         message = {
             "id": f"message-{number:04}",
             "timestamp": 1_760_000_100_000,
@@ -126,7 +126,7 @@ class Script:
     def shows_data(
         self, output: str, data: dict[str, str], labels: dict[str, str], *, namespace: str
     ) -> None:
-        """The same for documents of other shapes."""
+        """Record that upstream shows these data and labels now."""
         one: dict[str, Any] = {"at_ms": self._at_ms + _SEEN_MS, "namespace": namespace}
         self._observed.append(one | {"name": output, "labels": labels, "data": data})
 

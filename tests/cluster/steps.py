@@ -45,7 +45,7 @@ class Plane(Protocol):
 
 
 def objects_of(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the step is about: its object, or where that is repeated, each."""
+    """Yield the objects of a step: one, or one for each repetition."""
     thing = step.get("object", {})
     if "repeat" not in step:
         yield thing
@@ -83,7 +83,7 @@ def _messages(
 
 
 def prepare(plane: Plane) -> None:
-    """What is there before the first step."""
+    """Create the namespaces that exist before the first step."""
     for namespace in NAMESPACES:
         plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
 
@@ -144,7 +144,7 @@ def _body(kind: str, thing: dict[str, Any]) -> dict[str, Any]:
 
 
 def _replacing(there: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """A merge patch that leaves nothing of the old labels and annotations but our own label."""
+    """Return a merge patch that removes all old labels and annotations except our own label."""
     patch: dict[str, Any] = {}
     for key in ("labels", "annotations"):
         old, new = there["metadata"].get(key) or {}, body["metadata"].get(key) or {}

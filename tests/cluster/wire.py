@@ -78,13 +78,13 @@ _METHODS = {
 
 
 def request(method: str, content: dict[str, Any]) -> bytes:
-    """The bytes that a client sends."""
+    """Encode the request as a client sends it."""
     kind = _CLASSES[_METHODS[method][0]]
     return json_format.ParseDict(content, kind()).SerializeToString()
 
 
 def answer(method: str, content: bytes) -> dict[str, Any]:
-    """What a client reads, as the recordings have it: with all members."""
+    """Decode an answer as the recordings have it: with all members."""
     kind = _CLASSES[_METHODS[method][1]]
     found: dict[str, Any] = json_format.MessageToDict(
         kind.FromString(content),
