@@ -36,13 +36,13 @@ class MakeAgent(Protocol):
 @pytest.fixture(scope="session")
 @needs("daemon")
 def vigil(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The installed command."""
+    """Install the product; return the path of its command."""
     return install(tmp_path_factory.mktemp("installed"))
 
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """The library without the symbols that are named; each kind is compiled once."""
+    """Return a function that compiles the library without the named symbols, each kind once."""
     directory = tmp_path_factory.mktemp("libraries")
     kinds: dict[tuple[str, ...], Path] = {}
 
@@ -56,7 +56,10 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture
 def make_agent(vigil: Path, compiled: Callable[..., Path], tmp_path: Path) -> Iterator[MakeAgent]:
-    """Makes nodes; ends their agents, and checks that the library was called by one at a time."""
+    """Yield a function that makes nodes; end their agents afterwards.
+
+    At the end it checks that only one call at a time entered the library.
+    """
     agents: list[Agent] = []
 
     def make(
@@ -77,7 +80,7 @@ def make_agent(vigil: Path, compiled: Callable[..., Path], tmp_path: Path) -> It
 
 @pytest.fixture
 def make_aggregator(vigil: Path, tmp_path: Path) -> Iterator[Callable[[Place], Daemon]]:
-    """Makes aggregators that are not started, and ends them."""
+    """Yield a function that makes aggregators that are not started; end them afterwards."""
     daemons: list[Daemon] = []
 
     def make(place: Place) -> Daemon:
@@ -92,11 +95,11 @@ def make_aggregator(vigil: Path, tmp_path: Path) -> Iterator[Callable[[Place], D
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    """A directory store."""
+    """Return a directory store."""
     return Folder(tmp_path / "store")
 
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane) -> Cluster:
-    """A real API server."""
+    """Return a store on a real API server."""
     return Cluster(control_plane)

@@ -27,7 +27,7 @@ _LOG_TAIL = 4000
 
 
 def clean_environment() -> dict[str, str]:
-    """What a stranger's shell has: nothing that points into this tree."""
+    """Return the environment without variables that refer to this tree or to a cluster."""
     ours = ("VIGIL_", "KUBE", "PYTHON", "LD_LIBRARY_PATH", "NODE_NAME")
     return {key: value for key, value in os.environ.items() if not key.startswith(ours)}
 
@@ -71,7 +71,7 @@ class Daemon:
         return self._process is not None and self._process.poll() is None
 
     def arguments(self) -> list[str]:
-        """What comes after the verb."""
+        """Return the arguments that follow the verb."""
         return [
             *self.place.options,
             *("--state-dir", str(self.state_dir), "--listen", "127.0.0.1:0"),
@@ -177,7 +177,7 @@ class Agent(Daemon):
         return json.loads(data["UpgradeFaultReason"])
 
     def journaled(self, code: str) -> list[str]:
-        """What was reported about ``code``, in order, read from the journal's file."""
+        """Return the assertions of all reports about ``code`` in the journal's file, in order."""
         journal = self.state_dir / "journal.sqlite"
         with closing(sqlite3.connect(journal)) as connection:
             rows = connection.execute(

@@ -113,7 +113,7 @@ class Hardware:
         self.write("chips", "".join(lines))
 
     def name_die(self, chip: int, number: int) -> None:
-        """The chip with this physical id has the die ``number``."""
+        """Give the chip with this physical id the die ``number``."""
         self.write(f"die.{chip}", f"{number:x} 1 2 3 4\n")
 
     def event(
@@ -142,19 +142,19 @@ class Hardware:
         self._save(chip)
 
     def occur(self, chip: int, code: str, severity: int = 2, raised: int | None = None) -> None:
-        """The event at once, the list a little later."""
+        """Begin a fault: the event comes at once, the list entry after ``lag_ms``."""
         self._serial += 1
         self._raised[chip, code] = (self._serial, _now_ms() if raised is None else raised)
         self.list_code(chip, code, self.lag_ms)
         self._report(chip, code, 1, severity)
 
     def recover(self, chip: int, code: str, severity: int = 2) -> None:
-        """The event at once, with the time of the occurrence; the list later."""
+        """End a fault: the event comes at once with the time of the occurrence, the list later."""
         self.unlist_code(chip, code, self.recovery_lag_ms)
         self._report(chip, code, 0, severity)
 
     def once(self, chip: int, code: str, severity: int = 2) -> None:
-        """An event without a recovery and without a list entry."""
+        """Send an event that has no recovery and no list entry."""
         self._serial += 1
         self.event(self.chips[chip].logic, code, 2, severity, self._serial, _now_ms())
 
@@ -172,28 +172,28 @@ class Hardware:
         shutil.copy(lingqu, self.library.with_name("liblingqu-dcmi.so"))
 
     def switch_occur(self, fault: SwitchFault, *, reported: bool = True) -> None:
-        """A switch fault: into the list, and an event where it is ``reported``."""
+        """Begin a switch fault in the list; send an event if it is ``reported``."""
         self._switch_faults[fault] = _now_ms()
         self._switch(fault, 1 if reported else None)
 
     def switch_recover(self, fault: SwitchFault, *, reported: bool = True) -> None:
-        """The end of a switch fault, also of one that never occurred."""
+        """End a switch fault, also one that never occurred; send an event if it is ``reported``."""
         raised = self._switch_faults.pop(fault, 0)
         self._switch(fault, 0 if reported else None, raised)
 
     def switch_once(self, fault: SwitchFault) -> None:
-        """A notice: an event without a list entry."""
+        """Send the event of a switch notice, which has no list entry."""
         self._switch(fault, 2, _now_ms())
 
     def alarm(self, code: str, part: int, index: int, severity: int = 2) -> None:
-        """The BMC raises an alarm about a part of the server, by its type byte."""
+        """Raise an alarm of the BMC about a part of the server, which its type byte identifies."""
         number = int(code, 16).to_bytes(4, "little") + bytes(4)
         event = number + bytes([severity, part, index]) + bytes(4)
         self._alarms[code, part, index] = event.hex(" ")
         self._save_alarms()
 
     def end_alarm(self, code: str, part: int, index: int) -> None:
-        """The BMC takes an alarm back."""
+        """End an alarm of the BMC."""
         del self._alarms[code, part, index]
         self._save_alarms()
 
@@ -202,7 +202,10 @@ class Hardware:
         self._order("bmc", command)
 
     def command(self, what: str, function: str, chip: int | None = None, value: int = 1) -> None:
-        """``what`` is answer, wrong, slow, hang or crash; for a card function name it by file."""
+        """Make a driver function answer, wrong, slow, hang or crash, as ``what`` names it.
+
+        Name a card function by its file.
+        """
         self.write(self._file(what, function, chip), str(value))
 
     def forget(self, what: str, function: str, chip: int | None = None) -> None:
@@ -211,7 +214,7 @@ class Hardware:
             (self.control / self._file(what, function, chip)).unlink()
 
     def raised(self, chip: int, code: str) -> int:
-        """The time that the last occurrence carried."""
+        """Return the time of the last occurrence of a code (ms)."""
         return self._raised[chip, code][1]
 
     def was_raised(self, chip: int, code: str) -> bool:
@@ -220,7 +223,7 @@ class Hardware:
 
     @staticmethod
     def now_ms() -> int:
-        """The driver's clock."""
+        """Return the time of the driver's clock (ms)."""
         return _now_ms()
 
     @property

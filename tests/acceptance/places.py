@@ -42,7 +42,7 @@ class Place(Protocol):
         """Return the options that daemons need."""
 
     def read(self, namespace: str, name: str) -> dict[str, str] | None:
-        """The data of a document."""
+        """Return the data of a document; ``None`` if there is no document."""
 
     def write(self, name: str, data: dict[str, str]) -> None:
         """Write a document into the namespace of the nodes, as a stranger."""
@@ -51,13 +51,13 @@ class Place(Protocol):
         """Delete a document, as a stranger."""
 
     def device_info(self, node: str) -> Shown | None:
-        """A node's own document."""
+        """Return the decoded device-info of a node; ``None`` if there is none."""
 
     def cluster_info(self) -> dict[str, Shown]:
         """Return what the aggregator publishes; empty for nothing."""
 
     def node_info(self, node: str) -> Health | None:
-        """A node's own document about its server."""
+        """Return the decoded node-info of a node; ``None`` if there is none."""
 
     def switch_info(self, node: str) -> Health | None:
         """Return what a node publishes about its switches."""
@@ -74,7 +74,7 @@ class _Reader(ABC):
 
     @abstractmethod
     def read(self, namespace: str, name: str) -> dict[str, str] | None:
-        """The data of a document."""
+        """Return the data of a document; ``None`` if there is no document."""
 
     def device_info(self, node: str) -> Shown | None:
         data = self.read(NODES, DEVICE_PREFIX + node)

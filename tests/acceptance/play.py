@@ -126,7 +126,7 @@ async def play_noded(
     gate: asyncio.Lock,
     options: Printed,
 ) -> Result:
-    """The same for a recording of NodeD."""
+    """Play a recording of NodeD; return the result."""
     name, steps = recording["name"], recording["steps"]
     library = await asyncio.to_thread(_compiled, libraries, "libdcmi")
     lingqu = partial(_compiled, libraries, "liblingqu-dcmi")
@@ -234,7 +234,7 @@ async def play_all(
 
 
 def main() -> int:
-    """The program; its exit status."""
+    """Run the program; return its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.acceptance.play",
         description=__doc__,

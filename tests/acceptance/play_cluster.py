@@ -94,7 +94,7 @@ async def play_all(files: Sequence[Path], place: Path, at_once: int) -> list[Res
 
 
 def main() -> int:
-    """The program; its exit status."""
+    """Run the program; return its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.acceptance.play_cluster",
         description=__doc__,

@@ -28,7 +28,7 @@ def go_json(value: object) -> str:
 
 
 def signed(devices: dict[str, str], update_time: int) -> str:
-    """A ``DeviceInfoCfg`` with the right check code."""
+    """Return a ``DeviceInfoCfg`` with the right check code."""
     inner = {"DeviceList": dict(sorted(devices.items())), "UpdateTime": update_time}
     check = hashlib.sha256(go_json(inner).encode()).hexdigest()
     outer = {"DeviceInfo": inner, "SuperPodID": -2, "ServerIndex": -2, "CheckCode": check}

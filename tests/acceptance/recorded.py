@@ -36,7 +36,7 @@ _OF_A_CHIP = (HEALTH, CODES, "dcmi_get_device_chip_info_v2", "dcmi_get_device_ch
 
 
 def make_hardware(root: Path, profile: str, library: Path, lingqu: Callable[[], Path]) -> Hardware:
-    """The hardware of a profile; ``lingqu`` compiles the switch library of an A3."""
+    """Make the hardware of a profile; ``lingqu`` compiles the switch library of an A3."""
     name, chips = PROFILES[profile]
     hardware = Hardware(root, library, chips)
     hardware.write("name", name)
@@ -116,7 +116,7 @@ class RecordedNode:
                 self._trouble(step)
 
     def _trouble(self, step: dict[str, Any]) -> None:
-        """What the driver's calls of a chip do."""
+        """Change the results of the driver's calls for a chip."""
         hardware, chip = self._hardware, step.get("chip", -1)
         match step["do"]:
             case "drop":
@@ -188,7 +188,7 @@ class RecordedNode:
 
 
 def _command(mode: str, value: str) -> str | None:
-    """What the link tool runs in the trouble of a recording."""
+    """Return the command that the link tool runs for a recorded failure; ``None`` to end it."""
     if value == "off":
         return None
     match mode.partition(".")[0]:

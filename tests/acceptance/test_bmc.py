@@ -28,7 +28,7 @@ GOOD_AGAIN: dict[str, Any] = {"do": "bmc", "raw_replies": []}
 
 @pytest.fixture(scope="session")
 def device(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What stands in the kernel's place."""
+    """Compile the program that replaces the kernel's device; return its path."""
     return compile_device(tmp_path_factory.mktemp("device"))
 
 
@@ -47,7 +47,7 @@ class Server:
         self._way.start({})
 
     def parts(self) -> set[str] | None:
-        """The faulty parts that are shown; ``None`` without a document."""
+        """Return the faulty parts that are published; ``None`` without a document."""
         shown = self.agent.place.node_info("node-1")
         return None if shown is None else set(shown.levels)
 

@@ -22,7 +22,7 @@ BACK_SECONDS = 17.0
 
 @pytest.fixture
 def agent(folder: Folder, make_agent: MakeAgent) -> Agent:
-    """An agent that is up, on a directory store."""
+    """Return a running agent on a directory store."""
     agent = make_agent(folder)
     agent.start()
     agent.up()

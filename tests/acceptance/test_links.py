@@ -25,7 +25,7 @@ BLIND = 'npu_vigil_blind{chip="",source="links"} 1.0'
 
 @pytest.fixture
 def agent(make_agent: MakeAgent, folder: Folder, tmp_path: Path) -> Agent:
-    """An agent that asks the tool often and isolates soon; not started."""
+    """Return an agent that runs the link tool often and isolates soon; it is not started."""
     made = make_agent(folder)
     made.environment |= {"VIGIL_LINKS_PERIOD_SECONDS": "1"}
     made.environment |= link_rule(tmp_path / "fault-config", 4, 4)

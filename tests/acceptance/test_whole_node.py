@@ -39,7 +39,7 @@ def agent(make_agent: MakeAgent, folder: Folder) -> Agent:
 
 @pytest.fixture(scope="session")
 def lingqu(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The other switch library."""
+    """Compile the other switch library; return its path."""
     return compile_library(tmp_path_factory.mktemp("lingqu"), name="liblingqu-dcmi")
 
 
