@@ -117,7 +117,7 @@ class Webhook(_Admission):
         super().__init__(plane, name, "mutatingwebhookconfigurations", hook, self._review)
 
     def _review(self, body: bytes) -> bytes:
-        """The answer to an AdmissionReview: the metadata and everything else as it is to be."""
+        """Return the answer to an AdmissionReview: a patch to the changed object."""
         request = json.loads(body)["request"]
         before = request["object"]
         after = json.loads(json.dumps(before))

@@ -138,7 +138,10 @@ class ApiProxy:
         return self.kubeconfig_like(self._plane.kubeconfig_of(self._token))
 
     def kubeconfig_like(self, other: Path) -> Path:
-        """The same as ``other`` by way of the proxy; it must authenticate by a token."""
+        """Write a kubeconfig like ``other`` with the proxy's address; return its path.
+
+        It must authenticate by a token.
+        """
         path = other.with_name(f"{other.stem}-{self.port}.kubeconfig")
         path.write_text(other.read_text().replace(self._plane.url, self.url))
         path.chmod(0o600)
@@ -155,7 +158,7 @@ class ApiProxy:
         return self._do(self._numbers())
 
     def requests(self, rule: Rule = Rule(), since: float = 0.0) -> list[Request]:
-        """The requests that came, also those that were held or refused."""
+        """Return the requests that came, also those that were held or refused."""
         with self._lock:
             return [one for one in self._requests if one.at >= since and rule.covers(one)]
 
@@ -290,7 +293,10 @@ class ApiProxy:
         return sum(one.seconds(request) for one in self._delays if one.rule.covers(request))
 
     def refusal_of(self, request: Request) -> bytes | None:
-        """What a request is to be answered with, unless the server is asked. For connections."""
+        """Return the answer to a request that is refused; ``None`` if the server is to answer.
+
+        For connections.
+        """
         for one in self._refusals:
             if one.rule.covers(request):
                 return one.answer

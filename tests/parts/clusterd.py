@@ -83,7 +83,7 @@ class Cache:
         self._idle_until = 0.0
 
     def take(self, fault: str, occurs: bool, at: float) -> None:
-        """A message was processed at ``at`` (seconds)."""
+        """Process a message that arrives at ``at`` (seconds)."""
         self.until(at)
         added = self._added.get(fault)
         if occurs:

@@ -35,7 +35,7 @@ _KEPT = {"kube-root-ca.crt", "extension-apiserver-authentication"}
 
 
 def apiserver_program() -> Path:
-    """The kube-apiserver: ``KUBEBUILDER_ASSETS``, then ``PATH``, then what ``setup.sh`` built."""
+    """Find kube-apiserver: in ``KUBEBUILDER_ASSETS``, on ``PATH``, or built by ``setup.sh``."""
     parts = (_MODULE / name for name in ("go.mod", "go.sum", "main.go"))
     key = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -44,7 +44,7 @@ def apiserver_program() -> Path:
 
 
 def assets() -> Path | None:
-    """The folder with ready-made programs that the environment names."""
+    """Return the folder with ready-made programs in ``KUBEBUILDER_ASSETS``; ``None`` without it."""
     folder = os.environ.get("KUBEBUILDER_ASSETS")
     return Path(folder) if folder else None
 
@@ -215,13 +215,13 @@ class ControlPlane:
         self._etcd.thaw()
 
     def kubeconfig_of(self, token: str, server: str | None = None) -> Path:
-        """A kubeconfig with a bearer token: ``stranger-token`` is known and may do nothing."""
+        """Write a kubeconfig with a bearer token: ``stranger-token`` is known and has no rights."""
         path = self.directory / f"{token}.kubeconfig"
         self._write_kubeconfig(path, {"token": token}, server)
         return path
 
     def administrator_at(self, port: int) -> Path:
-        """The administrator's kubeconfig, by way of another port of this host."""
+        """Write the administrator's kubeconfig for another port of this host; return its path."""
         path = self.directory / f"admin-{port}.kubeconfig"
         content = self.kubeconfig.read_text().replace(self.url, f"https://127.0.0.1:{port}")
         path.write_text(content)
@@ -273,9 +273,9 @@ class ControlPlane:
         assert status // 100 == 2, (item["kind"], item["metadata"]["name"], answer)
 
     def service_account(self, namespace: str, name: str, node: str | None = None) -> Path:
-        """A kubeconfig with a token of a service account that was applied.
+        """Write a kubeconfig with a token of an existing service account; return its path.
 
-        With ``node`` it is that of a pod on this node, as a kubelet gets it for its pods.
+        With ``node``, the token is that of a pod on this node, as a kubelet gets it for its pods.
         """
         spec: dict[str, Any] = {"expirationSeconds": 3600}
         if node is not None:

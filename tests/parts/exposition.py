@@ -43,7 +43,7 @@ class Kind(NamedTuple):
 
 
 def listed(section: str) -> dict[str, Kind]:
-    """The metrics in the table of a section."""
+    """Return the metrics in the table of a section."""
     text = DOCUMENT.read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     found: dict[str, Kind] = {}
     for line in text.splitlines():
@@ -63,7 +63,10 @@ def _names(cell: str) -> list[str]:
 
 
 def scraped(text: str) -> dict[str, Kind]:
-    """The metrics that have a sample; each series once, all series of one kind."""
+    """Return the metrics that have a sample; each series may occur once.
+
+    All series of one kind must have the same labels.
+    """
     found: dict[str, Kind] = {}
     series = set()
     for family in text_string_to_metric_families(text):

@@ -45,7 +45,7 @@ class KernelLogPipe:
 
 
 def preloaded(directory: Path, log: Path, *, refused: bool = False) -> Mapping[str, str]:
-    """The environment in which ``log`` fails as a real one; compiles the library."""
+    """Compile the library; return the environment in which ``log`` fails like a real log."""
     library = directory / "kmsg_preload.so"
     flags = ("-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
     subprocess.run(["cc", *flags, "-o", library, _SOURCE, "-ldl"], check=True)

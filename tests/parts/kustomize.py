@@ -23,7 +23,7 @@ MANIFESTS = Path(__file__).parent.parent.parent / "daemonset"
 
 
 def build(folder: str) -> list[dict[str, Any]]:
-    """The objects of ``daemonset/<folder>``."""
+    """Build ``daemonset/<folder>`` with kustomize; return its objects."""
     key = hashlib.sha256(
         b"".join((_MODULE / name).read_bytes() for name in ("go.mod", "go.sum"))
     ).hexdigest()[:16]
@@ -37,7 +37,10 @@ def build(folder: str) -> list[dict[str, Any]]:
 
 
 def build_with(directory: Path, folder: str, *components: str) -> list[dict[str, Any]]:
-    """The objects of an operator's kustomization in ``directory``: ``folder`` and components."""
+    """Build an operator's kustomization of ``folder`` and components in ``directory``.
+
+    Returns its objects.
+    """
     # kustomize takes no absolute paths.
     up = "../" * (len(directory.resolve().parts) - 1)
     root = f"{up}{str(MANIFESTS.resolve())[1:]}"

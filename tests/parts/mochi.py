@@ -69,7 +69,7 @@ class Mochi:
 
 
 def _built() -> Path:
-    """The program, as ``tests/setup.sh`` has built it."""
+    """Return the path of the program that ``tests/setup.sh`` has built."""
     sources = (_MODULE / name for name in ("go.mod", "go.sum", "main.go"))
     key = hashlib.sha256(b"".join(one.read_bytes() for one in sources)).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -70,14 +70,14 @@ class NodeReader:
             return [at for at, _ in self._beats.get(node, ())]
 
     def longest_gap(self, node: str, since: float) -> float:
-        """The longest time without a beat, from the last one before ``since`` until now."""
+        """Return the longest time without a beat, from the last one before ``since`` until now."""
         times = self.beats(node)
         before = [at for at in times if at < since][-1:]
         marks = [*(before or [since]), *(at for at in times if at >= since), time.monotonic()]
         return max(later - earlier for earlier, later in itertools.pairwise(marks))
 
     def durations(self, node: str) -> list[int]:
-        """The durations that the heartbeats of a node announced, in seconds."""
+        """Return the durations that the heartbeats of a node announced, in seconds."""
         with self._lock:
             return list(self._durations.get(node, ()))
 
@@ -161,7 +161,7 @@ class NodeReader:
 
 
 def _faults(name: str, data: dict[str, str]) -> set[Fault]:
-    """The faults of a device-info or a cluster-info-device document."""
+    """Return the faults in a device-info or a cluster-info-device document."""
     if name.startswith(_DEVICE):
         text = data.get("DeviceInfoCfg") or "{}"
         info = json.loads(text).get("DeviceInfo", {})

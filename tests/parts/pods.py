@@ -21,7 +21,7 @@ def make(
     labels: dict[str, str] | None = None,
     owner: dict[str, object] | None = None,
 ) -> None:
-    """A pod on a node, or on none yet; ``chips`` are in its annotation if there are any.
+    """Create a pod, on a node or on none yet; an annotation lists its ``chips`` if there are any.
 
     ``asking`` names the containers that ask for a chip each; see ``owned_by``.
     """
@@ -40,7 +40,7 @@ def make(
 
 
 def owned_by(uid: str, name: str, kind: str = "AscendJob") -> dict[str, object]:
-    """The reference to a controlling owner."""
+    """Return the reference to a controlling owner."""
     version = "apps/v1" if kind == "DaemonSet" else "mindxdl.gitee.com/v1"
     return {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": True}
 
@@ -52,7 +52,7 @@ def annotate(plane: ControlPlane, name: str, chips: str) -> None:
 
 
 def end(plane: ControlPlane, name: str, phase: str) -> None:
-    """It is done, or has failed."""
+    """End a pod: set its phase to ``Succeeded`` or ``Failed``."""
     plane.request("PATCH", f"{_PODS}/{name}/status", {"status": {"phase": phase}})
 
 

@@ -8,7 +8,10 @@ from pathlib import Path
 
 
 def processes_of(program: Path) -> list[int]:
-    """The ids of processes that were started as ``program``; dead ones have no command line."""
+    """Return the ids of processes that were started as ``program``.
+
+    Dead processes have no command line and are left out.
+    """
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):

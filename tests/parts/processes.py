@@ -58,7 +58,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def program(name: str, first: Path | None = None, otherwise: Path | None = None) -> Path:
-    """The program ``name`` in the folder ``first``, else on ``PATH``, else in ``otherwise``.
+    """Find the program ``name`` in the folder ``first``, else on ``PATH``, else in ``otherwise``.
 
     Debian has some in ``/usr/sbin``, which is not on everybody's ``PATH``.
     """

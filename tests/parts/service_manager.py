@@ -17,7 +17,7 @@ class Manager:
         self.received: list[list[str]] = []
 
     async def receives(self, line: str) -> list[str]:
-        """The next message with ``line``; raises ``TimeoutError`` after 15 s."""
+        """Return the next message with ``line``; raises ``TimeoutError`` after 15 s."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(15):
             while True:

@@ -36,17 +36,17 @@ class UnreadPipe:
             self._read += data
 
     def close_writer(self) -> None:
-        """The program has its own; without ours the pipe ends with the program."""
+        """Close our writing end, so that the pipe ends with the program, which has its own."""
         if self.writer >= 0:
             os.close(self.writer)
             self.writer = -1
 
     def lines(self) -> list[str]:
-        """What was read so far, without the filling."""
+        """Return the lines that were read so far, without the filling."""
         return [line for line in self._read.decode().splitlines() if line]
 
     def all_lines(self) -> list[str]:
-        """What was written in all; the programs that have ``writer`` have ended."""
+        """Return all lines that were written; all programs that have ``writer`` must have ended."""
         assert self._thread is not None
         self._thread.join(10)
         return self.lines()

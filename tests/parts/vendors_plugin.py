@@ -21,7 +21,7 @@ COLLECTION = "/api/v1/namespaces/kube-system/configmaps"
 
 
 def account_of(ending: str) -> str:
-    """The name of the account."""
+    """Return the name of the account with this ending."""
     return f"ascend-device-plugin-sa{ending}"
 
 

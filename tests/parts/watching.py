@@ -47,7 +47,7 @@ class Watching:
             raise AssertionError(f"did not happen; seen: {self.events[-10:]}") from None
 
     def of(self, kind: type[_Event]) -> list[_Event]:
-        """The events of one kind."""
+        """Return the events of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
 
