@@ -50,7 +50,7 @@ class ChipReader:
         return frozenset(node for node, home in self._homes.items() if home in self._lately)
 
     def forget_documents(self) -> None:
-        """The store loses all; ``shown`` begins anew. What was ill is to be ill all the same."""
+        """Begin ``shown`` anew after the store lost everything; what was ill must remain ill."""
         self._lately.clear()
 
     def take(self, document: Document) -> None:

@@ -38,7 +38,7 @@ def address(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[
 
 @pytest.fixture
 async def store(address: tuple[str, Path | None]) -> AsyncIterator[Store]:
-    """The store, as the test sees it."""
+    """Yield a store for the test beside that of the aggregator."""
     opened = open_store(*address)
     yield opened
     await opened.close()
@@ -47,7 +47,7 @@ async def store(address: tuple[str, Path | None]) -> AsyncIterator[Store]:
 @pytest.fixture
 @needs("daemon")
 def make(tmp_path: Path) -> Iterator[Make]:
-    """Makes aggregators that are stopped after the test."""
+    """Yield a function that makes aggregators; stop them after the test."""
     made: list[Daemon] = []
 
     def new(url: str, kubeconfig: Path | None, *options: str) -> Daemon:
@@ -63,5 +63,5 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 @pytest.fixture
 def daemon(make: Make, address: tuple[str, Path | None]) -> Daemon:
-    """An aggregator that is not started yet; deleted nodes are dropped after a second."""
+    """Return an aggregator that is not started; it drops deleted nodes after a second."""
     return make(*address, "--touch-period-seconds", "1")

@@ -102,7 +102,7 @@ class Daemon:
         return found
 
     def metric(self, begins: str) -> float:
-        """The sum of the samples whose line begins so."""
+        """Return the sum of the samples whose line begins with ``begins``."""
         lines = self.ask("/metrics")[1].splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(begins))
 

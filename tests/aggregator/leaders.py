@@ -21,7 +21,7 @@ LEASE_SECONDS = 2
 
 
 def numbered(node: str, number: int) -> Document:
-    """The device-info of ``node`` in its state ``number``, which is what it publishes."""
+    """Return the device-info that ``node`` publishes in its state ``number``."""
     data = config(update_time=T0 + number, SuperPodID=number)
     return report(node, data)
 

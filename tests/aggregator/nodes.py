@@ -35,19 +35,19 @@ def instant(seconds: float, steady: float | None = None) -> Instant:
 
 
 def report(node: str, data: dict[str, str]) -> Document:
-    """The device-info ConfigMap of ``node``."""
+    """Return the device-info ConfigMap of ``node``."""
     name = device_info_name(node)
     return Document(DEVICE_INFO_NAMESPACE, name, data, dict([REPORT_LABEL]))
 
 
 def node_report(node: str, faults: list[FaultDevice], status: str) -> Document:
-    """The node-info ConfigMap of ``node``."""
+    """Return the node-info ConfigMap of ``node``."""
     data = encode_node_info(faults, status, "2026-01-01T08:00:00+08:00")
     return Document(NODE_INFO_NAMESPACE, node_info_name(node), data, dict([REPORT_LABEL]))
 
 
 def forget_document(record: ForgetRecord) -> Document:
-    """The document by which an operator ends a node."""
+    """Return the document with which an operator ends a node."""
     name, labels = forget_record_name(record.node), dict([FORGET_LABEL])
     return Document(FORGET_NAMESPACE, name, encode_forget_record(record), labels)
 
@@ -74,6 +74,6 @@ def published(value: str) -> dict[str, Any]:
 
 
 def unhealthy(entry: dict[str, Any]) -> str:
-    """The list of unhealthy chips of an entry."""
+    """Return the list of unhealthy chips of an entry."""
     text: str = entry["DeviceList"]["huawei.com/Ascend910-Unhealthy"]
     return text

@@ -27,7 +27,7 @@ FOREIGN_WRITES = "npu_vigil_publication_foreign_writes_total"
 
 
 def shows(node: str, chips: str) -> Callable[[Watching], bool]:
-    """A condition: ``node`` is published with these unhealthy chips."""
+    """Return a condition: ``node`` is published with these unhealthy chips."""
 
     def happened(seen: Watching) -> bool:
         entry = entries(seen).get(node)

@@ -30,7 +30,7 @@ class Both:
         )
 
     def take_over(self, at: float) -> set[str]:
-        """The follower leads; the documents that it then writes."""
+        """Make the follower the leader; return the names of the documents that it then changes."""
         before = dict(self.leader.outputs)
         self.follower.pipeline.restore(self.stored())
         self.follower.pipeline.step(instant(at))

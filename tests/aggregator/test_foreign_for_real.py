@@ -273,7 +273,7 @@ async def until(daemon: Daemon, reached: Callable[[], bool], what: str) -> None:
 
 
 async def settled(reader: Store, daemon: Daemon) -> dict[str, Any]:
-    """The picture when it does not change any more, of which every part shows ``n2``."""
+    """Wait until the picture is stable and every part shows ``n2``; return it."""
     before, deadline = None, time.monotonic() + 30
     while True:
         now = await picture(reader, daemon)
@@ -285,7 +285,7 @@ async def settled(reader: Store, daemon: Daemon) -> dict[str, Any]:
 
 
 def reader_of(place: Place) -> Store:
-    """The store as an operator reads it."""
+    """Return the store as an operator opens it."""
     if isinstance(place, OnBroker):
         return open_store(place.broker.url, mqtt=Mqtt())
     return place.store

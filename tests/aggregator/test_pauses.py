@@ -51,7 +51,7 @@ def nothing_older_came(site: Replicas) -> bool:
 
 
 def pause_when_it_asks(site: Replicas, replica: Replica, method: str, name: str) -> None:
-    """It is paused with the next such request on its way."""
+    """Pause a replica while its next such request is on its way."""
     client = replica.client
     assert client is not None
     real = client.request

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def expected(recording: str, tmp_path: Path) -> list[dict[str, str]]:
-    """What is there after each step."""
+    """Return the documents that must exist after each step."""
     return states_after(recorded(recording), tmp_path / "ahead", touch_period_seconds=1.0)
 
 

@@ -48,7 +48,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, None]:
 
 
 def message(assertion: str) -> Document:
-    """A public fault of chip 2."""
+    """Return a message that a public fault of chip 2 occurs or recovers."""
     now_ms = time.time_ns() // 1_000_000
     fault = {
         "faultId": "link-to-2",

@@ -47,7 +47,7 @@ async def delete(site: Cluster, kind: str, name: str) -> None:
 
 
 async def faulty_job(site: Cluster) -> None:
-    """A job of two pods, of which one is on a chip with a fault, and a client that listens."""
+    """Write a job of two pods, one of them on a faulty chip, with a client that subscribes."""
     for number in range(3):
         await site.node(f"n{number}", serial_number=f"SN-{number}")
         await site.device(f"n{number}", config())
@@ -71,7 +71,7 @@ async def faulty_job(site: Cluster) -> None:
 
 
 def pushed(site: Cluster) -> list[str]:
-    """What the client was sent."""
+    """Return the types of the signals that the client received."""
     method = wire.SUBSCRIBE.lstrip("/")
     return [one.message["signalType"] for one in site.played.sent if one.method == method]
 

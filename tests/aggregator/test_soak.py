@@ -103,7 +103,7 @@ class Soak:
         self.aggregator.pipeline.observe(self.devices, Changed(report(node, data)), self.now())
 
     def come(self, node: str) -> None:
-        """A node with everything that there can be about one."""
+        """Add a node with every kind of object that can refer to a node."""
         cluster_state, listed_nodes = self.aggregator.cluster_state, self.aggregator._listed_nodes
         job = f"job-of-{node}"
         pod = PodState(f"pod-{node}", node, "default", f"p-{node}", job, ("Ascend910-3",))
@@ -151,7 +151,7 @@ class Soak:
             self.aggregator.public_faults.observe(0, MESSAGES, event, self.now())
 
     def cycle(self, number: int) -> None:
-        """Some nodes come, fall ill and go."""
+        """Add some nodes, let them fall ill, and delete them."""
         nodes = [f"node-{number}-{index}" for index in range(NODES)]
         for node in nodes:
             self.come(node)

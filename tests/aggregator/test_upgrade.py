@@ -39,7 +39,7 @@ TOUCH_SECONDS = 1.0
 
 
 def earlier(index: int, nodes: Iterable[str]) -> Document:
-    """A document of the earlier run."""
+    """Return a cluster document that an earlier run left."""
     name = cluster_device_name(index)
     entries = ((node, render_device_entry(node, RECORD, T0)) for node in sorted(nodes))
     text = value_of(member(device_info_name(node), entry) for node, entry in entries)
@@ -96,6 +96,6 @@ async def test_nodes_stay_where_they_were_and_surplus_documents_become_empty(
 
 
 def unhealthy_in(seen: Watching, index: int, node: str) -> str:
-    """The unhealthy chips of a node as one document has them."""
+    """Return the unhealthy chips of a node in one cluster document."""
     name = cluster_device_name(index)
     return unhealthy(published(seen.documents[CLUSTER_NAMESPACE, name].data[name])[node])

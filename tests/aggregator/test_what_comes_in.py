@@ -92,7 +92,7 @@ async def test_public_faults_need_no_nodes(status: int, tmp_path: Path) -> None:
 
 
 def by_number(serial_number: str) -> dict[str, Any]:
-    """A message about chip 1 of the node with this serial number."""
+    """Return a message about chip 1 of the node with this serial number."""
     message = public("occur", number=2, chips=(1,))
     message["faults"][0]["influence"] = [{"nodeSN": serial_number, "deviceIds": [1]}]
     return message

@@ -75,7 +75,7 @@ async def test_the_first_good_node_info_and_switch_info_after_bad_ones_count(
 def public(
     assertion: str, *, number: int = 1, node: str | None = "n1", chips: tuple[int, ...] = (0,)
 ) -> dict[str, Any]:
-    """A message about one public fault that separates chips."""
+    """Return a message about one public fault that separates chips."""
     influence: dict[str, Any] = {"deviceIds": list(chips)}
     if node is not None:
         influence["nodeName"] = node
@@ -168,7 +168,7 @@ async def test_a_switch_key_that_went_between_two_readings(tmp_path: Path) -> No
 
 
 def switch_of(site: Cluster) -> dict[str, Any]:
-    """What is published of the switch of n1."""
+    """Return the published switch data of n1."""
     found: dict[str, Any] = json.loads(site.outputs[SWITCH][SWITCH])["mindx-dl-switchinfo-n1"]
     return found
 
@@ -301,7 +301,7 @@ async def test_a_relation_fault_keeps_its_level_after_its_time(tmp_path: Path) -
 
 
 async def job(site: Cluster, **annotations: str) -> None:
-    """A job of one pod on chips 0 and 1 of n1."""
+    """Write a job of one pod on chips 0 and 1 of n1."""
     owner = {"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "name": "train"}
     owners = [owner | {"uid": JOB, "controller": True}]
     await site.node("n1", serial_number="SN-1")
