@@ -17,7 +17,7 @@ FAN: Event = (0x28000009, 1_700_000_000, 2, 0x04, 3)
 
 
 def index_of(data: bytes) -> int:
-    """The first index that a request of the list asks for."""
+    """Return the first index that a request for the list has."""
     first: int = struct.unpack_from("<H", data, 5)[0]
     return first
 
@@ -41,7 +41,7 @@ def fans(count: int, code: int = 0x28000009) -> list[Event]:
 
 
 def pages_of(events: Sequence[Event], size: int = 10) -> Callable[[int], bytes]:
-    """A BMC that hands ``events`` out in pages of ``size``."""
+    """Return a function that answers as a BMC does: with ``events`` in pages of ``size``."""
     return lambda first: page(events[first : first + size], total=len(events))
 
 

@@ -126,7 +126,7 @@ async def running(
     settings: DriverSettings = QUICK,
     find: Callable[[], FoundLibrary] | None = None,
 ) -> AsyncIterator[Running]:
-    """A ``Driver`` whose events are read, ended afterwards."""
+    """Yield a running ``Driver`` and its events; end it afterwards."""
     state = Running(Driver(library, wall_clock, settings, find))
 
     async def read() -> None:
@@ -154,6 +154,6 @@ def bmc_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path,
 
 @pytest.fixture
 def hardware(bmc_server: tuple[Path, Emulator]) -> Emulator:
-    """The emulated server, healthy."""
+    """Reset the emulated server; return its emulator."""
     bmc_server[1].reset()
     return bmc_server[1]

@@ -79,7 +79,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The C programs next to this file, compiled."""
+    """Compile the C programs next to this file; return their paths by name."""
     directory = tmp_path_factory.mktemp("programs")
     built = {}
     for name in ("stranger", "watch"):
@@ -111,7 +111,7 @@ class Watcher:
             self._lines.put(line)
 
     def event(self, timeout: float = 5) -> dict[str, Any]:
-        """The next event; ``queue.Empty`` when there is none in time."""
+        """Return the next event; raises ``queue.Empty`` if there is none within ``timeout``."""
         found: dict[str, Any] = json.loads(self._lines.get(timeout=timeout))
         return found
 

@@ -59,19 +59,19 @@ class Driver:
         return int(self.library.dcmi_init())
 
     def health(self, card: int, device: int = 0) -> int:
-        """The health word, or the negative return code."""
+        """Return the health word, or the negative return code."""
         word = c_uint(99)
         code = int(self.library.dcmi_get_device_health(card, device, byref(word)))
         return code if code != 0 else word.value
 
     def network_health(self, card: int, device: int = 0) -> tuple[int, int]:
-        """The answer, and the word where the answer is 0."""
+        """Return the return code, and the word, which is valid if the code is 0."""
         found = ctypes.c_int()
         code = self.library.dcmi_get_device_network_health(card, device, ctypes.byref(found))
         return int(code), found.value
 
     def codes(self, card: int, device: int = 0) -> list[str]:
-        """The error list; the part that is not used must be zero."""
+        """Return the error list, and check that the unused part is zero."""
         count = c_int(-1)
         listed = (c_uint * 128)(*[0xAAAAAAAA] * 128)
         code = self.library.dcmi_get_device_errorcode_v2(card, device, byref(count), listed, 128)
@@ -80,7 +80,7 @@ class Driver:
         return [f"{number:08X}" for number in listed[: count.value]]
 
     def fault_event(self, timeout_ms: int, card: int = -1, device: int = -1) -> FaultEvent | int:
-        """The next event, or the return code."""
+        """Return the next event, or the return code."""
         event = Event()
         function = self.library.dcmi_get_fault_event
         code = int(function(card, device, timeout_ms, Filter(), byref(event)))

@@ -147,7 +147,7 @@ def test_the_environment_wins(a2: Server, tmp_path: Path) -> None:
 
 
 def alarms_in(replies: dict[str, str]) -> list[BmcAlarm]:
-    """The alarms of recorded pages, as they stand there."""
+    """Return the alarms of recorded pages, in their order."""
     found = []
     for reply in replies.values():
         body = bytes.fromhex(reply)[8:]

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def vigil(server: Server, *arguments: str) -> str:
-    """What the command prints. Raises what ``vigil`` turns into an exit status."""
+    """Run a command; return its output.
+
+    Raises what ``vigil`` turns into an exit status.
+    """
     place = {"VIGIL_EMULATOR_DIR": str(server.emulator_dir)}
     result = CliRunner().invoke(app, arguments, env=place, catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -52,7 +52,7 @@ class OldMemory(ctypes.Structure):
 
 
 def server(tmp_path: Path, profile: str) -> ctypes.CDLL:
-    """The initialised library of a new server."""
+    """Install a new server; return its initialised library."""
     install(tmp_path / "driver", tmp_path / "emulator", profile)
     library = Driver(tmp_path / "driver" / LIBRARY).library
     assert library.dcmiv2_init() == 0 if profile == "a5" else library.dcmi_init() == 0

@@ -186,7 +186,7 @@ CALLER = "import subprocess, sys; print(subprocess.run(sys.argv[1:], env={}, cap
 
 
 def _copy(server: Server, place: Path) -> list[object]:
-    """A question to another copy of the tool, with hardware of its own in ``place``."""
+    """Copy the tool to ``place``, with its own hardware; return the arguments for a request."""
     shutil.copy(_tool(server), place / "hccn_tool")
     shutil.copy(server.emulator_dir / "state", place / "state")
     (place / "emulator-dir").write_text(f"{place}\n")

@@ -12,7 +12,7 @@ HUAWEI = "00 48 75 61 77 65 69"
 
 
 def asked(*replies: str) -> tuple[str | None, list[str]]:
-    """What is found with these replies (behind their completion code), and the requests."""
+    """Return the serial number in these replies (without completion code), and the requests."""
     asking = serial_number_exchange()
     requests = [str(next(asking))]
     for reply in replies:

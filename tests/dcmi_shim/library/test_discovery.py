@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def root(tmp_path: Path, built: Callable[[str], Path]) -> Path:
-    """A driver root laid out like the vendor's."""
+    """Return a driver root with the vendor's layout."""
     directory = tmp_path / "driver"
     (directory / "lib64" / "driver").mkdir(parents=True)
     shutil.copy(built("plain"), directory / "lib64" / "driver" / "libdcmi.so")

@@ -97,7 +97,7 @@ async def test_64_chips(small_driver: Callable[[str], SmallDriver]) -> None:
 
 
 def a5_without(place: Path, *missing: str) -> FoundLibrary:
-    """An emulated driver of an A5 that lacks these functions."""
+    """Install an emulated driver of an A5 that lacks the functions in ``missing``; return it."""
     install(place / "driver", place / "emulator", "a5", missing)
     return FoundLibrary(place / "driver" / LIBRARY, (), ())
 
