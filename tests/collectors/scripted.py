@@ -26,7 +26,7 @@ REFUSED = DriverCallError("dcmi_get_device_errorcode_v2", None, -8009, "ioctl fa
 
 
 def virtual_ms() -> int:
-    """The wall clock of virtual time."""
+    """Return the wall-clock time that follows virtual time (ms)."""
     return 1_000_000 + round(asyncio.get_running_loop().time() * 1000)
 
 

@@ -62,7 +62,7 @@ PADDED = {"noded/reply-length-not-multiple-of-15": 5}
 
 
 def answer_of(poll: dict[str, Any], first: int) -> bytes:
-    """What the shim gives to a reading: the reply behind its completion code."""
+    """Return what the shim gives to a reading: the reply after its completion code."""
     recorded = poll["replies"][str(first)]
     if recorded == "timeout":
         raise BmcError("timeout")

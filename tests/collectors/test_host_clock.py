@@ -46,7 +46,7 @@ class Host:
 async def running(
     host: Host, memory: SavedInMemory | None = None, *, lost: bool = False
 ) -> AsyncIterator[RecordedReports]:
-    """The collector at work, with its reports."""
+    """Run the collector; yield its reports."""
     recorded = RecordedReports()
     tracked = {(host_subject(HOST_CLOCK, 0), CLOCK_UNSYNCHRONISED): 1} if lost else {}
     around = collector_context(

@@ -33,7 +33,10 @@ pytestmark = pytest.mark.looptime
 async def collecting(
     driver: ScriptedDriver, shown: dict[str, float | None] | None = None, period: float = 1.0
 ) -> AsyncIterator[RecordedReports]:
-    """A collector at work on ``driver``; ``shown`` gets the period that it shows."""
+    """Yield the reports of a collector that runs on ``driver``.
+
+    ``shown`` receives the period that the collector shows.
+    """
     recorded, readings = RecordedReports(), {} if shown is None else shown
 
     def show(_: Subject, name: str, value: float | None) -> None:
@@ -53,7 +56,7 @@ async def collecting(
 
 
 def polled(chips: int = 2) -> ScriptedDriver:
-    """A driver of so many chips that has no events."""
+    """Return a driver of so many chips that has no events."""
     driver = ScriptedDriver(chips)
     driver.polling_reason = "not supported"
     driver.family = "Ascend310P"

@@ -159,7 +159,7 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """A host of its own."""
+    """Return a host in the test's own directory."""
     return Host(tmp_path)
 
 
@@ -169,7 +169,7 @@ async def running(
     memory: SavedInMemory | None = None,
     tracked: Mapping[tuple[Subject, str], int] | None = None,
 ) -> AsyncIterator[tuple[RecordedReports, Sink]]:
-    """The collector at work: its reports, and those of other collectors that it receives."""
+    """Run the collector; yield its reports, and the sink for other collectors' reports."""
     recorded = RecordedReports()
     listeners: list[Sink] = []
 

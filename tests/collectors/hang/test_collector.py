@@ -210,7 +210,7 @@ def hardware(server: tuple[Path, Emulator]) -> Emulator:
 
 @pytest.fixture
 def busy() -> Iterator[int]:
-    """A process that waits for its end and does nothing else."""
+    """Yield the id of a process that does nothing but wait for its end."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         yield process.pid
         process.terminate()

@@ -42,7 +42,7 @@ KERNEL = host_subject("Kernel", 0)
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[KernelLogPipe]:
-    """A log of its own."""
+    """Yield a kernel log in the test's own directory."""
     pipe = KernelLogPipe(tmp_path / "kmsg")
     yield pipe
     pipe.close()
@@ -55,7 +55,7 @@ async def running(
     tracked: Mapping[tuple[Subject, str], int] | None = None,
     hold_seconds: float = 300.0,
 ) -> AsyncIterator[RecordedReports]:
-    """The collector at work, with its reports."""
+    """Run the collector on ``device``; yield its reports."""
     recorded = RecordedReports()
     around = collector_context(
         recorded,

@@ -104,7 +104,7 @@ class Kernel:
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Kernel:
-    """A kernel that is well."""
+    """Return a kernel without memory pressure."""
     return Kernel(tmp_path)
 
 
@@ -117,7 +117,7 @@ def collector_of(kernel: Kernel, **percent: float) -> MemoryCollector:
 async def running(
     collector: MemoryCollector, memory: SavedInMemory | None = None, *, short: bool = False
 ) -> AsyncIterator[tuple[RecordedReports, Sink]]:
-    """The collector at work: its reports, and those of other collectors that it receives."""
+    """Run the collector; yield its reports, and the sink for other collectors' reports."""
     recorded = RecordedReports()
     listeners: list[Sink] = []
 

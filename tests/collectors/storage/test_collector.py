@@ -43,7 +43,7 @@ def dtfs(process: int, link: int) -> str:
 
 @pytest.fixture(autouse=True)
 def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a thread does takes no virtual time."""
+    """Replace threads by direct calls, which take no virtual time."""
 
     async def at_once(function: Callable[[], bytes]) -> bytes:
         return function()
@@ -70,7 +70,7 @@ class Host:
         tracked: Mapping[tuple[Subject, str], int] | None = None,
         dpc_file: str | None = None,
     ) -> AsyncIterator[RecordedReports]:
-        """A collector runs on this host."""
+        """Run a collector on this host; yield its reports."""
         recorded = RecordedReports()
         for name in self.files:  # whether there is a file is asked of the file system
             (tmp_path / name).touch()
