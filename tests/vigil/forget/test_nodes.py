@@ -54,7 +54,7 @@ class Place:
         return await asyncio.to_thread(vigil_forget, *arguments, *self.options)
 
     async def names(self, node: str) -> set[str]:
-        """The documents and heartbeats of a node, and the record about it."""
+        """Return the names of a node's documents, with marks for its heartbeats and its record."""
         store = self.store
         documents = [report(node, {}), node_report(node, [], "")]
         found = {

@@ -28,18 +28,18 @@ class Scanned:
         assert self.report["exit_status"] == status
 
     def check(self, name: str) -> dict[str, Any]:
-        """The check of this name, which there is once."""
+        """Return the check of this name, which must exist once."""
         (check,) = [one for one in self.report["checks"] if one["name"] == name]
         return dict(check)
 
     def warnings(self) -> set[str]:
-        """The names of what deserves a look; each has what would be better."""
+        """Return the names of checks that warn; each must have a finding and advice."""
         looks = [one for one in self.report["checks"] if one["state"] == "warning"]
         assert all(one["advice"] and one["found"] for one in looks)
         return {one["name"] for one in looks}
 
     def problems(self) -> set[str]:
-        """The names of what is wrong; each has what to do."""
+        """Return the names of checks that found a problem; each must have a finding and advice."""
         wrong = [one for one in self.report["checks"] if one["state"] == "problem"]
         assert all(one["advice"] and one["found"] for one in wrong)
         return {one["name"] for one in wrong}
@@ -49,7 +49,7 @@ class Server(Node):
     """A node that is scanned."""
 
     def arguments(self) -> list[str]:
-        """What ``vigil agent`` and ``vigil scan`` get alike."""
+        """Return the arguments that ``vigil agent`` and ``vigil scan`` share."""
         return [
             *("--node-name", self.name, *self.place.options),
             *("--driver-root", str(self.driver_root), "--trust-driver"),
@@ -69,7 +69,7 @@ class Server(Node):
 
 @pytest.fixture
 def server(tmp_path: Path, built: Path) -> Iterator[Server]:
-    """A server with a BMC on a directory store; its agent is not started."""
+    """Yield a server with a BMC on a directory store; its agent is not started."""
     server = Server(tmp_path, built, Folder(tmp_path / "store"))
     server.give_bmc(tmp_path)
     yield server

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 @needs("server")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A real one, in DER."""
+    """Make an authority; return its certificate in DER."""
     place: Path = tmp_path_factory.mktemp("authority")
     make_authority(place)
     return ssl.PEM_cert_to_DER_cert((place / "ca.crt").read_text())

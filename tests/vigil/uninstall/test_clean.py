@@ -67,7 +67,7 @@ class Place:
         return process.returncode, output.decode()
 
     async def documents(self) -> set[str]:
-        """The names of all documents."""
+        """Return the names of all documents, except those that are kept."""
         return {one.name for one in await self.store.list(EVERYTHING)} - KEPT
 
     async def entries(self) -> dict[str, Any] | None:
@@ -206,7 +206,7 @@ OF_VCJOBS = VCJOBS.place("default")
 
 @pytest.fixture
 async def training(control_plane: ControlPlane) -> AsyncIterator[Place]:
-    """An API server with the kind of Volcano's jobs."""
+    """Install the kind of Volcano's jobs on an API server; yield that server."""
     VCJOBS.install(control_plane)
     place = Place("kubernetes:", control_plane)
     yield place
