@@ -27,7 +27,7 @@ _OK = 200
 
 
 def kubernetes() -> Path:
-    """The program of this folder's module, as ``tests/setup.sh node`` built it."""
+    """Return the path of this folder's Go program, which ``tests/setup.sh node`` builds."""
     parts = (_MODULE / name for name in ("go.mod", "go.sum", "main.go"))
     key = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -141,13 +141,13 @@ class Cluster:
         return done.stdout
 
     def pods(self, component: str) -> list[dict[str, Any]]:
-        """The pods of ``agent`` or ``aggregator`` that are not about to end."""
+        """Return the pods of ``agent`` or ``aggregator`` that are not about to end."""
         path = "/api/v1/namespaces/mindx-dl/pods?labelSelector=app.kubernetes.io/component%3D"
         found = self.plane.request("GET", path + component)["items"]
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def logs(self, component: str) -> str:
-        """What the pods of a component printed."""
+        """Return what the pods of a component printed."""
         files = (self.directory / "pods").glob(f"mindx-dl_npu-vigil-{component}-*/*/*.log")
         return "\n".join(file.read_text() for file in files)
 

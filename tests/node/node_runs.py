@@ -184,7 +184,10 @@ class NodeRuns:
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
 
     def _files(self) -> set[tuple[str, int]]:
-        """What was written on the host, and of which kind it is; a device means: taken away."""
+        """Return the files that were written on the host, each with its kind.
+
+        The kind of a device means that the file was removed.
+        """
         found = {
             (f"/{file.relative_to(self._written)}", stat.S_IFMT(file.lstat().st_mode))
             for file in self._written.rglob("*")
@@ -360,7 +363,7 @@ class NodeRuns:
         return done.stdout
 
     def _config_maps(self) -> set[str]:
-        """The ConfigMaps but for those of the cluster itself."""
+        """Return the names of the ConfigMaps, except those of the cluster itself."""
         found = self.plane.request("GET", "/api/v1/configmaps")["items"]
         names = {f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in found}
         return {name for name in names if not name.endswith(_OF_THE_CLUSTER)}

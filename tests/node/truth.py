@@ -30,7 +30,7 @@ Faults = dict[str, set[str]]
 
 
 def of_hardware() -> Faults:
-    """The codes that stand on each chip of the emulated driver."""
+    """Return the active codes of each chip of the emulated driver."""
     with closing(Emulator(EMULATOR)) as emulator:
         chips: Any = emulator.status()["chips"]
     return {
@@ -41,7 +41,7 @@ def of_hardware() -> Faults:
 
 
 def of_device_info(plane: ControlPlane) -> Faults | None:
-    """The codes in device-info, whose check code must be right; ``None`` without it."""
+    """Return the codes in device-info, whose check code must be right; ``None`` without it."""
     data = _data(plane, DEVICE_INFO)
     if data is None or "DeviceInfoCfg" not in data:
         return None
@@ -49,7 +49,7 @@ def of_device_info(plane: ControlPlane) -> Faults | None:
 
 
 def of_cluster_info(plane: ControlPlane) -> Faults | None:
-    """The codes of the node in cluster-info; ``None`` without it."""
+    """Return the codes of the node in cluster-info; ``None`` without it."""
     data = _data(plane, _CLUSTER)
     entry = json.loads((data or {}).get("cluster-info-device-0") or "{}").get(
         f"mindx-dl-deviceinfo-{NODE}"
@@ -63,7 +63,7 @@ def of_cluster_info(plane: ControlPlane) -> Faults | None:
 
 
 def of_parts(plane: ControlPlane, path: str = NODE_INFO) -> list[list[str]]:
-    """The codes of faulty parts of the server in node-info."""
+    """Return the codes of faulty parts of the server in node-info."""
     data = _data(plane, path)
     if data is None or "NodeInfo" not in data:
         return []
