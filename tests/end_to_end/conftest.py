@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["directory", pytest.param("kubernetes", marks=pytest.mark.apiserver)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Each kind of store."""
+    """Return each kind of store in turn."""
     if request.param == "directory":
         return Folder(tmp_path / "store")
     return Cluster(request.getfixturevalue("control_plane"))

@@ -47,7 +47,7 @@ class Shown:
     update_time: int
 
     def codes(self, chip: int) -> set[str]:
-        """Codes of the chip with this physical id."""
+        """Return the codes of the chip with this physical id."""
         return set(self.faults.get(f"Ascend910-{chip}", {}))
 
 
@@ -122,7 +122,7 @@ class Node:
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The agent that runs now."""
+        """Return the process of the running agent."""
         assert self._process is not None
         return self._process
 
@@ -178,12 +178,12 @@ class Node:
             )
 
     def kill(self) -> None:
-        """``kill -9``."""
+        """Kill the agent with SIGKILL and wait for its end."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> tuple[int, float]:
-        """SIGTERM; the exit status and the seconds that it took."""
+        """Stop the agent with SIGTERM; return its exit status and the duration (s)."""
         begin = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(10)
@@ -262,7 +262,7 @@ class Node:
         return response.status, json.loads(body)
 
     def status(self) -> Any:
-        """``/api/v1/status``."""
+        """Return the answer of ``/api/v1/status``."""
         return self.ask("/api/v1/status")[1]
 
     def journal(self, kind: str) -> list[Any]:

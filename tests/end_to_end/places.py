@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def namespace_of(name: str) -> str:
-    """Where upstream has the document of this name."""
+    """Return the namespace in which upstream has the document of this name."""
     is_of_mindx = name.startswith(("mindx-dl-node", "cluster-info"))
     return "mindx-dl" if is_of_mindx else "kube-system"
 

@@ -47,12 +47,12 @@ def names(profile: str, *without: int) -> frozenset[str]:
 
 
 def has(name: str, code: str) -> Callable[[Version], bool]:
-    """Whether the device has the fault."""
+    """Return a condition: the device has the fault."""
     return lambda now: code in now.levels.get(name, {})
 
 
 def is_blind(node: Node, chip: int) -> bool:
-    """Whether the agent names the chip as blind."""
+    """Return whether the agent reports the chip as blind."""
     found = next((one for one in node.status()["chips"] if one["chip"] == chip), None)
     return found is not None and any(one["source"] == "chip-faults" for one in found["blind"])
 

@@ -91,6 +91,6 @@ def test_snapshot_stream_and_history_of_an_agent_fit_together(folder_node: Node)
 
 
 def codes_of(page: dict[str, Any]) -> list[tuple[str, str]]:
-    """Codes and what happened to them, of chips."""
+    """Return the codes of changed faults with the kind of each change."""
     events = [one["event"] for one in page["events"] if "event" in one]
     return [(one["code"], one["kind"]) for one in events]

@@ -121,7 +121,7 @@ class Started(Cluster):
 
 @pytest.fixture(params=[Kubeconfig, Pod])
 def files(request: pytest.FixtureRequest, plane: ControlPlane, tmp_path: Path) -> Kubeconfig | Pod:
-    """Where the credentials of both daemons are."""
+    """Return each place of both daemons' credentials in turn."""
     made: Kubeconfig | Pod = request.param(tmp_path / "files", plane)
     return made
 
@@ -197,7 +197,7 @@ def test_files_that_are_wrong_at_the_start_and_a_replaced_ca_are_taken_up(
 
 
 def shown(plane: ControlPlane, chip: int) -> bool:
-    """Whether cluster-info has a fault of this chip."""
+    """Return whether cluster-info has a fault of this chip."""
     status, answer = plane.ask("GET", CLUSTER_INFO)
     data = answer["data"]["cluster-info-device-0"] if status == 200 else "{}"
     entry = json.loads(data).get("mindx-dl-deviceinfo-node-1")

@@ -22,7 +22,7 @@ NAMES = [f"Ascend310P-{chip}" for chip in range(8)]
 
 @pytest.fixture
 def duo(tmp_path: Path, built: Path) -> Iterator[Node]:
-    """Four cards of two dies; its agent is not started."""
+    """Yield a server with four cards of two dies; its agent is not started."""
     node = Node(tmp_path, built, Folder(tmp_path / "store"), profile="duo")
     yield node
     node.close()

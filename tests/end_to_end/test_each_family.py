@@ -45,7 +45,7 @@ class Family:
 
     @property
     def fault_key(self) -> str:
-        """The key with faults."""
+        """Return the key of the device list that has the faults."""
         return next(key for key in self.keys if key.endswith("-Fault"))
 
 
@@ -120,7 +120,7 @@ SERVER_TYPES = {
 
 @pytest.fixture(params=PROFILES)
 def profile(request: pytest.FixtureRequest) -> str:
-    """Each one after the other."""
+    """Return each profile in turn."""
     return str(request.param)
 
 

@@ -138,7 +138,10 @@ def _change(change: dict[str, Any]) -> str:
 
 @pytest.fixture
 def site(request: pytest.FixtureRequest, tmp_path: Path, built: Path) -> Iterator[Site]:
-    """Everything started; the broker keeps over a restart what is retained, or does not."""
+    """Yield a started node, aggregator and broker; the parameter has the broker's options.
+
+    With them the broker keeps retained messages over a restart, or does not.
+    """
     where = tmp_path / "broker"
     where.mkdir()
     with Broker(where, getattr(request, "param", ())) as broker:

@@ -171,7 +171,7 @@ def test_an_event_on_the_config_map(cluster_node: Node, cluster: Cluster) -> Non
     names: set[str] = set()
 
     def events() -> list[dict[str, Any]]:
-        """Those that were not looked at yet."""
+        """Return the Events that no earlier call has returned."""
         query = f"fieldSelector=involvedObject.name={NAME}"
         found = cluster.plane.request("GET", f"/api/v1/namespaces/kube-system/events?{query}")
         return [item for item in found["items"] if item["metadata"]["name"] not in names]

@@ -30,7 +30,7 @@ EVENTS = 10_000
 
 
 def _flood(emulator: Emulator, events: int = EVENTS) -> dict[int, set[str]]:
-    """So many events, as fast as they can be made; what holds afterwards, by chip."""
+    """Make so many events as fast as possible; return the final active codes of each chip."""
     chance = random.Random(7)
     active: dict[int, set[str]] = {chip: set() for chip in CHIPS}
     active[0].add(FAULT)
@@ -61,7 +61,7 @@ def _memory_mib(node: Node) -> float:
 
 @contextmanager
 def _slowest_answer(node: Node) -> Iterator[list[float]]:
-    """How long the agent took for its slowest answer meanwhile, in seconds."""
+    """Yield the duration of the agent's slowest answer within the block (s)."""
     slowest, over = [0.0], threading.Event()
 
     def ask() -> None:

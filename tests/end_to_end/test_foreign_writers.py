@@ -39,7 +39,7 @@ INTERVAL_SECONDS = 1.0
     params=["directory", "mqtt", pytest.param("kubernetes", marks=pytest.mark.apiserver)]
 )
 def any_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Each kind of store."""
+    """Return each kind of store in turn."""
     match request.param:
         case "directory":
             return Folder(tmp_path / "store")
@@ -180,7 +180,7 @@ async def test_an_immutable_document_is_replaced_and_its_node_never_healthy(
     selection = Selection(namespace=CLUSTER_NAMESPACE)
 
     def is_separated(document: Document) -> bool:
-        """Whether a reader of cluster-info sees the node, and its chip separated."""
+        """Return whether a reader of cluster-info finds the node with its chip separated."""
         entry = json.loads(document.data[DEVICES]).get("mindx-dl-deviceinfo-node-1")
         if entry is None:
             return False

@@ -35,7 +35,7 @@ SOURCES = {"file-systems", "memory", "kernel-log", "clock"}
 
 @pytest.fixture(autouse=True)
 def host(folder_node: Node) -> None:
-    """Each node here looks at its host."""
+    """Enable the checks of the host on each node."""
     for check in HOST_CHECKS:
         del folder_node.environment[f"VIGIL_{check}_ENABLED"]
 

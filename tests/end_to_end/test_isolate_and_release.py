@@ -62,7 +62,7 @@ class Site:
         return status, json.loads(lines[0])
 
     def document(self) -> Document:
-        """device-info as it is stored, with its annotations."""
+        """Return the stored device-info with its annotations."""
 
         async def read() -> Document:
             options = self.node.place.options

@@ -18,7 +18,7 @@ MILD = "80E21007"
 
 
 def keys(node: Node) -> tuple[str, dict[str, Any]]:
-    """Who is isolated, and why."""
+    """Return the isolated chips of device-info, and the reasons."""
     data = node.place.read(node.document) or {}
     return data.get("ManuallySeparateNPU", ""), json.loads(data.get("UpgradeFaultReason", "{}"))
 

@@ -17,7 +17,7 @@ CHIP = 3
 
 
 def reasons(node: Node) -> list[dict[str, Any]]:
-    """Why the chip was upgraded, and that readers see it in the network list."""
+    """Return the reasons for the chip's upgrade; check that the network list has the same chips."""
     data = node.place.read(node.document)
     assert data is not None
     devices = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]

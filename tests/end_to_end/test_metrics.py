@@ -66,7 +66,7 @@ class Troubled:
         self._stranger = threading.Thread(target=self._overwrite, daemon=True)
 
     def start(self) -> None:
-        """Until all of it has happened."""
+        """Start the node and the aggregator, and cause everything that the metrics count."""
         self.node.options += ["--heartbeat-generation", "cm-v6rc"]
         self.node.start((sys.executable, "-m", IMPATIENT))
         self.node.healthy()
@@ -101,7 +101,7 @@ class Troubled:
         asyncio.run(put())
 
     def _fall_silent(self) -> None:
-        """Another node beats, and then no more."""
+        """Send heartbeats of another node, then stop them; wait until the node is lost."""
         beats = DirectoryHeartbeats(self._root, OwnerCheck(self._root, others_may_write=False))
         beats.beat(Beat("gone", "its host", _INTERVAL_SECONDS, 1))
         self.node.wait(lambda: 'heartbeats{state="alive"} 1.0' in self.cluster(), "it beats", 10)
@@ -226,7 +226,7 @@ def in_prometheus(metrics: dict[str, Kind]) -> set[str]:
 
 
 def has(port: int, job: str, names: set[str]) -> bool:
-    """Whether Prometheus has these metrics from a job, and no others."""
+    """Return whether Prometheus has exactly these metrics from a job."""
     return names_in(port, job) == names
 
 

@@ -55,7 +55,7 @@ def aggregator(tmp_path: Path, broker: Broker) -> Iterator[Daemon]:
 
 
 def devices(data: dict[str, str] | None) -> dict[str, Any]:
-    """Node to its entry in a published cluster-info-device document."""
+    """Return the entry of each node in a published cluster-info-device document."""
     if data is None:
         return {}
     ((_, text),) = data.items()

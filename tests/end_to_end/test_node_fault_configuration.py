@@ -26,7 +26,7 @@ FAN, DISK = BmcAlarm("06000025", "Fan", 1), BmcAlarm("7F0000A1", "Disk", 2)
 
 @pytest.fixture(autouse=True)
 def bmc(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
-    """Each node here has a BMC with two alarms; the API server is there for all tests."""
+    """Give each node a BMC with two alarms; delete the ConfigMap of the test afterwards."""
     known = ("node", "cluster_node", "folder_node")
     node = request.getfixturevalue(next(name for name in known if name in request.fixturenames))
     node.give_bmc(tmp_path)
@@ -43,7 +43,7 @@ def table(**lists: list[str]) -> dict[str, str]:
 
 
 def levels(node: Node) -> dict[str, str]:
-    """Level by part as node-info has it; the parts must be published as they are."""
+    """Return the level of each part in node-info."""
     data = node.node_info()
     if data is None:
         return {}

@@ -25,7 +25,7 @@ CHIP_FAULT = "80E01801"
 
 @pytest.fixture(autouse=True)
 def bmc(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """Each node here has a BMC."""
+    """Give each node a BMC."""
     name = next(name for name in ("node", "cluster_node") if name in request.fixturenames)
     request.getfixturevalue(name).give_bmc(tmp_path)
 

@@ -68,7 +68,7 @@ class Watched:
         return self.read()["annotations"].get(key)
 
     def edit(self, **metadata: dict[str, str | None]) -> None:
-        """As ``kubectl label`` and ``kubectl annotate`` do."""
+        """Change labels or annotations as ``kubectl label`` and ``kubectl annotate`` do."""
         self.plane.request("PATCH", self.path, {"metadata": metadata})
 
     @property
@@ -77,7 +77,10 @@ class Watched:
 
 
 def base_device_infos(profile: str) -> str:
-    """As recorded: all dies of a super-pod's server have their own ids."""
+    """Return the annotation with the chips' addresses as recorded.
+
+    All dies of a super-pod's server have their own ids.
+    """
     devices = {}
     for chip in range(8 if profile == "a2" else 16):
         sdid = 0 if profile == "a2" else (chip // 2 * 4 + chip % 2) << 16 | chip

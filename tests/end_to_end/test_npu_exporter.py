@@ -48,7 +48,7 @@ def values(shown: dict[str, Metric]) -> dict[str, dict[str, float]]:
 
 
 def shows(node: Node, recorded: dict[str, dict[str, float]]) -> bool:
-    """Whether all of the recorded values are shown."""
+    """Return whether all recorded values are shown."""
     shown = values(scraped(node))
     return all(shown.get(name) == value for name, value in recorded.items())
 

@@ -119,7 +119,7 @@ CARDS = tuple(Chip(number, 0, number, number) for number in range(4))
 
 @pytest.fixture
 def hardware(tmp_path: Path) -> Hardware:
-    """Four cards behind another driver library."""
+    """Return four cards with another driver library."""
     directory = tmp_path / "library"
     directory.mkdir()
     return Hardware(tmp_path / "other", compile_library(directory), CARDS)

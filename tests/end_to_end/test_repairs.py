@@ -22,7 +22,7 @@ OTHERS = {f"Ascend910-{chip}" for chip in range(8) if chip != CHIP}
 
 @pytest.fixture
 def node(folder_node: Node) -> Node:
-    """One that audits every second; not started."""
+    """Return a node whose audits, health checks and probes run every second; not started."""
     folder_node.environment |= {
         "VIGIL_CHIP_FAULTS_AUDIT_PERIOD_SECONDS": "1",
         "VIGIL_CHIP_FAULTS_HEALTH_PERIOD_SECONDS": "1",

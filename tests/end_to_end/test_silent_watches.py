@@ -58,7 +58,7 @@ def in_cluster_info(cluster: Cluster, chip: int) -> bool:
 
 
 def read_by_name(proxy: ApiProxy, since: float) -> int:
-    """How often one object was asked for by its name in a list, since then."""
+    """Count the requests since a time that list the node's document by its name."""
     return sum(
         "metadata.name=mindx-dl-deviceinfo-node-1" in "".join(one.query.get("fieldSelector", []))
         for one in proxy.requests(NODES_DOCUMENTS, since)

@@ -40,7 +40,7 @@ def node(tmp_path: Path, built_a3: Path) -> Iterator[Node]:
 
 
 def switches(node: Node) -> tuple[list[str], str, str] | None:
-    """Codes, level and node status of ``SwitchInfoCfg``; ``None`` before the switches answered."""
+    """Return codes, level and node status of ``SwitchInfoCfg``; ``None`` before switches answer."""
     data = node.place.read(node.document)
     info: dict[str, Any] = {} if data is None else json.loads(data["SwitchInfoCfg"])
     if data is None or info["FaultCode"] is None:

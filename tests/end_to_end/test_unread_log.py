@@ -34,7 +34,7 @@ PROGRAM = "tests.parts.talkative"
 
 @pytest.fixture
 def pipes() -> Iterator[list[UnreadPipe]]:
-    """One for each daemon, full from the beginning."""
+    """Yield one pipe for each daemon, full from the beginning."""
     both = [UnreadPipe(), UnreadPipe()]
     yield both
     for pipe in both:
@@ -43,7 +43,7 @@ def pipes() -> Iterator[list[UnreadPipe]]:
 
 @pytest.fixture
 def both(node: Node, pipes: list[UnreadPipe], tmp_path: Path) -> Iterator[tuple[Node, Daemon]]:
-    """Agent and aggregator on each kind of store, logging into the pipes; not started."""
+    """Yield agent and aggregator on each kind of store, with logs in the pipes; not started."""
     node.options += ["--heartbeat-interval-seconds", "1"]
     node.environment["TALKATIVE_LINES"] = str(LINES)
     node.output = pipes[0].writer
@@ -109,7 +109,7 @@ def _beats(node: Node) -> int:
 
 
 def _renewal(node: Node) -> Any:
-    """When the leader renewed its Lease; ``None`` where there are none."""
+    """Return when the leader renewed its Lease; ``None`` on a store without Leases."""
     if not isinstance(node.place, Cluster):
         return None
     lease = node.place.plane.request("GET", f"{LEASES}/npu-vigil-aggregator")

@@ -73,7 +73,7 @@ def add(found: Object) -> None:
 
 
 def differs(name: str, what: str) -> str:
-    """How a document is named that a webhook changes."""
+    """Return the message about a document that a webhook changes."""
     return (
         f"the answer to our own write of {name} differs from what was written: {what}; an "
         "admission webhook or policy changes it"
