@@ -31,7 +31,7 @@ _FAULT = re.compile(
 def node_differences(
     upstream: Iterable[Mapping[str, Any]], ours: NodeObject
 ) -> Iterator[Difference]:
-    """Which labels and annotations of the Node differ in the end, of those that upstream wrote."""
+    """Yield the final differences in the Node's labels and annotations that upstream wrote."""
     there: dict[str, dict[str, str | None]] = {"labels": {}, "annotations": {}}
     for change in upstream:
         for kind, written in there.items():
@@ -68,7 +68,7 @@ class _PostedEvent:
 def missing_events(
     upstream: Iterable[Mapping[str, Any]], ours: Iterable[KubernetesEvent]
 ) -> Iterator[Difference]:
-    """Which of upstream's Events (``type``, ``reason``, ``action``, ``message``) ours lacks."""
+    """Yield upstream's Events (``type``, ``reason``, ``action``, ``message``) that ours lacks."""
     posted = [one for event in ours for one in _of_ours(event)]
     # Those about one thing alone first: a merged one can stand for others.
     posted.sort(key=lambda one: len(one.event_texts))

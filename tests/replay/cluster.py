@@ -67,14 +67,14 @@ class RecordedCluster:
         self._put(document, "operator")
 
     def write_as(self, writer: LastWriter, document: Document) -> None:
-        """Another program puts a document there."""
+        """Write a document as another program."""
         place = document.namespace, document.name
         self._programs[place] = writer
         self._by_agent.discard(place)
         self._put(document, writer.name)
 
     def beaten_at_ms(self, node: str) -> int:
-        """When ``node`` beat last."""
+        """Return when ``node`` last sent a heartbeat (ms)."""
         return self._beats[node].beaten_at_ms
 
     def remove(self, namespace: str, name: str) -> None:
@@ -194,7 +194,7 @@ class RecordedCluster:
         return self._programs.get((namespace, name))
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing, as there is nothing to release."""
 
     async def _request(self) -> None:
         await self._answers.wait()

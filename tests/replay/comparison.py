@@ -121,10 +121,10 @@ def states(shown: Sequence[Shown]) -> list[StateAt]:
 def compared(
     recording: dict[str, Any], shown: Sequence[Shown], *, for_real: bool = False
 ) -> list[Difference]:
-    """How ``shown``, which is ours, differs from what the real program published.
+    """Return the differences between our documents ``shown`` and those of the real program.
 
-    ``for_real``: it was played in real time, on a machine that is shared. There the start of a
-    process takes its own, and what upstream's phase of 1 s happened to be does not count.
+    With ``for_real``, the recording was played in real time on a shared machine. Then the start of
+    a process may take longer, and upstream's phase of 1 s does not count.
     """
     slack_ms = CYCLE_MS if for_real else 0
     steps = recording["steps"]
@@ -138,7 +138,7 @@ def compared(
 
 
 def _may_be_later_ms(steps: Sequence[dict[str, Any]], at_ms: int) -> float:
-    """How much later than upstream's state of ``at_ms`` ours may come."""
+    """Return how much later than upstream's state of ``at_ms`` ours may come (ms)."""
     if any(step["do"] == "once" for step in steps):
         return ONCE_SECONDS * 1000
     looks = [step["at_ms"] for step in steps if step["do"] in ("drop", "return")]
@@ -255,7 +255,7 @@ def _is_brief(ours: Sequence[StateAt], j: int) -> bool:
 
 
 def _names(tree: Any) -> set[str]:
-    """Which chips are in which list, codes and their levels, reasons, switch faults."""
+    """Return a set of texts: chips with their lists, codes with levels, reasons, switch faults."""
     devices = tree["DeviceInfoCfg"]["DeviceInfo"]["DeviceList"]
     listed = {key: text.split(",") for key, text in devices.items() if not key.endswith("-Fault")}
     listed["isolated"] = tree["ManuallySeparateNPU"].split(",")
@@ -270,7 +270,7 @@ def _names(tree: Any) -> set[str]:
 
 
 def _at_start(upstream: Sequence[StateAt]) -> frozenset[tuple[str, str]]:
-    """Device and code of what was there at the start: it has the time of the first look at it."""
+    """Return device and code of each fault at the start; its time is that of the first reading."""
     first = next((state.tree for state in upstream if state.by != OPERATOR), None)
     return frozenset(
         (fault["npu_name"], code)
@@ -282,7 +282,7 @@ def _at_start(upstream: Sequence[StateAt]) -> frozenset[tuple[str, str]]:
 def _with_times_of(
     upstream: Any, mine: Any, at_start: frozenset[tuple[str, str]], tolerance_ms: int
 ) -> Any:
-    """``mine`` with upstream's times where they are the same but for the tolerance."""
+    """Return ``mine`` with upstream's times where they differ by no more than the tolerance."""
     ours = json.loads(json.dumps(mine))
     theirs_by_name = {(one["npu_name"], one["fault_type"]): one for one in _faults(upstream)}
     for other in _faults(ours):

@@ -109,7 +109,7 @@ class RecordedDriver:
         self._left_out = {}
 
     def close(self) -> None:
-        """No processes to kill."""
+        """Do nothing, as there are no processes to kill."""
 
     async def inventory(self) -> Inventory:
         return self._inventory
@@ -289,5 +289,5 @@ class RecordedDriver:
 
 
 def _severity(value: int) -> Severity | None:
-    """As the shim has it: a number that is no severity is unknown."""
+    """Return the severity as the shim does: ``None`` for a number that is no severity."""
     return Severity(value) if value <= Severity.CRITICAL else None

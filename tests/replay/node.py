@@ -69,7 +69,7 @@ class NodePlayer(Player):
 
     @property
     def document(self) -> Document | None:
-        """What the store has."""
+        """Return the stored node-info document; ``None`` if there is none."""
         return self.cluster.documents.get((NODE_INFO_NAMESPACE, node_info_name(self.node)))
 
     @property
@@ -88,7 +88,7 @@ class NodePlayer(Player):
 
     @contextlib.contextmanager
     def replaced(self) -> Iterator[None]:
-        """Within the block agents have the recording's edges."""
+        """Replace the edges of agents by the recording's within the block."""
         with super().replaced(), pytest.MonkeyPatch.context() as patch:
             patch.setattr("dcmi_shim.ipmi.bmc.IpmiDevice", partial(RecordedDevice, self.bmc))
             patch.setattr("dcmi_shim.ipmi.bmc.IpmiTool", NoRecordedTool)
@@ -133,7 +133,7 @@ class NodePlayer(Player):
         return {fault.code for fault in faults if fault.subject.startswith("host")}
 
     def failed_readings(self) -> float:
-        """How many readings of the BMC the agent counted as failed."""
+        """Return how many failed readings of the BMC the agent counted."""
         return self._picture().bmc_failed_readings or 0
 
     def blind(self) -> dict[str, str]:
@@ -193,7 +193,7 @@ class NodePlayer(Player):
 
 
 def _of_recordings() -> tuple[type[Collector[Any]], ...]:
-    """All sources but those that look at the real host."""
+    """Return all collectors except those that read the real host."""
     return tuple(make for make in COLLECTORS if make.name not in _OF_THE_HOST)
 
 
@@ -221,7 +221,7 @@ _ZONES = {None: "UTC0", "Asia/Shanghai": "CST-8"}
 
 @contextlib.contextmanager
 def time_zone(name: str | None) -> Iterator[None]:
-    """Local time is that of ``name`` within the block."""
+    """Set the local time zone to ``name`` within the block."""
     before = os.environ.get("TZ")
     os.environ["TZ"] = _ZONES[name]
     time.tzset()

@@ -37,7 +37,7 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def is_of_noded(recording: dict[str, Any]) -> bool:
-    """Whether it was NodeD that was recorded, as it was made or compact."""
+    """Return whether a recording is of NodeD, compact or in its original form."""
     return isinstance(recording.get("observed"), dict) or "end_ms" in recording
 
 

@@ -41,7 +41,7 @@ _SETTLES_MS = 100
 
 
 def period_of(name: str) -> float:
-    """How often the BMC of a recording is asked, in seconds at its own speed."""
+    """Return the period of requests to a recording's BMC, in seconds at its own speed."""
     return RECORDED_PERIOD_SECONDS if name in WITH_RECORDED_PERIOD else PERIOD_SECONDS
 
 

@@ -81,7 +81,7 @@ def recorded(name: str) -> dict[str, Any]:
 
 
 def ends_ms(recording: dict[str, Any]) -> int:
-    """When the last thing is seen of ``recording``, which is the real program's or one of ours."""
+    """Return the time of the last observation in ``recording``, upstream's or one of ours (ms)."""
     seen = recording.get("observed") or recording["expected"]
     return int(seen[-1]["at_ms"])
 
@@ -115,7 +115,7 @@ class Player(RecordingPlayer):
 
     @contextlib.contextmanager
     def replaced(self) -> Iterator[None]:
-        """Within the block agents have the recording's edges."""
+        """Replace the edges of agents by the recording's within the block."""
         steady = SimpleNamespace(monotonic=self._loop.time)
         with self.edges("agent.daemon.on_stop", "agent.daemon.serving", _JITTERS) as patch:
             patch.setattr("agent.wiring.Journal", RecordedJournal)

@@ -46,7 +46,7 @@ def seen(shown: Shown) -> Seen:
 
 
 def all_seen(played: Played) -> list[Seen]:
-    """Everything that we published, in order of time."""
+    """Return everything that we published, in order of time."""
     return [seen(one) for one in played.shown if one.by != OPERATOR]
 
 
@@ -56,7 +56,7 @@ def at(played: Played, at_ms: int) -> Seen:
 
 
 def seconds_shown(played: Played, chip: int, code: str) -> list[float]:
-    """For how long each, ``code`` was shown on ``chip``; what still holds counts to the end."""
+    """Return how long (s) ``code`` was shown on ``chip`` each time; infinite if it still is."""
     spans: list[float] = []
     since: int | None = None
     for one in all_seen(played):

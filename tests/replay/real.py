@@ -102,7 +102,7 @@ class RealPlay:
 
     @property
     def _ahead_ms(self) -> int:
-        """How much later than the recording we are."""
+        """Return how much later than the recording this run is (ms)."""
         return self._begin_ms - int(self.recording["started_ms"])
 
     async def _until(self, at_ms: float) -> None:
@@ -165,7 +165,7 @@ class RealPlay:
         return _EPOCH_MS.sub(lambda found: str(int(found[0]) + self._ahead_ms), text)
 
     def _as_recorded(self, one: Shown) -> Shown:
-        """With fault times as they would be in the recording; for the reader of its tree."""
+        """Return the document with the difference of fault times to the recording."""
         return replace(one, ahead_ms=self._ahead_ms)
 
     async def _watch(self) -> None:

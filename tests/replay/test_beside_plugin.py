@@ -113,7 +113,7 @@ class Beside(Player):
         return self.agent.status()
 
     def written(self) -> list[str]:
-        """Who wrote the document since this was asked last."""
+        """Return the writers of the document since the last call."""
         by = [one.by for one in self.played.shown[self._seen :]]
         self._seen = len(self.played.shown)
         return by
@@ -125,7 +125,7 @@ class Beside(Player):
         return set(itertools.chain(*(one["fault_time_and_level_map"] for one in faults)))
 
     def seconds_since_beat(self) -> float:
-        """How old the heartbeat is."""
+        """Return the age of the heartbeat (s)."""
         return (self._wall_clock() - self.cluster.beaten_at_ms(NODE)) / 1000
 
 

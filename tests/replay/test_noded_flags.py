@@ -19,7 +19,7 @@ STEPS = [step for step in recorded_node(NAME)["steps"] if step["do"] == "start-a
 
 
 def environment(step: dict[str, Any]) -> dict[str, str]:
-    """Upstream's flags as ours: how often the BMC is asked, and how often the agent beats."""
+    """Return upstream's flags as our settings: the periods of BMC requests and of heartbeats."""
     found = {"VIGIL_NODE_NAME": step["node_name"]}
     if "monitor_period_s" in step:
         found["VIGIL_BMC_PERIOD_SECONDS"] = str(step["monitor_period_s"])

@@ -46,7 +46,7 @@ class StoragePlayer(NodePlayer):
         await super().do(step)
 
     async def answer(self, _: object, message: PublicFault) -> tuple[int | None, str]:
-        """Instead of a call over gRPC."""
+        """Record the message, in place of a call over gRPC."""
         if self.is_away:
             return None, "nobody listens"
         self.posted.append((self.at_ms, message))
