@@ -86,7 +86,7 @@ class NodeHistory:
         self.take(Acknowledged(device_info_name(NODE), revision, self.now_ms))
 
     async def wait(self, *, hours: float = 0, seconds: float = 0) -> None:
-        """Time passes, and timers of the agent fire when they are due."""
+        """Let time pass; timers of the agent fire when they are due."""
         self.now_ms += round(hours * 3_600_000 + seconds * 1000)
         self.take()
         await asyncio.sleep(0)

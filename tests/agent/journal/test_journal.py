@@ -148,7 +148,7 @@ def test_kill_9_loses_nothing_that_was_committed(tmp_path: Path, after_lines: in
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """No file of this process may grow beyond 4 KiB: what a full disk does to the journal."""
+    """Limit files of this process to 4 KiB, which has the effect of a full disk on the journal."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:

@@ -36,7 +36,7 @@ CHANGES = st.builds(
 
 
 def drain(backlog: EventCorrelator, now: int) -> list[Item]:
-    """Everything, as the bucket gives it."""
+    """Return all Events in the order and at the times that the bucket permits."""
     items: list[Item] = []
     while (seconds := backlog.seconds_until_next(now)) is not None:
         now += round(seconds * 1000)

@@ -31,7 +31,7 @@ def change(code: str, at_ms: int) -> Change:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[JournalFile]:
-    """Two changes in row 2, one in each of 4 and 6, and 7 lost rows in between."""
+    """Yield a journal with changes in rows 2, 4 and 6, and 7 lost rows between them."""
     file = JournalFile(tmp_path / FILE_NAME)
     gap = {"since_ms": NOW_MS, "reason": "the disk is full", "rows_lost": 7}
     bodies = {
@@ -53,7 +53,7 @@ async def asked(tmp_path: Path, **asked: int | str) -> HistoryPage:
 
 
 def shown(page: HistoryPage) -> list[tuple[int, str | int]]:
-    """Numbers with codes, or with how many rows are lost."""
+    """Return the numbers of a page's events, each with its code or its count of lost rows."""
     return [(one.number, one.event.code if one.event else one.lost) for one in page.events]
 
 

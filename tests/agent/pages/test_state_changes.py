@@ -44,7 +44,7 @@ class Agent:
         )
 
     def become(self, **parts: object) -> list[tuple[str, msgspec.Struct]]:
-        """FaultChange the state; what is sent of it."""
+        """Change the state; return what is sent about the change."""
         self.state = msgspec.structs.replace(self.state, **parts)
         self.stream.events.clear()
         self.changes.compare()

@@ -101,7 +101,7 @@ class A5:
         self.state = after(self.state, [seen_now, *self._bus.changes(self._chips, at)], at)
 
     def codes(self) -> list[dict[str, Any]]:
-        """Health and levels by code of each chip."""
+        """Return each chip's health, and its levels by code."""
         return [
             {
                 "health": one["health"],

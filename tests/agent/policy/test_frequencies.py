@@ -61,7 +61,7 @@ FREQ3 = rules(c80E18005=rule(3))
 
 
 def occurs(*at_ms: int, code: str = CODE, chip: int = 0) -> list[Input]:
-    """One occurrence at each time, each over 1 ms before the next one."""
+    """Return one occurrence at each time; each ends 1 ms before the next one."""
     inputs: list[Input] = []
     for at in at_ms:
         if inputs:

@@ -55,7 +55,7 @@ RELEASED_BY_TIME = ("was gone for longer than", "ends as the last one")
 
 
 def configuration(rng: Random) -> Catalogue:
-    """Rules of any kind for some of the codes."""
+    """Return a catalogue with random rules for some of the codes."""
     frequencies = {
         code: FrequencyPolicy(60, rng.randint(1, 3), rng.choice(LEVELS), rng.choice((None, 60_000)))
         for code in CODES

@@ -48,7 +48,7 @@ def test_a_chip_that_wants_a_reset_waits_for_its_recovery() -> None:
 
 
 def duo(*codes: str) -> DeviceInfo:
-    """Two chips of one card; the codes are on the second."""
+    """Return device-info of two chips of one card; the second chip has the codes."""
     state = after(healthy(), [seen(OCCUR, code, chip=1) for code in codes])
     chips = (Chip(0, 0, 0, 0), Chip(1, 1, 0, 1))
     return render(state, replace(inventory(2, "Ascend310P"), chips=chips), 1)

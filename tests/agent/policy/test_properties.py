@@ -136,7 +136,7 @@ def test_reports_about_different_codes_commute(inputs: list[Input], seed: int) -
 
 
 def in_any_code_order(info: DeviceInfo) -> object:
-    """Codes seen in one millisecond are listed in order of arrival; everything else is fixed."""
+    """Sort the codes of each fault, whose order of arrival varies within a millisecond."""
     built = msgspec.to_builtins(info)
     for fault in built["faults"]:
         fault["fault_code"] = sorted(fault["fault_code"].split(","))

@@ -63,7 +63,7 @@ class Ours:
 
 
 def outages(seed: int, length: int, gaps: tuple[int, ...]) -> list[Event]:
-    """Occurrences and recoveries in turn, in order of time, never two at once."""
+    """Return alternating occurrences and recoveries in order of time, never two at once."""
     rng, at, events = Random(seed), 0, list[tuple[Word, int]]()
     for number in range(length):
         at += rng.choice(gaps)

@@ -31,7 +31,7 @@ class UpstreamDuration:
     """``upgrade_time`` of the reason, while there is one."""
 
     def cycle(self, now: int, events: Iterable[Event] = ()) -> None:
-        """One cycle at ``now``."""
+        """Run one cycle at ``now``."""
         self.queue += events
         self.queue.sort(key=lambda event: event[1])
         self._merge()
@@ -52,7 +52,7 @@ class UpstreamDuration:
         self.queue = merged
 
     def _handle(self, now: int) -> bool:
-        """One run of the algorithm; whether it is to be run again."""
+        """Run the algorithm once; return whether to run it again."""
         threshold = 1000 * (self.recover_timeout if self.timed_out else self.fault_timeout)
         queue = self.queue
         if not queue:

@@ -46,7 +46,7 @@ class Writers:
         return self.other
 
     def wrote(self, name: str, age_seconds: float = 0.0) -> None:
-        """Another program wrote so long ago."""
+        """Set another program as the writer, ``age_seconds`` ago."""
         self.program = self.other = LastWriter(name, now_ms() - round(age_seconds * 1000))
 
 

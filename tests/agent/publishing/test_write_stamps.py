@@ -32,7 +32,10 @@ def test_two_writes_in_one_second_get_two_stamps_and_at_most_five_ahead() -> Non
 
 
 def written_at(changed_ms: list[int], write_ms: int = 5) -> list[int]:
-    """When the writes of changes at these times begin, in a second that has just begun."""
+    """Return when the writes of changes at these times begin (ms).
+
+    The first second has just begun.
+    """
     stamps, now_ms, written, wanted = Stamps(), 0, [], list(changed_ms)
     while wanted:
         now_ms = max(now_ms, wanted[0])

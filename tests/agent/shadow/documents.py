@@ -319,7 +319,7 @@ MUTATIONS: dict[str, Mutation] = {
 
 
 def varied(tree: Tree, chance: Random) -> Tree:
-    """``tree`` with everything else that varies from run to run of the real program."""
+    """Return ``tree`` with random values for all that varies between runs of the real program."""
     other: Tree = json.loads(json.dumps(tree))
     other["DeviceInfoCfg"]["DeviceInfo"]["UpdateTime"] += chance.randrange(1, 300)
     other["SwitchInfoCfg"]["UpdateTime"] += chance.randrange(1, 300)

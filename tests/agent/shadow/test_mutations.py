@@ -161,7 +161,7 @@ def faults_of(document: Document) -> str:
 
 
 def with_faults(document: Document, text: str) -> Document:
-    """``document`` with another text for its fault list, and the right check code."""
+    """Return ``document`` with another text as its fault list, and the right check code."""
     outer = json.loads(document.data["DeviceInfoCfg"])
     outer["DeviceInfo"]["DeviceList"][FAULTS] = text
     outer["CheckCode"] = go_json.check_code(outer["DeviceInfo"])
