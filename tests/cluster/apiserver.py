@@ -109,7 +109,7 @@ class ApiServer:
         return self._answer(method, path, None if body is None else json.dumps(body), "")
 
     def go_down(self) -> None:
-        """Nothing is answered, watches end."""
+        """Stop answering requests, and end all watches."""
         self.is_up = False
         for watch in self._watches:
             watch.lines.put_nowait(None)
@@ -345,17 +345,17 @@ class Client:
         self._server = server
 
     def cut(self) -> None:
-        """From now on nothing of it reaches the server."""
+        """Cut the client off, so that nothing of it reaches the server."""
         self.is_cut = True
         self._server._cut(self)
 
     def go_blind(self, which: Callable[[Place], bool]) -> None:
-        """From now on it can neither list nor watch these, and its watches of them end."""
+        """Refuse the client's lists and watches of some objects, and end its watches of them."""
         self.blind = which
         self._server._cut(self, which)
 
     def fall_behind(self, which: Callable[[Place], bool]) -> None:
-        """Its watches of these show nothing more."""
+        """Hold back the events of the client's watches of some objects."""
         self.late = which
 
     def catch_up(self) -> None:
@@ -398,7 +398,7 @@ class Client:
 
 
 def place_of(path: str) -> Place:
-    """``/api/v1/namespaces/a/pods/b`` and the like."""
+    """Decode a path such as ``/api/v1/namespaces/a/pods/b``."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     group, rest = (parts[:2], parts[2:]) if parts[0] == "api" else (parts[:3], parts[3:])
     namespace = None

@@ -31,7 +31,7 @@ class Agents:
         self._beats = LeaseHeartbeats(site.api.client("agents"))  # type: ignore[arg-type]
 
     async def beat(self, number: int, node: str) -> None:
-        """For ever."""
+        """Send heartbeats of ``node`` without end, unless it is silent."""
         await asyncio.sleep(INTERVAL_SECONDS * number / len(self.nodes))
         while True:
             began = self._site.at_ms
@@ -51,7 +51,7 @@ class Agents:
 
 @contextlib.asynccontextmanager
 async def agents(site: Cluster, nodes: Iterable[str]) -> AsyncIterator[Agents]:
-    """They beat within the block."""
+    """Send heartbeats of all nodes within the block."""
     made = Agents(site, nodes)
     tasks = [asyncio.create_task(made.beat(*one)) for one in enumerate(made.nodes)]
     try:

@@ -28,14 +28,14 @@ _DEVICES, _NODES, _SWITCHES = (
 
 
 def recordings() -> dict[str, dict[str, Any]]:
-    """All that are played, by name."""
+    """Return all played recordings, by name."""
     made = [_one(name) for name in CASES] + [make() for make in _MAKERS]
     found = {one.recording["name"]: one.recording for one in made}
     return dict(sorted(found.items(), key=lambda one: int(one[0][1:])))
 
 
 def _one(name: str) -> Script:
-    """clusterd#E1 to E9, E11, E12 and E14: one node."""
+    """Return one example with one node: clusterd#E1 to E9, E11, E12 or E14."""
     node, data = CASES[name]
     script = Script(name).start()
     script.device(node, data)

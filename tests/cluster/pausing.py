@@ -41,7 +41,7 @@ class Pauses:
         patch.setattr(self._loop, "call_at", self._at)
 
     def pause(self, program: Hashable) -> None:
-        """From now on nothing of it runs."""
+        """Pause a program: none of its callbacks runs."""
         self._held.setdefault(program, [])
 
     def go_on(self, program: Hashable) -> None:

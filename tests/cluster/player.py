@@ -143,7 +143,7 @@ class Player(RecordingPlayer):
 
     @contextlib.contextmanager
     def replaced(self) -> Iterator[pytest.MonkeyPatch]:
-        """Within the block aggregators have the edges of this place."""
+        """Replace the edges of aggregators by those of this place within the block."""
         now = SimpleNamespace(time_ns=lambda: self.wall_ms * 1_000_000)
         with self.edges("service.tasks.on_stop", "aggregator.process.serving", _JITTERS) as patch:
             patch.delenv("NOTIFY_SOCKET", raising=False)
@@ -158,17 +158,17 @@ class Player(RecordingPlayer):
 
     @property
     def wall_ms(self) -> int:
-        """Unix epoch milliseconds."""
+        """Return the time as Unix epoch milliseconds."""
         return self._unix_ms_at_0 + self.at_ms
 
     @property
     def runs(self) -> bool:
-        """Whether there is an aggregator."""
+        """Return whether an aggregator runs."""
         return self._life is not None
 
     @property
     def services(self) -> Services:
-        """What the aggregator that runs now serves by gRPC."""
+        """Return the gRPC services of the running aggregator."""
         serving = [server for server in self._grpc if server.serves]
         return InMemory(serving[-1]) if serving else Missing()
 
@@ -242,7 +242,7 @@ class Player(RecordingPlayer):
         return AggregatorConfiguration(**(sent | self.configuration))
 
     async def end(self) -> None:
-        """SIGTERM, if one runs."""
+        """End the aggregator with SIGTERM, if one runs."""
         if self._life is not None:
             self._stop()
             with contextlib.suppress(asyncio.CancelledError):
@@ -250,7 +250,7 @@ class Player(RecordingPlayer):
             self._gone()
 
     async def kill(self) -> None:
-        """SIGKILL: nothing it does any more reaches the cluster."""
+        """Kill the aggregator; none of its later requests reaches the cluster."""
         if self._life is not None:
             assert self._client is not None
             self._client.cut()

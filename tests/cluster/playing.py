@@ -74,7 +74,7 @@ class Cluster(Player):
 
     @property
     def devices(self) -> dict[str, dict[str, Any]]:
-        """Node to entry, of all device documents; each once."""
+        """Return the entry of each node in all device documents; check that each occurs once."""
         found: dict[str, dict[str, Any]] = {}
         for name, data in self.outputs.items():
             if cluster_device_index(name) is not None:
@@ -85,7 +85,7 @@ class Cluster(Player):
 
     @property
     def servers(self) -> dict[str, dict[str, Any]]:
-        """The same of the node document."""
+        """Return the entry of each node in the document of servers."""
         text = self.outputs[CLUSTER_NODE_NAME][CLUSTER_NODE_NAME]
         found: dict[str, dict[str, Any]] = json.loads(text or "{}")
         return {key.removeprefix("mindx-dl-nodeinfo-"): entry for key, entry in found.items()}

@@ -121,7 +121,7 @@ class RealPlay:
 
     @property
     def at_last_seconds(self) -> float:
-        """How long it goes on after its last step."""
+        """Return how long the recording continues after its last step (s)."""
         deletes = any(step["do"].startswith("delete") for step in self._recording["steps"])
         return AT_LAST_WITH_DELETIONS_SECONDS if deletes else AT_LAST_SECONDS
 

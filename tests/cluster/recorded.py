@@ -47,7 +47,7 @@ _ASKED_BY = {
 
 
 def names() -> list[str]:
-    """All recordings there are."""
+    """Return the names of all recordings."""
     found = (path.stem for path in (VECTORS / "clusterd").glob("*.json"))
     return sorted(name for name in found if name != "examples")
 
@@ -59,7 +59,7 @@ def recorded(name: str) -> dict[str, Any]:
 
 
 def is_ours(name: str) -> bool:
-    """Whether the document of this name is one that we write."""
+    """Return whether we write the document of this name."""
     return not any(fnmatchcase(name, pattern) for pattern in NOT_OURS)
 
 
@@ -130,8 +130,10 @@ def sent(recording: Mapping[str, Any]) -> list[Sent]:
 def points(
     recording: Mapping[str, Any], at_last_seconds: float = AT_LAST_SECONDS
 ) -> Iterator[Point]:
-    """When to compare: before each step that comes late enough, and where an output stayed as it
-    was for long enough between two steps.
+    """Yield the times at which to compare with the recording.
+
+    They are before each step that comes late enough, and where an output is constant for long
+    enough between two steps.
     """
     steps = recording["steps"]
     changes: dict[str, list[int]] = {}
@@ -154,6 +156,6 @@ def points(
 
 
 def last_ms(recording: Mapping[str, Any]) -> int:
-    """When the last thing is done or seen."""
+    """Return the time of the last step or observation (ms)."""
     rows = (recording["steps"][-1], *recording["observed"])
     return max(int(one["at_ms"]) for one in rows)

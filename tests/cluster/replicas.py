@@ -41,18 +41,18 @@ class Replica:
 
     @property
     def leads(self) -> bool:
-        """Whether it writes."""
+        """Return whether this replica writes."""
         return self.made.takeover.leads
 
     @property
     def made(self) -> Aggregator:
-        """The daemon, to look into."""
+        """Return the aggregator of this replica."""
         assert self.aggregator is not None
         return self.aggregator
 
     @property
     def services(self) -> Services:
-        """What it serves by gRPC."""
+        """Return the gRPC services of this replica."""
         serving = [server for server in self.servers if server.serves]
         return InMemory(serving[-1]) if serving else Missing()
 
@@ -89,7 +89,7 @@ class Replicas(Cluster):
                 raise AssertionError(f"{replica.name} ended")
 
     async def stop(self, replica: Replica) -> None:
-        """SIGTERM, until it has ended."""
+        """Stop a replica as SIGTERM does, and wait for its end."""
         life, replica.life = replica.life, None
         assert life is not None
         replica.stop()
@@ -97,21 +97,21 @@ class Replicas(Cluster):
             await life
 
     def pause(self, replica: Replica) -> None:
-        """SIGSTOP."""
+        """Pause a replica as SIGSTOP does."""
         assert self._pauses is not None
         self._pauses.pause(replica)
 
     def go_on(self, replica: Replica) -> None:
-        """SIGCONT."""
+        """Continue a replica as SIGCONT does."""
         assert self._pauses is not None
         self._pauses.go_on(replica)
 
     def may_pause(self, patch: pytest.MonkeyPatch) -> None:
-        """From now on what is begun can be paused."""
+        """Allow pauses of all replicas that begin from now on."""
         self._pauses = Pauses(_WHO, patch)
 
     async def killed(self, replica: Replica) -> None:
-        """SIGKILL, also of one that is paused."""
+        """Kill a replica as SIGKILL does, even if it is paused."""
         life, replica.life = replica.life, None
         assert life is not None
         assert replica.client is not None

@@ -33,7 +33,7 @@ class Script:
 
     @property
     def recording(self) -> dict[str, Any]:
-        """It."""
+        """Return the recording with the steps so far."""
         return {
             "name": self._name,
             "unix_ms_at_0": AT_0,
@@ -44,7 +44,7 @@ class Script:
 
     @property
     def wall_ms(self) -> int:
-        """When the next step will be."""
+        """Return the time of the next step, as Unix epoch milliseconds."""
         return AT_0 + self._at_ms
 
     def start(self) -> Script:
@@ -54,7 +54,7 @@ class Script:
         return self
 
     def do(self, what: str, **step: Any) -> None:
-        """One step, a moment after the one before."""
+        """Add one step shortly after the former one."""
         self._steps.append({"at_ms": self._at_ms, "do": what, **step})
         self._at_ms += _STEP_MS
 
@@ -119,7 +119,7 @@ class Script:
         self.do("put-configmap", object=thing)
 
     def shows(self, output: str, text: str, *, namespace: str = "mindx-dl") -> None:
-        """Upstream shows this now; then everything rests."""
+        """Record that upstream shows this value now, and nothing else after it."""
         text = text.replace("<now>", str((self.wall_ms + _SEEN_MS) // 1000))
         self.shows_data(output, {output: text}, dict([CLUSTER_LABEL]), namespace=namespace)
 
@@ -131,7 +131,7 @@ class Script:
         self._observed.append(one | {"name": output, "labels": labels, "data": data})
 
     def counts(self, nodes: dict[str, int]) -> None:
-        """Upstream shows documents with so many nodes."""
+        """Record that upstream shows documents with so many nodes now."""
         for output, number in nodes.items():
             one: dict[str, Any] = {"at_ms": self._at_ms + _SEEN_MS, "name": output}
             labels = dict([CLUSTER_LABEL])
@@ -145,7 +145,7 @@ class Script:
         self.do("get-fault", object=client)
 
     def rest(self, milliseconds: int = _REST_MS) -> None:
-        """Both come to rest before the next step."""
+        """Let time pass so that nothing changes before the next step."""
         self._at_ms += milliseconds
 
     def _report(self, namespace: str, name: str, data: dict[str, str], **step: Any) -> None:

@@ -14,7 +14,7 @@ _SET = re.compile(r"(?P<key>\S+)\s+(?P<sign>in|notin)\s+\((?P<values>[^)]*)\)")
 
 
 def selects(query: Mapping[str, str], item: dict[str, Any]) -> bool:
-    """Whether the selectors of a request's query select the object."""
+    """Return whether the selectors of a request's query select the object."""
     labels = item["metadata"].get("labels") or {}
     return all(
         _label_holds(term, labels) for term in _terms(query.get("labelSelector", ""))

@@ -41,7 +41,7 @@ class Plane(Protocol):
     """A cluster, in memory or real."""
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Status and decoded answer."""
+        """Send a request; return the status and the decoded answer."""
 
 
 def objects_of(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -65,7 +65,7 @@ def objects_of(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _messages(
     first: dict[str, Any], begin: int, end: int, each: int, chips: int
 ) -> Iterator[dict[str, Any]]:
-    """Public faults by the hundred, of which a recording shows two."""
+    """Yield many messages about public faults, in the form of the recorded ones."""
     shown = first["faults"][0]
     prefix = first["id"].rpartition("-")[0]
     for number in range(begin, end + 1):
@@ -89,7 +89,7 @@ def prepare(plane: Plane) -> None:
 
 
 def changes_cluster(step: dict[str, Any]) -> bool:
-    """Whether the step is one of ``do``."""
+    """Return whether the step changes an object, which ``do`` can play."""
     verb, _, kind = step["do"].partition("-")
     return kind in _WHERE and verb in ("put", "delete", "edit")
 
