@@ -61,13 +61,13 @@ class Daemon:
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The process that was started last."""
+        """Return the process that was started last."""
         assert self._process is not None
         return self._process
 
     @property
     def runs(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Return whether the process was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def arguments(self) -> list[str]:
@@ -94,12 +94,12 @@ class Daemon:
             )
 
     def kill(self) -> None:
-        """``kill -9``."""
+        """Kill the process with SIGKILL and wait for its end."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> tuple[int, float]:
-        """SIGTERM; the exit status and the seconds until the end."""
+        """Stop the process with SIGTERM; return its exit status and the duration (s)."""
         begin = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(10)
@@ -157,11 +157,11 @@ class Agent(Daemon):
         return [*node, *super().arguments()]
 
     def status(self) -> Any:
-        """``/api/v1/status``."""
+        """Return the answer of ``/api/v1/status``."""
         return self.ask("/api/v1/status")[1]
 
     def metrics(self) -> str:
-        """``/metrics``."""
+        """Return the text of ``/metrics``."""
         text = self.ask("/metrics")[1]
         assert isinstance(text, str)
         return text
@@ -171,7 +171,7 @@ class Agent(Daemon):
         return {chip["chip"] for chip in self.status()["chips"] if chip["blind"]}
 
     def upgrades(self) -> Any:
-        """``UpgradeFaultReason`` of the node's document."""
+        """Return ``UpgradeFaultReason`` of the node's document."""
         data = self.place.read(NODES, DEVICE_PREFIX + self.name)
         assert data is not None
         return json.loads(data["UpgradeFaultReason"])
@@ -187,7 +187,7 @@ class Agent(Daemon):
         return [report["assertion"] for report in reports if report.get("code") == code]
 
     def is_journaled(self, code: str, assertion: str) -> bool:
-        """Whether the journal has it already."""
+        """Return whether the journal has an assertion of ``code``."""
         with suppress(sqlite3.OperationalError):
             return assertion in self.journaled(code)
         return False

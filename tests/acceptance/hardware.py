@@ -108,7 +108,7 @@ class Hardware:
         draft.replace(self.control / name)
 
     def list_chips(self, chips: Iterable[Chip]) -> None:
-        """From now on the driver lists ``chips``, which may have other ids than before."""
+        """Set the chips that the driver lists; they may have other ids than before."""
         lines = (f"{one.card} {one.device} {one.logic} {one.physical}\n" for one in chips)
         self.write("chips", "".join(lines))
 
@@ -218,7 +218,7 @@ class Hardware:
         return self._raised[chip, code][1]
 
     def was_raised(self, chip: int, code: str) -> bool:
-        """Whether there ever was an event of its occurrence."""
+        """Return whether any event of its occurrence was sent."""
         return (chip, code) in self._raised
 
     @staticmethod
@@ -228,7 +228,7 @@ class Hardware:
 
     @property
     def was_entered_twice(self) -> bool:
-        """Whether two calls were made at a time in one process."""
+        """Return whether two calls ran at the same time in one process."""
         return (self.control / "concurrent").exists()
 
     def _order(self, name: str, command: str | None) -> None:

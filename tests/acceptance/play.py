@@ -184,7 +184,7 @@ async def _differences_of_noded(
 async def _differences(
     recording: dict[str, Any], agent: Agent, where: Cluster | Folder, gate: asyncio.Lock
 ) -> list[Difference] | tuple[str, ...]:
-    """How it differs from what the real program did; of one of ours, what is unexpected."""
+    """Return the differences from the real program, or the surprises in a recording of ours."""
     if isinstance(where, Folder):
         store, elsewhere = open_store(f"directory:{where.root}"), None
     else:

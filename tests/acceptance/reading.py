@@ -20,7 +20,7 @@ CLUSTER_NODE = "cluster-info-node-cm"
 
 
 def go_json(value: object) -> str:
-    """JSON as Go's encoder writes it; ``value`` has its members in the right order."""
+    """Return JSON as Go's encoder writes it; ``value`` has its members in the right order."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     for plain, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         text = text.replace(plain, escaped)
@@ -45,12 +45,12 @@ class Shown:
     update_time: int
 
     def codes(self, chip: int) -> set[str]:
-        """Codes of the chip with this physical id."""
+        """Return the codes of the chip with this physical id."""
         return {code for name, code in self.levels if name == f"Ascend910-{chip}"}
 
 
 def has(chip: int, *codes: str) -> Callable[[Shown], bool]:
-    """Whether the chip with this physical id has just these codes."""
+    """Return a condition: the chip with this physical id has exactly these codes."""
     return lambda shown: shown.codes(chip) == set(codes)
 
 

@@ -24,7 +24,7 @@ class Result:
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing is to be looked at."""
+        """Return whether the result has no problem, difference or surprise."""
         return self.problem is None and not self.unknown and not self.surprises
 
 

@@ -57,7 +57,7 @@ class Server:
         wait(lambda: self.parts() == expected, f"{expected} is shown", 15)
 
     def blind(self) -> list[str]:
-        """Why the BMC is blind."""
+        """Return the reasons why the BMC is blind."""
         found = self.agent.status()["blind"]
         return [one["reason"] for one in found if one["source"] == "bmc"]
 

@@ -31,7 +31,7 @@ def agent(folder: Folder, make_agent: MakeAgent) -> Agent:
 
 @pytest.fixture
 def brisk_agent(folder: Folder, make_agent: MakeAgent) -> Agent:
-    """One that asks more often; it is not started."""
+    """Return an agent with shorter periods; it is not started."""
     agent = make_agent(folder)
     configuration = agent.directory / "vigil.toml"
     configuration.write_text(

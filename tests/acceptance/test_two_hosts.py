@@ -40,7 +40,7 @@ class Twins:
             self.agents[host] = agent
 
     def shows(self, host: str) -> bool:
-        """Whether ``host`` wrote the document."""
+        """Return whether ``host`` wrote the document."""
         shown = self.folder.device_info(NODE)
         return shown is not None and has(CHIPS[host], FAULT)(shown)
 
