@@ -75,7 +75,7 @@ class Rule:
     connections: frozenset[int] | None = None
 
     def covers(self, request: Request) -> bool:
-        """Whether it is about this request."""
+        """Return whether the rule covers this request."""
         return (
             self.verb in ("", request.verb)
             and self.resource in ("", request.resource)
@@ -129,12 +129,12 @@ class ApiProxy:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return the URL of the proxy."""
         return f"https://127.0.0.1:{self.port}"
 
     @property
     def kubeconfig(self) -> Path:
-        """A kubeconfig of the user who may do everything, by way of the proxy."""
+        """Write a kubeconfig of the administrator with the proxy's address; return its path."""
         return self.kubeconfig_like(self._plane.kubeconfig_of(self._token))
 
     def kubeconfig_like(self, other: Path) -> Path:
@@ -149,12 +149,12 @@ class ApiProxy:
 
     @property
     def connections(self) -> int:
-        """How many connections it has accepted."""
+        """Return how many connections the proxy has accepted."""
         return self._accepted
 
     @property
     def open_connections(self) -> frozenset[int]:
-        """The numbers of those that are open."""
+        """Return the numbers of the open connections."""
         return self._do(self._numbers())
 
     def requests(self, rule: Rule = Rule(), since: float = 0.0) -> list[Request]:
@@ -289,7 +289,10 @@ class ApiProxy:
             self._requests.append(request)
 
     def seconds_of(self, request: Request) -> float:
-        """How long a request is to be held. For connections."""
+        """Return how long a request must be held (s).
+
+        For connections.
+        """
         return sum(one.seconds(request) for one in self._delays if one.rule.covers(request))
 
     def refusal_of(self, request: Request) -> bytes | None:
@@ -303,7 +306,10 @@ class ApiProxy:
         return None
 
     def is_silent(self, request: Request) -> bool:
-        """Whether nothing of a watch is to be delivered. For connections."""
+        """Return whether a watch must deliver nothing.
+
+        For connections.
+        """
         return any(rule.covers(request) for rule in self._silenced)
 
 

@@ -64,36 +64,36 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """Where everybody may do everything."""
+        """Return the URL at which every client has all rights."""
         return f"mqtt://127.0.0.1:{self._port}"
 
     @property
     def password_url(self) -> str:
-        """Where a password is asked."""
+        """Return the URL at which the broker requires a password."""
         return f"mqtt://127.0.0.1:{self._password_port}"
 
     @property
     def tls_url(self) -> str:
-        """Where a client certificate is asked."""
+        """Return the URL at which the broker requires a client certificate."""
         return f"mqtts://127.0.0.1:{self._tls_port}"
 
     @property
     def port(self) -> int:
-        """The port of ``url``."""
+        """Return the port of ``url``."""
         return self._port
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Return the broker's process id."""
         return self._started.pid
 
     @property
     def log(self) -> Path:
-        """The file of its log."""
+        """Return the path of the broker's log."""
         return self.directory / "mosquitto.log"
 
     def certified(self, user: str, protocol: str = "5") -> Mqtt:
-        """How ``user`` comes in at ``tls_url``; makes a certificate the first time."""
+        """Return the settings of ``user`` for ``tls_url``; make a certificate the first time."""
         if not (self.directory / f"{user}.crt").exists():
             make_client(self.directory, user, "npu-vigil")
         return Mqtt.model_validate(
@@ -106,9 +106,9 @@ class Broker:
         )
 
     def with_password(self, user: str, protocol: str = "5") -> Mqtt:
-        """How ``user`` comes in at ``password_url``.
+        """Return the settings of ``user`` for ``password_url``.
 
-        Gets a password the first time, for which a broker that runs is started again.
+        The first call makes a password; a running broker restarts for it.
         """
         file = self.directory / f"{user}.password"
         if user not in self._passwords:

@@ -95,7 +95,7 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        """Where the API server listens."""
+        """Return the URL of the API server."""
         return f"https://127.0.0.1:{self.port}"
 
     @property
@@ -165,7 +165,7 @@ class ControlPlane:
         self._apiserver.wait_until(self._apiserver_is_up, _UP_SECONDS)
 
     def _surroundings(self) -> tuple[str, ...]:
-        """Options for the place of the API server: on this machine, without controllers."""
+        """Return options for an API server on this machine, without controllers."""
         return (
             "--bind-address=127.0.0.1",
             # No controller makes the service accounts that it would demand of every pod.
@@ -263,7 +263,7 @@ class ControlPlane:
             return response.status, text
 
     def apply(self, item: Mapping[str, Any]) -> None:
-        """Server-side apply of an object, as administrator; unknown fields are refused."""
+        """Apply an object on the server's side as administrator; unknown fields are refused."""
         status, answer = self.ask(
             "PATCH",
             f"{path_of(item)}?fieldManager=operator&fieldValidation=Strict&force=true",
@@ -306,7 +306,7 @@ class ControlPlane:
         }
 
     def audit(self) -> list[dict[str, Any]]:
-        """All requests of service accounts so far: the API server's audit events."""
+        """Return the API server's audit events: all requests of service accounts so far."""
         lines = (self.directory / "audit.log").read_text().splitlines()
         return [json.loads(line) for line in lines]
 
@@ -405,7 +405,7 @@ def _content_type(method: str) -> str:
 
 
 def path_of(item: Mapping[str, Any]) -> str:
-    """Where the API server keeps an object."""
+    """Return the path of an object on the API server."""
     version, kind = item["apiVersion"], item["kind"]
     path = f"/api/{version}" if version == "v1" else f"/apis/{version}"
     metadata = item["metadata"]

@@ -23,7 +23,7 @@ class Definition:
 
     @property
     def plural(self) -> str:
-        """The name of its resource."""
+        """Return the name of the resource."""
         return f"{self.kind.lower()}s"
 
     def place(self, namespace: str | None = None) -> str:

@@ -29,7 +29,7 @@ class Version:
 
     @property
     def named(self) -> frozenset[str]:
-        """The devices in any list."""
+        """Return the devices in any list."""
         return self.free | self.unhealthy | frozenset(self.levels)
 
 
@@ -88,14 +88,14 @@ class Following:
 
     @property
     def versions(self) -> list[Version]:
-        """All that was seen; raises what the reader could not read."""
+        """Return all versions that were read; raises the error of the reader if it failed."""
         if self._failure is not None:
             raise self._failure
         return list(self._versions)
 
     @property
     def last(self) -> Version:
-        """The newest one."""
+        """Return the newest version."""
         return self.versions[-1]
 
     def until(self, happened: Callable[[Version], bool], what: str, seconds: float = 30) -> None:

@@ -23,7 +23,7 @@ HARMLESS = "EXT4-fs (vda): mounted filesystem r/w without journal. Quota mode: n
 
 
 def line(sequence: int, text: str, level: int = 3, at_us: int = 0, flags: str = "-") -> str:
-    """One record as the kernel writes it."""
+    """Return one record in the kernel's format."""
     return f"{level},{sequence},{at_us},{flags};{text}\n"
 
 

@@ -41,7 +41,7 @@ class Mochi:
 
     @property
     def url(self) -> str:
-        """Where everybody may do everything."""
+        """Return the URL at which every client has all rights."""
         return f"mqtt://127.0.0.1:{self._port}"
 
     def start(self) -> None:

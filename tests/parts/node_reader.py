@@ -65,7 +65,7 @@ class NodeReader:
             thread.join(5)
 
     def beats(self, node: str) -> list[float]:
-        """When the heartbeat of a node changed."""
+        """Return when the heartbeat of a node changed."""
         with self._lock:
             return [at for at, _ in self._beats.get(node, ())]
 
@@ -83,18 +83,18 @@ class NodeReader:
 
     @property
     def lost(self) -> dict[str, list[float]]:
-        """The nodes that were published lost, and when each time."""
+        """Return the nodes that were published as lost, each with the times."""
         with self._lock:
             return {node: list(times) for node, times in self._lost.items()}
 
     @property
     def vanished(self) -> list[tuple[str, Fault]]:
-        """Faults that were shown by a document and then were not."""
+        """Return the faults that a document showed and then no longer did."""
         with self._lock:
             return list(self._vanished)
 
     def shown_at(self, document: str, node: str, device: str, code: str) -> float | None:
-        """Since when documents whose name begins so show a fault; ``None`` if they do not."""
+        """Return since when a document with this prefix shows a fault; ``None`` if none does."""
         with self._lock:
             found = (
                 faults.get((node, device, code))

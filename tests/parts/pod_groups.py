@@ -23,7 +23,7 @@ def uninstall(plane: ControlPlane) -> None:
 
 
 def make(plane: ControlPlane, name: str, owner: dict[str, object], **metadata: Any) -> None:
-    """One in the default namespace."""
+    """Create a PodGroup in the default namespace."""
     path = f"{_GROUPS}/namespaces/default/podgroups"
     group = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
     about = {"name": name, "ownerReferences": [owner], **metadata}

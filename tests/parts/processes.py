@@ -86,7 +86,7 @@ class Running:
         environment: Mapping[str, str] | None = None,
         output: int | None = None,
     ) -> None:
-        """``output``: a descriptor that takes what it prints, in place of the file ``log``."""
+        """Start a program; its output goes to the descriptor ``output``, or else to ``log``."""
         self.log = log
         # The kernel counts the end of the thread that starts it, and only the first one's is that
         # of the process.
@@ -104,12 +104,12 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Return the process id."""
         return self._process.pid
 
     @property
     def status(self) -> int | None:
-        """Its exit status, negative for a signal; ``None`` while it runs."""
+        """Return the exit status, negative for a signal; ``None`` while the process runs."""
         return self._process.poll()
 
     def wait_until(self, is_up: Callable[[], bool], seconds: float) -> None:

@@ -30,7 +30,7 @@ class RecordingPlayer:
 
     @property
     def at_ms(self) -> int:
-        """Milliseconds since the first step."""
+        """Return the time since the first step (ms)."""
         return round((self._loop.time() - self._begin) * 1000)
 
     async def do(self, step: Mapping[str, Any]) -> None:
@@ -59,10 +59,10 @@ class RecordingPlayer:
     def edges(
         self, on_stop: str, serving: str, jitters: Sequence[str]
     ) -> Iterator[pytest.MonkeyPatch]:
-        """Within the block a daemon has no threads, no signals, no pages and the same jitter.
+        """Run a daemon of the block without threads, signals and pages, and with constant jitter.
 
-        Names are those of what is replaced: what takes the stop, what serves pages, and the modules
-        whose ``random`` is a jitter.
+        The names are those of what is replaced: the receiver of the stop, the server of pages, and
+        the modules whose ``random`` is a jitter.
         """
         chance = _Chance(_SEED)
         with pytest.MonkeyPatch.context() as patch:
@@ -85,7 +85,7 @@ class _Chance(random.Random):
 
 
 async def _at_once(function: Callable[..., object], *arguments: object, **named: object) -> object:
-    """Instead of a thread, whose work would take no time."""
+    """Call the function at once, in place of a thread, so that it takes no virtual time."""
     return function(*arguments, **named)
 
 

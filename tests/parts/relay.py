@@ -38,7 +38,7 @@ class Relay:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Return the port of the relay."""
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 

@@ -27,7 +27,7 @@ class Manager:
                     return message
 
     def lines_with(self, word: str) -> list[str]:
-        """All lines so far that begin with ``word``; reads what is waiting."""
+        """Return all lines so far that begin with ``word``; reads the waiting messages first."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 self.received.append(self._socket.recv(4096).decode().split("\n"))

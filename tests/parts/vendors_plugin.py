@@ -26,7 +26,7 @@ def account_of(ending: str) -> str:
 
 
 def vendors_objects(ending: str) -> list[dict[str, Any]]:
-    """Account, role and binding, the role in the middle."""
+    """Return the account, the role and the binding, in this order."""
     account, role = account_of(ending), f"pods-node-ascend-device-plugin-role{ending}"
     return [
         {
