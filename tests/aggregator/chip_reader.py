@@ -46,7 +46,7 @@ class ChipReader:
 
     @property
     def shown(self) -> frozenset[str]:
-        """The nodes in all documents of chips that were shown, or shown again, lately."""
+        """Return the nodes whose document of chips was shown since ``forget_documents``."""
         return frozenset(node for node, home in self._homes.items() if home in self._lately)
 
     def forget_documents(self) -> None:

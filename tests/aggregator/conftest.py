@@ -22,14 +22,14 @@ Make: TypeAlias = Callable[..., Daemon]
 
 @pytest.fixture(params=["directory", pytest.param("kubernetes", marks=pytest.mark.apiserver)])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Each kind of store in turn."""
+    """Return each kind of store in turn."""
     found: str = request.param
     return found
 
 
 @pytest.fixture
 def address(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, Path | None]:
-    """URL and kubeconfig of an empty store."""
+    """Return the URL and the kubeconfig of an empty store."""
     if kind == "directory":
         return f"directory:{tmp_path / 'store'}", None
     plane: ControlPlane = request.getfixturevalue("control_plane")

@@ -42,7 +42,7 @@ class Daemon:
 
     @property
     def process(self) -> Running:
-        """The process that runs now."""
+        """Return the running process."""
         assert self._process is not None
         return self._process
 
@@ -78,11 +78,11 @@ class Daemon:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return the URL of the aggregator's pages."""
         return self._listen.read_text().strip()
 
     def ask(self, path: str) -> tuple[int, Any]:
-        """Status and answer of a page; text where it is no JSON."""
+        """Read a page; return its status and content, decoded if it is JSON."""
         url = self.url + path
         try:
             with urllib.request.urlopen(url, timeout=10) as response:

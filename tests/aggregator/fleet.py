@@ -40,7 +40,7 @@ class Fleet:
 
     @contextlib.asynccontextmanager
     async def beating(self) -> AsyncIterator[None]:
-        """All nodes beat for the length of the block."""
+        """Send heartbeats of all nodes within the block."""
         async with asyncio.TaskGroup() as tasks:
             spread = self._interval / len(self.nodes)
             beating = [

@@ -27,7 +27,7 @@ def numbered(node: str, number: int) -> Document:
 
 
 def leads(daemon: Daemon) -> bool:
-    """Whether this one writes."""
+    """Return whether this aggregator writes."""
     return bool(daemon.ask("/api/v1/leader")[1]["leader"]["leads"])
 
 
@@ -43,7 +43,7 @@ def states(seen: Watching) -> dict[str, int]:
 
 
 def judge(seen: Watching) -> None:
-    """Nothing older ever came back, no stamp went back, and no node was in two documents."""
+    """Check that no state and no stamp went back, and that no node was in two documents."""
     stamps: dict[str, int] = {}
     numbers: dict[str, int] = {}
     homes: dict[str, str] = {}
@@ -60,7 +60,7 @@ def judge(seen: Watching) -> None:
 
 
 def every_document(seen: Watching) -> Iterator[Document]:
-    """Each state of each device document that the watch has shown, in order."""
+    """Yield each state of each device document that the watch has shown, in order."""
     for event in seen.events:
         shown = event.documents if isinstance(event, DocumentsListed) else ()
         if isinstance(event, Changed):

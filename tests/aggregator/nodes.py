@@ -30,7 +30,7 @@ T0 = 1_760_000_000
 
 
 def instant(seconds: float, steady: float | None = None) -> Instant:
-    """``seconds`` after ``T0``; the steady clock may differ."""
+    """Return the time ``seconds`` after ``T0``; the steady clock may differ."""
     return Instant(int((T0 + seconds) * 1000), int((seconds if steady is None else steady) * 1000))
 
 
@@ -53,12 +53,12 @@ def forget_document(record: ForgetRecord) -> Document:
 
 
 def healthy(update_time: int = T0) -> dict[str, str]:
-    """Eight healthy chips."""
+    """Return the data of eight healthy chips."""
     return config(update_time=update_time)
 
 
 def faulty(chip: int = 3, update_time: int = T0, code: str = "80E18402") -> dict[str, str]:
-    """One chip of eight has to be restarted."""
+    """Return the data of eight chips, of which one must be restarted."""
     return config([fault(chip, "RestartNPU", code)], unhealthy=(chip,), update_time=update_time)
 
 
@@ -68,7 +68,7 @@ def record(data: dict[str, str]) -> DeviceRecord:
 
 
 def published(value: str) -> dict[str, Any]:
-    """Node to entry of a value."""
+    """Return the entry of each node in a value."""
     entries = json.loads(value) if value else {}
     return {key.removeprefix("mindx-dl-deviceinfo-"): entry for key, entry in entries.items()}
 

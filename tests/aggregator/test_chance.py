@@ -76,7 +76,7 @@ class Chance:
         }
 
     async def happens(self) -> None:
-        """All of it."""
+        """Run all random events of the test."""
         for node in NODES:
             await self._change(node)
         for name in ("one", "other"):

@@ -41,14 +41,14 @@ def daemon(control_plane: ControlPlane, make: Make) -> Daemon:
 
 
 def servers(document: Document) -> dict[str, Any]:
-    """Node to entry in cluster-info-node-cm."""
+    """Return the entry of each node in cluster-info-node-cm."""
     text = document.data[CLUSTER_NODE_NAME]
     found = json.loads(text) if text else {}
     return {key.removeprefix("mindx-dl-nodeinfo-"): entry for key, entry in found.items()}
 
 
 def statuses(seen: Watching) -> dict[str, str]:
-    """Node to status, as it is published now."""
+    """Return the published status of each node."""
     document = seen.documents.get((CLUSTER_NAMESPACE, CLUSTER_NODE_NAME))
     found = {} if document is None else servers(document)
     return {node: entry["NodeStatus"] for node, entry in found.items()}

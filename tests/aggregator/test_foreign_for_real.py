@@ -80,7 +80,7 @@ _COUNTED = (
 
 
 def message(resource: str, *nodes: str, assertion: str = "occur", fault_id: str = "") -> str:
-    """Every chip of these nodes is to be isolated, or is well again."""
+    """Return a message that every chip of these nodes must be isolated, or has recovered."""
     influence = [Influence(node, "", CHIPS) for node in nodes]
     one = PublicFaultEntry(
         fault_id or "attack-" + "-".join(nodes),
@@ -181,7 +181,7 @@ class OnBroker(Place):
     params=["directory", "mqtt", pytest.param("kubernetes", marks=pytest.mark.apiserver)]
 )
 async def place(request: pytest.FixtureRequest, tmp_path: Path, make: Make) -> AsyncIterator[Place]:
-    """Each kind of store, with a real aggregator that is not started yet."""
+    """Yield each kind of store in turn, with a real aggregator that is not started."""
     found: Place
     file = tmp_path / "aggregator.toml"
     file.write_text('[public_faults]\nnamespaces = ["mindx-dl", "kube-system"]\n')
@@ -204,7 +204,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path, make: Make) -> A
 
 
 def own_documents(node: str) -> tuple[Document, ...]:
-    """Device-info with a switch, and node-info, of one node."""
+    """Return device-info with a switch, and node-info, of one node."""
     return (
         with_switch(node, "Separate", "UnHealthy"),
         node_report(node, [FaultDevice("Fan", 4, ["06000025"], "PreSeparateFault")], "PreSeparate"),
@@ -212,7 +212,10 @@ def own_documents(node: str) -> tuple[Document, ...]:
 
 
 def attacks() -> dict[tuple[str, str], tuple[str, str]]:
-    """By namespace and name of a document of ``n1``: its message, and why it is refused."""
+    """Return the messages in documents of ``n1``, each with the reason why it is refused.
+
+    The keys are namespace and name.
+    """
     text, no_place = message("dpcStorage", "n2"), "other-kind"
     dpc, dtfs = public_fault_name("n1", "dpcStorage"), public_fault_name("n1", "dtfsStorage")
     recovers = message("dtfsStorage", "n2", assertion="recover", fault_id="own-fault-of-n2")
@@ -235,7 +238,7 @@ ON_BROKER = {
 
 
 def scrubbed(value: Any) -> Any:
-    """Without what only time changes."""
+    """Return the value without the members that only time changes."""
     if isinstance(value, dict):
         kept = {name: one for name, one in value.items() if not name.endswith(_PASSES)}
         return {name: scrubbed(one) for name, one in kept.items()}
@@ -243,7 +246,7 @@ def scrubbed(value: Any) -> Any:
 
 
 async def picture(reader: Store, daemon: Daemon) -> dict[str, Any]:
-    """Everything that is published, kept, explained and counted of ``n2``."""
+    """Return everything that is published, kept, explained and counted of ``n2``."""
     published = {one.name: one.data for one in await reader.list(OUTPUTS)}
     kept = {
         one.name: one.data
@@ -292,7 +295,7 @@ def reader_of(place: Place) -> Store:
 
 
 async def prepared(place: Place, reader: Store) -> None:
-    """Both nodes report, beat and have a public fault of their own."""
+    """Write the documents, heartbeats and public faults of both nodes, and start the aggregator."""
     for node in ("n1", "n2"):
         for document in own_documents(node):
             await reader.put(document)
@@ -305,7 +308,10 @@ async def prepared(place: Place, reader: Store) -> None:
 
 @contextlib.asynccontextmanager
 async def listed_often(store: Store) -> AsyncIterator[None]:
-    """Heartbeats are listed once per shortest interval: a third node has one of 5 s."""
+    """Send heartbeats of a third node each second, so that they are listed often.
+
+    Its interval of 5 s is the shortest, and heartbeats are listed once in that time.
+    """
 
     async def beat() -> None:
         for at_ms in itertools.count(NOW_MS, 1000):

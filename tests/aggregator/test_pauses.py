@@ -31,12 +31,12 @@ def state(number: int) -> dict[str, str]:
 
 
 def numbers(site: Replicas) -> dict[str, int]:
-    """Node to the state that is published now."""
+    """Return the published state of each node."""
     return {node: entry["SuperPodID"] for node, entry in site.devices.items()}
 
 
 def nothing_older_came(site: Replicas) -> bool:
-    """Whether neither the state nor the stamp of a node ever went back."""
+    """Return whether neither the state nor the stamp of a node ever went back."""
     last: dict[str, tuple[int, int]] = {}
     for shown in site.played.shown:
         if shown.name != DEVICE or not shown.data:
@@ -66,7 +66,7 @@ def pause_when_it_asks(site: Replicas, replica: Replica, method: str, name: str)
 
 
 def do_not_pause(replica: Replica) -> None:
-    """Whatever it asks."""
+    """Allow all requests of the replica again, without a pause."""
     vars(replica.client).pop("request", None)
 
 

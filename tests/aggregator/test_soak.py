@@ -87,7 +87,7 @@ class Soak:
         return Instant(int((T0 + self.seconds) * 1000), int(self.seconds * 1000))
 
     def step(self, seconds: float = 0.0) -> None:
-        """Time passes, everything is acknowledged, everything is kept and shown."""
+        """Let time pass; acknowledge, keep and show everything."""
         self.seconds += seconds
         aggregator, pipeline = self.aggregator, self.aggregator.pipeline
         for _ in range(3):
@@ -178,7 +178,7 @@ class Soak:
 
 
 def sizes(root: object) -> dict[str, int]:
-    """Path to size of every collection that can be reached from there."""
+    """Return the size of each collection that is reachable from ``root``, by its path."""
     found: dict[str, int] = {}
     seen: set[int] = set()
     left: list[tuple[str, object]] = [("", root)]

@@ -47,7 +47,7 @@ def earlier(index: int, nodes: Iterable[str]) -> Document:
 
 
 def shown(seen: Watching) -> dict[str, set[str]]:
-    """Document to the nodes in it, as a reader knows it now."""
+    """Return the nodes in each document, as a reader knows it."""
     return {
         name: set(published(document.data[name])) for (_, name), document in seen.documents.items()
     }

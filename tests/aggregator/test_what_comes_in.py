@@ -21,7 +21,7 @@ CHIP = "Ascend910-0"
 
 
 def everywhere(_: str, place: Place) -> bool:
-    """ConfigMaps in all namespaces."""
+    """Return whether the place is ConfigMaps in all namespaces."""
     return place.resource.endswith("configmaps") and place.namespace is None
 
 

@@ -225,7 +225,7 @@ async def test_surplus_shards_are_blanked_after_a_restart(tmp_path: Path) -> Non
 
 
 async def many(site: Cluster, first: int, end: int) -> None:
-    """So many healthy nodes."""
+    """Write device-infos of many healthy nodes."""
     text = config()
     for number in range(first, end):
         await site.device(f"node-{number:04}", text)

@@ -216,7 +216,7 @@ async def test_an_operator_confirms_it_and_forgets_the_nodes_that_are_not_there(
 
 
 def published_too(tmp_path: Path) -> Path:
-    """Where the aggregator publishes, by which the verb knows the node."""
+    """Write a configuration with the published store, from which the command knows the node."""
     file = tmp_path / "stores.toml"
     file.write_text(f'publish = ["directory:{tmp_path / "published"}"]\n')
     return file

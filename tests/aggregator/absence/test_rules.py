@@ -66,7 +66,7 @@ class Bench:
         self.pipeline.observe(watch or self.devices, event, instant(self.seconds))
 
     def beat(self, **writes: str) -> None:
-        """Heartbeats are listed; all that beat, these with a text about their writes."""
+        """Observe the heartbeats of all nodes that send some; ``writes`` has texts about writes."""
         self.beating |= dict.fromkeys(writes, True)
         at_ms = (T0 + int(self.seconds)) * 1000
         self.absence.observe(
@@ -92,7 +92,7 @@ class Bench:
         self.apply_event(Deleted(gone.namespace, gone.name, by_list))
 
     def shown(self) -> dict[str, str]:
-        """Node to its unhealthy chips, as published."""
+        """Return the published unhealthy chips of each node."""
         name = cluster_device_name(0)
         text = self.pipeline.value(name).text if name in self.pipeline.documents else ""
         return {node: unhealthy(entry) for node, entry in published(text).items()}

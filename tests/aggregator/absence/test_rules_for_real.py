@@ -85,7 +85,7 @@ def silent(daemon: Daemon) -> list[str]:
 
 
 def is_named(daemon: Daemon, node: str) -> bool:
-    """Whether a ready aggregator names the node."""
+    """Return whether a ready aggregator reports the node."""
     status, answer = daemon.ask("/readyz")
     return status == 200 and node in str(answer)
 

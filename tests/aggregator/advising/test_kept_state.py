@@ -52,7 +52,7 @@ class Kept:
         return changed
 
     def next(self, now: Instant = NOW) -> list[str]:
-        """Another aggregator starts; returns what it cannot read."""
+        """Start another aggregator; return what it cannot read."""
         self.keeper = KeptState(self._restored)
         problems = list(self.keeper.restore(self.texts, now))
         for bucket in self.keeper.pop_changed():

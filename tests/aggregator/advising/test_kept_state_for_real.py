@@ -42,7 +42,7 @@ def advised(daemon: Daemon) -> dict[str, Any]:
 
 
 def is_unknown(daemon: Daemon) -> bool:
-    """Whether it does not know what was before."""
+    """Return whether the aggregator does not know the earlier state."""
     return any(text.startswith(_NOT_KNOWN) for text in reports(daemon)["upstream"]["not_known"])
 
 

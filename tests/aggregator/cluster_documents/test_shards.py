@@ -29,7 +29,7 @@ def nodes_in(value: Value) -> set[str]:
 
 
 def acknowledge_all(shards: ShardedDocument) -> None:
-    """Every document is written until none changes any more."""
+    """Acknowledge the write of every document until none changes any more."""
     changed: frozenset[int] = frozenset(shards.indices)
     while changed:
         now, changed = changed, frozenset()
@@ -49,7 +49,7 @@ def check(shards: ShardedDocument, nodes: set[str]) -> None:
 
 
 def full() -> ShardedDocument:
-    """One document as an earlier run may have left it: ``b`` cannot grow in it."""
+    """Return a document that an earlier run may have left, without room for ``b`` to grow."""
     shards = ShardedDocument(device_info_name)
     shards.restore(0, {"a": entry_of(750_000), "b": entry_of(50_000)})
     return shards

@@ -45,13 +45,13 @@ def lease(tmp_path: Path) -> tuple[str, str]:
 
 @pytest.fixture
 def two(control_plane: ControlPlane, make: Make, lease: tuple[str, str]) -> tuple[Daemon, Daemon]:
-    """Not started."""
+    """Return two aggregators that are not started."""
     one, other = (make("kubernetes:", control_plane.kubeconfig, *lease) for _ in range(2))
     return one, other
 
 
 async def publish(store: Store, number: int) -> None:
-    """Every node is in this state."""
+    """Write the state ``number`` of every node."""
     for node in NODES:
         await store.put(numbered(node, number))
 
@@ -69,7 +69,7 @@ async def until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
 
 @contextlib.asynccontextmanager
 async def storm(store: Store, first: int) -> AsyncIterator[Callable[[], int]]:
-    """All nodes change all the time; gives the last number that all of them have."""
+    """Change all nodes without pause; yield a function for the last number that all have."""
     number = first
 
     async def blow() -> None:
@@ -88,7 +88,7 @@ async def storm(store: Store, first: int) -> AsyncIterator[Callable[[], int]]:
 
 
 def refused_writes(plane: ControlPlane) -> int:
-    """ConfigMaps that the API server did not replace because they had another version."""
+    """Return how many writes of ConfigMaps the API server refused because of another version."""
     lines = plane.ask("GET", "/metrics")[1].splitlines()
     wanted = ("apiserver_request_total{", 'code="409"', 'resource="configmaps"', 'verb="PUT"')
     found = (line for line in lines if all(one in line for one in wanted))
@@ -96,7 +96,7 @@ def refused_writes(plane: ControlPlane) -> int:
 
 
 async def begin(store: Store, two: tuple[Daemon, Daemon]) -> None:
-    """Both run, the first one leads."""
+    """Start both aggregators; the first one leads."""
     await publish(store, 0)
     for daemon in two:
         daemon.start()

@@ -42,7 +42,7 @@ def proxy(control_plane: ControlPlane) -> Iterator[ApiProxy]:
 
 @pytest.fixture
 async def store(proxy: ApiProxy) -> AsyncIterator[Store]:
-    """With the namespace, which the first write of all would create."""
+    """Yield a store with the namespace, which otherwise the first write would create."""
     store = open_store("kubernetes:", proxy.kubeconfig)
     await store.put(Document(STATE_NAMESPACE, "first", {}))
     yield store

@@ -68,7 +68,7 @@ async def end(site: Replicas, leader: Replica, other: Replica, *, killed: bool) 
 
 
 def stamps_grow(site: Replicas, node: str = "n1") -> bool:
-    """Whether no document ever had an older stamp of this node than the one before."""
+    """Return whether the stamps of this node never decrease over all documents."""
     texts = [one.data[DEVICE] for one in site.played.shown if one.name == DEVICE and one.data]
     shown = [json.loads(text or "{}") for text in texts]
     key = f"mindx-dl-deviceinfo-{node}"
@@ -157,7 +157,7 @@ async def flap(site: Replicas, seconds: float) -> None:
 
 
 async def counted(site: Replicas) -> None:
-    """Manual separation is on, and a job uses the chip."""
+    """Enable manual separation, with a job that uses the chip."""
     thing = {"namespace": "cluster-system", "name": "clusterd-config-cm"}
     data = {separation_policy.KEY: SHIPPED}
     await site.do({"do": "put-configmap", "object": thing | {"data": data}})
@@ -166,7 +166,7 @@ async def counted(site: Replicas) -> None:
 
 
 def separated(site: Replicas) -> bool:
-    """Whether the chip is."""
+    """Return whether the chip is separated."""
     return "Ascend910-0" in site.unhealthy("n1")
 
 

@@ -61,7 +61,7 @@ async def two(
 
 
 def place_of(number: int) -> tuple[str, int]:
-    """Node and chip of a fault."""
+    """Return the node and the chip of a fault."""
     return f"n{number % 8}", number // 8
 
 
@@ -92,7 +92,7 @@ def are_shown(numbers: set[int]) -> Callable[[Watching], bool]:
 
 
 def stamps_grow(seen: Watching) -> bool:
-    """Whether no stamp of a node was ever followed by an older one."""
+    """Return whether the stamps of each node never decrease."""
     stamps: dict[str, int] = {}
     for document in every_document(seen):
         for node, entry in published(document.data[document.name]).items():

@@ -257,7 +257,7 @@ class Randomly:
         self.last: dict[tuple[str, int], dict[str, object]] = {}
 
     def everything(self) -> object:
-        """All that can be asked."""
+        """Return the answers of all queries."""
         cluster_state = self.cluster_state
         return (
             {node: (cluster_state.node_context(node), cluster_state.node(node)) for node in NODES},

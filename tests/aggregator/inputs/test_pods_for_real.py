@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def shows(chips: str) -> Callable[[Watching], bool]:
-    """Whether these chips of n1 are published as unhealthy."""
+    """Return a condition: these chips of n1 are published as unhealthy."""
     return lambda seen: "n1" in entries(seen) and unhealthy(entries(seen)["n1"]) == chips
 
 

@@ -24,7 +24,7 @@ INTERVAL_MS = 5_000
 def verdict_at(
     quiet_ms: int, probe: ProbeResult | None, *, interval_seconds: float = 5.0
 ) -> LostNodes:
-    """Who is lost when one of four nodes has been quiet for so long."""
+    """Return the lost nodes when one of four nodes has been silent for ``quiet_ms``."""
     beats = [Beat(f"n{number}", "host", interval_seconds, 1) for number in range(4)]
     first = liveness.listed(HeartbeatListing(), beats, 0, ())
     listing = first

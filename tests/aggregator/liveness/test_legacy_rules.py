@@ -63,7 +63,7 @@ class Scheduler:
     def session(
         self, at: float, nodes: Mapping[str, NodeObject], records: Mapping[str, NodeRecord]
     ) -> bool:
-        """Whether ``n1`` is healthy."""
+        """Return whether ``n1`` is healthy after one session of the legacy rules."""
         labelled = LegacyNodes()
         labelled.observe(Snapshot(dict(nodes)))
         lost, now_ms = self.verdict.lost, int(at * 1000)

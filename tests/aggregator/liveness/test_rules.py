@@ -44,12 +44,12 @@ class Observer:
         return frozenset(self.verdict.lost)
 
     def fail(self, store: int = 0) -> None:
-        """They could not be listed."""
+        """Record that a store's heartbeats could not be listed."""
         self.listing[store] = failed(self.listing[store], "away")
 
     @property
     def held(self) -> frozenset[str]:
-        """Who is silent and not lost because of the brake."""
+        """Return the silent nodes that are not lost because of the brake."""
         brake = self.verdict.brake
         return frozenset() if brake is None else frozenset(brake.nodes)
 

@@ -32,12 +32,12 @@ async def servers(site: Replicas) -> None:
 
 
 def lost(site: Replicas) -> set[str]:
-    """Who is published so now."""
+    """Return the nodes that are published as lost."""
     return {node for node, entry in site.servers.items() if entry["NodeStatus"] == "UnHealthy"}
 
 
 def ever_lost(site: Replicas, since_ms: int = 0) -> list[set[str]]:
-    """Who was published so, one set after the other, without repetitions."""
+    """Return the successive sets of nodes that were published as lost, without repetitions."""
     found: list[set[str]] = []
     for one in site.played.shown:
         if one.name != CLUSTER_NODE_NAME or not one.data or one.at_ms < since_ms:

@@ -32,14 +32,14 @@ class Bench:
         )
 
     def observe(self, now: Instant, *events: WatchEvent, store: int = 0) -> frozenset[str]:
-        """Events arrive together; nothing is written."""
+        """Observe events that arrive together; nothing is written."""
         for event in events:
             watch = self.pipeline.sources[store].devices
             self.pipeline.observe(watch, event, now)
         return self.pipeline.step(now)
 
     def write(self, now: Instant) -> None:
-        """Everything is written and acknowledged."""
+        """Write and acknowledge everything."""
         for name in self.pipeline.documents:
             value = self.pipeline.value(name)
             if cluster_device_index(name) is not None:
@@ -48,7 +48,7 @@ class Bench:
         self.pipeline.step(now)
 
     def shown(self) -> dict[str, Any]:
-        """Node to entry, in all documents."""
+        """Return the entry of each node in all documents."""
         return {k: v for text in self.outputs.values() for k, v in published(text).items()}
 
 

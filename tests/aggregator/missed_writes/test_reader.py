@@ -47,7 +47,7 @@ def fall_silent(site: Cluster) -> None:
 
 
 def reads(site: Cluster) -> int:
-    """How often what is in the namespace of device-info was asked for, but for watches."""
+    """Count the reads of the namespace of device-info, without watches."""
     return sum(
         (method, place.resource, place.namespace, place.name) == _LIST
         for method, place in site.api.requests
@@ -281,7 +281,7 @@ class Known:
 
 
 def due(known: dict[str, int | None], claimed: int) -> bool:
-    """Whether a document is to be read, 2 s after a heartbeat that names this write."""
+    """Return whether a document must be read 2 s after a heartbeat that claims this write."""
     documents = Known()
     missed = MissedWrites(
         MagicMock(url="s:"),
