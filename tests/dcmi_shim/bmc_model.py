@@ -28,7 +28,7 @@ def page(
     count: int | None = None,
     manufacturer: bytes = b"\xdb\x07\x00",
 ) -> bytes:
-    """One reply; its fields fit the events unless they are given."""
+    """Return one reply; its fields match the events unless they are given."""
     total = len(events) if total is None else total
     count = len(events) if count is None else count
     head = struct.pack("<3sHBB", manufacturer, total, count, 0)
@@ -36,7 +36,7 @@ def page(
 
 
 def fans(count: int, code: int = 0x28000009) -> list[Event]:
-    """So many alarms, one on each fan."""
+    """Return ``count`` alarms, one on each fan."""
     return [(code, 1_700_000_000 + number, 2, 0x04, number) for number in range(count)]
 
 

@@ -144,7 +144,7 @@ async def running(
 
 @pytest.fixture(scope="session")
 def bmc_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Emulator]]:
-    """Where an emulated server is installed, and its hardware."""
+    """Yield the directory of an emulated server, and its emulator."""
     directory = tmp_path_factory.mktemp("bmc")
     install(directory, directory / "emulator")
     emulator = Emulator(directory / "emulator")

@@ -27,7 +27,7 @@ async def run(path: Path, *arguments: str, seconds: float = 10) -> str:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs; a zombie that init has not reaped yet does not."""
+    """Return whether the process runs; a zombie that init has not yet reaped does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

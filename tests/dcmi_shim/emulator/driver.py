@@ -88,7 +88,7 @@ class Driver:
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float = 3) -> float:
-    """Seconds until ``holds``; fails when it takes too long."""
+    """Wait until ``holds``; return the duration (s). Fails when it takes too long."""
     begin = time.monotonic()
     while not holds():
         assert time.monotonic() - begin < timeout_s

@@ -60,7 +60,7 @@ def server(tmp_path: Path, profile: str) -> ctypes.CDLL:
 
 
 def cores(library: ctypes.CDLL) -> int:
-    """AI cores of the first chip."""
+    """Return the number of AI cores of the first chip."""
     info = ctypes.create_string_buffer(132)
     assert library.dcmi_get_device_chip_info_v2(0, 0, info) == 0
     return int.from_bytes(info.raw[96:100], "little")

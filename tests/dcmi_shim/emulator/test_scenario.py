@@ -231,7 +231,7 @@ def _toml(value: object) -> str:
 
 
 def _steps_or_problems(text: str) -> tuple[int | None, int]:
-    """How many steps were read, or how many problems were named; any other error fails."""
+    """Return the count of steps, or the count of problems; any other error fails."""
     try:
         return len(parse_scenario(text, "story.toml").steps), 0
     except ConfigurationError as error:

@@ -30,7 +30,7 @@ RESOLVED, FURTHER, V2 = _names(1), _names(2), _names(3)
 
 
 def _exported(library: Path) -> set[str]:
-    """Every symbol that a program can find in the library."""
+    """Return every symbol that a program can find in the library."""
     command = ["nm", "-D", "--defined-only", str(library)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return {line.split()[-1] for line in listing.splitlines()}

@@ -80,7 +80,10 @@ class Switches:
         self.init = self.library.lq_dcmi_init()
 
     def listed(self, room: int = 128) -> list[tuple[int, ...]] | int:
-        """Type, sub-type, peer, its port, chip, port and severity of each, or the return code."""
+        """Return the listed faults, or the return code.
+
+        A fault is type, sub-type, peer, its port, chip, port and severity.
+        """
         count = c_uint(99)
         events = (Event * room)()
         code = int(self.library.lq_dcmi_get_fault_info(room, byref(count), events))

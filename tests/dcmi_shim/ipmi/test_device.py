@@ -68,7 +68,7 @@ class Reader:
         self.process.stdin.flush()
 
     def read(self) -> tuple[Any, float]:
-        """Alarms or the error's text, and how long it took."""
+        """Read the BMC; return the alarms or the error's text, and the duration (s)."""
         self.start()
         return self.result()
 
