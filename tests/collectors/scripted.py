@@ -164,7 +164,7 @@ class RecordedReports:
         self.batches.append((asyncio.get_running_loop().time(), batch))
 
     def words(self, since: float = 0.0) -> list[str]:
-        """Each report in a few words, from ``since`` on."""
+        """Return each report from ``since`` on in a few words."""
         return [word(item) for at, batch in self.batches if at >= since for item in batch]
 
 

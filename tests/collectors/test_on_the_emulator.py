@@ -80,7 +80,7 @@ async def collecting(
 
 
 async def until(condition: Callable[[], object], seconds: float) -> float:
-    """How long it took until ``condition`` held."""
+    """Wait until ``condition`` holds; return the duration (s)."""
     began = time.monotonic()
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110

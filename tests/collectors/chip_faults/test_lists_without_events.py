@@ -64,7 +64,7 @@ def polled(chips: int = 2) -> ScriptedDriver:
 
 
 def asked(driver: ScriptedDriver, query: str, chip: int | None = None) -> list[float]:
-    """When ``query`` was made."""
+    """Return the times at which ``query`` was made."""
     return [at for at, what, whom in driver.asked if what == query and chip in (None, whom)]
 
 

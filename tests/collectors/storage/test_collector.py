@@ -28,7 +28,10 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 
 
 def dpc(*instances: str) -> str:
-    """``0 -1`` is an instance with internal error 0 and process error -1, in order from 0 on."""
+    """Return the text of a status file with these instances.
+
+    ``0 -1`` is an instance with internal error 0 and process error -1; the first has index 0.
+    """
     return "".join(
         "[instidx={}]\nDPC_INTERNAL_ERROR: {}\nDPC_PROCESS_ERROR: {}\n".format(
             number, *instance.split()
