@@ -34,7 +34,7 @@ def options_of(verb: str) -> set[str]:
 
 @pytest.fixture(params=VERBS)
 def verb(request: pytest.FixtureRequest) -> str:
-    """Each verb in turn."""
+    """Return each verb in turn."""
     found: str = request.param
     return found
 

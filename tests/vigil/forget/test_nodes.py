@@ -84,7 +84,7 @@ def vigil_forget(*arguments: str) -> tuple[int, str]:
     params=["directory", "broker", pytest.param("kubernetes", marks=pytest.mark.apiserver)]
 )
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
-    """Each store in turn."""
+    """Yield each kind of store in turn."""
     if request.param == "directory":
         place = Place(f"directory:{tmp_path / 'store'}")
     elif request.param == "broker":
@@ -105,7 +105,7 @@ async def folder(tmp_path: Path) -> AsyncIterator[Place]:
 
 
 async def fill(place: Place, node: str, update_time: int = T0) -> set[str]:
-    """Everything that an agent leaves behind."""
+    """Write everything that an agent leaves; return its names."""
     await place.store.put(report(node, faulty(update_time=update_time)))
     await place.store.put(node_report(node, [], "Healthy"))
     await place.store.beat(Beat(node, "host", INTERVAL, T0 * 1000))

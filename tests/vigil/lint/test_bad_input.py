@@ -24,12 +24,12 @@ WRONG = (CASES / "RETRIES_NOT_NUMBER.wrong.yaml").read_text()
 
 
 def found(text: str, name: str = "x.yaml") -> list[tuple[str, int]]:
-    """Codes and lines of a text."""
+    """Return the codes and lines of the findings in a text."""
     return [(one.rule.code, one.place.line) for one in lint([File(name, text)]).findings]
 
 
 def written(path: Path, content: bytes) -> list[tuple[str, int, str]]:
-    """Codes, lines and reasons of a file."""
+    """Return codes, lines and reasons of the findings in a file."""
     path.write_bytes(content)
     report = lint(files([str(path)]))
     return [(one.rule.code, one.place.line, one.happens) for one in report.findings]

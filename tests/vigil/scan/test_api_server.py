@@ -43,7 +43,7 @@ def test_the_rights_that_are_asked_about_are_those_of_the_manifests(
 
 
 def counted(plane: ControlPlane) -> int:
-    """How often anything of ours was written."""
+    """Count the ConfigMaps, namespaces and Leases."""
     paths = ("/api/v1/configmaps", "/api/v1/namespaces", "/apis/coordination.k8s.io/v1/leases")
     return sum(len(plane.request("GET", path)["items"]) for path in paths)
 

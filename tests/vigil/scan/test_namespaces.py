@@ -29,7 +29,7 @@ def by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the aggregator's file usually is."""
+    """Replace the usual path of the aggregator's file; return the new one."""
     monkeypatch.setattr(namespaces, "USUAL_FILE", tmp_path / "usual.toml")
     return tmp_path / "usual.toml"
 

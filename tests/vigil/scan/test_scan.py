@@ -23,7 +23,7 @@ OF_THE_MACHINE = {"kernel-log"}
 
 
 def files(server: Server) -> set[Path]:
-    """Everything below the directories that an agent writes."""
+    """Return all files in the directories that an agent writes."""
     places = (server.state_dir, server.state_dir.parent / "store")
     return {file for place in places for file in place.rglob("*")}
 

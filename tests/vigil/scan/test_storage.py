@@ -18,7 +18,7 @@ FAULTY = "[instidx=0]\nDPC_INTERNAL_ERROR: 0\nDPC_PROCESS_ERROR: -1\n"
 
 
 def give(server: Server, directory: Path, dpc: str, dtfs: str) -> None:
-    """Status files with this content."""
+    """Write status files with this content and configure their paths."""
     for client, text in (("dpc", dpc), ("dtfs", dtfs)):
         file = directory / client
         file.write_text(text)

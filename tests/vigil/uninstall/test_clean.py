@@ -71,7 +71,7 @@ class Place:
         return {one.name for one in await self.store.list(EVERYTHING)} - KEPT
 
     async def entries(self) -> dict[str, Any] | None:
-        """Nodes in cluster-info-device; ``None`` without it."""
+        """Return the entries of cluster-info-device by node; ``None`` without it."""
         found = await self.store.get(CLUSTER_NAMESPACE, DEVICES)
         return None if found is None else published(found.data[DEVICES])
 
@@ -80,7 +80,7 @@ class Place:
     params=["directory", "broker", pytest.param("kubernetes", marks=pytest.mark.apiserver)]
 )
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
-    """Each store in turn."""
+    """Yield each kind of store in turn."""
     if request.param == "directory":
         place = Place(f"directory:{tmp_path / 'store'}")
     elif request.param == "broker":
