@@ -109,7 +109,7 @@ def remove_groups() -> None:
 
 
 def load() -> str:
-    """How busy this machine is."""
+    """Return the load of this machine as text."""
     return f"load {os.getloadavg()[0]:.0f}"
 
 

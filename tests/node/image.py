@@ -58,7 +58,7 @@ class Images:
         return file
 
     def size(self, name: str) -> int:
-        """Bytes of the files that an image has above its base."""
+        """Return the size of the files that an image has above its base (bytes)."""
         container = self._buildah("from", name)
         try:
             mounted = Path(self._buildah("mount", container))

@@ -72,7 +72,7 @@ def of_parts(plane: ControlPlane, path: str = NODE_INFO) -> list[list[str]]:
 
 
 def node_is_published_lost(plane: ControlPlane) -> bool:
-    """Whether cluster-info has the node as unhealthy although no part of it is."""
+    """Return whether cluster-info has the node as unhealthy although it has no faulty part."""
     data = _data(plane, _CLUSTER_NODES) or {}
     entry = json.loads(data.get("cluster-info-node-cm") or "{}").get(f"mindx-dl-nodeinfo-{NODE}")
     return entry is not None and entry["NodeStatus"] == "UnHealthy" and not entry["FaultDevList"]
