@@ -66,9 +66,9 @@ def _cells(line: str) -> list[str]:
 
 
 def check(recording: str, found: Iterable[Difference]) -> None:
-    """Every difference of ``recording`` (``device-plugin/…``) is in the table, and nothing else.
+    """Check that the table has exactly these differences of ``recording`` (``device-plugin/…``).
 
-    What ``found`` of a step belongs to ``recording@step``.
+    Those of one step are in rows of ``recording@step``.
     """
     listed = {row.difference for row in table() if row.recording == recording}
     differences = set(found)
@@ -88,7 +88,7 @@ def unlisted(recording: str, found: Iterable[Difference]) -> list[Difference]:
 
 
 def different(upstream: Any, ours: Any, path: str = "$") -> Iterator[Difference]:
-    """All paths of two JSON trees that differ; the order of an object's members counts too."""
+    """Yield all paths at which two JSON trees differ; the order of members counts, too."""
     if isinstance(upstream, dict) and isinstance(ours, dict):
         if list(upstream) != list(ours) and upstream.keys() == ours.keys():
             yield Difference(f"{path} (order)", _shown(list(upstream)), _shown(list(ours)))

@@ -72,7 +72,7 @@ _TO_THREAD = asyncio.to_thread
 
 @pytest.fixture(autouse=True)
 def _threads_are_real_again() -> Iterator[None]:
-    """No test leaves behind what it has instead of threads: all later ones would fail at random."""
+    """Check that each test restores ``asyncio.to_thread``; later tests would fail at random."""
     yield
     assert asyncio.to_thread is _TO_THREAD
 
@@ -80,7 +80,7 @@ def _threads_are_real_again() -> Iterator[None]:
 @pytest.fixture(scope="session")
 @needs("server")
 def running_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """One API server for the session, with what earlier tests left in it."""
+    """Yield one API server for the session; it has what earlier tests left."""
     with ControlPlane(tmp_path_factory.mktemp("control-plane")) as plane:
         yield plane
 

@@ -39,7 +39,7 @@ def functions_of(path: Path) -> frozenset[str]:
 
 
 def is_there(name: str) -> bool:
-    """Whether there is a test, a file of tests, or a program of ours with this name."""
+    """Return whether a test, a file of tests or a program of ours has this name."""
     program = re.fullmatch(r"python -m ([\w.]+)", name)
     if program is not None:
         return (ROOT / f"{program[1].replace('.', '/')}.py").is_file()

@@ -33,7 +33,7 @@ def rows(heading: str) -> list[list[str]]:
 
 
 def leaves(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, object]]:
-    """Every option of ``model`` as its key in the file, and its default."""
+    """Yield the key of each option of ``model`` in the file, and its default."""
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from leaves(field.annotation, f"{above}{name}.")

@@ -58,7 +58,7 @@ def named(tree: ast.AST, pattern: re.Pattern[str] = _ID) -> set[str]:
 def examples_of(
     module: ast.Module, pattern: re.Pattern[str] = _ID, prefix: str = "EX-"
 ) -> Iterator[tuple[str, str]]:
-    """Each example that a test function of ``module`` names, and the function."""
+    """Yield each example that a test function of ``module`` names, and the function."""
     constants = {
         name.id: statement.value
         for statement in module.body

@@ -85,7 +85,10 @@ class Bed:
     """``nodes`` nodes of eight chips, ``n0``, ``n1``, …, and an aggregator that advises."""
 
     def __init__(self, directory: Path, volcano: Volcano, nodes: int) -> None:
-        """Volcano's kinds are installed; ``volcano`` is entered by whoever made it."""
+        """Create the namespaces and nodes, and start the daemons.
+
+        Volcano's kinds are installed; the owner of ``volcano`` has entered it.
+        """
         self.volcano = volcano
         plane = self.plane = volcano.plane
         self.directory = directory
@@ -175,7 +178,7 @@ class Bed:
 
     @property
     def lost(self) -> list[str]:
-        """The nodes that are silent for the aggregator."""
+        """Return the nodes that are silent for the aggregator."""
         found: list[str] = self.aggregator.ask("/api/v1/liveness")[1]["liveness"]["lost"]
         return found
 

@@ -149,7 +149,7 @@ class Bench:
                 pod["left"] += chance.randint(1, 10)
 
     def _delete_job(self, name: str) -> None:
-        """Its owner deletes a job, and perhaps creates another one of its name at once."""
+        """Delete a job as its owner, and sometimes create another one of its name at once."""
         job = self.jobs.pop(name)
         uid = uid_of(job)
         self.deleted.add(uid)

@@ -30,7 +30,7 @@ class SimulatedNodes:
 
     @property
     def is_alarm(self) -> bool:
-        """Whether too many nodes are silent to rely on it."""
+        """Return whether too many nodes are silent to rely on it."""
         return len(self.silent) > _MOST_SILENT
 
     def free(self, used: set[str]) -> list[str]:

@@ -9,7 +9,7 @@ from pacing.token_bucket import TokenBucket
 
 
 def taken(bucket: TokenBucket, now_ms: int) -> bool:
-    """Whether there was a token, which is taken."""
+    """Take a token if there is one; return whether there was one."""
     if bucket.wait_ms(now_ms):
         return False
     bucket.take()

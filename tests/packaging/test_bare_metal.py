@@ -39,7 +39,7 @@ def make(place: Path, *what: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def pki(tmp_path: Path) -> Path:
-    """Certificates for everybody, as the guide makes them."""
+    """Make certificates for all programs as the guide does; return their directory."""
     place = tmp_path / "pki"
     for what in (
         ("authority",),
@@ -94,7 +94,7 @@ def shipped(name: str, tmp_path: Path, pki: Path, url: str, key: str) -> Path:
 
 
 def certified(pki: Path, user: str) -> Mqtt:
-    """How ``user`` comes in."""
+    """Return the settings with which ``user`` connects."""
     files = {"certificate_file": pki / f"{user}.crt", "key_file": pki / f"{user}.key"}
     return Mqtt.model_validate({"ca_file": pki / "authority.crt", **files})
 
@@ -115,7 +115,7 @@ def server(tmp_path: Path, built: Path, pki: Path, url: str) -> Iterator[Server]
 
 @pytest.fixture
 def clients(tmp_path: Path) -> Path:
-    """Certificates for gRPC, by an authority of their own."""
+    """Make certificates for gRPC with an authority of their own; return their directory."""
     place = tmp_path / "grpc"
     for what in ("authority",), ("grpc", "127.0.0.1"), ("client", "ccae"):
         assert make(place, *what).returncode == 0

@@ -70,7 +70,7 @@ def test_a_plugin_of_each_release_may_not_write_until_npu_vigil_is_gone(
 
 
 def _soon(plane: ControlPlane, kubeconfig: Path, status: int) -> bool:
-    """Whether writes get this answer before long: policies take a moment to count."""
+    """Return whether writes get this answer soon: policies take effect after a short time."""
     give_up = time.monotonic() + 15
     while (found := write(plane, kubeconfig)) != status and time.monotonic() < give_up:
         time.sleep(0.1)

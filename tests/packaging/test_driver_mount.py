@@ -31,7 +31,7 @@ def agent_pod(folder: str) -> Any:
 
 
 def links_of_the_image() -> dict[PurePath, PurePath]:
-    """Link to target, as daemonset/Dockerfile makes them."""
+    """Return the target of each link that daemonset/Dockerfile makes."""
     text = (MANIFESTS / "Dockerfile").read_text()
     found = re.findall(r"ln -sf? (/\S+) (/\S+)", text)
     return {PurePath(link): PurePath(target) for target, link in found}

@@ -68,7 +68,7 @@ class Machine:
         file.chmod(0o755)
 
     def here(self, text: str) -> str:
-        """Commands or a configuration, with its absolute paths and the broker in this tree."""
+        """Replace absolute paths and the broker in a text of the guide by those of this test."""
         for there in PLACES:
             text = re.sub(rf"(?<![\w/.]){there}", f"{self.place}{there}", text)
         text = text.replace("broker.example:8883", f"localhost:{self.port}")

@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
 
 def config_map(namespace: str, name: str, **labels: dict[str, str]) -> tuple[str, dict[str, Any]]:
-    """Path and content of a ConfigMap."""
+    """Return the path and the content of a ConfigMap."""
     metadata = {"name": name, "namespace": namespace, "labels": labels.get("labels", {})}
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     return path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}}
@@ -409,7 +409,7 @@ def test_the_policy_names_the_keys_that_agents_keep() -> None:
 
 
 def _kept() -> tuple[set[str], set[str]]:
-    """Every label and annotation that an agent may write or remove, of all families."""
+    """Return every label and annotation that an agent of any family may write or remove."""
     labels = {SERVER_TYPE}
     annotations = {SERIAL_NUMBER, HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION}
     for family in FAMILIES:
@@ -480,7 +480,7 @@ def _is_in_force(plane: ControlPlane, node: str) -> bool | None:
 
 
 def _count(plane: ControlPlane) -> int:
-    """How many ConfigMaps there are."""
+    """Return the number of ConfigMaps."""
     return len(plane.request("GET", "/api/v1/configmaps")["items"])
 
 

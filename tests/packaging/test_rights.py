@@ -208,7 +208,10 @@ def _relation_fault(plane: ControlPlane, node: Node) -> None:
 
 
 def _take_the_label_away(plane: ControlPlane, node: Node) -> None:
-    """So the aggregator takes the document for deleted, until its write is refused."""
+    """Remove the label of the document; wait until the aggregator has restored it.
+
+    The aggregator treats it as deleted until its write is refused.
+    """
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/cluster-info-device-0"
     label = "mx-consumer-volcano"
     plane.request("PATCH", path, {"metadata": {"labels": {label: None}}})
@@ -219,7 +222,10 @@ def _take_the_label_away(plane: ControlPlane, node: Node) -> None:
 
 
 def _make_immutable(plane: ControlPlane, node: Node) -> None:
-    """Device-info, so that only its deletion repairs it; that is granted for nothing else."""
+    """Make device-info immutable; wait until the agent has replaced it.
+
+    Only its deletion repairs it. The right to delete is granted for no other document.
+    """
     path = "/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-node-1"
     uid = plane.request("GET", path)["metadata"]["uid"]
     plane.request("PATCH", path, {"immutable": True})

@@ -70,6 +70,6 @@ async def mqtt_3(broker: Broker) -> AsyncIterator[Store]:
     ]
 )
 def store(request: pytest.FixtureRequest) -> Store:
-    """Each store in turn."""
+    """Return each kind of store in turn."""
     found: Store = request.getfixturevalue(request.param)
     return found

@@ -27,7 +27,7 @@ def document(text: str) -> Document:
 
 
 async def made_immutable(plane: ControlPlane, store: Store) -> str:
-    """Its version."""
+    """Make the document immutable; return its version."""
     await store.put(document("old"))
     plane.request("PATCH", PATH, {"immutable": True})
     found = await store.get(*PLACE)

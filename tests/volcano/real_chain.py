@@ -286,7 +286,7 @@ def _all_run(site: Site, name: str, count: int) -> bool:
 
 
 def _another_runs(site: Site, name: str, uid: str) -> bool:
-    """Whether a pod of this name, and not the one with ``uid``, runs."""
+    """Return whether a pod of this name runs that is not the one with ``uid``."""
     status, pod = site.plane.ask("GET", f"{PODS}/{name}")
     is_another = status == 200 and pod["metadata"]["uid"] != uid
     return is_another and pod["status"]["phase"] == "Running"

@@ -119,7 +119,7 @@ class Daemons:
 
     @property
     def leader(self) -> Elastic:
-        """The one that acts; any where none does at the time."""
+        """Return the program that acts; either one if none does at the time."""
         leading = (one for one in self.both if json.loads(one.ask("/api/v1/elastic"))["leads"])
         return next(leading, self.both[0])
 
@@ -205,7 +205,7 @@ def _has(job: dict[str, Any], annotation: str) -> bool:
 
 
 def _is_done(cluster: Cluster, name: str) -> bool:
-    """Whether a job runs again, runs with the one pod that its owner left it, or was deleted."""
+    """Return whether a job runs again, runs with its one remaining pod, or was deleted."""
     status, job = cluster.plane.ask("GET", f"{JOBS}/{name}")
     if status == 404:
         return name == "b"
@@ -230,7 +230,7 @@ def _check_commands(changes: Changes, since: dict[str, float], uids: dict[str, s
 
 
 def _runs_again(changes: Changes, name: str, since: int, until: int) -> bool:
-    """Whether a job was started again and ran, or was deleted, between two revisions."""
+    """Return whether a job was started again and ran, or was deleted, between two revisions."""
     mine = [
         one
         for how in ("MODIFIED", "DELETED")
@@ -245,7 +245,10 @@ def _runs_again(changes: Changes, name: str, since: int, until: int) -> bool:
 
 
 def _check_sizes(changes: Changes, uids: dict[str, str]) -> None:
-    """Each job is the same object, of one or two pods; it is written once its pods have ended."""
+    """Check that each job is the same object of one or two pods.
+
+    A job is written only after its pods have ended.
+    """
     for name, uid in uids.items():
         for one in changes.all("job", "MODIFIED", lambda one, name=name: one.name == name):  # type: ignore[misc]
             assert one.item["metadata"]["uid"] == uid
@@ -266,7 +269,7 @@ def _check_sizes(changes: Changes, uids: dict[str, str]) -> None:
 
 
 def _check_deletions(cluster: Cluster, began: float, dead_at: float) -> None:
-    """Of all pods one was deleted by our account, and not before ``grace-over-time``."""
+    """Check that our account deleted one pod only, and not before ``grace-over-time``."""
     found = [
         one
         for one in cluster.plane.audit()

@@ -80,7 +80,7 @@ class Site(Bed):
         return [card for card in entry["DeviceList"].get(list_, "").split(",") if card]
 
     def is_lost(self, node: str) -> bool:
-        """Whether cluster-info has the node as unhealthy."""
+        """Return whether cluster-info has the node as unhealthy."""
         entry = self._cluster_info("cluster-info-node-cm").get(f"mindx-dl-nodeinfo-{node}", {})
         return bool(entry.get("NodeStatus") == "UnHealthy")
 

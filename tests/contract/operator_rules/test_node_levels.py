@@ -21,7 +21,7 @@ def codes(**lists: object) -> str:
 
 
 def refused(text: str) -> list[str]:
-    """Where it is wrong."""
+    """Return the places of all problems in the text."""
     with pytest.raises(ConfigurationError, match=r"NodeDConfiguration\.json") as caught:
         read_node_levels(text)
     return [problem.where.removeprefix("$.FaultTypeCode") for problem in caught.value.problems]

@@ -35,7 +35,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def mode(path: Path) -> int:
-    """Who may do what with it."""
+    """Return the permissions of a file."""
     return stat.S_IMODE(path.stat().st_mode)
 
 

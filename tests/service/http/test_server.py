@@ -57,7 +57,7 @@ class Client:
         return self.writer.transport
 
     async def answer(self) -> tuple[int, bytes]:
-        """Status and body of the next answer."""
+        """Return the status and the body of the next answer."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             head = await self.reader.readuntil(b"\r\n\r\n")
             self.headers = head.decode()
@@ -318,7 +318,7 @@ async def test_an_exposition_is_rendered_once_for_all_requests_within_a_second(
 
 @pytest.fixture
 def few_descriptors() -> Iterator[None]:
-    """Twelve descriptors are free, wherever this process has left them."""
+    """Leave only twelve free descriptors to this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.ExitStack() as opened:
         free = [opened.enter_context(socket.socket()).fileno() for _ in range(12)]

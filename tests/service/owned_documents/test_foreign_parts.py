@@ -15,7 +15,7 @@ OURS = Document("kube-system", NAME, {"DeviceInfoCfg": "{}"}, dict([REPORT_LABEL
 def shown(
     labels: dict[str, str], data: dict[str, str], annotations: dict[str, str] | None = None
 ) -> Document:
-    """Ours with more."""
+    """Return our document with additional labels, data and annotations."""
     return Document(
         OURS.namespace, NAME, OURS.data | data, OURS.labels | labels, annotations or {}, "7"
     )

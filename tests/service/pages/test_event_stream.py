@@ -50,7 +50,7 @@ class Listening:
         self._answer = answer
 
     async def event(self) -> tuple[str, str, dict[str, object]]:
-        """Id, name and data of the next event."""
+        """Return id, name and data of the next event."""
         fields: dict[str, str] = {}
         while True:
             line = (await asyncio.wait_for(self._answer.content.readline(), 10)).decode()
@@ -61,7 +61,7 @@ class Listening:
                 fields[name] = value
 
     async def ended(self) -> None:
-        """Until the server has ended the answer."""
+        """Wait until the server has ended the answer."""
         async with asyncio.timeout(30):
             while await self._answer.content.readline():
                 pass

@@ -56,7 +56,7 @@ class Site:
     async def ask(
         self, headers: dict[str, str] | None = None, **query: Any
     ) -> tuple[int, Any, Any]:
-        """Status, body and headers of the answer."""
+        """Return status, body and headers of the answer."""
         assert self.client is not None
         answer = await self.client.get(OPERATION.path, params=query, headers=headers)
         body = await answer.read()

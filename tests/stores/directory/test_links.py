@@ -28,7 +28,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root writes everywh
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Where the fixture ``directory`` has its files; there already."""
+    """Create the directory of the fixture ``directory``, with its folders; return it."""
     place = tmp_path / "store"
     for folder in ("mindx-dl", "beats"):
         (place / folder).mkdir(parents=True)

@@ -29,7 +29,7 @@ OTHER = "0123456789abcdef" * 2
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Where the fixture ``directory`` has its files."""
+    """Create the directory of the fixture ``directory``; return it."""
     place = tmp_path / "store"
     place.mkdir()
     return place

@@ -30,7 +30,7 @@ PLACE = ("mindx-dl", "one")
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Where the fixture ``directory`` has its files."""
+    """Return the directory of the fixture ``directory``."""
     return tmp_path / "store"
 
 

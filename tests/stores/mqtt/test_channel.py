@@ -77,7 +77,7 @@ class Listening:
 
 
 async def publish(broker: Broker, tmp_path: Path, topic: str, payload: bytes) -> None:
-    """As a stranger."""
+    """Publish a message as another program."""
     file = tmp_path / "payload"
     file.write_bytes(payload)
     sent = Running(

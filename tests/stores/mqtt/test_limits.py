@@ -57,7 +57,10 @@ def opened(broker: Broker, protocol: str) -> Store:
 
 
 async def refused(store: Store, document: Document) -> str:
-    """Until a document is refused for good; why. A broken connection is tried again."""
+    """Write a document until it is refused for good; return the reason.
+
+    A write over a broken connection is repeated.
+    """
     async with asyncio.timeout(30):
         while True:
             try:
@@ -71,7 +74,7 @@ async def refused(store: Store, document: Document) -> str:
 
 
 async def taken(store: Store, document: Document) -> None:
-    """Until a document is taken, over broken connections."""
+    """Write a document until the store accepts it, also over broken connections."""
     async with asyncio.timeout(30):
         while True:
             try:

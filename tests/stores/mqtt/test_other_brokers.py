@@ -30,7 +30,7 @@ def opened(broker: Mochi, protocol: str, node: str | None = None) -> Store:
 
 
 async def problem(store: Store) -> str:
-    """Why nothing can be written, once it is no passing trouble."""
+    """Return why no write succeeds, after any temporary failure."""
     async with asyncio.timeout(30):
         for _ in range(3):
             with pytest.raises(StoreError) as caught:
@@ -87,7 +87,7 @@ async def test_one_with_everything(tmp_path: Path, protocol: str) -> None:
 
 
 async def assert_serves(agent: Store, aggregator: Store) -> None:
-    """Documents, their changes and deletions, heartbeats and a last will."""
+    """Check documents, their changes and deletions, heartbeats and a last will."""
     await agent.put(ONE)
     async with watching(aggregator, Selection("kube-system")) as seen:
         (document,) = seen.documents.values()

@@ -80,7 +80,10 @@ def written(
 def refused(
     path: Path | None, environment: Mapping[str, str] | None = None, seconds: float = 10
 ) -> str:
-    """Why it cannot be used; that is no secret, and daemons go on."""
+    """Return why the configuration is refused.
+
+    The text has no secret, and the error lets daemons continue.
+    """
     with pytest.raises(StoreMisconfigured) as caught:
         read(path, environment, seconds)
     assert isinstance(caught.value, StoreUnavailable), "daemons try again"

@@ -64,7 +64,10 @@ class Kubeconfig:
         draft.replace(self.path)
 
     def write_plugin(self, script: str) -> None:
-        """``script`` may use ``token TEXT``, which prints a credential, and each run is counted."""
+        """Write a plugin with ``script`` and count its runs.
+
+        The script may use ``token TEXT``, which prints a credential.
+        """
         answer = {"apiVersion": VERSION, "kind": "ExecCredential", "status": {"token": "TOKEN"}}
         runs = shlex.quote(str(self._runs))
         lines = [
@@ -81,7 +84,7 @@ class Kubeconfig:
 
     @property
     def runs(self) -> int:
-        """How often the plugin was run."""
+        """Return how often the plugin was run."""
         return len(self._runs.read_text().splitlines()) if self._runs.exists() else 0
 
 
