@@ -46,7 +46,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_sessionstart() -> None:
-    """State that this thread has no event loop.
+    """Set no event loop for this thread.
 
     looptime asks for one before synchronous tests too, and asyncio would make one that is
     never closed.

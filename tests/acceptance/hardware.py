@@ -167,7 +167,7 @@ class Hardware:
         self._order(f"tool.{chip}", command)
 
     def become_a3(self, lingqu: Path) -> None:
-        """Be an A3 server with on-board switches and their library."""
+        """Make the server an A3 with on-board switches and their library."""
         self.write("board", f"{_A3_BOARD}\n")
         shutil.copy(lingqu, self.library.with_name("liblingqu-dcmi.so"))
 

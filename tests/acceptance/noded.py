@@ -45,7 +45,7 @@ class RecordedServer:
             tool.chmod(0o755)
 
     def prepare(self, name: str, speed: float) -> None:
-        """Be ready for the recording ``name``."""
+        """Configure the agent and the BMC for the recording ``name``."""
         self._agent.environment |= {
             "VIGIL_BMC_PERIOD_SECONDS": str(max(period_of(name) / speed, _SHORTEST_PERIOD_SECONDS)),
             "VIGIL_BMC_DEADLINE_SECONDS": str(_DEADLINE_SECONDS / speed),

@@ -117,6 +117,6 @@ def entries(seen: Watching) -> dict[str, Any]:
 
 
 async def values(store: Store) -> dict[str, str]:
-    """Name to value of every device document that is stored."""
+    """Return the value of every stored device document, by its name."""
     documents = await store.list(OUTPUTS)
     return {d.name: d.data[d.name] for d in documents if cluster_device_index(d.name) is not None}

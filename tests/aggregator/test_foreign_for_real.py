@@ -117,7 +117,7 @@ class Place:
         return set()
 
     def refused(self) -> dict[str, str]:
-        """Place to reason, by the API."""
+        """Return the reason of each refused document, by its place, from the API."""
         rows = self.daemon.ask("/api/v1/documents")[1]["refused"]
         return {row["place"]: row["reason"] for row in rows}
 

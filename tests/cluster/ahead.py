@@ -18,7 +18,7 @@ _AFTER_SECONDS = 0.25
 def states_after(
     recording: Mapping[str, Any], place: Path, **configuration: Any
 ) -> list[dict[str, str]]:
-    """Name to value of our cluster-info documents a moment after each step."""
+    """Return our cluster-info documents, by name, 0.25 s after each step."""
     loop = looptime.new_event_loop(resolution=2**-20)
     try:
         return loop.run_until_complete(_states(recording, place, configuration))

@@ -105,7 +105,7 @@ class ApiServer:
         return Client(self, name)
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Do something to it from outside; status and answer."""
+        """Send a request from outside the cluster; return the status and the answer."""
         return self._answer(method, path, None if body is None else json.dumps(body), "")
 
     def go_down(self) -> None:

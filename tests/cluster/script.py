@@ -138,7 +138,7 @@ class Script:
             self._observed.append(one | {"labels": labels, "summary": {output: {"nodes": number}}})
 
     def answers(self, client: dict[str, str], message: dict[str, Any]) -> None:
-        """Request faults; upstream answers with this."""
+        """Request faults, and record upstream's answer."""
         stream = "fault.Fault/GetFaultMsgSignal"
         seen = {"at_ms": self._at_ms, "stream": stream, "client": client, "message": message}
         self._observed.append(seen)

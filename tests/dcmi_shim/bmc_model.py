@@ -46,7 +46,7 @@ def pages_of(events: Sequence[Event], size: int = 10) -> Callable[[int], bytes]:
 
 
 def hold(reading: Reading, answer: Callable[[int], bytes]) -> tuple[tuple[Alarm, ...], list[int]]:
-    """Answer a reading's requests; what it found, and the indices that it asked for."""
+    """Answer a reading's requests; return its alarms and the requested indices."""
     asked: list[int] = []
     request = next(reading)
     while True:

@@ -50,7 +50,7 @@ class SmallDriver:
         (self.directory / what).unlink()
 
     def noted(self, what: str) -> list[int]:
-        """Process ids that noted ``what``."""
+        """Return the ids of the processes that noted ``what``."""
         path = self.directory / what
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 

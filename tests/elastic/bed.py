@@ -121,7 +121,7 @@ class Bed:
         self.aggregator.start()
 
     def join(self, node: str) -> None:
-        """Have a node publish that its chips are healthy."""
+        """Publish that the chips of a node are healthy."""
         self.report(node)
 
     def report(
@@ -271,7 +271,7 @@ class Bed:
         return int(task["template"]["spec"]["containers"][0]["resources"]["limits"][CHIPS])
 
     def leave(self, name: str, *, alone: bool) -> None:
-        """Have elastic training leave a job alone, or not."""
+        """Disable elastic training for a job, or enable it again."""
         change = {"metadata": {"annotations": {SWITCH: OFF if alone else None}}}
         self.plane.request("PATCH", f"{JOBS}/{name}", change)
 

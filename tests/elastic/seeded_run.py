@@ -88,7 +88,7 @@ class Process:
         self.see(tuple(KINDS))
 
     def see(self, kinds: Sequence[str]) -> None:
-        """Have watches show what there is now; each kind for itself."""
+        """Observe all objects of each kind, as watches show them."""
         bench, observe = self.bench, self.acting.known.observe
         for kind in kinds:
             if kind == "jobs":

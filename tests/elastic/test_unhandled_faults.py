@@ -93,7 +93,7 @@ class Bench:
         self.see()
 
     def see(self) -> None:
-        """Have watches show what there is."""
+        """Observe all objects, as watches show them."""
         jobs = {item["metadata"]["uid"]: read(item) for item in self.items.values()}
         given: dict[str, dict[str, Any]] = {
             "jobs": jobs,

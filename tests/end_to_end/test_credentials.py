@@ -58,7 +58,7 @@ class Kubeconfig:
         self.spoil()
 
     def spoil(self) -> None:
-        """Cut the kubeconfig, as an editor that is killed."""
+        """Write an incomplete kubeconfig, as an editor that is killed does."""
         (self._directory / "config").write_text(self._content[:-80])
 
     def update(self) -> None:
@@ -96,7 +96,7 @@ class Pod:
         self._replace((self._plane.directory / "ca.crt").read_bytes())
 
     def _replace(self, authority: bytes) -> None:
-        """Have ``..data`` lead to new files."""
+        """Replace the target of ``..data`` by new files."""
         volume = self._directory / f"..{time.monotonic_ns()}"
         volume.mkdir()
         (volume / "ca.crt").write_bytes(authority)

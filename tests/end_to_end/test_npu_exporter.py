@@ -26,7 +26,7 @@ FAULTS = {
 
 
 def scraped(node: Node) -> dict[str, Metric]:
-    """Name to metric of those with NPU exporter's names; no series twice."""
+    """Return the metrics with NPU exporter's names; check that each series occurs once."""
     status, text = node.ask("/metrics")
     assert status == 200
     families = [

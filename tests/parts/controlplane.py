@@ -100,7 +100,7 @@ class ControlPlane:
 
     @property
     def apiserver_pid(self) -> int:
-        """Process id of the API server."""
+        """Return the process id of the API server."""
         assert self._apiserver is not None
         return self._apiserver.pid
 

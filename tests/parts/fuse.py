@@ -57,6 +57,6 @@ class Mirror:
         self._running.freeze()
 
     def thaw(self) -> None:
-        """Answer again."""
+        """Continue the file system, so that it answers again."""
         assert self._running is not None
         self._running.thaw()

@@ -74,7 +74,7 @@ class NodePlayer(Player):
 
     @property
     def serial_number(self) -> str | None:
-        """The server's serial number on the Node."""
+        """Return the server's serial number on the Node."""
         return self.cluster.objects.node.annotations.get(SERIAL_NUMBER)
 
     @property

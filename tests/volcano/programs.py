@@ -69,7 +69,7 @@ def controllers(plane: ControlPlane, built: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def webhooks(plane: ControlPlane, built: Path) -> Iterator[None]:
-    """Have the webhooks of jobs judge each job for the length of the block."""
+    """Run the webhooks that check each job within the block."""
     here = plane.directory
     (port,) = free_ports(1)
     bundle = base64.b64encode((here / "ca.crt").read_bytes()).decode()

@@ -55,7 +55,7 @@ class Cluster:
         self.around.free = lambda node: [] if node in self.faulty else cards
 
     def restart_controller(self, seconds: float) -> None:
-        """Have the controller be away for some time."""
+        """Stop the controller for some time (s), then start it again."""
         self.stack.close()
         time.sleep(seconds)
         self.stack.enter_context(controllers(self.plane, self._built))

@@ -91,7 +91,7 @@ class Site(Bed):
         self.sees(lambda: card in self.cards(node, f"{_ALL}-{list_}"), what, seconds)
 
     def breaks(self, node: str, chip: int, code: str) -> None:
-        """Have the driver report a fault, which device-info and cluster-info show after it."""
+        """Begin a fault in the driver; wait until device-info and cluster-info show it."""
         agent = self.agents[node]
         agent.emulator.occur(chip, code)
         self._repairs.append(lambda: agent.emulator.recover(chip, code))

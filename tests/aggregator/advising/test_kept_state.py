@@ -42,7 +42,7 @@ class Kept:
         states: Mapping[Profile, SchedulerState],
         apart: Mapping[Profile, frozenset[str]] = _CALM,
     ) -> frozenset[str]:
-        """Have this kept, as it is in the store then; returns what was written."""
+        """Keep the states and write the changed parts to the store; return their names."""
         self.keeper.keep(self.keeper.rendered(states, apart))
         changed = self.keeper.pop_changed()
         for bucket in changed:

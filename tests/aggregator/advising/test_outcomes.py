@@ -52,7 +52,7 @@ class Observed:
             self.foretell(grace, "a", "b")
 
     def look(self, after_ms: int = 0) -> None:
-        """Look again, so much later."""
+        """Take another snapshot ``after_ms`` later."""
         self.now_ms += after_ms
         maps = () if self.reasons is None else (self.reasons,)
         snapshot = ClusterSnapshot(
@@ -84,7 +84,7 @@ class Observed:
         is_preview: bool = False,
         kind: WorkloadKind = WorkloadKind.VCJOB,
     ) -> None:
-        """Foretell that these pods go, now."""
+        """Report advice to delete these pods now."""
         pods = tuple(Deletion("ns", name, f"u-{name}", grace) for name in names)
         decision = JobDecision("ns", "ns/j", kind, Action.EVICT, "D15", (), "", pods=pods)
         decisions = (decision,) if names else ()

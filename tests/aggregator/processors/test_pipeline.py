@@ -102,7 +102,7 @@ class Bench:
         return None if due_ms is None else due_ms / 1000
 
     def run(self, from_at: float, to: float) -> float:
-        """Do everything that is due until then; returns the time of the last."""
+        """Run all steps that are due until ``to``; return the time of the last."""
         at = from_at
         while (due := self.due()) is not None and due <= to:
             at = max(due, from_at)

@@ -24,7 +24,7 @@ LIVES = ("80E21007", "81078607", "110001024", "110000002", "81078603")
 def lists(
     faults: list[dict[str, Any]], used: set[int] | None, **given: Any
 ) -> tuple[str, str, str]:
-    """Free, unhealthy and network-unhealthy chips that are published."""
+    """Return the published lists of free, unhealthy and network-unhealthy chips."""
     record = device_record(device_info.decode(config(faults, **given), "x"))
     chips = None if used is None else frozenset(f"Ascend910-{chip}" for chip in used)
     entry = json.loads(render_device_entry("n", pre_separate_device(record, chips), 1))

@@ -125,7 +125,7 @@ async def test_a_larger_document_than_it_takes_holds_nothing_else_up(
 
 
 async def bridged(broker: Mochi, protocol: str, caplog: pytest.LogCaptureFixture) -> int:
-    """Have documents come without the retain flag; how often that was named."""
+    """Receive documents without the retain flag; return how often a message reports that."""
     node, reader = opened(broker, "5"), opened(broker, protocol)
     async with watching(reader, Selection("kube-system")) as seen:
         for text in "abc":

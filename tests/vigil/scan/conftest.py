@@ -57,7 +57,7 @@ class Server(Node):
         ]
 
     def scan(self, *more: str) -> Scanned:
-        """Look at it."""
+        """Run ``vigil scan`` on this server; return its result."""
         begin = time.monotonic()
         command = [sys.executable, "-m", "vigil", "scan", *self.arguments(), *more, "--json"]
         result = subprocess.run(
