@@ -332,7 +332,7 @@ class Agent:
     async def _until_stopped(self, stop: asyncio.Event) -> NoReturn:
         await stop.wait()
         self._leaving.begin()
-        await self._parts.documents.settled(_LAST_WRITE_SECONDS)
+        await self._parts.documents.wait_until_settled(_LAST_WRITE_SECONDS)
         raise Stopped("a signal requested it")
 
     async def _end(self) -> None:

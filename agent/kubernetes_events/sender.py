@@ -203,7 +203,7 @@ class EventSender:
 
     def _add(self, call: PolicyCall) -> None:
         now_ms = self._now_ms()
-        for place, change in enumerate(self._rules.of(call)):
+        for place, change in enumerate(self._rules.fault_changes(call)):
             self._correlator.add(change, f"{change.at_ms}.{call.sequence}.{place}", now_ms)
             self._wake.set()
         for release in releases(call.changes, call.sequence):

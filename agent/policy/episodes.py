@@ -76,7 +76,7 @@ def _associated(known: ChipState, item: Observation, draft: Transaction) -> Chip
     if item.code in known.held_back:
         return begin_held_back(known, item.code, draft)
     if item.code == HBM_MULTI_BIT and item.assertion not in (Assertion.RECOVER, Assertion.ABSENT):
-        return associations.explained(known, item.seen_at_ms)
+        return associations.without_explained(known, item.seen_at_ms)
     return known
 
 

@@ -26,7 +26,7 @@ from agent.journal.rows import (
 from agent.policy.restarts import restarted
 from agent.policy.state import Acknowledged, Configured, PolicyState
 from agent.policy.step import step
-from agent.replay.comparison import Break, Deviation, Findings, ReplayComparison
+from agent.replay.comparison import Deviation, Findings, IncompletePeriod, ReplayComparison
 from contract.codes.catalogue import shipped
 from contract.counted import counted
 from contract.errors import JournalError
@@ -250,7 +250,7 @@ class _Playing:
 
     def _break(self, from_ms: int, until_ms: int, what: str) -> None:
         if len(self._findings.breaks) < _SHOWN_BREAKS:
-            self._findings.breaks.append(Break(from_ms, until_ms, what))
+            self._findings.breaks.append(IncompletePeriod(from_ms, until_ms, what))
 
 
 def _begun(state: PolicyState, start: Start, snapshot: PolicyState) -> PolicyState:
