@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.checks.cluster import (
-    Ghosts,
+    GhostEntryCheck,
     StaleDocumentsCheck,
     by_object,
     cluster_findings,
@@ -27,7 +27,7 @@ from advisor.placement.replacement import with_replacements
 from advisor.placement.waiting_jobs import WaitingJobs
 from advisor.report import AdviceReport
 from advisor.rescheduling.fault_pods import pod_of
-from advisor.rescheduling.session import Rescheduling, RestingJobs
+from advisor.rescheduling.session import KeptDecisions, Rescheduling
 from advisor.scheduler_view.cluster_cache import ClusterCache, DecodedDocuments
 from advisor.scheduler_view.nodes import NodeViews, Since
 from advisor.scheduler_view.state import SchedulerState
@@ -65,19 +65,19 @@ class Advisor:
         self, snapshot: ClusterSnapshot, state: SchedulerState, options: AdvisorOptions
     ) -> tuple[AdviceReport, SchedulerState]:
         """Return what happens in the session of ``snapshot``, and the state after it."""
-        self._index.move(snapshot)
+        self._index.update(snapshot)
         course = self._courses.get(options.profile)
-        if course is None or not course.goes_on(self._index, snapshot, state, options):
+        if course is None or not course.can_follow(self._index, snapshot, state, options):
             course = self._courses[options.profile] = _Course(self._index, options)
         return course.session(snapshot, state, self._documents)
 
-    def apart(self, profile: Profile) -> frozenset[str]:
+    def remembered_nodes(self, profile: Profile) -> frozenset[str]:
         """Return the nodes of which more is in memory than documents and objects show now.
 
         Those of the last session of a profile, none before the first.
         """
         course = self._courses.get(profile)
-        return frozenset() if course is None else course.apart
+        return frozenset() if course is None else course.remembered_nodes
 
 
 class _Course:
@@ -88,8 +88,8 @@ class _Course:
         self._options = options
         self._nodes = NodeViews()
         self._reports = NodeReports()
-        self._ghosts = Ghosts()
-        self._resting = RestingJobs()
+        self._ghosts = GhostEntryCheck()
+        self._kept = KeptDecisions()
         self._job_findings: dict[str, tuple[Finding, ...]] = {}
         self._placer = Placer(options)
         self._waiting = WaitingJobs()
@@ -106,11 +106,11 @@ class _Course:
         """Uids of pods that are gone, and that the state before has."""
 
     @property
-    def apart(self) -> frozenset[str]:
-        """See ``Advisor.apart``."""
-        return self._named | self._nodes.apart
+    def remembered_nodes(self) -> frozenset[str]:
+        """See ``Advisor.remembered_nodes``."""
+        return self._named | self._nodes.remembered
 
-    def goes_on(
+    def can_follow(
         self,
         index: SnapshotIndex,
         snapshot: ClusterSnapshot,
@@ -144,9 +144,9 @@ class _Course:
             since = Since.LAST if given is self._after else Since.ASIDE
         is_new = self._serial != index.serial
         nodes = self._nodes
-        changed = nodes.move(index, snapshot, cache, state, options, since=since, is_new=is_new)
+        changed = nodes.update(index, snapshot, cache, state, options, since=since, is_new=is_new)
         keys = self._changed_jobs(changed, state, is_new=is_new)
-        aged = self._stale.move(snapshot, cache, options)
+        aged = self._stale.update(snapshot, cache, options)
         rescheduling = Rescheduling(
             snapshot,
             index,
@@ -154,16 +154,16 @@ class _Course:
             state,
             options,
             self._stale.nodes,
-            self._resting,
+            self._kept,
             self._judged(snapshot, state, is_new=is_new),
         )
-        rescheduling.look(keys.union(*(_jobs_on(index, name) for one in aged for name in one)))
+        rescheduling.update(keys.union(*(_jobs_on(index, name) for one in aged for name in one)))
         if not cache.crashed_by:
             rescheduling.run()
         memories, named = _with_links(nodes, rescheduling.link_down, now, options)
         decisions = tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions))
         leaving = frozenset(pod.uid for decision in decisions for pod in decision.pods)
-        self._placer.move(
+        self._placer.update(
             index.names,
             nodes.views,
             memories,
@@ -171,9 +171,9 @@ class _Course:
             nodes.looked_at | named,
             snapshot.now_ms,
         )
-        self._waiting.move(index.jobs, keys, nodes.views, changed, self._placer)
-        self._reports.move(index.names, nodes.views, nodes.looked_at, cache, now)
-        self._ghosts.move(cache)
+        self._waiting.update(index.jobs, keys, nodes.views, changed, self._placer)
+        self._reports.update(index.names, nodes.views, nodes.looked_at, cache, now)
+        self._ghosts.update(cache)
         if leaving:
             pool = FreeRoom(nodes.views, self._placer)
             decisions = with_replacements(decisions, index.jobs, pool)

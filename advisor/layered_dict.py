@@ -13,14 +13,14 @@ _MOST_CHANGES = 256
 
 
 class _Gone:
-    """What stands for a key of the base that is not there any more."""
+    """The value that marks a deleted key of the base."""
 
 
 _GONE: Final = _Gone()
 
 
 class LayeredDict(MutableMapping[str, V]):
-    """A dictionary in two layers: a base that copies share, and what is otherwise than in it.
+    """A dictionary in two layers: a base that copies share, and the changes to it.
 
     The order is that of the base, then that of insertion. No value is ``None``.
     """
@@ -28,13 +28,13 @@ class LayeredDict(MutableMapping[str, V]):
     __slots__ = ("_base", "_changes", "_length")
 
     def __init__(self, base: dict[str, V]) -> None:
-        """Begin with ``base``, which is never changed: neither here nor by who gives it."""
+        """Begin with ``base``, which neither this class nor its caller may change."""
         self._base = base
         self._changes: dict[str, V | _Gone] = {}
         self._length = len(base)
 
     def copy(self) -> LayeredDict[V]:
-        """Return one that is changed by itself."""
+        """Return a dictionary that can be changed independently."""
         if len(self._changes) > _MOST_CHANGES:
             return LayeredDict(self.plain())
         found = LayeredDict(self._base)
@@ -51,11 +51,11 @@ class LayeredDict(MutableMapping[str, V]):
         return cast("dict[str, V]", found)
 
     def items(self) -> ItemsView[str, V]:
-        """As that of ``dict``."""
+        """Behave as the method of ``dict``."""
         return self.plain().items()
 
     def pairs(self) -> Iterator[tuple[str, V]]:
-        """Yield what ``items`` has, for who does not need all of it."""
+        """Yield the items one by one, for callers that do not need all of them."""
         for key, value in self._base.items():
             now = self._changes.get(key, value)
             if not isinstance(now, _Gone):
@@ -78,14 +78,14 @@ class LayeredDict(MutableMapping[str, V]):
     @overload
     def get(self, key: str, /, default: V | D) -> V | D: ...
     def get(self, key: str, /, default: V | D | None = None) -> V | D | None:
-        """As that of ``dict``."""
+        """Behave as the method of ``dict``."""
         value = self._changes.get(key)
         if value is None:
             return self._base.get(key, default)
         return default if isinstance(value, _Gone) else value
 
     def has_place(self, key: str) -> bool:
-        """Whether ``key`` has a place in the order, be it there or not."""
+        """Return whether ``key`` has a place in the order, even if it was deleted."""
         return key in self._base or key in self._changes
 
     def others(self, values: Mapping[str, V]) -> dict[str, V]:

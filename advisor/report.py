@@ -158,7 +158,7 @@ class CreateAdvice(msgspec.Struct, frozen=True, gc=False):
 
 
 class ElasticAdvice(msgspec.Struct, frozen=True, gc=False):
-    """The size with which an elastic vcjob goes on (R60); ``reason`` where there is none.
+    """The size with which an elastic vcjob continues (R60); ``reason`` where there is none.
 
     ``cards`` are those of each pod.
     """
@@ -197,7 +197,7 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def divergence(cls, called: str, text: str, section: int) -> Finding:
-        """Return where ``corrected`` decides otherwise than the real programs (consumers#8)."""
+        """Return a case in which ``corrected`` differs from the real programs (consumers#8)."""
         return cls(FindingSeverity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
 
 

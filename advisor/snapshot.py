@@ -1,4 +1,4 @@
-"""What the advisor reads of a cluster at one moment (``docs/spec/consumers.md#7.3``).
+"""A cluster at one moment, as far as the advisor needs it (``docs/spec/consumers.md#7.3``).
 
 Objects keep what decisions need. ``advisor/inputs/kubernetes_objects.py`` makes them from
 Kubernetes' JSON.
@@ -261,7 +261,7 @@ class VcJob(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def phase_since_ms(self) -> int:
-        """When it reached its phase; 0 where no condition has it."""
+        """When it reached its phase; 0 without a condition of that phase."""
         return self._since_ms((self.phase,))
 
     def _since_ms(self, phases: Collection[str]) -> int:

@@ -1,4 +1,4 @@
-"""The objects of a snapshot by what decisions look them up, moved from snapshot to snapshot.
+"""The objects of a snapshot by the keys that decisions use, updated from snapshot to snapshot.
 
 What did not change keeps its identity, and what changed is named: so a session is computed from the
 changes. Two snapshots share the objects that did not change between them.
@@ -64,16 +64,16 @@ class SnapshotIndex:
         self._groups: dict[_Name, PodGroup] = {}
         self._sizes: dict[_Name, ReplicaSet] = {}
 
-    def move(self, snapshot: ClusterSnapshot) -> None:
-        """Go to ``snapshot``; to go to the same one again changes nothing."""
+    def update(self, snapshot: ClusterSnapshot) -> None:
+        """Update the tables to ``snapshot``; the same one again changes nothing."""
         before = self._snapshot
         if before is snapshot:
             return
         self._snapshot = snapshot
         self.serial += 1
-        nodes = self._move_nodes(snapshot.nodes)
+        nodes = self._update_nodes(snapshot.nodes)
         members: set[_Name] = set()
-        gone = self._move_pods(snapshot.pods, nodes, members)
+        gone = self._update_pods(snapshot.pods, nodes, members)
         if before is None or is_other(before.podgroups, snapshot.podgroups):
             groups = {(one.namespace, one.name): one for one in snapshot.podgroups}
             for name in groups.keys() | self._groups.keys():
@@ -90,9 +90,10 @@ class SnapshotIndex:
                 for name, one in self.vcjobs.items()
                 if scheduling.ELASTIC_SCHEDULING in one.labels
             }
-        self.changes = SnapshotChanges(frozenset(nodes), frozenset(self._move_jobs(members)), gone)
+        jobs = self._update_jobs(members)
+        self.changes = SnapshotChanges(frozenset(nodes), frozenset(jobs), gone)
 
-    def _move_nodes(self, now: Sequence[SchedulerNode]) -> set[str]:
+    def _update_nodes(self, now: Sequence[SchedulerNode]) -> set[str]:
         removed, added = changed(self._given_nodes, now)
         names = {one.name for one in (*removed, *added)}
         if not names:
@@ -106,10 +107,10 @@ class SnapshotIndex:
         self.nodes = nodes
         return found
 
-    def _move_pods(
+    def _update_pods(
         self, now: Sequence[SchedulerPod], nodes: set[str], members: set[_Name]
     ) -> frozenset[str]:
-        """Move the pods, and add to ``nodes`` and ``members`` where they are others.
+        """Update the pods, and add changed nodes and groups to ``nodes`` and ``members``.
 
         Returns the uids of pods that are gone.
         """
@@ -134,8 +135,8 @@ class SnapshotIndex:
         _replace(self._members, in_groups, gone, members)
         return frozenset(pod.uid for pod in removed) - {pod.uid for pod in added}
 
-    def _move_jobs(self, members: Iterable[_Name]) -> set[str]:
-        """Make the jobs anew of which the PodGroup, a pod or the size may be another."""
+    def _update_jobs(self, members: Iterable[_Name]) -> set[str]:
+        """Replace jobs of which the PodGroup, a pod or the size has changed; return their keys."""
         found = set()
         is_reordered = False
         for name in members:

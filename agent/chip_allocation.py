@@ -14,7 +14,8 @@ import msgspec
 from agent.journal.rows import RowKind, UsageRow, body_of, decoded
 from contract.errors import JournalError
 from contract.pages.blind import BlindStatus
-from stores.base import PodUsage, UsageEnded, UsageListed
+from stores.base import PodUsage
+from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -122,14 +123,14 @@ class StoreAllocation:
                         reason,
                     )
                     self.blind = BlindStatus(SOURCE, self._wall_clock(), reason)
-            case UsageListed(pods):
-                self._pods = {pod.uid: pod for pod in pods}
+            case Snapshot(pods):
+                self._pods = dict(pods)
                 if self.blind is not None:
                     self.blind = None
                     log.warning("the store answers again about which chips pods use")
-            case PodUsage():
-                self._pods[event.uid] = event
-            case UsageEnded(uid):
+            case Update(uid, PodUsage() as pod):
+                self._pods[uid] = pod
+            case Update(uid):
                 self._pods.pop(uid, None)
         changed = not isinstance(event, Interrupted) and self._recompute()
         if changed or not was_answered:

@@ -34,7 +34,7 @@ _decoder = msgspec.json.Decoder(_Page)
 
 
 class AggregatorReply(msgspec.Struct, frozen=True):
-    """What was answered; ``troubles`` are reasons not to start anything.
+    """An answer; ``troubles`` are reasons not to start anything.
 
     ``silent`` are the nodes whose heartbeats have ended, ``None`` without an answer. ``asked_ms``
     is when it was asked for (steady): the answer shows the cluster of then, or of later.

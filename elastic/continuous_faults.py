@@ -1,4 +1,4 @@
-"""Since when faults stand, as far as one process has seen it. Pure; the time is passed in."""
+"""How long faults have lasted, as one process has seen it. Pure; the time is passed in."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Key = TypeVar("Key")
 
 
 class ContinuousFaults(Generic[Key]):
-    """Faults by a key of the caller's. What stands counts from the first answer that showed it.
+    """Faults by a key of the caller. A fault counts from the first answer that showed it.
 
-    It counts to when the newest answer was asked for: an answer may be seconds old when it comes.
+    It counts until the newest answer was asked for: an answer may be seconds old when it arrives.
 
     Between two looks that are more than ``gap_ms`` apart a fault may have ended and begun anew, so
     all of them count from the second one.
@@ -21,16 +21,16 @@ class ContinuousFaults(Generic[Key]):
 
     def __init__(self, gap_ms: int) -> None:
         self._gap_ms = gap_ms
-        self._looked_at_ms = 0
+        self._updated_at_ms = 0
         self._asked_ms = 0
         self._since_ms: dict[Key, int] = {}
 
-    def look(self, standing: Iterable[Key], asked_ms: int, now_ms: int) -> None:
-        """Take in which faults stand by an answer of now. Both times are of the steady clock."""
-        before = {} if now_ms - self._looked_at_ms > self._gap_ms else self._since_ms
-        self._looked_at_ms, self._asked_ms = now_ms, asked_ms
+    def update(self, standing: Iterable[Key], asked_ms: int, now_ms: int) -> None:
+        """Update to the faults of a new answer. Both times are of the steady clock."""
+        before = {} if now_ms - self._updated_at_ms > self._gap_ms else self._since_ms
+        self._updated_at_ms, self._asked_ms = now_ms, asked_ms
         self._since_ms = {key: before.get(key, now_ms) for key in standing}
 
     def stood_ms(self, key: Key) -> int:
-        """Return for how long a fault has stood; 0 or less for one that does not, or only now."""
+        """Return how long a fault has lasted; 0 or less for a new or an absent one."""
         return self._asked_ms - self._since_ms.get(key, self._asked_ms)

@@ -51,11 +51,11 @@ _AGAIN_SECONDS = 1.0
 """Between two rounds in which something waits."""
 _IDLE_SECONDS = 5.0
 _SETTLE_SECONDS = 0.02
-"""What comes within it is judged together."""
+"""Changes within it are judged together."""
 _BEHIND_SECONDS = 0.1
 """Until watches show what a read has shown."""
 _BEHIND_ROUNDS = 20
-"""So often in a row; what is behind for longer is asked again as seldom as anything else."""
+"""Rounds in a row with the short pause; after that the usual one applies."""
 _AFTER_A_REFUSAL_MS = 30_000
 _JUDGED_FOR_MS = 120_000
 """For so long after its end a job without a cause is asked about: faults come late."""
@@ -67,7 +67,7 @@ _SHORTEST_LOOK_MS = 1000
 
 
 class ElasticJobStatus(msgspec.Struct, frozen=True):
-    """How it stands with one job."""
+    """The state of one job as it is shown."""
 
     namespace: str
     name: str
@@ -78,7 +78,7 @@ class ElasticJobStatus(msgspec.Struct, frozen=True):
 
 
 class Acting:
-    """The one place that writes vcjobs. Without ``acts`` it only logs what it would write."""
+    """Decides about elastic vcjobs and writes them; without ``acts`` it only logs the writes."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Acting:
                 await self._wait(await self.round())
         raise AssertionError("the tasks never end")
 
-    def look(self) -> None:
+    def begin_round(self) -> None:
         """Begin the next round at once."""
         self._changed.set()
 
@@ -172,13 +172,13 @@ class Acting:
                 if found.version >= job.number:
                     advised[job.uid] = found
             if self.faults.is_on:
-                found_out = await self.faults.look(answer, jobs, self.known)
+                found_out = await self.faults.update(answer, jobs, self.known)
                 standing = (*standing, *found_out)
             for job in jobs if self.faults.is_on else asking:
                 facts = self._facts(job, jobs, standing, advised.get(job.uid))
                 before, decisions[job.uid] = decisions[job.uid], decide(job, facts)
                 if before.state is VcjobState.NO_CAUSE and decisions[job.uid].cause:
-                    self.look()  # Its size is asked for next.
+                    self.begin_round()  # Its size is asked for next.
         self._behind = self._behind + 1 if is_behind else 0
         self._show(jobs, decisions, standing)
         if not self._leadership.leads:
@@ -311,7 +311,7 @@ class Acting:
     ) -> float:
         """Make the write that is due; seconds until the next round."""
         if not self.acts:
-            self._events.would(job, decision)
+            self._events.report_dry_run(job, decision)
             return _IDLE_SECONDS
         now_ms = self._clock().wall_ms
         before = kept_of(job)
@@ -345,7 +345,7 @@ class Acting:
             self._own_starts_ms = (*self._own_starts_ms[-99:], now_ms)
         if decision.write is DueWrite.START:
             self.starts += 1
-        self._events.wrote(job, decision)
+        self._events.report_write(job, decision)
         return _AGAIN_SECONDS
 
     async def _make(self, job: VcJob, decision: RestartDecision, now_ms: int) -> str:
@@ -393,7 +393,7 @@ class Acting:
                 )
             )
             if self._leadership.leads:
-                self._events.state(job, state, why, is_overdue=decision.is_overdue)
+                self._events.report_state(job, state, why, is_overdue=decision.is_overdue)
         self.jobs = tuple(shown)
         here = {job.uid for job in jobs}
         self._judged &= here

@@ -1,7 +1,7 @@
 """What is to be done with one vcjob now, from all that is known. Pure.
 
 A job is started again by two writes: its size, then its phase. Both are computed anew from the
-live object each time, so a process that ended between the two is followed by one that goes on.
+live object each time, so the next process continues if one ends between the two writes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STARTS_OF_A_CLUSTER = 10
 
 
 class VcjobState(StrEnum):
-    """How it stands with a job."""
+    """The state of an elastic job."""
 
     RUNNING = "running"
     STARTING = "starting"
@@ -57,7 +57,7 @@ class VcjobState(StrEnum):
 
 
 REFUSED = "refused"
-"""How it stands with a job of which the API server refused a write."""
+"""The state of a job whose write the API server refused."""
 
 
 class DueWrite(StrEnum):

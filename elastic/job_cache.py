@@ -1,10 +1,8 @@
-"""What is known of vcjobs, their pods, PodGroups and Queues, and of what the scheduler records."""
+"""Cache of vcjobs, their pods, PodGroups and Queues, and of the scheduler's records."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from advisor.inputs import kubernetes_objects
 from advisor.inputs.scheduler_options import scheduler_options
@@ -20,7 +18,9 @@ from stores.kubernetes_api.vcjobs import PATH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from advisor.snapshot import VcJob
+    import msgspec
+
+    from advisor.snapshot import StoredConfigMap, VcJob
     from stores.cluster import Update
 
 _RIVAL = "resilience-controller"
@@ -32,16 +32,16 @@ _DEFAULT_QUEUE = "default"
 _Records = dict[str, tuple[Evicted, ...]]
 
 
-class _Data(msgspec.Struct):
-    data: dict[str, str] | None = None
-
-
-_data = msgspec.json.Decoder(_Data)
+def _stored(raw: msgspec.Raw) -> StoredConfigMap:
+    try:
+        return kubernetes_objects.configmap(raw)
+    except DocumentError as error:
+        raise ValueError(str(error)) from None
 
 
 def evictions_of(raw: msgspec.Raw) -> _Records:
     """Return by job what the scheduler records, from its ConfigMap. Raises ``ValueError``."""
-    return read_evictions((_data.decode(raw).data or {}).get(scheduling.RESCHEDULE_KEY, ""))
+    return read_evictions(_stored(raw).data.get(scheduling.RESCHEDULE_KEY, ""))
 
 
 def grace_over_time_of(raw: msgspec.Raw) -> int:
@@ -49,10 +49,7 @@ def grace_over_time_of(raw: msgspec.Raw) -> int:
 
     Raises ``ValueError``. Source: docs/spec/consumers.md#1.1.
     """
-    try:
-        found = scheduler_options((kubernetes_objects.configmap(raw),))
-    except DocumentError as error:
-        raise ValueError(str(error)) from None
+    found = scheduler_options((_stored(raw),))
     return DEFAULT_GRACE_OVER_TIME if found is None else found[0].grace_over_time
 
 
@@ -93,7 +90,7 @@ class JobCache:
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """What is not known at the moment, and why."""
+        """The kinds that cannot be read at the moment, with the reasons."""
         return tuple(self._unread.values())
 
     @property
@@ -107,7 +104,7 @@ class JobCache:
     def observe(
         self, name: str, event: Snapshot[Any] | Update[Any] | KindUnavailable | Interrupted
     ) -> None:
-        """Take in an event about a kind."""
+        """Update the cache by an event about a kind."""
         found = self._found[name]
         match event:
             case Interrupted(reason=reason):

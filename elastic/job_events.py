@@ -62,12 +62,12 @@ class JobEvents:
             except StoreError as error:
                 _log.warning("an Event is not written: %s", error)
 
-    def state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def report_state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """Report the state of a job where it is another one than before.
 
         Waiting is normal until it ``is_overdue``.
         """
-        self._look_at_size(job)
+        self._report_foreign_size(job)
         if _QUIET in why or self._last.get(job.uid) == (state, why):
             return
         before = self._last.get(job.uid)
@@ -78,8 +78,8 @@ class JobEvents:
         if state in REASONS:
             self._event(job, REASONS[state], why, normal=state in _WAITING and not is_overdue)
 
-    def _look_at_size(self, job: VcJob) -> None:
-        """Name who gave a job another size than was written."""
+    def _report_foreign_size(self, job: VcJob) -> None:
+        """Report the program that set another size than ours."""
         kept, size = kept_of(job), job.size
         if kept is None or size is None:
             return
@@ -93,8 +93,8 @@ class JobEvents:
             self._event(job, "ElasticOriginalSize", why, normal=True)
         self._sizes[job.uid] = now
 
-    def wrote(self, job: VcJob, decision: RestartDecision) -> None:
-        """Report what was written."""
+    def report_write(self, job: VcJob, decision: RestartDecision) -> None:
+        """Report a write."""
         if decision.write is DueWrite.START:
             self._event(job, "ElasticStart", decision.why, normal=True)
         if decision.write in _WARNINGS:
@@ -109,8 +109,8 @@ class JobEvents:
             decision.why,
         )
 
-    def would(self, job: VcJob, decision: RestartDecision) -> None:
-        """Log what would be written."""
+    def report_dry_run(self, job: VcJob, decision: RestartDecision) -> None:
+        """Log a write that a dry run leaves out."""
         text = (f"dry run, {decision.write}", decision.why)
         if self._last.get(f"dry {job.uid}") != text:
             self._last[f"dry {job.uid}"] = text

@@ -25,11 +25,11 @@ _REFUSALS = ("conflict", "refused", "unavailable")
 def exposition(acting: Acting) -> bytes:
     """Return the metrics as text."""
     registry = CollectorRegistry()
-    registry.register(_Picture(acting))
+    registry.register(_ElasticMetrics(acting))
     return generate_latest(registry)
 
 
-class _Picture(Collector):
+class _ElasticMetrics(Collector):
     def __init__(self, acting: Acting) -> None:
         self._acting = acting
 

@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.report import ElasticAdvice
 from advisor.workloads.elastic_conditions import ending_of, fewest_pods, kept_of, original_of, unmet
 from contract.counted import counted
 from contract.documents.elastic_job import FINISHED
-from elastic.continuous_faults import ContinuousFaults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from advisor.checks.ended_vcjobs import EndedJob
+    from advisor.checks.ended_vcjobs import EndedJob, FaultUnder
     from advisor.snapshot import VcJob
+    from elastic.continuous_faults import ContinuousFaults
 
 LASTS_MS = 20_000
 """The scheduler, too, waits so long after a link went down (consumers#1.9)."""
 GAP_MS = 10_000
-"""Between two looks: after more than this, what stands counts from now on."""
+"""The longest pause between two answers; after a longer one, faults count anew."""
 COMMANDED_MS = 30_000
 """By then the controller has obeyed a Command; until then no other one is written."""
 
@@ -44,7 +41,7 @@ class NetworkFault(msgspec.Struct, frozen=True):
 
 
 def why_left(job: VcJob, fault: NetworkFault) -> str:
-    """Return why the job goes on over the fault; empty where it is to be ended."""
+    """Return why the job continues in spite of the fault; empty where it is to be ended."""
     original, advice = original_of(job), fault.advice
     if not fault.is_lasting:
         return f"it has not stood for {LASTS_MS // 1000} s"
@@ -71,36 +68,15 @@ def is_under_way(job: VcJob) -> bool:
     return kept is not None and job.started == kept.start and job.phase not in FINISHED
 
 
-class NetworkFaults:
-    """Since when jobs run over their faults, as far as this process has seen it without a gap."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, EndedJob] = {}
-        self._standing = ContinuousFaults[tuple[str, FaultUnder]](GAP_MS)
-
-    def look(self, found: Mapping[str, EndedJob], asked_ms: int, now_ms: int) -> None:
-        """Take in what stands under jobs, by their uids. Both times are of the steady clock.
-
-        A fault that has begun anew counts from now on.
-        """
-        self._found = dict(found)
-        standing = ((uid, one) for uid, job in found.items() for one in job.faults)
-        self._standing.look(standing, asked_ms, now_ms)
-
-    @property
-    def are_any(self) -> bool:
-        """Whether a job runs over a network fault."""
-        return bool(self._found)
-
-    def under(self, job: VcJob, waits_for: str) -> NetworkFault | None:
-        """Return the fault under a job; ``None`` where there is none."""
-        found = self._found.get(job.uid)
-        if found is None:
-            return None
-        lasting = {
-            one.node for one in found.faults if self._standing.stood_ms((job.uid, one)) >= LASTS_MS
-        }
-        nodes = sorted(lasting or {one.node for one in found.faults})
-        return NetworkFault(
-            f"{found.faults[0].kind} on {', '.join(nodes)}", bool(lasting), found.advice, waits_for
-        )
+def network_fault(
+    uid: str,
+    found: EndedJob,
+    standing: ContinuousFaults[tuple[str, FaultUnder]],
+    waits_for: str,
+) -> NetworkFault:
+    """Return the network fault under the job with ``uid``, by how long its faults have lasted."""
+    lasting = {one.node for one in found.faults if standing.stood_ms((uid, one)) >= LASTS_MS}
+    nodes = sorted(lasting or {one.node for one in found.faults})
+    return NetworkFault(
+        f"{found.faults[0].kind} on {', '.join(nodes)}", bool(lasting), found.advice, waits_for
+    )

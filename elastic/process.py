@@ -85,7 +85,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
 
 async def _all(acting: Acting, leadership: ByLease, events: JobEvents, stalls: Stalls) -> None:
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(leadership.run(acting.look), name="leadership")
+        tasks.create_task(leadership.run(acting.begin_round), name="leadership")
         tasks.create_task(acting.run(), name="acting")
         tasks.create_task(events.run(), name="Events")
-        tasks.create_task(stalls.watch(acting.look), name="stalls")
+        tasks.create_task(stalls.watch(acting.begin_round), name="stalls")

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.workloads.elastic_conditions import ending_of
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.validation_texts import decode_text
 from elastic.continuous_faults import ContinuousFaults
 from elastic.job import read_job
-from elastic.network_faults import COMMANDED_MS, NetworkFaults, is_under_way
+from elastic.network_faults import COMMANDED_MS, GAP_MS, is_under_way, network_fault
 from elastic.patches import ending_patch
 from stores.kubernetes_api.nodes import not_ready_since_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from advisor.checks.ended_vcjobs import EndedJob
     from advisor.snapshot import VcJob
     from elastic.aggregator_client import AggregatorReply
     from elastic.decision import RestartDecision
@@ -36,7 +38,7 @@ SILENCE_GAP_MS = 30_000
 
 
 class UnhandledFaults:
-    """What is known of such faults, and what is written for them."""
+    """Tracks such faults and writes what they require."""
 
     def __init__(
         self,
@@ -53,7 +55,9 @@ class UnhandledFaults:
         self.dead_nodes: frozenset[str] = frozenset()
         self._api = api
         self._clock = clock
-        self._network = NetworkFaults()
+        self._over: dict[str, EndedJob] = {}
+        """Jobs that run over a network fault, by uid."""
+        self._standing = ContinuousFaults[tuple[str, FaultUnder]](GAP_MS)
         self._silent = ContinuousFaults[str](SILENCE_GAP_MS)
         self._waits_for = ""
         self._commanded: dict[str, int] = {}
@@ -68,51 +72,55 @@ class UnhandledFaults:
     @property
     def are_any(self) -> bool:
         """Whether a job runs over a network fault."""
-        return self._network.are_any
+        return bool(self._over)
 
     def network(self, job: VcJob) -> NetworkFault | None:
         """Return the network fault that a job runs over; ``None`` for none."""
-        return self._network.under(job, self._waits_for)
+        found = self._over.get(job.uid)
+        if found is None:
+            return None
+        return network_fault(job.uid, found, self._standing, self._waits_for)
 
-    async def look(
+    async def update(
         self,
         answer: AggregatorReply,
         jobs: Sequence[VcJob],
         known: JobCache,
     ) -> tuple[str, ...]:
-        """Take in what the aggregator has answered; returns reasons to start nothing."""
+        """Update from the answer of the aggregator; return reasons to start nothing."""
         if answer is not self._seen[0]:
-            self._look_at_networks(answer, jobs)
-            self._seen = (answer, await self._look_at_nodes(answer, jobs, known))
+            self._update_networks(answer, jobs)
+            self._seen = (answer, await self._update_nodes(answer, jobs, known))
         try:
             self._waits_for = await self._ended_before(jobs)
         except StoreError as error:
             return (*self._seen[1], f"Commands: {error}")
         return self._seen[1]
 
-    def _look_at_networks(self, answer: AggregatorReply, jobs: Sequence[VcJob]) -> None:
+    def _update_networks(self, answer: AggregatorReply, jobs: Sequence[VcJob]) -> None:
         """Observe network faults under jobs.
 
-        An answer that is not to be relied on is a gap: what stands counts from then on.
+        An unreliable answer is a gap: present faults count from then on.
         """
         if not self.ends_on_network_faults:
             return
         here = {(job.namespace, job.name): job for job in jobs}
-        over = {}
+        self._over = {}
         for one in answer.ended.running if not answer.troubles else ():
             job = here.get((one.namespace, one.name))
             if job is not None and one.version >= job.number:
-                over[job.uid] = one
-        self._network.look(over, answer.asked_ms, self._clock().steady_ms)
+                self._over[job.uid] = one
+        standing = ((uid, one) for uid, job in self._over.items() for one in job.faults)
+        self._standing.update(standing, answer.asked_ms, self._clock().steady_ms)
 
-    async def _look_at_nodes(
+    async def _update_nodes(
         self, answer: AggregatorReply, jobs: Sequence[VcJob], known: JobCache
     ) -> tuple[str, ...]:
         self.dead_nodes = frozenset()
         if not self.deletes_on_dead_nodes or answer.silent is None:
             return ()
         now, grace_ms = self._clock(), known.grace_over_time_ms
-        self._silent.look(answer.silent, answer.asked_ms, now.steady_ms)
+        self._silent.update(answer.silent, answer.asked_ms, now.steady_ms)
         dead, troubles = set(), []
         for node in sorted({pod.node for job in jobs for pod in known.pods(job)}):
             if self._silent.stood_ms(node) <= grace_ms:
@@ -135,7 +143,7 @@ class UnhandledFaults:
         self._commanded = {
             uid: at_ms for uid, at_ms in self._commanded.items() if now_ms - at_ms < COMMANDED_MS
         }
-        for job in jobs if self._network.are_any else ():
+        for job in jobs if self._over else ():
             if is_under_way(job) or job.uid in self._commanded or await self._is_commanded(job):
                 return job.key
         return ""
@@ -162,9 +170,9 @@ class UnhandledFaults:
                 raise StoreConflict(f"{other.key} is ended for a network fault, too")
 
     async def end(self, job: VcJob, cause: str) -> str:
-        """Have a job ended; returns its version after that, empty where it is the same.
+        """End a job by a Command; return its new version, empty where it is the same.
 
-        The annotation comes first: who goes on after a kill has to know why the job was ended.
+        The annotation comes first, so that the next process knows the cause after a kill.
         """
         await self._check_alone(job)
         version, now_ms, ending = "", self._clock().wall_ms, ending_of(job)

@@ -87,10 +87,10 @@ class StaleDocumentsCheck:
         self.keys: Sequence[str] = ()
         self._of: list[tuple[str, tuple[str, ...]]] = []
 
-    def move(
+    def update(
         self, snapshot: ClusterSnapshot, cache: ClusterCache, options: AdvisorOptions
     ) -> StaleNodes:
-        """Go to a session; returns the nodes of which this has become another."""
+        """Update to a session; return the nodes whose documents became too old or are no more."""
         before = self.nodes
         self.keys = stale_configmaps(snapshot, cache, options)
         documents = [(key, cache.seen[key].nodes) for key in self.keys]
@@ -116,18 +116,18 @@ def _stale(
         )
 
 
-class Ghosts:
+class GhostEntryCheck:
     """Entries that the scheduler has and no document has, and those that two documents have.
 
-    They are looked for when documents change their nodes. Source: docs/spec/consumers.md#1.4.
+    Source: docs/spec/consumers.md#1.4.
     """
 
     def __init__(self) -> None:
         self.findings: tuple[Finding, ...] = ()
         self._seen: object = None
 
-    def move(self, cache: ClusterCache) -> None:
-        """Go to a session."""
+    def update(self, cache: ClusterCache) -> None:
+        """Look for ghosts and duplicates where documents have changed their nodes."""
         seen = [(key, one.nodes) for key, one in cache.seen.items()]
         listed = (seen, len(cache.devices), len(cache.switches))
         if listed != self._seen:

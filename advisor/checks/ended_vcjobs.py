@@ -1,4 +1,4 @@
-"""With which size an elastic vcjob that has ended can start again, and what stood under it (R60).
+"""The size with which an ended elastic vcjob can start again, and the faults under it (R60).
 
 Its pods and its PodGroup are gone, so it is known by its own object. Source:
 ``docs/spec/consumers.md#2.9``, 5.3 and 7.5.
@@ -107,27 +107,29 @@ def ended_jobs(
     not all bound.
     """
     index, nodes, placer = SnapshotIndex(), NodeViews(), Placer(options)
-    index.move(snapshot)
+    index.update(snapshot)
     cache = ClusterCache(state, options, DecodedDocuments())
     cache.read(snapshot.configmaps)
-    changed = nodes.move(index, snapshot, cache, state, options, since=Since.UNKNOWN, is_new=True)
+    changed = nodes.update(index, snapshot, cache, state, options, since=Since.UNKNOWN, is_new=True)
     seen = nodes.looked_at | changed
-    placer.move(index.names, nodes.views, nodes.memories, changed, seen, snapshot.now_ms)
+    placer.update(index.names, nodes.views, nodes.memories, changed, seen, snapshot.now_ms)
     jobs = sorted(snapshot.vcjobs, key=lambda one: (one.created_at_ms, one.namespace, one.name))
 
-    def shared_out() -> tuple[FreeRoom, dict[tuple[str, str], ElasticAdvice]]:
-        """Give each of ``sized`` its room in a new pool; what is left, and their sizes."""
+    def share_room() -> tuple[FreeRoom, dict[tuple[str, str], ElasticAdvice]]:
+        """Give each of ``sized`` its room; return the rest of the room and the sizes."""
         pool, advice = FreeRoom(nodes.views, placer), {}
         for job in jobs:
             _take_started(job, snapshot, pool)
         for job in jobs:
             if (job.namespace, job.name) in sized:
                 left = sum(1 for pod in _pods(job, snapshot) if pod.is_live)
-                one = _still_there(job, left) if left else _advice(job, pool, options)
+                # What the pods of the job hold is not free yet.
+                why = f"{left} of its pods have not ended"
+                one = _no_advice(job, PODS_LEFT, why) if left else _advice(job, pool, options)
                 advice[job.namespace, job.name] = one
         return pool, advice
 
-    _, advice = shared_out()
+    _, advice = share_room()
     found, over = [], []
     for job in jobs:
         key = (job.namespace, job.name)
@@ -139,7 +141,7 @@ def ended_jobs(
             faults = tuple(_under(pods, nodes.views, cache))
             if faults and all(one.kind == NETWORK for one in faults):
                 # It would give its own room back, and each of them is ended for itself.
-                pool, _ = shared_out()
+                pool, _ = share_room()
                 pool.release(pods)
                 after = _advice(job, pool, options)
                 over.append(EndedJob(*key, job.number, after, faults))
@@ -195,8 +197,7 @@ def _advice(job: VcJob, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvic
     """Return the size of R60 from the original one, and take its room."""
     kept, pod = kept_of(job), job.template
     if pod is None:
-        why = "its pods ask for no chips"
-        return ElasticAdvice(job.namespace, job.name, reason="NOT_ENABLED", why=why)
+        return _no_advice(job, "NOT_ENABLED", "its pods ask for no chips")
     replicas, cards = job.replicas, npu_request(pod)
     if kept is not None and (replicas, cards) == (kept.size.replicas, kept.size.cards):
         replicas, cards = kept.original.replicas, kept.original.cards
@@ -204,16 +205,14 @@ def _advice(job: VcJob, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvic
     return take_fit(job, _as_job(job, pod, replicas), pod, replicas, pool, options)
 
 
-def _still_there(job: VcJob, pods: int) -> ElasticAdvice:
-    """Return no size: what the pods of the job hold is not free yet."""
-    why = f"{pods} of its pods have not ended"
-    return ElasticAdvice(job.namespace, job.name, reason=PODS_LEFT, why=why)
+def _no_advice(job: VcJob, reason: str, why: str) -> ElasticAdvice:
+    return ElasticAdvice(job.namespace, job.name, reason=reason, why=why)
 
 
 def _under(
     pods: Iterable[SchedulerPod], views: Mapping[str, NodeView], cache: ClusterCache
 ) -> Iterator[FaultUnder]:
-    """Return the faults that stand now on what ``pods`` use or have used."""
+    """Return the present faults of chips and nodes that ``pods`` use or have used."""
     for pod in pods:
         view = views.get(pod.node) if pod.node else None
         if view is None:

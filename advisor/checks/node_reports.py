@@ -1,4 +1,4 @@
-"""What is reported of each node, moved from session to session of one profile."""
+"""What is reported of each node, updated from session to session of one profile."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class NodeReports:
         """By name."""
         self.findings: dict[str, tuple[Finding, ...]] = {}
         self.divergences: dict[str, tuple[tuple[int, str], ...]] = {}
-        """Numbers of consumers#8, and what is done otherwise than by the real programs."""
+        """By node, the sections of consumers#8 with the difference from the real programs."""
         self._names: tuple[str, ...] = ()
         self._places: dict[str, int] = {}
         self._ahead: set[str] = set()
 
-    def move(
+    def update(
         self,
         names: tuple[str, ...],
         views: Mapping[str, NodeView],
@@ -38,7 +38,7 @@ class NodeReports:
         cache: ClusterCache,
         now: int,
     ) -> None:
-        """Go to a session: nodes by their ``names`` in order, of which some were looked at."""
+        """Update to a session with the nodes ``names``, in order; some were looked at."""
         again = {*looked_at, *self._ahead}
         others: dict[int, NodeVerdict] = {}
         if names is not self._names:
@@ -66,7 +66,7 @@ class NodeReports:
             self.verdicts = self.verdicts.replaced(others)
 
     def diverging(self, further: Iterable[tuple[int, str, str]]) -> Iterable[Finding]:
-        """Return what is done otherwise than the real programs do, about nodes (consumers#8)."""
+        """Return the differences from the real programs about nodes, as findings (consumers#8)."""
         found = set(further)
         for name, divergences in self.divergences.items():
             found.update((section, name, text) for section, text in divergences)

@@ -1,4 +1,4 @@
-"""With how many replicas an elastic vcjob goes on after a fault (R60).
+"""The size with which an elastic vcjob continues after a fault (R60).
 
 The Resilience-Controller decides that once the scheduler has deleted the pods. Sources:
 ``docs/spec/consumers.md#5.3`` and 7.5.
@@ -117,13 +117,13 @@ def _flags(vcjob: VcJob, job: SchedulerJob) -> tuple[str, ...]:
 def _refused(one: _Affected, state: SchedulerState) -> ElasticAdvice | None:
     """Return why ``one`` gets no new size at all, ``None`` where it may."""
     labels = one.vcjob.labels
-    least = _min_replicas(one.vcjob)
+    least = go_integer(one.vcjob.annotations.get(scheduling.MIN_REPLICAS, ""))
     why = ""
     if labels.get(scheduling.ELASTIC_SCHEDULING) != _ON:
         why = f"label {scheduling.ELASTIC_SCHEDULING} is not on"
     elif labels.get(scheduling.FAULT_SCHEDULING) != scheduling.FAULT_SCHEDULING_GRACE:
         why = f"label {scheduling.FAULT_SCHEDULING} is not {scheduling.FAULT_SCHEDULING_GRACE}"
-    elif least is None:
+    elif least is None or least < 1:
         why = f"annotation {scheduling.MIN_REPLICAS} is no whole number of 1 or more"
     elif "VNPU" in one.flags:
         why = "virtual chips are not scaled"
@@ -133,11 +133,6 @@ def _refused(one: _Affected, state: SchedulerState) -> ElasticAdvice | None:
     if cached is not None and cached.uid == one.job.uid and cached.is_executed:
         return _advice(one, "ALREADY_RESCHEDULING", "faults that follow change nothing until then")
     return None
-
-
-def _min_replicas(vcjob: VcJob) -> int | None:
-    number = go_integer(vcjob.annotations.get(scheduling.MIN_REPLICAS, ""))
-    return number if number is not None and number >= 1 else None
 
 
 def _advice(one: _Affected, reason: str, why: str) -> ElasticAdvice:
@@ -185,9 +180,9 @@ def take_fit(
             pool.take(room, count)
             why = "the size stays"
             if (count, each) != (replicas, cards):
-                why = f"there is no room for {replicas} × {counted(cards, 'card')}"
+                why = f"there is no room for {replicas} × {counted(cards, 'chip')}"
             return ElasticAdvice(vcjob.namespace, vcjob.name, count, each, why=why)
-    why = f"pending, not enough nodes: there is room for {room.total} × {counted(each, 'card')}"
+    why = f"pending, not enough nodes: there is room for {room.total} × {counted(each, 'chip')}"
     return ElasticAdvice(vcjob.namespace, vcjob.name, reason="BELOW_MIN_REPLICAS", why=why)
 
 

@@ -54,7 +54,7 @@ def creation_advice(
     services = _services(snapshot.podgroups, jobs, strict=strict)
     allowed: Counter[tuple[str, str, str, str]] = Counter()
     advice = []
-    for job in sorted((job for job in jobs if job.missing), key=lambda job: job.turn):
+    for job in sorted((job for job in jobs if job.missing), key=lambda job: job.sort_key):
         service = services.get(job.service) or _Service(Counter(), Counter(), None)
         answer = _answer(job, service, maps, allowed, strict=strict)
         if answer.verdict == ALLOW and not job.holds_slot:
@@ -186,11 +186,11 @@ def _refusal(job: MotorJob) -> tuple[str, str] | None:
     if not job.group or not job.service[2]:
         lacks = scheduling.JOB_ID if job.group else scheduling.SCALING_GROUP
         return "INVALID_SCALING_CONFIG", f"the operator fails a job without label {lacks}"
-    if job.budget_problem:
-        return "RETRY_TIMES_INVALID", job.budget_problem
+    if job.budget.problem:
+        return "RETRY_TIMES_INVALID", job.budget.problem
     if job.is_exhausted:
         why = (
-            f"wave {job.counted} was the last of {job.budget} that the operator allows: "
+            f"wave {job.counted} was the last of {job.budget.limit} that the operator allows: "
             "the job fails"
         )
         return "BACKOFF_EXHAUSTED", why

@@ -73,19 +73,19 @@ class MotorJob:
     missing: int
     holds_slot: bool
     is_leaving: bool
-    budget: int | None
-    budget_problem: str
+    budget: WaveBudget
     counted: int | None
 
     @property
-    def turn(self) -> tuple[tuple[str, str, str], bool, str, str]:
-        """The order of candidates (R51). Who has pods already comes first."""
+    def sort_key(self) -> tuple[tuple[str, str, str], bool, str, str]:
+        """The key by which candidates are sorted (R51): jobs that have pods come first."""
         return self.service, not self.holds_slot, self.group, self.name
 
     @property
     def is_exhausted(self) -> bool:
         """Whether the wave that took its pods was one too many (R52)."""
-        return self.budget is not None and self.counted is not None and self.counted >= self.budget
+        limit = self.budget.limit
+        return limit is not None and self.counted is not None and self.counted >= limit
 
 
 def motor_jobs(snapshot: ClusterSnapshot, leaving: Collection[str]) -> tuple[MotorJob, ...]:
@@ -101,7 +101,6 @@ def motor_jobs(snapshot: ClusterSnapshot, leaving: Collection[str]) -> tuple[Mot
             continue
         pods = groups.pods(job)
         staying = [pod for pod in pods if pod.uid not in leaving]
-        budget = budget_of(job)
         jobs.append(
             MotorJob(
                 job.namespace,
@@ -112,8 +111,7 @@ def motor_jobs(snapshot: ClusterSnapshot, leaving: Collection[str]) -> tuple[Mot
                 max(0, job.replicas - len(staying)),
                 any(pod.is_live for pod in staying),
                 bool(pods) and not staying,
-                budget.limit,
-                budget.problem,
+                budget_of(job),
                 counted_waves(job, pods),
             )
         )

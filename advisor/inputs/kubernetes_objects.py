@@ -47,15 +47,9 @@ class _Metadata(msgspec.Struct):
     owners: list[_OwnerReference] | None = msgspec.field(default=None, name="ownerReferences")
 
 
-class _Taint(msgspec.Struct):
-    key: str
-    value: str = ""
-    effect: str = ""
-
-
 class _NodeSpec(msgspec.Struct):
     unschedulable: bool | None = None
-    taints: list[_Taint] | None = None
+    taints: tuple[snapshot.Taint, ...] | None = None
 
 
 class _Condition(msgspec.Struct):
@@ -331,7 +325,7 @@ def node(raw: Raw) -> snapshot.SchedulerNode:
         allocatable=shared(
             _amounts(status.allocatable, f"Node {read.metadata.name}", "$.status.allocatable")
         ),
-        taints=tuple(snapshot.Taint(one.key, one.value, one.effect) for one in spec.taints or ()),
+        taints=spec.taints or (),
         is_cordoned=bool(spec.unschedulable),
     )
 

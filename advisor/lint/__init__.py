@@ -1,5 +1,5 @@
-"""What will become of a job at its first fault, judged from the files that make it.
+"""Findings about a job and its first fault, from the manifests that create it.
 
-Pure: objects with the lines where they stand go in, findings come out. Imports ``contract`` and
+Pure: objects with their line numbers go in, findings come out. Imports ``contract`` and
 ``advisor`` only. Source: ``docs/spec/consumers.md#2`` to 6 and 7.4.
 """

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.labels import both_kept, value_of
+from advisor.lint.labels import value_of
 from advisor.lint.model import whole
-from advisor.lint.pods import selected, text_of
+from advisor.lint.pods import selected, take_metadata, text_of
 from advisor.lint.workload import (
     Component,
     PlacedText,
@@ -86,12 +86,8 @@ def _component(name: str, part: Mapping, file: str, line: int) -> Component:
 
 def _role(name: str, part: Mapping, file: str, line: int, selector_key: str) -> Role:
     role = Role(name, file, line, spec_line=line)
-    role.labels, role.annotations = both_kept(part, file, is_rendered=True)
-    role.labels_line = part.line_of("labels", line)
-    role.annotations_line = part.line_of("annotations", line)
-    selector = part.mapping(selector_key)
-    if selector is not None:
-        role.selector = selected(selector, file)
+    take_metadata(role, part, line, is_rendered=True)
+    role.selector = selected(part.mapping(selector_key), file)
     role.scheduler = PlacedText("volcano", line, file)
     count = part.scalar("npu_num")
     if count is not None:

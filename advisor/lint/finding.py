@@ -14,14 +14,14 @@ _SHORT = 60
 
 
 class FindingPlace(NamedTuple):
-    """Where something stands, and of which object it is."""
+    """A line of a file, and the object in it."""
 
     file: str
     line: int
     object: str
 
     def at(self, line: int, file: str = "") -> FindingPlace:
-        """Return another line, of the same object."""
+        """Return another line of the same object."""
         return FindingPlace(file or self.file, line, self.object)
 
     def at_text(self, text: PlacedText) -> FindingPlace:

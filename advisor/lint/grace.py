@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _FORCED = {FAULT_SCHEDULING_FORCE: FAULT_SCHEDULING_GRACE, "external-force": "external-grace"}
 _GRACEFUL = (FAULT_SCHEDULING_GRACE, "external-grace")
 _CHECKPOINT_SECONDS = 300
-"""So much time is asked for only to save something."""
+"""A pod that asks for so long a termination saves a checkpoint."""
 
 
 def judge(workload: Workload, group: WorkloadGroup, grace_over_time: int) -> Iterator[LintFinding]:
-    """Return where a checkpoint is never begun, or cut off."""
+    """Return where a checkpoint never begins, or is cut off."""
     scheduling = group.label(FAULT_SCHEDULING)
     value = scheduling.value if scheduling is not None else ""
     if scheduling is not None and value in _FORCED:

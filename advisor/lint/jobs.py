@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 def _workload(
     form: WorkloadForm, root: Mapping, place: FindingPlace, groups: tuple[WorkloadGroup, ...]
 ) -> Workload:
-    metadata = root.mapping("metadata")
-    if metadata is None:
-        return Workload(form, place, "", "default", groups, labels_line=root.line)
+    metadata = root.mapping("metadata") or empty(root.line)
     line = root.line_of("metadata")
     return Workload(
         form,

@@ -1,4 +1,4 @@
-"""Judges everything of one call together, once all of it was taken in."""
+"""Checks all objects of one call together, after all of them have been read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def judge(collected: Collected) -> Iterator[LintFinding]:
-    """Return what is wrong with the objects of a call, each seen with the others."""
+    """Return what is wrong with the objects of a call, each together with the others."""
     seconds = collected.grace_over_time
     seconds = DEFAULT_GRACE_OVER_TIME if seconds is None else seconds
     for workload in collected.workloads:

@@ -107,8 +107,6 @@ _ENUMERATED: dict[str, tuple[Sequence[str], str]] = {
     SUB_HEALTH_STRATEGY: (SUB_HEALTH_STRATEGIES, "SUBHEALTH_UNSUPPORTED"),
 }
 _TYPES = {ScalarKind.INTEGER: "number", ScalarKind.FLOAT: "number", ScalarKind.BOOLEAN: "boolean"}
-_PYTHON = {True: "True", False: "False"}
-_MEANT = {True: "on", False: "off"}
 _TRUE = frozenset(("true", "yes", "on", "y"))
 
 
@@ -155,7 +153,8 @@ def value_of(scalar: Scalar, *, is_rendered: bool) -> str:
         return "None" if is_rendered else ""
     if kind is ScalarKind.BOOLEAN:
         is_true = scalar.text.lower() in _TRUE
-        return _PYTHON[is_true] if is_rendered else _MEANT[is_true]
+        meant = "on" if is_true else "off"
+        return str(is_true) if is_rendered else meant
     return scalar.text
 
 
@@ -167,8 +166,10 @@ def judge_keys(
     beside: Mapping | None,
     rendered: bool,
 ) -> Iterator[LintFinding]:
-    """Return what is wrong with keys and values; ``beside``: the annotations beside labels, or the
-    labels beside annotations."""
+    """Return what is wrong with keys and values.
+
+    ``beside`` are the annotations of an object for its labels, and the other way round.
+    """
     if mapping is None:
         return
     for key, value in mapping.items():
@@ -204,7 +205,7 @@ def _judge_side(
 def _judge_value(
     key: str, value: str, here: FindingPlace, *, labels: bool
 ) -> Iterator[LintFinding]:
-    """Judge the value of a known key that stands where it is read."""
+    """Check the value of a known key at the place where it is read."""
     shown = value or "(empty)"
     if key == APP:
         known = nearest(value, MINDIE_APPS) if labels else None

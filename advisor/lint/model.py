@@ -179,10 +179,10 @@ Node: TypeAlias = Scalar | Sequence | Mapping
 def empty(line: int) -> Mapping:
     """Return a mapping without members."""
 
-    def never(raw: object) -> NoReturn:
+    def refuse(raw: object) -> NoReturn:
         raise AssertionError(raw)
 
-    return Mapping(line, {}, never, never)
+    return Mapping(line, {}, refuse, refuse)
 
 
 def whole(scalar: Scalar | None) -> int | None:

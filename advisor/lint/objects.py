@@ -1,4 +1,4 @@
-"""Takes an object of a file apart: what is wrong with it by itself, and what is kept of it."""
+"""Reads the objects of a file: findings about each by itself, and the values to judge later."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ _KINDS = {
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _Kind("v1", jobs.leader_worker_set),
     ("orchestration.aibrix.ai", "StormService"): _Kind("v1alpha1", jobs.storm_service),
     ("scheduling.volcano.sh", "PodGroup"): _Kind("v1beta1", jobs.pod_group),
-    ("ome.io", "InferenceService"): _Kind("v1beta1"),
-    ("ome.io", "ServingRuntime"): _Kind("v1beta1"),
-    ("ome.io", "ClusterServingRuntime"): _Kind("v1beta1"),
+    **{(ome.GROUP, kind): _Kind(ome.VERSION) for kind in ome.KINDS},
     ("", "ConfigMap"): _Kind("v1"),
 }
 _BY_KIND = {kind: group for group, kind in _KINDS if kind != "Job"}
@@ -61,7 +59,7 @@ class Texts:
 
 
 def take(root: Mapping, file: str, into: Collected, texts: Texts) -> Iterator[LintFinding]:
-    """Take in a document: an object, a List of them, or a file of the deploy tool."""
+    """Read a document: an object, a List of objects, or a file of the deploy tool."""
     left = _MOST_OBJECTS
     stack = [(root, root.text("kind"), root.text("apiVersion"), 0)]
     while stack:
@@ -106,13 +104,10 @@ def _take_one(
     elif kind == "ConfigMap":
         yield from _take_config_map(root, place, into, texts)
     else:
-        is_runtime = kind.endswith("Runtime")
-        suffix = "Config" if is_runtime else ""
         for name in ("engine", "decoder", "router"):
-            yield from _judge_metadata(root.mapping("spec", name + suffix), place)
-        is_cluster_wide = kind.startswith("Cluster")
-        service = ome.service(root, place, is_runtime=is_runtime, is_cluster_wide=is_cluster_wide)
-        into.services.append(service)
+            part = root.mapping("spec", ome.component_key(name, kind))
+            yield from _judge_metadata(part, place)
+        into.services.append(ome.service(root, place, kind))
 
 
 def _shown(root: Mapping, kind: str) -> str:
@@ -124,7 +119,7 @@ def _shown(root: Mapping, kind: str) -> str:
 def _unknown(
     kind: str, version: str, group: str, place: FindingPlace, into: Collected
 ) -> Iterator[LintFinding]:
-    """Note a kind that is not judged: one of Kubernetes is counted, any other is named."""
+    """Report a kind that is not judged: one of Kubernetes is counted, any other is named."""
     known = _BY_KIND.get(kind)
     if known is not None and not version:
         words = {"kind": kind, "known": f"{known}/{_KINDS[known, kind].version}".lstrip("/")}
@@ -138,7 +133,7 @@ def _unknown(
 def _judge_metadata(
     metadata: Mapping | None, place: FindingPlace, *, rendered: bool = False
 ) -> Iterator[LintFinding]:
-    """Labels and annotations of anything that has them."""
+    """Check labels and annotations of an object or a template."""
     if metadata is None:
         return
     labels, annotations = metadata.mapping("labels"), metadata.mapping("annotations")
@@ -172,7 +167,7 @@ def _judge_templates(root: Mapping, kind: str, place: FindingPlace) -> Iterator[
 
 
 def _take_bare(root: Mapping, place: FindingPlace, into: Collected) -> Iterator[LintFinding]:
-    """Take in a file that is no object of Kubernetes."""
+    """Read a file that is no object of Kubernetes."""
     if root.get(scaling_rule.LIST) is not None:
         yield from scaling_rule.judge(root, place)
         names = scaling_rule.group_names(root)
@@ -192,7 +187,7 @@ def _take_bare(root: Mapping, place: FindingPlace, into: Collected) -> Iterator[
 
 
 def _judge_parts(root: Mapping, key: str, place: FindingPlace) -> Iterator[LintFinding]:
-    """Labels and annotations of the parts of a configuration of the deploy tool."""
+    """Check labels and annotations of the parts of a configuration of the deploy tool."""
     inside = root.mapping(key)
     for name in inside or ():
         part = inside.mapping(name) if inside is not None else None
@@ -200,7 +195,7 @@ def _judge_parts(root: Mapping, key: str, place: FindingPlace) -> Iterator[LintF
 
 
 def _take_elastic_daemon(root: Mapping, kind: str, into: Collected) -> None:
-    """Keep what is judged with elastic jobs: the Deployment of their daemon, and its rights."""
+    """Keep the Deployment of the elastic daemon and its rights, which are judged with the jobs."""
     name = root.text("metadata", "name")
     if kind == "ClusterRole":
         into.elastic.roles.add(name)

@@ -9,11 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.lint.labels import both_kept
-from advisor.lint.model import whole
-from advisor.lint.pods import take_spec, text_of
+from advisor.lint.model import empty, whole
+from advisor.lint.pods import take_metadata, take_spec, text_of
 from advisor.lint.workload import (
     Component,
-    PlacedText,
     Role,
     Service,
     Workload,
@@ -25,43 +24,40 @@ if TYPE_CHECKING:
     from advisor.lint.finding import FindingPlace
     from advisor.lint.model import Mapping
 
+GROUP, VERSION = "ome.io", "v1beta1"
+KINDS = ("InferenceService", "ServingRuntime", "ClusterServingRuntime")
 _COMPONENTS = ("engine", "decoder")
 
 
-def service(
-    root: Mapping, place: FindingPlace, *, is_runtime: bool, is_cluster_wide: bool
-) -> Service:
-    """Return an InferenceService, or a runtime, whose components have ``Config`` in their names."""
-    metadata = root.mapping("metadata") or root
-    suffix = "Config" if is_runtime else ""
+def component_key(name: str, kind: str) -> str:
+    """Return the key of a component below ``spec`` of an object of ``KINDS``."""
+    return f"{name}Config" if kind.endswith("Runtime") else name
+
+
+def service(root: Mapping, place: FindingPlace, kind: str) -> Service:
+    """Return an InferenceService or a runtime."""
+    metadata, spec = root.mapping("metadata") or root, root.mapping("spec") or empty(root.line)
+    is_runtime = kind.endswith("Runtime")
     components = {}
     for name in _COMPONENTS:
-        part = root.mapping("spec", name + suffix)
+        key = component_key(name, kind)
+        part = spec.mapping(key)
         if part is not None:
-            line = root.mapping("spec").line_of(name + suffix)  # type: ignore[union-attr]
-            components[name] = _component(name, part, place.file, line)
+            components[name] = _component(name, part, place.file, spec.line_of(key))
     return Service(
         place,
         metadata.text("name"),
-        "" if is_cluster_wide else metadata.text("namespace") or "default",
+        "" if kind.startswith("Cluster") else metadata.text("namespace") or "default",
         *both_kept(metadata, place.file),
         components,
-        None if is_runtime else _runtime(root, place.file),
+        None if is_runtime else text_of(spec.scalar("runtime", "name"), place.file),
         is_runtime,
     )
 
 
-def _runtime(root: Mapping, file: str) -> PlacedText | None:
-    return text_of(root.scalar("spec", "runtime", "name"), file)
-
-
 def _component(name: str, part: Mapping, file: str, line: int) -> Component:
-    pod = Role(name, file, line)
-    pod.labels, pod.annotations = both_kept(part, file)
-    pod.labels_line = part.line_of("labels", line)
-    pod.annotations_line = part.line_of("annotations", line)
-    pod.spec_line = line
-    pod.has_spec = part.mapping("runner") is not None
+    pod = Role(name, file, line, spec_line=line, has_spec=part.mapping("runner") is not None)
+    take_metadata(pod, part, line)
     take_spec(pod, part)
     leader = _member("leader", part, file, 1)
     worker = _member("worker", part, file, part.count("worker", "size"))

@@ -1,4 +1,4 @@
-"""What of a pod template decides something."""
+"""The values of a pod template that decide what happens at a fault."""
 
 from __future__ import annotations
 
@@ -45,12 +45,14 @@ def role_of(name: str, template: Mapping | None, file: str, line: int, pods: int
     return role
 
 
-def take_metadata(role: Role, metadata: Mapping | None, line: int) -> None:
-    """Take labels and annotations into ``role``, and where more of them would stand."""
+def take_metadata(
+    role: Role, metadata: Mapping | None, line: int, *, is_rendered: bool = False
+) -> None:
+    """Copy labels and annotations into ``role``, and the lines to which more can be added."""
     role.labels_line = role.annotations_line = line
     if metadata is None:
         return
-    role.labels, role.annotations = both_kept(metadata, role.file)
+    role.labels, role.annotations = both_kept(metadata, role.file, is_rendered=is_rendered)
     role.labels_line = metadata.line_of("labels", line)
     role.annotations_line = metadata.line_of("annotations", line)
 
@@ -64,11 +66,9 @@ def _containers_of(spec: Mapping) -> Iterator[Mapping]:
 
 
 def take_spec(role: Role, spec: Mapping) -> None:
-    """Take what decides something of a pod specification into ``role``."""
+    """Copy the deciding values of a pod specification into ``role``."""
     file = role.file
-    selector = spec.mapping("nodeSelector")
-    if selector is not None:
-        role.selector = selected(selector, file)
+    role.selector = selected(spec.mapping("nodeSelector"), file)
     role.scheduler = text_of(spec.scalar(SCHEDULER_NAME), file)
     role.restart = text_of(spec.scalar("restartPolicy"), file)
     role.termination = text_of(spec.scalar("terminationGracePeriodSeconds"), file)
@@ -76,14 +76,12 @@ def take_spec(role: Role, spec: Mapping) -> None:
         _take_container(role, container)
 
 
-def selected(selector: Mapping, file: str) -> Texts:
-    """Return what of a node selector decides something."""
-    found = {}
-    for key in _SELECTED:
-        value = text_of(selector.scalar(key), file)
-        if value is not None:
-            found[key] = value
-    return found
+def selected(selector: Mapping | None, file: str) -> Texts:
+    """Return the deciding values of a node selector."""
+    if selector is None:
+        return {}
+    texts = {key: text_of(selector.scalar(key), file) for key in _SELECTED}
+    return {key: text for key, text in texts.items() if text is not None}
 
 
 def asks_for_chips(container: Mapping) -> bool:

@@ -47,13 +47,13 @@ def init_arguments(configuration: Mapping) -> Mapping | None:
 
 
 def grace_over_time(arguments: Mapping | None) -> int:
-    """Return the seconds that count."""
+    """Return the effective ``grace-over-time`` in seconds."""
     scalar = arguments.scalar(GRACE_OVER_TIME) if arguments is not None else None
     return legal_grace(scalar.text if scalar is not None else "") or DEFAULT_GRACE_OVER_TIME
 
 
 def judge(arguments: Mapping | None, place: FindingPlace) -> Iterator[LintFinding]:
-    """Return what is not as it seems to be."""
+    """Return the switches that have another effect than their values suggest."""
     for key in arguments if arguments is not None else ():
         value = arguments.scalar(key) if arguments is not None else None
         if value is None:

@@ -1,6 +1,6 @@
-"""What is kept of an object: the few values that decide what happens to it at a fault.
+"""The few values of an object that decide what happens to it at a fault.
 
-Everything of a call is judged together, so all of it is in memory at once, and stays small.
+All objects of a call are judged together, so all of them are in memory at once.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Workload:
     labels_line: int = 0
     annotations_line: int = 0
     scheduler_line: int = 0
-    """Where a scheduler for all its pods would stand; 0: nowhere."""
+    """The line for a scheduler of all its pods; 0 where the kind has none."""
     backoff: PlacedText | None = None
     elastic: Elastic | None = None
     is_rendered: bool = False

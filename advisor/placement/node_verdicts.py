@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.placement.placement import closed
+from advisor.placement.placement import node_refusal
 from advisor.report import Acceptance, NodeVerdict
 from advisor.scheduler_view.nodes import NodeHealthState
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def acceptance(view: NodeView) -> Acceptance:
     """Return which new pods a node accepts (R3)."""
-    if closed(view) or not view.node.is_ready or not view.is_in_table:
+    if node_refusal(view) or not view.node.is_ready or not view.is_in_table:
         return Acceptance.NONE
     if view.card_sub_health or view.switch_sub_health:
         return Acceptance.ONLY_IGNORE_STRATEGY
@@ -24,7 +24,7 @@ def acceptance(view: NodeView) -> Acceptance:
 def verdict(view: NodeView) -> NodeVerdict:
     """Return the verdict about a node."""
     reasons = []
-    if why := closed(view):
+    if why := node_refusal(view):
         reasons.append(why)
     if not view.is_in_map:
         why = "NotReady" if not view.node.is_ready else "Dropped"

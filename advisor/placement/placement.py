@@ -5,6 +5,7 @@ Not predicted: which chips of a node are chosen, topology, ToR affinity and scor
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -31,9 +32,9 @@ T = TypeVar("T")
 LINK_DOWN_SECONDS = 20
 LINK_DOWN_CODE = "81078603"
 _KEPT_DEMANDS = 8
-"""So many that a session did not ask for are kept for the next one."""
+"""How many unused demands are kept for the next session."""
 _FEW = 10
-"""Where more than one in so many nodes is another, all are computed again."""
+"""If more than one in so many nodes has changed, all are computed again."""
 
 
 class Demand(NamedTuple):
@@ -56,26 +57,19 @@ class Demand(NamedTuple):
     needs_network: bool
 
 
+@dataclass(eq=False, slots=True)
 class PlacementResult:
     """Where a demand goes: nodes with how many such pods each takes, and why others do not.
 
-    Both are by name, in that order. ``divergences`` are those of ``Placer``.
+    Both are by name, in that order. ``divergences`` are those of ``Placer``. ``room`` is the sum of
+    ``accepts``, ``names`` are its keys where they are known.
     """
 
-    def __init__(
-        self,
-        accepts: LayeredDict[int],
-        refuses: dict[str, str],
-        divergences: frozenset[tuple[int, str, str]],
-        room: int,
-        names: tuple[str, ...] | None = None,
-    ) -> None:
-        """``room`` is the sum of ``accepts``, ``names`` are its keys where they are known."""
-        self.accepts = accepts
-        self.refuses = refuses
-        self.divergences = divergences
-        self.room = room
-        self.names = names
+    accepts: LayeredDict[int]
+    refuses: dict[str, str]
+    divergences: frozenset[tuple[int, str, str]]
+    room: int
+    names: tuple[str, ...] | None = None
 
     @property
     def accepting(self) -> tuple[str, ...]:
@@ -99,7 +93,7 @@ def link_down_cards(view: NodeView, *, corrected: bool) -> set[str]:
 
 
 class _Known:
-    """A result of sessions before, and the nodes that may answer otherwise since."""
+    """A result of an earlier session, and the nodes that have changed since then."""
 
     def __init__(self, result: PlacementResult) -> None:
         self.result = result
@@ -107,7 +101,7 @@ class _Known:
 
 
 class Placer:
-    """Answers where pods can go, moved from session to session of one profile.
+    """Answers where pods can go, updated from session to session of one profile.
 
     Each demand is computed once for all nodes, and later for those that are others.
     """
@@ -120,11 +114,11 @@ class Placer:
         self._names: tuple[str, ...] = ()
         self._views: Mapping[str, NodeView] = {}
         self._known: dict[Demand, _Known] = {}
-        """Those that were asked for last stand at the end."""
+        """In the order in which they were last asked for."""
         self._asked: set[Demand] = set()
         self._divergences: set[tuple[int, str, str]] = set()
 
-    def move(
+    def update(
         self,
         names: tuple[str, ...],
         views: Mapping[str, NodeView],
@@ -133,7 +127,7 @@ class Placer:
         looked_at: AbstractSet[str],
         now_ms: int,
     ) -> None:
-        """Go to a session: nodes by their ``names`` in order, of which ``changed`` are others.
+        """Update to a session with the nodes ``names``, in order, and those that have changed.
 
         ``looked_at``: those of which ``memories`` has something else.
         """
@@ -166,13 +160,13 @@ class Placer:
             if known is None or len(known.changed) * _FEW > len(self._names):
                 result = self._compute(demand, pod, self._names)
             else:
-                result = self._moved(demand, pod, known)
+                result = self._updated(demand, pod, known)
             self._known.pop(demand, None)
             self._known[demand] = known = _Known(result)
         return known.result
 
     def room(self, demand: Demand, pod: SchedulerPod, view: NodeView) -> int:
-        """Return how many pods like ``pod`` a node takes that is as ``view`` has it."""
+        """Return how many pods like ``pod`` the node of ``view`` takes."""
         why = self._refusal(demand, pod, view, _bad_count(demand))
         return 0 if why else self._times(demand, view)
 
@@ -194,7 +188,7 @@ class Placer:
             LayeredDict(accepts), refuses, frozenset(self._divergences), sum(accepts.values())
         )
 
-    def _moved(self, demand: Demand, pod: SchedulerPod, known: _Known) -> PlacementResult:
+    def _updated(self, demand: Demand, pod: SchedulerPod, known: _Known) -> PlacementResult:
         """Return a result with what changed nodes answer now, the same one where nothing is new."""
         before = known.result
         if not known.changed:
@@ -242,7 +236,7 @@ class Placer:
         ``corrected`` lets pods without chips onto nodes of which only chips are concerned
         (consumers#8-14).
         """
-        if why := closed(view):
+        if why := node_refusal(view):
             return why
         if not demand.ignores_sub_health and (view.card_sub_health or view.switch_sub_health):
             which = "a card" if view.card_sub_health else "its switch"
@@ -331,7 +325,7 @@ def asks_same(one: SchedulerPod, other: SchedulerPod) -> bool:
     )
 
 
-def closed(view: NodeView) -> str:
+def node_refusal(view: NodeView) -> str:
     """Return why a node takes no pod at all; empty where it takes some (consumers#1.9)."""
     if view.state == NodeHealthState.NODE:
         return f"NodeUnhealthy: its {view.source} is {view.state}"

@@ -1,4 +1,4 @@
-"""Where the waiting pods of each job go, and whether they fit, moved from session to session.
+"""Where the waiting pods of each job go, and whether they fit, updated with each session.
 
 A job is looked at again when it is another, or when a node answers its pods otherwise.
 """
@@ -58,7 +58,7 @@ class WaitingJobs:
         self._demands: dict[Demand, Demand] = {}
         """One value for all that are equal."""
         self._asked: dict[Demand, SchedulerPod] = {}
-        """Each demand, with a pod that has it."""
+        """Each demand, with a pod that asks for it."""
         self._answers: dict[int, _Answer] = {}
         """By what is asked for, as one value."""
         self._is_mixed = False
@@ -66,7 +66,7 @@ class WaitingJobs:
         self._unhealthy: list[str] = []
         """Nodes with unhealthy cards, in order."""
 
-    def move(
+    def update(
         self,
         jobs: Mapping[str, SchedulerJob],
         keys: Iterable[str],
@@ -74,7 +74,7 @@ class WaitingJobs:
         changed: Iterable[str],
         placer: Placer,
     ) -> None:
-        """Go to a session: jobs of ``keys`` may be others, nodes of ``changed`` are."""
+        """Update to a session: jobs of ``keys`` may have changed, nodes of ``changed`` have."""
         is_new = False
         for key in keys:
             self._placed.pop(key, None)

@@ -28,10 +28,13 @@ def remembered(
 
     ``value`` is the ``fault-scheduling`` that counts for it.
     """
-    return CachedJob(job.uid, first_seen, value, job.strategy, job.retry_times, pods=_pods(judged))
+    return CachedJob(
+        job.uid, first_seen, value, job.strategy, job.retry_times, pods=cached_pods(judged)
+    )
 
 
-def _pods(judged: Sequence[JudgedPod]) -> tuple[CachedPod, ...]:
+def cached_pods(judged: Sequence[JudgedPod]) -> tuple[CachedPod, ...]:
+    """Return what is kept of the pods that a job has now."""
     return tuple(
         CachedPod(
             one.pod.name, one.pod.uid, one.pod.node, one.type.value if one.type else "", one.rank
@@ -174,9 +177,4 @@ def with_failed_pods(
             elif one.pod.uid in new:
                 kind = FaultType.POD_FAILED
         pods.append(JudgedPod(one.pod, kind, one.rank))
-    return msgspec.structs.replace(cached, pods=_pods(pods), is_executed=False)
-
-
-def refreshed(cached: CachedJob, judged: Sequence[JudgedPod]) -> CachedJob:
-    """Return ``cached`` with the pods that the job has now."""
-    return msgspec.structs.replace(cached, pods=_pods(judged))
+    return msgspec.structs.replace(cached, pods=cached_pods(pods), is_executed=False)

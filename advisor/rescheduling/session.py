@@ -59,11 +59,12 @@ _NO_MASTER = (
 """Workloads without a training master (R31)."""
 
 
-class RestingJobs:
-    """What is known of jobs from the sessions of one profile before.
+class KeptDecisions:
+    """Decisions of earlier sessions of one profile that still hold.
 
-    A job rests when a session has left its memory as it was: the next one decides the same, as
-    long as the job, the nodes of its pods and what is too old stay, and no deadline passes.
+    A decision is kept when its session has left the memory of the job as it was. It holds as long
+    as the job, the nodes of its pods and their stale documents stay, and no deadline passes. Any
+    other job is open.
     """
 
     def __init__(self) -> None:
@@ -75,31 +76,31 @@ class RestingJobs:
         """Jobs that are not there, of which retries may still be counted."""
         self.decisions: dict[str, JobDecision] = {}
         self.findings: dict[str, tuple[Finding, ...]] = {}
-        self._restless: set[str] = set()
-        """Jobs that do not rest, if anything is to be decided about them at all."""
+        self._open: set[str] = set()
+        """Jobs without a kept decision, if anything is to be decided about them at all."""
         self._until: dict[str, int] = {}
-        """By cached job the last second in which nothing is due."""
+        """Until which second a decision holds, by cached job."""
 
-    def wake(self, keys: Iterable[str], now: int) -> None:
-        """Have jobs decided about again: those of ``keys``, and those of which a time has come."""
+    def discard(self, keys: Iterable[str], now: int) -> None:
+        """Discard the decisions about ``keys``, and those whose time is over."""
         due = [key for key, until in self._until.items() if now > until]
         for key in (*keys, *due):
-            self._restless.add(key)
+            self._open.add(key)
             self._until.pop(key, None)
             self.decisions.pop(key, None)
             self.findings.pop(key, None)
 
-    def awake(self, cached: AbstractSet[str]) -> set[str]:
-        """Return the jobs to decide about: cached ones, and those that are suspect."""
-        # A job that is neither becomes one of them only by a change, which wakes it.
-        self._restless = {key for key in self._restless if key in self.suspects or key in cached}
-        return set(self._restless)
+    def open_jobs(self, cached: AbstractSet[str]) -> set[str]:
+        """Return the open jobs that are cached or suspect."""
+        # A job that is neither becomes one of them only by a change, which opens it.
+        self._open = {key for key in self._open if key in self.suspects or key in cached}
+        return set(self._open)
 
-    def rest(
+    def keep(
         self, key: str, decision: JobDecision | None, findings: Iterable[Finding], until: int | None
     ) -> None:
-        """Note that a job rests, until a time in Unix seconds where something is due then."""
-        self._restless.discard(key)
+        """Keep the decision about a job ``until`` a time in Unix seconds, ``None`` for no limit."""
+        self._open.discard(key)
         if decision is not None:
             self.decisions[key] = decision
         if found := tuple(findings):
@@ -108,7 +109,7 @@ class RestingJobs:
             self._until[key] = until
 
     def sort(self) -> None:
-        """Bring the decisions into the order of jobs: what is nearly so is sorted quickly."""
+        """Sort the decisions by job; a nearly sorted list takes little time."""
         self.decisions = {key: self.decisions[key] for key in sorted(self.decisions)}
 
 
@@ -123,7 +124,7 @@ class Rescheduling:
         state: SchedulerState,
         options: AdvisorOptions,
         stale: StaleNodes,
-        resting: RestingJobs,
+        kept: KeptDecisions,
         judged: Mapping[str, int],
     ) -> None:
         """``judged`` is what ``state`` has of pods that are still there."""
@@ -131,7 +132,7 @@ class Rescheduling:
         self._views = views
         self._options = options
         self._before = state
-        self._resting = resting
+        self._kept = kept
         self._now = snapshot.now_ms // 1000
         self._corrected = options.profile is Profile.CORRECTED
         self._vcjobs = index.vcjobs
@@ -148,47 +149,47 @@ class Rescheduling:
         self.link_down: set[str] = set()
         self.decisions: dict[str, JobDecision] = {}
         self.findings: list[Finding] = []
-        """Where jobs are decided about otherwise than by the real programs (section 8)."""
+        """Decisions that differ from those of the real programs (section 8)."""
         self._findings: dict[str, list[Finding]] = {}
         self._deleted = 0
 
-    def look(self, keys: Iterable[str]) -> None:
-        """Note what jobs are now that may have changed."""
-        resting = self._resting
-        resting.wake(keys, self._now)
+    def update(self, keys: Iterable[str]) -> None:
+        """Update what is known of the jobs ``keys``, which may have changed."""
+        kept = self._kept
+        kept.discard(keys, self._now)
         for key in keys:
             job = self._jobs.get(key)
             is_suspect = job is not None and any(self._judge.is_suspect(pod) for pod in job.pods)
             is_eligible = job is not None and job.group.phase in _RUNNING and not self._is_off(job)
             for book, is_in in (
-                (resting.suspects, is_suspect),
-                (resting.uncounted, is_eligible),
-                (resting.gone, job is None),
+                (kept.suspects, is_suspect),
+                (kept.uncounted, is_eligible),
+                (kept.gone, job is None),
             ):
                 if is_in:
                     book.add(key)
                 else:
                     book.discard(key)
-        resting.gone &= self._before.retries.keys()
-        if resting.gone:
-            self.retries = {k: left for k, left in self.retries.items() if k not in resting.gone}
+        kept.gone &= self._before.retries.keys()
+        if kept.gone:
+            self.retries = {k: left for k, left in self.retries.items() if k not in kept.gone}
 
     def run(self) -> None:
         """Decide about all jobs: cached ones first, then those that run, then act.
 
         Source: docs/spec/consumers.md#2.3.
         """
-        awake = self._resting.awake(self.cached.keys())
-        for key in sorted(self.cached.keys() & awake):
+        open_jobs = self._kept.open_jobs(self.cached.keys())
+        for key in sorted(self.cached.keys() & open_jobs):
             self._sync(key)
-        forced = {key for key in sorted(self.cached.keys() & awake) if self._force(key)}
+        forced = {key for key in sorted(self.cached.keys() & open_jobs) if self._force(key)}
         self._count_retries()
         verdicts: dict[str, tuple[JudgedPod, ...]] = {}
-        for key in sorted(self._resting.suspects & awake):
+        for key in sorted(self._kept.suspects & open_jobs):
             found = self._evaluate(self._jobs[key])
             if found is not None:
                 verdicts[key] = found
-        for key in sorted(self.cached.keys() & awake):
+        for key in sorted(self.cached.keys() & open_jobs):
             cached = self.cached[key]
             if not cached.is_executed and key not in forced:
                 judged = verdicts.get(key) or cached_jobs.judged_again(cached, self._jobs[key])
@@ -197,23 +198,23 @@ class Rescheduling:
                 self._wait(key)
         for section, name, text in sorted(self._judge.divergences):
             self._diverges(section, self._jobs[name], text)
-        for key in awake:
-            self._rest(key)
-        self._resting.sort()
-        self.decisions = self._resting.decisions | self.decisions
-        for findings in (*self._resting.findings.values(), *self._findings.values()):
+        for key in open_jobs:
+            self._keep(key)
+        self._kept.sort()
+        self.decisions = self._kept.decisions | self.decisions
+        for findings in (*self._kept.findings.values(), *self._findings.values()):
             self.findings += findings
 
     def _count_retries(self) -> None:
         """Begin to count the retries of jobs that are new (consumers#2.5)."""
-        resting = self._resting
+        kept = self._kept
         # Those that were counted in the state after this one are counted in the next, too.
-        resting.uncounted = {key for key in resting.uncounted if key not in self._before.retries}
-        if new := sorted(resting.uncounted - self.cached.keys()):
+        kept.uncounted = {key for key in kept.uncounted if key not in self._before.retries}
+        if new := sorted(kept.uncounted - self.cached.keys()):
             self.retries = self.retries | {key: self._jobs[key].retry_times for key in new}
 
-    def _rest(self, key: str) -> None:
-        """Let a job rest of which the session has changed nothing."""
+    def _keep(self, key: str) -> None:
+        """Keep the decision about a job of which the session has changed nothing."""
         cached = self.cached.get(key)
         if cached is not self._before.jobs.get(key):
             return
@@ -226,7 +227,7 @@ class Rescheduling:
             limits = cached_jobs.deadlines(cached, self._options.grace_over_time)
             until = min((limit for limit in limits if limit >= self._now), default=None)
         decision, findings = self.decisions.pop(key, None), self._findings.pop(key, ())
-        self._resting.rest(key, decision, findings, until)
+        self._kept.keep(key, decision, findings, until)
 
     def _value(self, job: SchedulerJob) -> str:
         """Return the ``fault-scheduling`` that counts (R10, R23)."""
@@ -236,7 +237,7 @@ class Rescheduling:
         return self._value(job) in ("", scheduling.FAULT_SCHEDULING_OFF)
 
     def _sync(self, key: str) -> None:
-        """Bring a cached job up to the session: expired, gone, completed, widened.
+        """Update a cached job: it may be expired, gone, completed or widened.
 
         Source: docs/spec/consumers.md#2.8.
         """
@@ -303,7 +304,7 @@ class Rescheduling:
         self.cached[key] = msgspec.structs.replace(
             cached, is_forced=True, deleted=tuple(gone), row=row
         )
-        deletions = tuple(_deletion(pod, 0) for pod in left)
+        deletions = tuple(self._deletion(pod, is_evicted=False) for pod in left)
         self._decide(
             job,
             Action.FORCE_DELETE,
@@ -390,7 +391,8 @@ class Rescheduling:
         merged = tuple({**before, **fresh}.values())
         self._diverges(6, job, "a fault that follows is acted on while the job is cached")
         self.cached[job.key] = msgspec.structs.replace(
-            cached_jobs.refreshed(cached, merged),
+            cached,
+            pods=cached_jobs.cached_pods(merged),
             value=self._value(job),
             strategy=job.strategy,
             retry_times=job.retry_times,
@@ -434,7 +436,7 @@ class Rescheduling:
     ) -> None:
         job, cached = self._jobs[key], self.cached[key]
         is_evicted = _is_graceful(cached, judged)
-        deletions = tuple(self._deletion(pod, is_evicted) for pod in pods)
+        deletions = tuple(self._deletion(pod, is_evicted=is_evicted) for pod in pods)
         before = self.retries.get(key, 0)
         after = before - 1 if opened.reason is FaultType.POD_FAILED else before
         if after != self.retries.get(key):
@@ -445,7 +447,8 @@ class Rescheduling:
             action = Action.ESCALATE
         patch = _graceful_exit(job, cached, judged)
         self.cached[key] = msgspec.structs.replace(
-            cached_jobs.refreshed(cached, judged),
+            cached,
+            pods=cached_jobs.cached_pods(judged),
             deleted=tuple(dict.fromkeys((*cached.deleted, *(pod.uid for pod in pods)))),
             is_executed=True,
             is_evicted=is_evicted,
@@ -494,14 +497,14 @@ class Rescheduling:
         )
         return None
 
-    def _deletion(self, pod: SchedulerPod, is_evicted: bool) -> Deletion:
+    def _deletion(self, pod: SchedulerPod, *, is_evicted: bool) -> Deletion:
         """Return the deletion of a pod; a pod that is over or whose Node is missing has no grace.
 
         A node of the session does not have it then (R32, consumers#2.7).
         """
-        if is_evicted and pod.is_live and pod.node in self._views:
-            return _deletion(pod, pod.termination_grace_seconds)
-        return _deletion(pod, 0)
+        has_grace = is_evicted and pod.is_live and pod.node in self._views
+        grace_seconds = pod.termination_grace_seconds if has_grace else 0
+        return Deletion(pod.namespace, pod.name, pod.uid, grace_seconds)
 
     def _remember_restarts(self, judged: Iterable[JudgedPod]) -> None:
         """Note the restarts of containers for which retries were used (R22)."""
@@ -577,7 +580,3 @@ def _graceful_exit(
 def _is_sub_health_only(judged: Iterable[JudgedPod]) -> bool:
     types = {one.type for one in judged if one.type is not None}
     return types == {FaultType.SUB_HEALTH}
-
-
-def _deletion(pod: SchedulerPod, grace_seconds: int) -> Deletion:
-    return Deletion(pod.namespace, pod.name, pod.uid, grace_seconds)

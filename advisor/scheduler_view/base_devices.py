@@ -25,23 +25,19 @@ class _Card(msgspec.Struct, omit_defaults=True):
     device_id: _Uint32 | None = msgspec.field(default=None, name="DeviceID")
 
 
-_NO_CARDS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _base_cards = msgspec.json.Decoder(dict[str, _Card | None])
 
 
 @lru_cache(maxsize=32768)
 def base_devices(text: str | None) -> BaseDevices | None:
     """Return the cards of the annotation; ``None`` where it is missing or no JSON."""
-    if text is None:
+    found = None if text is None else _cards(text)
+    if found is None:
         return None
-    try:
-        found = _base_cards.decode(text)
-    except _NO_CARDS:
-        return None
+    names, has_ids = found
+    has_virtual = any(name.count("-") > 1 for name in names)
     return BaseDevices(
-        _shared(tuple(sorted(name for name in found if name.count("-") == 1))),
-        any(name.count("-") > 1 for name in found),
-        all(card is not None and card.device_id is not None for card in found.values()),
+        _shared(tuple(name for name in names if name.count("-") == 1)), has_virtual, has_ids
     )
 
 
@@ -50,14 +46,18 @@ def without_addresses(text: str) -> str:
 
     What a node has of its own are addresses, which ``base_devices`` does not read.
     """
+    found = _cards(text)
+    return "" if found is None else _text(*found)
+
+
+def _cards(text: str) -> tuple[tuple[str, ...], bool] | None:
+    """Return the names of the cards, sorted, and whether all have a ``DeviceID``."""
     try:
         cards = _base_cards.decode(text)
-    except _NO_CARDS:
-        return ""
-    return _text(
-        tuple(sorted(cards)),
-        all(card is not None and card.device_id is not None for card in cards.values()),
-    )
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    has_ids = all(card is not None and card.device_id is not None for card in cards.values())
+    return tuple(sorted(cards)), has_ids
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""What the scheduler's informers make of ConfigMaps (``docs/spec/consumers.md#1.2`` and 1.4).
+"""ConfigMaps as the scheduler's informers keep them (``docs/spec/consumers.md#1.2`` and 1.4).
 
 A ConfigMap without the label is invisible, one that cannot be read changes nothing, entries of
 devices and switches are merged, and those of hosts replaced.
@@ -55,7 +55,7 @@ class Head(NamedTuple):
 
 
 class _Decoded(Generic[E]):
-    """A document as it was read last."""
+    """The last version of a document that could be read."""
 
     def __init__(self) -> None:
         self.by_node: dict[str, E] = {}
@@ -66,8 +66,8 @@ class _Decoded(Generic[E]):
         self._text: str | None = None
         self._entries: Entries[E] = Entries({})
 
-    def move(self, form: EntryForm[E], text: str, name: str) -> None:
-        """Read another text. Raises ``DocumentError``, and stays where it was."""
+    def update(self, form: EntryForm[E], text: str, name: str) -> None:
+        """Read a new text. Raises ``DocumentError`` and changes nothing then."""
         if text == self._text:
             return
         before = self._entries
@@ -87,17 +87,18 @@ class DecodedDocuments:
         self._found: dict[str, _Decoded[Any]] = {}
         self._heads: dict[int, Head] = {}
 
-    def read(self, form: EntryForm[E], text: str, name: str) -> _Decoded[E]:
+    def read(self, form: EntryForm[E], one: StoredConfigMap) -> _Decoded[E]:
         """Return a document. An entry that did not change is the same object as before.
 
         Raises ``DocumentError``.
 
         Source: docs/spec/consumers.md#1.2.
         """
-        known: _Decoded[E] | None = self._found.get(name)
+        text = _value(one, one.name)
+        known: _Decoded[E] | None = self._found.get(one.name)
         if known is None:
-            known = self._found[name] = _Decoded()
-        known.move(form, text, name)
+            known = self._found[one.name] = _Decoded()
+        known.update(form, text, one.name)
         return known
 
     def head(self, one: StoredConfigMap) -> Head:
@@ -119,7 +120,7 @@ class DecodedDocuments:
 
 
 def _head(one: StoredConfigMap) -> Head:
-    """Return the head of a ConfigMap; namespace, name and label decide who has it.
+    """Return the head of a ConfigMap; namespace, name and label decide which informer has it.
 
     Source: docs/spec/consumers.md#1.2.
     """
@@ -227,22 +228,17 @@ class ClusterCache:
     def _take(self, one: StoredConfigMap) -> tuple[tuple[str, ...], int]:
         """Return the nodes of a ConfigMap and its last event, having taken over its entries."""
         if one.name == names.CLUSTER_NODE_NAME:
-            form = document_entries.NODES
-            hosts = self._documents.read(form, _value(one, one.name), one.name)
+            hosts = self._documents.read(document_entries.NODES, one)
             self._note(self.nodes, hosts.by_node)
             self._note(hosts.by_node, self.nodes)
             self.nodes = layered(hosts.by_node)
             return hosts.nodes, _touched_ms(one)
         if one.name.startswith(names.CLUSTER_DEVICE_PREFIX):
-            devices = self._documents.read(
-                document_entries.DEVICES, _value(one, one.name), one.name
-            )
+            devices = self._documents.read(document_entries.DEVICES, one)
             self._merge(self.devices, one, devices)
             return devices.nodes, _touched_ms(one) or _newest_ms(devices.by_node.values())
         if one.name.startswith(names.CLUSTER_SWITCH_PREFIX):
-            switches = self._documents.read(
-                document_entries.SWITCHES, _value(one, one.name), one.name
-            )
+            switches = self._documents.read(document_entries.SWITCHES, one)
             self._merge(self.switches, one, switches)
             return switches.nodes, _touched_ms(one) or _newest_ms(switches.by_node.values())
         if one.name.startswith(names.NODE_INFO_PREFIX):

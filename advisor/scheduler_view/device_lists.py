@@ -86,13 +86,11 @@ class DeviceLists:
                 kept = self._merged(listed, listed.DeviceList, kept, stamp)
                 stamp = listed.UpdateTime
             elif _differs(listed.DeviceList, kept):
-                self.problems.append(
-                    (
-                        "UPDATE_LOST",
-                        f"UpdateTime {listed.UpdateTime} is not above {stamp}, the last one"
-                        " applied: the scheduler does not see this entry",
-                    )
+                text = (
+                    f"UpdateTime {listed.UpdateTime} is not above {stamp}, the last one applied: "
+                    "the scheduler does not see this entry"
                 )
+                self.problems.append(("UPDATE_LOST", text))
             # What is applied already is not limited by the time since then (consumers#1.5, item 2).
             self.is_steady = all(kept.get(key) == text for key, text in listed.DeviceList.items())
         elif listed is None and entry is not None:
@@ -159,12 +157,8 @@ class DeviceLists:
             return entry
         base = base_devices(self.node.annotations.get(scheduling.BASE_DEVICE_INFOS))
         if base is None:
-            self.problems.append(
-                (
-                    "NODE_FROZEN",
-                    "Its annotation baseDeviceInfos is missing or no JSON: nothing new is applied",
-                )
-            )
+            text = "Its annotation baseDeviceInfos is missing or no JSON: nothing new is applied"
+            self.problems.append(("NODE_FROZEN", text))
             if not self.corrected:
                 return None
             self._diverges(5, "without baseDeviceInfos the reported list counts")

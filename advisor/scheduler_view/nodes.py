@@ -1,4 +1,4 @@
-"""What the plugin knows of each node in a session (``docs/spec/consumers.md#1.5`` to 1.8)."""
+"""The plugin's view of each node in a session (``docs/spec/consumers.md#1.5`` to 1.8)."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_in_table(self) -> bool:
-        """Whether the fault table has it: nodes with chips need the label (consumers#1.7)."""
+        """Whether it is in the fault table: nodes with chips need the label (consumers#1.7)."""
         return bool(self.resource) or not self.is_npu
 
 
 class NodeViews:
-    """The views of all nodes, moved from session to session of one profile.
+    """The views of all nodes, updated from session to session of one profile.
 
     Of a node of which nothing is another only what time alone may change is looked at again.
     """
@@ -106,10 +106,10 @@ class NodeViews:
         self.memories: Mapping[str, NodeMemory] = {}
         self._unsteady: frozenset[str] = frozenset()
         self.looked_at: frozenset[str] = frozenset()
-        self.apart: set[str] = set()
+        self.remembered: set[str] = set()
         """Nodes of which more is in memory than documents and objects show now."""
 
-    def move(
+    def update(
         self,
         index: SnapshotIndex,
         snapshot: ClusterSnapshot,
@@ -120,10 +120,10 @@ class NodeViews:
         since: Since,
         is_new: bool,
     ) -> frozenset[str]:
-        """Go to a session; returns the nodes of which something is another since the last one.
+        """Update the views to a session; return the nodes that have changed since the last one.
 
-        ``since`` is which session that was, seen from ``state``; ``is_new`` whether ``index``
-        has moved since.
+        ``since`` is how that session is related to ``state``, ``is_new`` whether ``index`` has
+        another snapshot now.
         """
         if since is Since.UNKNOWN:
             self.views = {}
@@ -149,9 +149,9 @@ class NodeViews:
                 if not builder.is_steady(snapshot):
                     unsteady.add(name)
             if memory is not None and not builder.lists.is_derived:
-                self.apart.add(name)
+                self.remembered.add(name)
             else:
-                self.apart.discard(name)
+                self.remembered.discard(name)
             _put(memories, name, memory)
             if view != self.views.get(name):
                 changed.add(name)
@@ -162,7 +162,7 @@ class NodeViews:
 
 
 def _put(book: MutableMapping[str, T], name: str, value: T | None) -> None:
-    """Have ``value`` be what ``book`` has of a node, and nothing for ``None``."""
+    """Set the value of a node, or delete it for ``None``."""
     if value is None:
         book.pop(name, None)
     elif book.get(name) is not value:
@@ -273,9 +273,8 @@ class _Builder:
         if self.corrected and self.options.heartbeat_check:
             beat = snapshot.heartbeats.get(self.node.name)
             if beat is not None and is_silent(beat, snapshot.now_ms):
-                self.lists.divergences.append(
-                    (24, "its heartbeat is silent for more than three intervals")
-                )
+                text = "its heartbeat is silent for more than three intervals"
+                self.lists.divergences.append((24, text))
                 return "heartbeat"
         return ""
 
@@ -284,9 +283,8 @@ class _Builder:
             return ()
         found = document_entries.read_faults(text)
         if found is None:
-            self.lists.problems.append(
-                ("FAULT_LIST_UNREADABLE", "Its -Fault text cannot be read: levels are not known")
-            )
+            why = "Its -Fault text cannot be read: levels are not known"
+            self.lists.problems.append(("FAULT_LIST_UNREADABLE", why))
             return ()
         return found
 

@@ -131,7 +131,7 @@ class FaultConfiguration:
         raise AssertionError("a watch never ends")
 
     async def _follow_store(self, config_map: OperatorConfigMap) -> None:
-        selection = Selection(config_map.namespace, config_map.name, spoilt=True)
+        selection = Selection(config_map.namespace, config_map.name, shows_malformed=True)
         async for event in followed(partial(self._store.watch, selection), _AGAIN_SECONDS):
             if isinstance(event, Interrupted):
                 self._troubles.begin(config_map, event.reason)

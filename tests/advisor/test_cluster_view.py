@@ -173,7 +173,7 @@ def test_member_names_match_without_regard_to_case() -> None:
         ({"name": "cluster-info-dev-0"}, False),
     ],
 )
-def test_what_is_invisible_counts_as_deleted(changes: dict[str, Any], is_named: bool) -> None:
+def test_an_invisible_configmap_counts_as_deleted(changes: dict[str, Any], is_named: bool) -> None:
     scene = Scene(count=1)
     scene.session()
     scene.chips["n1"] = Chips(unhealthy=[3])
@@ -394,7 +394,7 @@ def test_switches_of_the_scheduler(text: str, seconds: int) -> None:
     assert (found.use_cluster_info, found.self_maintain) == (False, False)
 
 
-def test_what_is_not_known_is_named() -> None:
+def test_unknown_objects_are_named_in_the_report() -> None:
     snapshot = ClusterSnapshot(now_ms=T0 * 1000, unread=frozenset({"vcjobs"}))
     report, state = advise(snapshot, SchedulerState(), AdvisorOptions())
     assert len(report.not_known) == 2

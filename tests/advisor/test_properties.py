@@ -109,7 +109,7 @@ _limits = settings(max_examples=40, deadline=None, suppress_health_check=[Health
 
 @_limits
 @given(scenes(), st.lists(_actions, max_size=9), _profiles)
-def test_what_is_deleted_is_there_and_budgets_hold(
+def test_deleted_pods_exist_and_budgets_hold(
     scene: Scene, steps: list[tuple[str, Any, Any]], profile: Profile
 ) -> None:
     """consumers#P1, P2, P3, P7 and P9, session by session; the state survives its encoding.

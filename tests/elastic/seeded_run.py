@@ -106,7 +106,8 @@ class Process:
             else:
                 entries = {k: {"RescheduleRecords": v} for k, v in bench.records.items()}
                 data = {"recent-reschedule-records": json.dumps(entries)}
-                items = {"r": evictions_of(msgspec.Raw(json.dumps({"data": data}).encode()))}
+                configmap = {"metadata": {"name": "records"}, "data": data}
+                items = {"r": evictions_of(msgspec.Raw(json.dumps(configmap).encode()))}
             observe(kind, Snapshot(items))
 
     async def read(self, _namespace: str, name: str) -> bytes:
@@ -225,7 +226,7 @@ class Process:
             most = bench.originals.get(job.name, 0)
             count = self._fitting(item, min(most, room))
             room -= count
-            why = f"there is room for {room} × 8 cards"
+            why = f"there is room for {room} × 8 chips"
             advice = ElasticAdvice("default", job.name, replicas=count or None, cards=8, why=why)
             version = int(job.version)
             found.append(EndedJob("default", job.name, version, advice if job in sized else None))
@@ -264,10 +265,10 @@ class Process:
             links[uid_of(item)] = min(cut.values())
         return found, links
 
-    def state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def report_state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``JobEvents``."""
 
-    def wrote(self, job: VcJob, decision: RestartDecision) -> None:
+    def report_write(self, job: VcJob, decision: RestartDecision) -> None:
         """See ``JobEvents``."""
 
 

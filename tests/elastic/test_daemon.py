@@ -208,7 +208,7 @@ def test_it_waits_until_its_queue_is_open(bed: Bed, elastic: Elastic) -> None:
     assert KEPT in _annotations(bed, "queued")
 
 
-def test_what_ended_without_a_fault_stays_ended(bed: Bed, elastic: Elastic) -> None:
+def test_a_job_that_ended_without_a_fault_stays_ended(bed: Bed, elastic: Elastic) -> None:
     bed.train("done", 2)
     bed.volcano.evict("done", reason="pod-failed")
     bed.volcano.until("done", "Terminated")
@@ -260,7 +260,9 @@ def _left(elastic: Elastic, name: str) -> list[str]:
     return [one.partition(" on ")[0] for one in listed_.split("; ") if one]
 
 
-def test_what_the_owner_sets_is_the_original_from_then_on(bed: Bed, elastic: Elastic) -> None:
+def test_a_size_that_the_owner_sets_is_the_original_from_then_on(
+    bed: Bed, elastic: Elastic
+) -> None:
     bed.train("owned", 3)
     bed.fault("n0", (3,))
     bed.volcano.evict("owned")
@@ -395,7 +397,7 @@ def test_a_dry_run_writes_its_lease_only(bed: Bed, elastic: Elastic) -> None:
     assert written <= {("leases", LEASE)}
 
 
-def test_what_people_ask(bed: Bed, elastic: Elastic) -> None:
+def test_states_and_reasons_are_shown_to_operators(bed: Bed, elastic: Elastic) -> None:
     """``list``, ``show``, ``off``, ``on`` and ``restore``, with the administrator's rights."""
     bed.train("asked", 2)
     shown = _vigil(bed, "show", "default/asked", "--json")

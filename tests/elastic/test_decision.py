@@ -54,7 +54,7 @@ def test_the_size_comes_first_and_the_phase_after_it() -> None:
 
 
 @pytest.mark.parametrize(("replicas", "cards"), [(4, 8), (3, 8), (2, 8), (1, 8)])
-def test_what_is_written_of_several_pods(replicas: int, cards: int) -> None:
+def test_the_size_patch_of_several_pods(replicas: int, cards: int) -> None:
     job = read(vcjob())
     found = decide(job, facts(advice=advice(replicas, cards)))
     patch = {one["path"]: one["value"] for one in size_patch(job, found, NOW_MS)}
@@ -71,7 +71,7 @@ def test_what_is_written_of_several_pods(replicas: int, cards: int) -> None:
 
 
 @pytest.mark.parametrize("cards", [4, 2, 1])
-def test_what_is_written_of_a_single_pod(cards: int) -> None:
+def test_the_size_patch_of_a_single_pod(cards: int) -> None:
     job = read(vcjob(replicas=1))
     found = decide(job, facts(advice=advice(1, cards)))
     patch = {one["path"]: one["value"] for one in size_patch(job, found, NOW_MS)}
@@ -204,13 +204,13 @@ def test_a_job_that_ended_without_a_fault_stays_ended() -> None:
         ((), (FaultUnder("DEVICE", "n1", 1),), "DEVICE on n1"),
     ],
 )
-def test_what_ended_a_job(
+def test_the_cause_of_an_ended_job(
     evictions: tuple[Evicted, ...], faults: tuple[FaultUnder, ...], cause: str
 ) -> None:
     assert cause_of(BEGAN_MS, ENDED_MS, evictions, faults) == cause
 
 
-def test_what_the_scheduler_records() -> None:
+def test_records_of_the_scheduler_are_read_by_job() -> None:
     """As in the recording of a device fault; a failed pod is no fault."""
     record = (
         '{"default/j-u":{"JobID":"default/j-u","TotalRescheduleTimes":2,"RescheduleRecords":['
@@ -315,7 +315,7 @@ def test_a_size_of_the_owner_between_the_two_writes_keeps_cause_and_start(replic
 @pytest.mark.parametrize(
     ("advised", "text"),
     [
-        (advice(None, None, "there is room for 0 × 8 cards"), "there is room for 0"),
+        (advice(None, None, "there is room for 0 × 8 chips"), "there is room for 0"),
         (advice(5), "does not allow"),
         (advice(2, 16), "does not allow"),
         (None, "is asked"),
@@ -424,7 +424,7 @@ def test_a_job_that_is_being_deleted_is_left_alone() -> None:
         {"ttlSecondsAfterFinished": 60},
     ],
 )
-def test_what_the_owner_changes_between_the_two_writes_counts(change: dict[str, Any]) -> None:
+def test_changes_of_the_owner_between_the_two_writes_count(change: dict[str, Any]) -> None:
     """The size is written, and the start is not: it would not end at the next fault."""
     item = with_kept(vcjob(), kept(size(2)))
     assert decide(read(item), facts()).write is DueWrite.START

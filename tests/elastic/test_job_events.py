@@ -34,10 +34,10 @@ class _Recorded:
 async def test_waiting_for_pods_is_a_warning_once_it_is_overdue() -> None:
     recorded, job = _Recorded(), read(vcjob())
     events = JobEvents(cast("ClusterObjects", recorded), system_clock, records=True)
-    events.state(job, "waiting-for-pods", "a pod")
-    events.state(job, "waiting-for-pods", "a pod")
-    events.state(job, "waiting-for-pods", "a pod, overdue", is_overdue=True)
-    events.state(job, "refused", "a webhook")
+    events.report_state(job, "waiting-for-pods", "a pod")
+    events.report_state(job, "waiting-for-pods", "a pod")
+    events.report_state(job, "waiting-for-pods", "a pod, overdue", is_overdue=True)
+    events.report_state(job, "refused", "a webhook")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(0.05):
             await events.run()
@@ -55,9 +55,9 @@ async def test_an_event_that_is_refused_keeps_no_other_one_back(
     recorded, ends, goes_on = _Recorded(), vcjob(), vcjob()
     ends["metadata"]["namespace"] = recorded.refused = "ending"
     events = JobEvents(cast("ClusterObjects", recorded), system_clock, records=True)
-    events.state(read(ends), "refused", "the namespace is being terminated")
+    events.report_state(read(ends), "refused", "the namespace is being terminated")
     goes_on["metadata"]["uid"] = "u-other"
-    events.state(read(goes_on), "refused", "a webhook")
+    events.report_state(read(goes_on), "refused", "a webhook")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(0.05):
             await events.run()

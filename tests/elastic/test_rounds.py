@@ -70,14 +70,14 @@ class _Around:
         """See ``VcJobs``."""
         raise StoreRefused("jobs/status is forbidden")
 
-    def state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def report_state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``JobEvents``."""
         self.shown.append(state)
 
-    def wrote(self, _job: VcJob, decision: RestartDecision) -> None:
+    def report_write(self, _job: VcJob, decision: RestartDecision) -> None:
         """See ``JobEvents``."""
 
-    def would(self, _job: VcJob, decision: RestartDecision) -> None:
+    def report_dry_run(self, _job: VcJob, decision: RestartDecision) -> None:
         """See ``JobEvents``."""
         self.would_write.append(str(decision.write))
 

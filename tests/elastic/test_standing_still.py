@@ -65,7 +65,7 @@ async def test_a_job_of_a_namespace_that_ends_stops_no_other_one() -> None:
 async def test_a_rival_and_what_cannot_be_read_are_named(name: str, event: Any, why: str) -> None:
     """The evicted job waits meanwhile, and the aggregator is not asked."""
     nothing = cast("Any", None)
-    events = cast("Any", SimpleNamespace(state=lambda *_, **__: None))
+    events = cast("Any", SimpleNamespace(report_state=lambda *_, **__: None))
     leader = cast("Any", SimpleNamespace(leads=True))
     now = Instant(ENDED_MS + 1000, ENDED_MS + 1000)
     acting = Acting(nothing, nothing, leader, events, lambda: now, acts=True)

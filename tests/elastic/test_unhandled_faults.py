@@ -174,10 +174,10 @@ class Bench:
         """See ``VcJobs``."""
         self.done.append(("delete", name, uid))
 
-    def state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def report_state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``JobEvents``."""
 
-    def wrote(self, _job: VcJob, decision: RestartDecision) -> None:
+    def report_write(self, _job: VcJob, decision: RestartDecision) -> None:
         """See ``JobEvents``."""
         self.done.append(("wrote", str(decision.write)))
 
@@ -186,7 +186,7 @@ def over(
     *faults: FaultUnder, replicas: int | None = 2, version: int = 99, name: str = "j"
 ) -> AggregatorReply:
     """Return the answer that a job runs over a network fault, and what there is room for."""
-    why = "" if replicas else "there is room for 0 × 8 cards"
+    why = "" if replicas else "there is room for 0 × 8 chips"
     advice = ElasticAdvice("default", name, replicas=replicas, cards=8, why=why)
     one = EndedJob("default", name, version, advice, faults or (_FAULT,))
     return AggregatorReply(EndedJobs(99, (), (), (one,)), silent=frozenset())
@@ -321,7 +321,7 @@ async def test_a_command_that_waits_counts_however_long_the_controller_is_away()
     assert bench.done == ENDED, "its Command came to nothing"
 
 
-async def test_what_another_process_has_just_annotated_counts() -> None:
+async def test_a_job_that_another_process_has_just_annotated_counts() -> None:
     """Watches show nothing of it yet; the API server's own list does."""
     bench = beside("Running", ending_ms=NOW_MS + 18_000)
     shown = json.loads(json.dumps(bench.items["a"]))
@@ -414,9 +414,7 @@ async def test_a_missing_right_to_commands_is_named(error: StoreError) -> None:
         ("Terminated", "[", ""),
     ],
 )
-def test_what_was_ended_for_a_network_fault_starts_again(
-    phase: str, ending: str, cause: str
-) -> None:
+def test_a_job_ended_for_a_network_fault_starts_again(phase: str, ending: str, cause: str) -> None:
     """Not what failed by itself, or was ended for it before its last start."""
     item = vcjob(phase=phase)
     item["metadata"]["annotations"][ENDING] = ending

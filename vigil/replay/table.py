@@ -1,4 +1,4 @@
-"""What ``vigil replay`` prints for people."""
+"""Prints the findings of ``vigil replay`` as tables."""
 
 from __future__ import annotations
 

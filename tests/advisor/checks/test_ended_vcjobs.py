@@ -117,13 +117,13 @@ def test_older_jobs_are_served_first() -> None:
     assert sizes(found(snapshot(3, young, old), "a", "b")) == [("b", 2, 8), ("a", 1, 8)]
 
 
-def test_what_is_not_asked_for_takes_no_room() -> None:
+def test_jobs_that_no_size_is_asked_for_take_no_room() -> None:
     cluster = snapshot(2, ended("b", 2, created_at_ms=1), ended("a", 2, created_at_ms=2))
     assert sizes(found(cluster, "a")) == [("a", 2, 8)]
 
 
 @pytest.mark.parametrize(("bound", "expected"), [(0, 1), (1, 1), (2, 1)])
-def test_what_was_started_and_is_not_bound_counts_as_taken(bound: int, expected: int) -> None:
+def test_unbound_pods_of_a_started_job_count_as_placed(bound: int, expected: int) -> None:
     """Of three nodes the started job has two, wherever its pods are by now."""
     started = with_kept(ended("b", 2), Size(4, 8, 4), "Pending")
     owner = ControllingOwner("Job", "b", "u-b")

@@ -240,7 +240,9 @@ def test_a_fault_on_cards_of_others_is_none() -> None:
         (LABELS, " 1", ()),
     ],
 )
-def test_what_is_not_enabled(labels: dict[str, str], least: str, flags: tuple[str, ...]) -> None:
+def test_a_job_that_is_not_enabled_gets_no_size(
+    labels: dict[str, str], least: str, flags: tuple[str, ...]
+) -> None:
     (one,) = Fleet(2).job("a", 2, least, labels=labels).advice(("n0",))
     assert (one.replicas, one.reason, one.flags) == (None, "NOT_ENABLED", flags)
 

@@ -90,7 +90,7 @@ def advised(snapshot: ClusterSnapshot, profile: Profile) -> dict[str, CreateAdvi
         pytest.param(X12, {"p": 4}, 2, {"p": "HOLD", "d": "ALLOW"}, id="X12"),
     ],
 )
-def test_what_the_operator_creates(
+def test_missing_pods_are_created_by_the_smallest_entry_not_reached(
     entries: Entries,
     running: dict[str, int],
     index: int | None,
@@ -142,7 +142,7 @@ def test_x14_a_rule_that_grows(profile: Profile) -> None:
         ),
     ],
 )
-def test_what_the_operator_refuses(text: str, where: str) -> None:
+def test_a_wrong_rule_is_refused_with_its_place(text: str, where: str) -> None:
     with pytest.raises(DocumentError, match="r: ") as raised:
         read_rule(text, "r")
     assert where in str(raised.value)
@@ -163,7 +163,7 @@ def test_what_the_operator_refuses(text: str, where: str) -> None:
         ),
     ],
 )
-def test_what_only_the_corrected_profile_refuses(text: str, what: str) -> None:
+def test_a_rule_that_only_the_corrected_profile_refuses(text: str, what: str) -> None:
     read_rule(text, "r")
     with pytest.raises(DocumentError) as raised:
         read_rule(text, "r", strict=True)

@@ -215,7 +215,7 @@ _READERS: list[Callable[[kubernetes_objects.Raw], object]] = [
         msgspec.Raw(b'"\xff"'),
     ],
 )
-def test_what_is_no_object_is_refused(
+def test_a_value_that_is_no_object_is_refused(
     read: Callable[[kubernetes_objects.Raw], object], raw: kubernetes_objects.Raw
 ) -> None:
     with pytest.raises(DocumentError):

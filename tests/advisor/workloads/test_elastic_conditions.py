@@ -103,13 +103,13 @@ BROKEN: tuple[tuple[str, Callable[[dict[str, Any]], object], str], ...] = (
 )
 
 
-def test_a_job_that_meets_all_of_them() -> None:
+def test_a_job_that_meets_all_conditions() -> None:
     assert unmet(read(vcjob())) == ()
 
 
 @pytest.mark.parametrize("size_", [4, 6])
 @pytest.mark.parametrize(("name", "spoil", "text"), BROKEN)
-def test_a_condition_that_is_not_met(
+def test_each_condition_that_is_not_met_is_named_with_a_remedy(
     name: str, spoil: Callable[[dict[str, Any]], object], text: str, size_: int
 ) -> None:
     item = vcjob(replicas=size_)
@@ -147,7 +147,7 @@ def test_a_single_pod_needs_two_chips_in_one_container() -> None:
         lambda one: _annotations(one).update(minReplicas="4"),
     ],
 )
-def test_what_just_meets_it(met: Callable[[dict[str, Any]], object]) -> None:
+def test_values_at_the_limit_meet_the_condition(met: Callable[[dict[str, Any]], object]) -> None:
     item = vcjob()
     met(item)
     assert unmet(read(item)) == ()
