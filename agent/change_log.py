@@ -1,4 +1,4 @@
-"""The log of what changes on this node: what takes a chip or the node out is a warning."""
+"""Logs changes of faults on this node; one that takes a chip or the node out is a warning."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ChangeLog:
             )
 
     def flush(self) -> None:
-        """Log what waits for its turn."""
+        """Log the changes that were held back by the pace."""
         self._warnings.flush()
         self._others.flush()
 

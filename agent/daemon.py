@@ -161,7 +161,7 @@ class Agent:
         self._was_stopped = False
 
     def status(self) -> AgentStatus:
-        """Return what the pages show now."""
+        """Return the status for the pages."""
         return collect_status(self._parts)
 
     async def run(self) -> int:

@@ -66,7 +66,7 @@ class NodeDocument(Protocol):
     name: str
 
     def desired(self) -> DesiredDocument | None:
-        """Return what to publish now; ``None`` leaves the stored document as it is."""
+        """Return the document to publish now; ``None`` leaves the stored one as it is."""
 
     def restore_from(self, existing: Document | None) -> tuple[Input, ...]:
         """Return the faults in the stored document ``existing``, as inputs of an agent without a
@@ -353,8 +353,8 @@ class NodeDocuments:
         async with asyncio.TaskGroup() as tasks:
             ownership = self.ownership[kind]
             tasks.create_task(ownership.run(), name=f"ownership of {kind}")
-            # Whose document it is decides what it means that a name is missing in it, and which
-            # document has our own data key.
+            # The owner decides whether a missing name is a release, and which document has our own
+            # data key.
             for one in self.ownership.values():
                 await one.decided.wait()
             await self.publishers[kind].run()
@@ -420,7 +420,7 @@ class NodeDocuments:
     def _inputs_of_stored(
         self, kind: str, document: NodeDocument, existing: Document | None, now_ms: int
     ) -> tuple[Input, ...]:
-        """Return what the policy must restore from the document stored at the start."""
+        """Return the inputs by which the policy restores the document stored at the start."""
         reports: tuple[Input, ...] = ()
         if not self._has_journal:
             reports = tuple(

@@ -1,4 +1,4 @@
-"""NPU exporter's names for what the agent knows as well (``metrics.npu_exporter_names``).
+"""Metrics under NPU exporter's names (``metrics.npu_exporter_names``).
 
 Names, types, help texts and labels are those of NPU exporter (``docs/spec/dcmi.md#9``), so that
 dashboards and alerts built on it still work. A call without an answer has no sample. Error codes
@@ -71,7 +71,7 @@ class Cards:
 
 
 async def keep_names(driver: Driver, names: MutableMapping[int, ChipNames]) -> NoReturn:
-    """Read what each chip is called, once; again a minute later what did not answer."""
+    """Read the names of each chip once; those without an answer again a minute later."""
     codes: dict[int, tuple[str, ...]] = {}
     while True:
         for chip in (await driver.inventory()).chips:

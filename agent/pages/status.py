@@ -371,7 +371,7 @@ def fault_row(
 def isolation_rows(
     node: str, chips: Iterable[ChipStatus], faults: Iterable[HeldFaultStatus]
 ) -> Iterator[FaultStatus]:
-    """Yield a row for what isolates a chip of ``node`` and is none of the ``faults`` that hold.
+    """Yield a row for each isolation of a chip of ``node`` that is none of the ``faults``.
 
     An isolation without a code has its level instead of a code, as in cluster-info.
     """

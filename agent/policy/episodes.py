@@ -1,4 +1,4 @@
-"""What an observation begins, changes and ends.
+"""The episodes that an observation begins, changes or ends.
 
 The same for chips, switch ports and parts of the server; only the judgement differs. Levels come
 from the catalogue (``device-plugin#2.4`` and 2.7, without the defects K07, K08 and K10).

@@ -1,4 +1,4 @@
-"""The device-info document of this node: its desired content, and what the stored one contains."""
+"""The device-info document of this node: its desired content, and the content of the stored one."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class DeviceInfoDocument:
         self._inventory_at = time.monotonic()
 
     def desired(self) -> DesiredDocument | None:
-        """Return what to publish now; ``None`` while too little is known.
+        """Return the document to publish now; ``None`` while too little is known.
 
         Virtual devices are not supported: readers would schedule whole chips instead, so such a
         node has no document of ours.
@@ -195,7 +195,7 @@ class DeviceInfoDocument:
         return chips and not self._awaits_allocation and is_known(state, family_of(inventory))
 
     def observe_stored(self, existing: Document | None) -> None:
-        """Take over from the document stored at the start what it has of the server."""
+        """Take over the description of the server from the document stored at the start."""
         if existing is not None:
             with contextlib.suppress(DocumentError):
                 ports = decode_switch_info(self.name, existing.data)
@@ -235,8 +235,8 @@ class DeviceInfoDocument:
         return (*self.operator_releases(existing, now_ms), *added)
 
     def differences_to(self, left: Document, now_ms: int) -> tuple[Input, ...]:
-        """Return what ``left``, a document of another program that is gone, has about missing
-        chips.
+        """Return inputs about missing chips from ``left``, the document of a program that is
+        gone.
 
         Its list is newer than our state: a chip that it does not have is forgotten. A chip that
         pods have may be in none of its lists.

@@ -134,7 +134,7 @@ class ReplayComparison:
         self._totals: dict[tuple[int, Subject], dict[_Kind, _Total]] = {}
 
     def apply(self, recorded: Sequence[Change], replayed: Sequence[Change], until_ms: int) -> None:
-        """Apply what both runs changed up to ``until_ms``."""
+        """Apply the changes of both runs up to ``until_ms``."""
         both = heapq.merge(
             self._timed(recorded, until_ms, self.recorded),
             self._timed(replayed, until_ms, self.replayed),

@@ -1,4 +1,4 @@
-"""Replays a journal: what the agent decided, and what it would have decided with other tables.
+"""Replays a journal: the decisions of the agent, and those with other tables.
 
 Every input goes through the policy once with the tables that were in force, which must lead to the
 changes that the journal recorded, and once with other tables. What only the store could know is
@@ -127,7 +127,7 @@ class _Playing:
             self._mark_gap(row.at_ms, row.at_ms, str(error))
 
     def end(self, until_ms: int | None = None) -> Findings:
-        """Return what was found until ``until_ms``, or until the last row."""
+        """Return the findings until ``until_ms``, or until the last row."""
         self._check(())
         if until_ms is None and self._last is not None:
             until_ms = self._last.at_ms
