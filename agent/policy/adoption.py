@@ -74,4 +74,4 @@ def release(known: SubjectState, context: RuleContext) -> SubjectState:
         if upgrade.level is ChipLevel.MANUALLY_SEPARATE_NPU:
             because = "an operator took its name out of ManuallySeparateNPU"
             known = upgrades.remove(known, upgrade, because, context)
-    return frequencies.emptied(known)
+    return frequencies.counters_emptied(known)

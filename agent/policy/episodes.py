@@ -1,4 +1,4 @@
-"""What an observation begins, changes and ends.
+"""The episodes that an observation begins, changes or ends.
 
 The same for chips, switch ports and parts of the server; only the judgement differs. Levels come
 from the catalogue (``device-plugin#2.4`` and 2.7, without the defects K07, K08 and K10).
@@ -76,7 +76,7 @@ def _associated(known: ChipState, item: Observation, draft: Transaction) -> Chip
     if item.code in known.held_back:
         return begin_held_back(known, item.code, draft)
     if item.code == HBM_MULTI_BIT and item.assertion not in (Assertion.RECOVER, Assertion.ABSENT):
-        return associations.explained(known, item.seen_at_ms)
+        return associations.without_explained(known, item.seen_at_ms)
     return known
 
 

@@ -85,7 +85,7 @@ def release(
     return replace(known, counters=without(known.counters, upgrade.code))
 
 
-def emptied(known: ChipState) -> ChipState:
+def counters_emptied(known: ChipState) -> ChipState:
     """Return ``known`` without counters, but for codes that are still upgraded."""
     upgraded = {upgrade.code for upgrade in known.upgrades if upgrade.kind == FAULT_FREQUENCY}
     left = {code: counter for code, counter in known.counters.items() if code in upgraded}

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from agent.policy.adoption import adopt, release
 from agent.policy.chips import forgotten, listed, restored
-from agent.policy.clock_set_back import no_later
+from agent.policy.clock_set_back import times_capped
 from agent.policy.deadlines import deadline_ms_of, due_ms_of, expire, next_due
 from agent.policy.episodes import observed
 from agent.policy.link_faults import waiting_for_tool
@@ -138,7 +138,9 @@ def _apply_to_all(
             return _configured(subjects, item.at_ms, draft)
         case ClockSetBack():
             draft.state = _set_back(draft.state, item.at_ms)
-            earlier = {subject: no_later(known, item.at_ms) for subject, known in subjects.items()}
+            earlier = {
+                subject: times_capped(known, item.at_ms) for subject, known in subjects.items()
+            }
             draft.revision += earlier != subjects
             return earlier
         case Acknowledged():

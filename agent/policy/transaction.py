@@ -1,4 +1,4 @@
-"""One call of the policy in progress: its results so far, and what all its rules share."""
+"""One call of the policy in progress: its results so far, and functions for all its rules."""
 
 from __future__ import annotations
 
