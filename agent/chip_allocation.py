@@ -14,7 +14,8 @@ import msgspec
 from agent.journal.rows import RowKind, UsageRow, body_of, decoded
 from contract.errors import JournalError
 from contract.pages.blind import BlindStatus
-from stores.base import PodUsage, UsageEnded, UsageListed
+from stores.base import PodUsage
+from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -114,33 +115,26 @@ class StoreAllocation:
 
     def _observe(self, event: UsageEvent) -> None:
         was_answered, self.answered = self.answered, True
-        changed = False
-        if isinstance(event, Interrupted):
-            self._mark_blind(event.reason)
-        else:
-            self._apply(event)
-            changed = self._recompute()
-        if changed or not was_answered:
-            self._on_change(self._wall_clock())
-
-    def _mark_blind(self, reason: str) -> None:
-        if self.blind is None:
-            log.warning(
-                "no answer about which chips pods use: %s; the last known allocation stays", reason
-            )
-            self.blind = BlindStatus(SOURCE, self._wall_clock(), reason)
-
-    def _apply(self, event: UsageListed | PodUsage | UsageEnded) -> None:
         match event:
-            case UsageListed(pods):
-                self._pods = {pod.uid: pod for pod in pods}
+            case Interrupted(reason):
+                if self.blind is None:
+                    log.warning(
+                        "no answer about which chips pods use: %s; the last known allocation stays",
+                        reason,
+                    )
+                    self.blind = BlindStatus(SOURCE, self._wall_clock(), reason)
+            case Snapshot(pods):
+                self._pods = dict(pods)
                 if self.blind is not None:
                     self.blind = None
                     log.warning("the store answers again about which chips pods use")
-            case PodUsage():
-                self._pods[event.uid] = event
-            case UsageEnded(uid):
+            case Update(uid, PodUsage() as pod):
+                self._pods[uid] = pod
+            case Update(uid):
                 self._pods.pop(uid, None)
+        changed = not isinstance(event, Interrupted) and self._recompute()
+        if changed or not was_answered:
+            self._on_change(self._wall_clock())
 
     def _recompute(self) -> bool:
         """Recompute the chips in use and journal them when they changed.

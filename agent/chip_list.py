@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agent.policy.chips import compared
 from agent.policy.state import ChipsListed, ServerState
-from agent.publishing.render import family_of, super_pod_ids
+from agent.publishing.chip_lists import family_of, super_pod_ids
 from contract.codes.families import FAMILIES
 from contract.listed_chips import ListedChip
 from dcmi_shim.values import Inventory

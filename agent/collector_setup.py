@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from collectors.base import AgentOptions
@@ -15,7 +17,7 @@ from contract.observation import NODE, Assertion, Observation, SourceBlind
 from service.files.atomic import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from agent.config import AgentConfiguration
@@ -57,6 +59,14 @@ def reports_when_disabled(
     return [SourceBlind(source, NODE, now_ms, why)] if faults else []
 
 
+@dataclass(frozen=True)
+class _CollectorState:
+    """See ``SavedState``."""
+
+    read: Callable[[], bytes | None]
+    write: Callable[[bytes], None]
+
+
 class SavedStates:
     """The saved states of collectors, one small file for each in ``<state_dir>/memory``."""
 
@@ -69,7 +79,7 @@ class SavedStates:
 
     def of(self, source: str) -> SavedState:
         """Return access to the saved state of one collector."""
-        return _CollectorState(self, source)
+        return _CollectorState(partial(self._read, source), partial(self._write, source))
 
     async def run(self) -> NoReturn:
         """Write states as they change, until cancelled."""
@@ -92,8 +102,7 @@ class SavedStates:
                 else:
                     self._troubled.discard(source)
 
-    def read(self, source: str) -> bytes | None:
-        """See ``SavedState``."""
+    def _read(self, source: str) -> bytes | None:
         waiting = self._unwritten.get(source)
         if waiting is not None:
             return waiting
@@ -106,23 +115,6 @@ class SavedStates:
             log.error("the saved state of %s cannot be read: %s", source, error)
             return None
 
-    def write(self, source: str, content: bytes) -> None:
-        """See ``SavedState``."""
+    def _write(self, source: str, content: bytes) -> None:
         self._unwritten[source] = content
         self._to_write.set()
-
-
-class _CollectorState:
-    """See ``SavedState``."""
-
-    def __init__(self, saved_states: SavedStates, source: str) -> None:
-        self._saved_states = saved_states
-        self._source = source
-
-    def read(self) -> bytes | None:
-        """See ``SavedState``."""
-        return self._saved_states.read(self._source)
-
-    def write(self, content: bytes) -> None:
-        """See ``SavedState``."""
-        self._saved_states.write(self._source, content)

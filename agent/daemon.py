@@ -25,10 +25,10 @@ from agent.journal.rows import RowKind, body_of
 from agent.pages import status
 from agent.pages.history import JournalHistory
 from agent.pages.npu_exporter import keep_names
-from agent.pages.routes import SOCKET_NAME, application
+from agent.pages.routes import application
 from agent.policy.state import tracked
 from agent.publishing.device_info import FIRST_DOCUMENT_SECONDS
-from agent.state_dir import claimed, restore_journal
+from agent.state_dir import SOCKET_NAME, claimed, restore_journal
 from agent.wiring import AgentParts
 from collectors.boot import boot_id, machine_digest
 from contract.codes import catalogue

@@ -19,7 +19,7 @@ from agent.journal.rows import RowKind, body_of, decoded, inputs_of, state_of, t
 from agent.policy.clock_set_back import no_later
 from agent.policy.restarts import restarted
 from agent.policy.state import SETTLE_MS, Acknowledged, ClockSetBack, Configured, PolicyState
-from agent.policy.step import Input, next_deadline_ms, step
+from agent.policy.step import Input, PolicyCall, next_deadline_ms, step
 from contract.errors import ConfigurationError, JournalError
 from contract.observation import Observation
 from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from agent.policy.state import Change
     from contract.codes.catalogue import Catalogue
 
-    ChangeCallback: TypeAlias = Callable[[Sequence[Input], Sequence[Change], Catalogue, int], None]
+    ChangeCallback: TypeAlias = Callable[[PolicyCall], None]
 
 log = logging.getLogger("agent.fault_state")
 
@@ -127,9 +127,7 @@ class FaultState:
         self._log = ChangeLog()
 
     def listen(self, listener: ChangeCallback) -> None:
-        """Call ``listener`` after each call of the policy with its inputs, changes, tables and
-        sequence.
-        """
+        """Call ``listener`` after each call of the policy."""
         self._listener = listener
 
     def begin(self, journal: Journal) -> None:
@@ -162,7 +160,7 @@ class FaultState:
         if inputs or self.state is not before:
             sequence = self._record(inputs, changes, now_ms)
             if self._listener is not None:
-                self._listener(inputs, changes, self.tables, sequence)
+                self._listener(PolicyCall(inputs, changes, self.tables, sequence))
         self._set_timer()
         if self.state is not before:
             if event_ms is None:

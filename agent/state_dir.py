@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.state_dir")
 
 LOCK_NAME = "lock"
+SOCKET_NAME = "agent.sock"
+"""The socket on which the pages are served for this host."""
 _LOCK_SECONDS = 6.0
 _STEP_SECONDS = 0.05
 _ROWS_LOST_WITH_POWER = 1 << 20
@@ -45,7 +47,7 @@ def claimed(directory: Path) -> Iterator[None]:
         return
     try:
         give_up = time.monotonic() + _LOCK_SECONDS
-        while not _try_lock(descriptor):
+        while not _try_lock(descriptor, fcntl.LOCK_EX):
             if time.monotonic() > give_up:
                 problem = Problem("--state-dir", f"{directory} is in use by another agent")
                 raise ConfigurationError("vigil agent", [problem])
@@ -65,17 +67,14 @@ def is_claimed(directory: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _try_lock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
-    return False
 
 
-def _try_lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int, kind: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

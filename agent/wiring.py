@@ -22,9 +22,8 @@ from agent.heartbeat.old_readers import old_readers
 from agent.history_forwarding.forwarder import HistoryForwarder
 from agent.journal.journal import Journal
 from agent.kubernetes_events.sender import EventSender, reporter_of
-from agent.node.chip_keys import ChipKeys
-from agent.node.device_plugin import DevicePluginAccount
-from agent.node.duo_cards import DuoCards
+from agent.node.chip_labels import ChipLabels
+from agent.node.device_plugin import DevicePluginAccount, DuoCards
 from agent.node.node_object import NodeObjectWriter
 from agent.node.own_node_only import OwnNodeOnly
 from agent.node.serial_number import serial_number_of
@@ -92,30 +91,21 @@ class AgentParts:
         self.other_chips = asyncio.Event()
         """Set, and replaced by a new event, when chips have other physical ids."""
         self.gaps: Counter[str] = Counter()
-        restored = restore_journal(configuration.state_dir, self.started_at_ms)
+        node, state_dir = configuration.node_name, configuration.state_dir
+        restored = restore_journal(state_dir, self.started_at_ms)
         self.restored = restored
-        state = restore(
-            restored,
-            configuration.node_name,
-            boot_id(),
-            catalogue.shipped(),
-            machine_digest(),
-        )
+        state = restore(restored, node, boot_id(), catalogue.shipped(), machine_digest())
         texts = configured_by(restored)
         self.fault_state = FaultState(state, catalogue_of(texts), wall_clock, self._changed, texts)
         self.fault_configuration = FaultConfiguration(
             store,
             configuration.fault_config_dir,
-            configuration.state_dir,
+            state_dir,
             texts,
-            FaultConfigurationCallbacks(
-                configure=self.fault_state.configure,
-                post=self._post,
-                wall_clock=wall_clock,
-            ),
+            FaultConfigurationCallbacks(self.fault_state.configure, self._post, wall_clock),
         )
         self.journal = Journal(
-            configuration.state_dir,
+            state_dir,
             first_sequence=first_sequence(restored, boot_id()),
             wall_clock=wall_clock,
             on_recovered=self.fault_state.complete_journal,
@@ -125,39 +115,34 @@ class AgentParts:
             "lease" if configuration.shadow else configuration.heartbeat.generation,
             configuration.heartbeat.interval_seconds,
             store,
-            configuration.node_name,
+            node,
             self.progress.stalled,
         )
         self.heartbeat = heartbeat.Heartbeat(
             store,
-            configuration.node_name,
-            this_holder(configuration.state_dir),
+            node,
+            this_holder(state_dir),
             configuration.heartbeat.interval_seconds,
             heartbeat.HeartbeatCallbacks(
                 stalled=self.progress.stalled,
                 on_permitted=lambda: self.documents.wake(wall_clock()),
-                progress=self.heartbeat_progress(),
+                progress=self.progress.of("heartbeat", _STALL_SECONDS)
+                if not configuration.shadow
+                else lambda: None,  # it does not run
                 blind=lambda: self.blindness.check() is not None,
                 wall_clock=wall_clock,
                 writes=lambda: self.documents.writes(),
             ),
             also=self.old_readers.annotations,
         )
-        self.own_node_only = (
-            None
-            if store.objects is None
-            else OwnNodeOnly(partial(store.objects.is_own_node_only, configuration.node_name))
-        )
-        self.device_plugin = (
-            DevicePluginAccount(store.objects, configuration.node_name)
-            if store.objects is not None
-            and "device-info" in configuration.documents
-            and not configuration.shadow
-            else None
-        )
+        self.own_node_only = self.device_plugin = None
+        if store.objects is not None:
+            self.own_node_only = OwnNodeOnly(partial(store.objects.is_own_node_only, node))
+        if self._device_info_objects is not None and not configuration.shadow:
+            self.device_plugin = DevicePluginAccount(self._device_info_objects, node)
         self.allocation = self._allocation_of()
         self.documents = NodeDocuments(
-            configuration.node_name,
+            node,
             configuration.documents,
             DocumentsContext(
                 store,
@@ -181,7 +166,7 @@ class AgentParts:
         )
         self.duo_cards = None
         if configuration.compatibility.duo_cards == "apart":
-            self.duo_cards = DuoCards(driver, store.objects, configuration.node_name)
+            self.duo_cards = DuoCards(driver, store.objects, node)
         self.fault_service = self._fault_service_of(configuration.settings_of(StorageSection))
         self.device_info = self.documents.device_info
         self.stream = Stream(
@@ -197,18 +182,10 @@ class AgentParts:
             wall_clock=wall_clock,
         )
         self.chip_list = ChipList(
-            self.fault_state,
-            self.device_info,
-            wall_clock,
-            self.restart_chip_collectors,
-            configuration.state_dir,
+            self.fault_state, self.device_info, wall_clock, self.restart_chip_collectors, state_dir
         )
         self.chip_removal = ChipRemoval(
-            configuration.state_dir,
-            self.fault_state,
-            self.device_info,
-            wall_clock,
-            self._forgotten,
+            state_dir, self.fault_state, self.device_info, wall_clock, self._forgotten
         )
         self.blindness = AgentBlindness(
             state=lambda: self.fault_state.state,
@@ -216,17 +193,13 @@ class AgentParts:
             trouble=lambda: driver.trouble,
             wall_clock=wall_clock,
         )
-        self.events = self._events_of(store)
+        self.events = self._event_sender()
         self.serial_number = serial_number_of(configuration, os.environ, self._look_at_node)
-        self.node_object = self._node_object_of(store)
+        self.node_object = self._node_object_writer()
         self.forwarder = None
         if store.channel is not None:
             self.forwarder = HistoryForwarder(
-                store.channel,
-                configuration.node_name,
-                self.journal,
-                configuration.state_dir,
-                wall_clock,
+                store.channel, node, self.journal, state_dir, wall_clock
             )
 
     def _forgotten(self, chip: int) -> None:
@@ -271,12 +244,6 @@ class AgentParts:
             ),
         )
 
-    def heartbeat_progress(self) -> Callable[[], None]:
-        """Return the callback by which the heartbeat reports progress."""
-        if self.configuration.shadow:
-            return lambda: None  # it does not run
-        return self.progress.of("heartbeat", _STALL_SECONDS)
-
     def _look_at_node(self) -> None:
         if self.node_object is not None:
             self.node_object.wake()
@@ -285,21 +252,17 @@ class AgentParts:
         if self.own_node_only is not None:
             self.own_node_only.wake()
 
-    def _objects_of(self, store: Store) -> ClusterObjects | None:
-        """Return the Kubernetes objects to write besides documents.
+    @property
+    def _device_info_objects(self) -> ClusterObjects | None:
+        """The Kubernetes objects to write besides device-info; ``None`` unless we own that."""
+        return self.store.objects if "device-info" in self.configuration.documents else None
 
-        ``None`` unless we own device-info.
-        """
-        owns = "device-info" in self.configuration.documents
-        return store.objects if owns else None
-
-    def _events_of(self, store: Store) -> EventSender | None:
+    def _event_sender(self) -> EventSender | None:
         """Return the sender of Kubernetes Events; ``None`` unless this agent owns device-info."""
-        objects = self._objects_of(store)
-        if objects is None:
+        if self._device_info_objects is None:
             return None
         return EventSender(
-            objects,
+            self._device_info_objects,
             reporter_of(self.configuration.node_name, os.environ),
             self.journal,
             self.wall_clock,
@@ -307,12 +270,12 @@ class AgentParts:
             inventory=self.driver.inventory,
         )
 
-    def _node_object_of(self, store: Store) -> NodeObjectWriter | None:
+    def _node_object_writer(self) -> NodeObjectWriter | None:
         """Return the writer of the Node's labels and annotations.
 
         ``None`` where that is disabled, or where this agent owns no document that they belong to.
         """
-        objects, owns_chips = store.objects, self._objects_of(store) is not None
+        objects, owns_chips = self.store.objects, self._device_info_objects is not None
         if objects is None or not self.configuration.node_labels.enabled:
             return None
         if not owns_chips and self.serial_number is None:
@@ -321,7 +284,7 @@ class AgentParts:
             objects,
             self.configuration.node_name,
             lambda: self.heartbeat.may_publish,
-            ChipKeys(self.driver) if owns_chips else None,
+            ChipLabels(self.driver) if owns_chips else None,
             self.serial_number,
         )
 

@@ -1,1 +1,1 @@
-"""The cluster daemon: intake, merge pipeline, sharding, publishing."""
+"""The cluster daemon: inputs, merge of nodes' documents, liveness, public faults, publishing."""

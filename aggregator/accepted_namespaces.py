@@ -36,7 +36,7 @@ def namespace_of(place: str) -> str:
 
 
 class Namespaces:
-    """``what`` is read, and the option ``setting`` names the namespaces that it is taken from."""
+    """The namespaces from which documents with ``what`` are accepted, by the option ``setting``."""
 
     def __init__(self, what: str, setting: str, names: tuple[str, ...] = (ALL,)) -> None:
         self.what = what
@@ -58,7 +58,7 @@ class Namespaces:
         return self.takes_all or namespace in self.names
 
     def taken(self, source: int, event: WatchEvent) -> WatchEvent | None:
-        """Return what of an event of the store with this number counts; ``None``: nothing."""
+        """Return the accepted part of an event of the store with this number; ``None``: nothing."""
         if self.takes_all:
             return event
         match event:
@@ -81,7 +81,7 @@ class Namespaces:
                 return event
 
     def refused(self, source: int) -> tuple[Refused, ...]:
-        """Return the namespaces in the store with this number of which something is left out."""
+        """Return the namespaces whose documents are left out in the store with this number."""
         numbers = Counter(namespace for namespace, _ in self._left_out[source])
         return tuple(
             Refused(

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+SOCKET_NAME = "aggregator.sock"
+"""Of the socket in the state directory on which the pages are served."""
+
+
 class LivenessSection(Section):
     """What becomes of nodes that fall silent."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.absence.directory_mark import DirectoryMarks
 from aggregator.absence.forget_requests import ForgetRequests
-from aggregator.absence.last_known import KnownBeat, LastKnown, LastKnownStore
+from aggregator.absence.last_known import LastKnown, LastKnownStore
 from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.absence.rules import Absence
 from aggregator.api.collect_status import StatusQueries
@@ -23,28 +23,29 @@ from aggregator.failover.takeover import Takeover
 from aggregator.grpc.endpoint import endpoint_of
 from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.cluster_watch import follow
+from aggregator.inputs.known_nodes import KnownNodes
 from aggregator.inputs.node_document_reader import read_documents
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.jobs.job_view import JobView
 from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
 from aggregator.liveness.monitor import HeartbeatMonitor
 from aggregator.liveness.persisted import PersistedHeartbeats
-from aggregator.merge.known_nodes import KnownNodes
 from aggregator.merge.pipeline import Pipeline, lost_of
 from aggregator.merge.stale_documents import StaleDocuments
 from aggregator.missed_writes.reader import MissedWrites, documents_of
 from aggregator.notify.leader_events import LeaderEvents
 from aggregator.notify.notifier import Notifier
-from aggregator.notify.pod_labels import Labelling
+from aggregator.notify.pod_labels import PodLabelWriter
 from aggregator.plugin_host import PluginHost
+from aggregator.processors.state_types import earliest
 from aggregator.public_faults.fault_table import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.publisher import StorePublisher
-from aggregator.publish.write_queue import WriteQueue
+from aggregator.publish.rate_limited_queue import WriteQueue
 from aggregator.rank_tables.plugin import CONTROLLER, RankTables
 from contract.documents.cluster_info import VALUE_LIMIT
-from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
+from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from pacing.waiting import is_set_within
 from service.clock import Clock, system_clock
 from service.pages.event_stream import PLACES, Stream
@@ -53,14 +54,13 @@ from service.systemd import notify_manager
 from stores.base import Changed, Document, DocumentsListed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from aggregator.advising.advice import Advising
     from aggregator.advising.status import AdviceChange
     from aggregator.config import AggregatorConfiguration
     from aggregator.grpc.server import GrpcServer
     from aggregator.inputs.node_documents import DocumentWatch
-    from aggregator.liveness.rules import ObservedHeartbeat
     from aggregator.notify.history import ClusterHistory
     from aggregator.plugin import Plugin
     from aggregator.public_faults.validation import ValidationReply
@@ -82,19 +82,6 @@ _FIRST_LIST_SECONDS = 30.0
 """Longest wait of the first publication for stores that are away, once one store was listed."""
 _FIT_SECONDS = 1.0
 """Period of checks of what stores accept."""
-
-
-def _advising(
-    clusters: Sequence[Cluster], clock: Clock, stream: Stream, wake: Callable[[], None]
-) -> Advising | None:
-    """Return the advisor, which is not loaded otherwise; ``None`` where no store has pods."""
-    from aggregator.advising.advice import Advising
-
-    def send(changes: Iterable[AdviceChange]) -> None:
-        for one in changes:
-            stream.send("advice", one, {one.node})
-
-    return Advising(clusters[0], clock, send, wake) if clusters else None
 
 
 class Aggregator:
@@ -126,9 +113,9 @@ class Aggregator:
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
         self.cluster_state = ClusterState([store.cluster is not None for store in stores.values()])
         sources = tuple(self._source(url, lasts=url in lasting) for url in stores)
-        self._places = KnownNodes(sources, self.cluster_state)
+        self._known_nodes = KnownNodes(sources, self.cluster_state)
         self.public_faults = PublicFaultsPlugin(
-            self._places, len(stores), configuration.public_faults.namespaces
+            self._known_nodes, len(stores), configuration.public_faults.namespaces
         )
         self.pipeline = Pipeline(
             sources,
@@ -142,15 +129,11 @@ class Aggregator:
         self.job_view = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), configuration.rank_tables.namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
-        self._labelling = Labelling(clusters, self.job_view.labels, self.leadership)
+        self._labelling = PodLabelWriter(clusters, self.job_view.labels, self.leadership)
         # Streams never take the places that other pages need.
         places = min(PLACES, configuration.pages.max_connections // 2)
         self.stream = Stream(f"{clock().wall_ms:x}", places)
-        self.advising = (
-            _advising(clusters, clock, self.stream, self.wake)
-            if configuration.advice.enabled
-            else None
-        )
+        self.advising = self._advisor(clusters)
         self.notifier = Notifier(
             self.pipeline,
             self.cluster_state,
@@ -179,47 +162,46 @@ class Aggregator:
                 acknowledged=self._acknowledged,
                 appeared=self._appeared,
                 followed=self._followed,
-                forgot=self._forgot,
+                # The first store that is published to may have lost documents of state, too.
+                forgot=lambda: self.takeover.persistent_state.look_for_lost(),
             )
             for store in publish
         )
         old = {
-            url: LegacyHeartbeatWatch(
-                url,
-                store.objects,
-                partial(self._server, number),
-                partial(self._unread, number),
+            source.url: LegacyHeartbeatWatch(
+                source.url,
+                objects,
+                partial(_node_record, source),
+                partial(_why_unread, source.nodes),
                 clock,
             )
-            for number, (url, store) in enumerate(stores.items())
-            if store.objects is not None
+            for source in sources
+            if (objects := stores[source.url].objects) is not None
         }
         memory = PersistedHeartbeats(old.values(), clock, self.wake)
         self.missed_writes = {
-            url: MissedWrites(
-                store,
+            source.url: MissedWrites(
+                stores[source.url],
                 documents_of(source, number, self.public_faults),
                 partial(self._apply_read, number),
                 clock,
                 self.wake,
             )
-            for number, (source, (url, store)) in enumerate(
-                zip(sources, stores.items(), strict=True)
-            )
+            for number, source in enumerate(sources)
         }
         self.marks = DirectoryMarks(
             stores, configuration.state_dir, lambda url: self.absences[url].nodes, self.wake
         )
         self.heartbeat_monitor = HeartbeatMonitor(
             stores,
-            self._fell_silent,
+            self._publish_lost,
             clock,
             self.stalls,
             old,
             memory,
-            on_listing=self._beats_were_listed,
+            on_listing=self._observe_beats,
             lasting=lasting,
-            noted=self._note_beat,
+            noted=self.last_known.record_beat,
         )
         self._forgetting = {
             url: ForgetRequests(
@@ -255,8 +237,6 @@ class Aggregator:
             self.pipeline,
             self.publishers,
             self.plugins,
-            self.leadership,
-            clock,
             leader_changed=LeaderEvents(self.leadership, self.stream, clock).send_if_changed,
             inherit=self._inherit,
             began=self._began_to_lead,
@@ -302,6 +282,18 @@ class Aggregator:
         """What pages and metrics show of all this."""
         self._wake = asyncio.Event()
 
+    def _advisor(self, clusters: Sequence[Cluster]) -> Advising | None:
+        """Return the advisor; ``None``, and not loaded, without its option or a store with pods."""
+        if not self._configuration.advice.enabled or not clusters:
+            return None
+        from aggregator.advising.advice import Advising
+
+        def send(changes: Iterable[AdviceChange]) -> None:
+            for one in changes:
+                self.stream.send("advice", one, {one.node})
+
+        return Advising(clusters[0], self._clock, send, self.wake)
+
     def _grpc_server(self) -> GrpcServer | None:
         """Return the server for clients of ClusterD. Without it gRPC is not imported."""
         endpoint = endpoint_of(self._configuration.grpc)
@@ -310,7 +302,7 @@ class Aggregator:
         from aggregator.grpc.server import GrpcServer
 
         return GrpcServer(
-            endpoint, self.job_view, self.rank_tables, self._sent, self._clock, self._turned
+            endpoint, self.job_view, self.rank_tables, self._receive, self._clock, self._on_client
         )
 
     async def run(self) -> NoReturn:
@@ -349,15 +341,17 @@ class Aggregator:
         async with asyncio.TaskGroup() as tasks:
             for number, (url, store) in enumerate(self.stores.items()):
                 for watch in self.pipeline.sources[number].watches:
-                    name = f"read {watch.selection.namespace} of {url}"
                     log = self.notifier.log
                     read = read_documents(watch, store, self._observe, self.stalls, log)
-                    tasks.create_task(read, name=name)
+                    tasks.create_task(read, name=f"read {watch.selection.namespace} of {url}")
                 task = follow(self.cluster_state, number, store, self._listed_nodes, self.stalls)
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
-            table = follow_table(self._configuration.public_faults.table_file, self._configure)
+            table = follow_table(
+                self._configuration.public_faults.table_file,
+                lambda text: self._judge(self.public_faults.configure(text)),
+            )
             tasks.create_task(table, name="read the table of public faults")
             for url, forgetting in self._forgetting.items():
                 tasks.create_task(forgetting.run(), name=f"follow what is forgotten in {url}")
@@ -373,7 +367,7 @@ class Aggregator:
             tasks.create_task(manager, name="service manager")
             tasks.create_task(self.stalls.watch(lambda: None), name="stalls")
 
-    def _beats_were_listed(self, url: str, beats: tuple[Beat, ...]) -> None:
+    def _observe_beats(self, url: str, beats: tuple[Beat, ...]) -> None:
         self.missed_writes[url].observe(beats)
         self.marks.observe_beats(url, beats)
         absence = self.absences.get(url)
@@ -411,14 +405,6 @@ class Aggregator:
         )
         return DocumentSource(url, watch)
 
-    def _note_beat(self, url: str, node: str, heartbeat: ObservedHeartbeat | None) -> None:
-        beat = None if heartbeat is None else KnownBeat(heartbeat.holder, heartbeat.interval_ms)
-        self.last_known.record_beat(url, node, beat)
-
-    def _forgot(self) -> None:
-        """Look for lost state: the first store that is published to may have lost documents."""
-        self.takeover.persistent_state.look_for_lost()
-
     def _end_absent(self, now: Instant) -> None:
         """End the documents that stores lack and that have a reason to end."""
         for url, absence in self.absences.items():
@@ -455,10 +441,7 @@ class Aggregator:
         """Return whether the nodes' documents were listed in all stores."""
         return all(source.listed for source in self.pipeline.sources)
 
-    def _configure(self, table: str | None) -> None:
-        self._judge(self.public_faults.configure(table))
-
-    async def _sent(self, message: PublicFault) -> ValidationReply:
+    async def _receive(self, message: PublicFault) -> ValidationReply:
         """Apply public faults that came over gRPC. Raises ``StoreError`` where they could
         be lost.
         """
@@ -470,7 +453,7 @@ class Aggregator:
     def _not_served(self) -> str | None:
         return None if self.notifier.server is None else self.notifier.server.not_served
 
-    def _turned(self, _: object) -> None:
+    def _on_client(self, _: object) -> None:
         """Observe that a client subscribed or left."""
         assert self.notifier.server is not None, "clients subscribe there"
         self.pipeline.set_controllers(self.notifier.server.jobs_of(CONTROLLER))
@@ -482,21 +465,13 @@ class Aggregator:
         moved, self._moved = self._moved, set()
         self.pipeline.forget_deleted(now)
         self._end_absent(now)
-        self._places.update(self.pipeline.dirty | moved, now)
+        self._known_nodes.update(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.plugins.step(now))
         changed = self.pipeline.step(now)
-        self.notifier.after(moved, now, leads=self.takeover.leads)
+        self.notifier.inform(moved, now, leads=self.takeover.leads)
         return changed
 
-    def _server(self, number: int, node: str) -> NodeRecord | None:
-        report = self.pipeline.sources[number].node.reports.get(node)
-        return None if report is None else report.record
-
-    def _unread(self, number: int) -> str | None:
-        watch = self.pipeline.sources[number].nodes
-        return watch.interrupted if watch.listed else watch.interrupted or "it was not listed yet"
-
-    def _fell_silent(self, lost: frozenset[str]) -> None:
+    def _publish_lost(self, lost: frozenset[str]) -> None:
         if self._configuration.liveness.publish:
             self.pipeline.set_lost(lost)
             self._wake.set()
@@ -515,13 +490,13 @@ class Aggregator:
             with self.stalls.busy("merge"):
                 self._wake_publishers(self._step())
                 views_due_ms = self.takeover.collect(self._clock())
-            due = (
+            due_ms = earliest(
                 self.pipeline.next_due_ms(),
                 self.plugins.next_due_ms(),
                 views_due_ms,
                 *(absence.due_ms for absence in self.absences.values()),
             )
-            await self._wait(min((at for at in due if at is not None), default=None))
+            await self._wait(due_ms)
 
     async def _begin(self, tasks: asyncio.TaskGroup) -> None:
         """Restore and list everything first, so that nothing incomplete is published."""
@@ -572,7 +547,7 @@ class Aggregator:
         # What another leader wrote may be larger than our limit.
         self._wake_publishers(self.pipeline.fit(self._limit))
         self._step()
-        self.notifier.began(self._clock())
+        self.notifier.begin_leading(self._clock())
         names = self.pipeline.documents
         self.readiness.await_publication()
         for publisher in self.publishers:
@@ -606,21 +581,15 @@ class Aggregator:
 
     def _acknowledged(self, publisher: StorePublisher, name: str, _: int) -> None:
         if publisher is self.publishers[0] and not publisher.store.absence_is_deletion:
-            self._keep_copy(publisher.store.url, name)
+            document = publisher.outputs[name].document(self.pipeline.value(name))
+            self.last_known.record(publisher.store.url, CLUSTER_NAMESPACE, name, document)
+            self._has_copies = True
         outputs = [publisher.outputs.get(name) for publisher in self.publishers]
         revision = min(-1 if output is None else output.acknowledged for output in outputs)
         if revision >= 0:
             self._wake_publishers(self.pipeline.acknowledged(name, revision))
             self._wake.set()
         self.readiness.look()
-
-    def _keep_copy(self, url: str, name: str) -> None:
-        value = self.pipeline.value(name)
-        annotations = dict(value.annotations)
-        data, labels = {name: value.text}, dict([CLUSTER_LABEL])
-        document = Document(CLUSTER_NAMESPACE, name, data, labels, annotations)
-        self.last_known.record(url, CLUSTER_NAMESPACE, name, document)
-        self._has_copies = True
 
     def _drop_copies(self) -> None:
         """Remove the copies in the state directory: another leader writes newer documents."""
@@ -642,7 +611,7 @@ class Aggregator:
         leads = self.takeover.leads
         if not leads:
             self._drop_copies()
-        self.notifier.followed(*self.pipeline.follow(document, now, unconfirm=leads), now)
+        self.notifier.observe_published(*self.pipeline.follow(document, now, unconfirm=leads), now)
         self._read_repair.wake()
         lost = lost_of(document)
         if lost is not None:
@@ -657,3 +626,14 @@ class Aggregator:
         self.heartbeat_monitor.inherit(lost)
         if self._configuration.liveness.publish:
             self.pipeline.set_lost(frozenset(self.heartbeat_monitor.lost_nodes.lost))
+
+
+def _node_record(source: DocumentSource, node: str) -> NodeRecord | None:
+    """Return the last good node-info of a node in a store."""
+    report = source.node.reports.get(node)
+    return None if report is None else report.record
+
+
+def _why_unread(watch: DocumentWatch) -> str | None:
+    """Return why the documents of a watch are not known as they are now; ``None`` if they are."""
+    return watch.interrupted if watch.listed else watch.interrupted or "it was not listed yet"

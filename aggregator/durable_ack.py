@@ -38,7 +38,7 @@ async def durable_answer(
     """
     end_ms = clock().steady_ms + _ANSWER_MS
     try:
-        answer = await faults.answered(message, clock)
+        answer = await faults.apply_when_ready(message, clock)
     finally:
         # Also if the sender went away: until the next message no other call pops these nodes.
         judge(faults.pop_changed_nodes())

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_ASK_AGAIN_SECONDS = 30.0
-"""Pause after a refusal that ends only when an operator changes something."""
-
 
 class PluginHost:
     """All aggregator plugins.
@@ -88,7 +85,7 @@ class PluginHost:
         what = f"{named(selection)} of {store.url}"
         trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", what)
         lasting = None if store.absence_is_deletion else LastingDocuments()
-        async for event in followed(partial(store.watch, selection), _ASK_AGAIN_SECONDS):
+        async for event in followed(partial(store.watch, selection)):
             if isinstance(event, Interrupted):
                 trouble.begin(event.reason)
             elif isinstance(event, DocumentsListed):
@@ -131,7 +128,7 @@ class LastingDocuments:
         self._known: dict[tuple[str, str], Document] = {}
 
     def news(self, event: WatchEvent) -> WatchEvent | None:
-        """Return the event as if lists had everything; ``None`` where it changes nothing."""
+        """Return the event with complete lists; ``None`` where it changes nothing."""
         match event:
             case DocumentsListed(documents):
                 self._known |= {(one.namespace, one.name): one for one in documents}
@@ -146,6 +143,6 @@ class LastingDocuments:
 
 
 def named(selection: Selection) -> str:
-    """Return a text of what is selected."""
+    """Return the selection as a text for logs."""
     which = selection.name or "=".join(selection.label or ()) or selection.has_label or "everything"
     return f"{which} in {selection.namespace or 'all namespaces'}"

@@ -1,4 +1,4 @@
-"""Run the process of ``vigil aggregator``: make it from its configuration, end it by a signal."""
+"""Run the process of ``vigil aggregator``: start it by its configuration, end it by a signal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator.api.routes import SOCKET_NAME, application
+from aggregator.api.routes import application
+from aggregator.config import SOCKET_NAME
 from aggregator.daemon import Aggregator
 from aggregator.notify.history import ClusterHistory
 from service.clock import system_clock
@@ -93,9 +94,7 @@ async def _run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin]
 
 
 def _has_documents(configuration: AggregatorConfiguration) -> bool:
-    """Return whether documents lie in the state directory, which a group may have been let in to
-    read.
-    """
+    """Return whether a directory store is in the state directory, which a group may then read."""
     state_dir = configuration.state_dir.absolute()
     directories = [
         Path(url.removeprefix("directory:")).expanduser().absolute()

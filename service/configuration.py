@@ -8,6 +8,7 @@ the file and ``VIGIL_CHIP_FAULTS_AUDIT_PERIOD_SECONDS`` in the environment.
 
 from __future__ import annotations
 
+import copy
 import json
 import tomllib
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ class _Option:
 
 
 def parse_toml(text: str, source: str) -> dict[str, object]:
-    """Parse a TOML file's text; ``ConfigurationError`` when it is none."""
+    """Parse the text of a TOML file. Raises ``ConfigurationError``."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -105,7 +106,7 @@ def load(
     Raises ``ConfigurationError`` with every problem; ``where`` names the layer a value came from.
     """
     options = {option.path: option for option in _options(model, ())}
-    merged = _copied(file or {})
+    merged = copy.deepcopy(dict(file or {}))
     origins: dict[_Path, str] = {}
     problems: list[Problem] = []
 
@@ -148,12 +149,6 @@ def _options(model: type[BaseModel], above: _Path) -> Iterator[_Option]:
             yield _Option((*above, name), field.annotation)
 
 
-def _copied(table: Mapping[str, object]) -> dict[str, object]:
-    return {
-        key: _copied(value) if isinstance(value, dict) else value for key, value in table.items()
-    }
-
-
 def _place(table: dict[str, object], path: _Path, value: object) -> bool:
     """Put ``value`` at ``path``; ``False`` where the file has something that is no table."""
     for part in path[:-1]:
@@ -176,12 +171,13 @@ def _without(table: dict[str, object], path: _Path) -> None:
 
 def _converted(annotation: Any, value: object) -> object:
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+    if isinstance(value, str) and get_origin(annotation) in (tuple, list, frozenset, set):
+        value = [part.strip() for part in value.split(",")] if value else []
     if isinstance(value, str):
-        if get_origin(annotation) in (tuple, list, frozenset, set):
-            value = [part.strip() for part in value.split(",")] if value else []
-            return adapter.dump_python(adapter.validate_python(value, strict=False), mode="json")
-        return adapter.dump_python(adapter.validate_strings(value), mode="json")
-    return adapter.dump_python(adapter.validate_python(value, strict=False), mode="json")
+        validated = adapter.validate_strings(value)
+    else:
+        validated = adapter.validate_python(value, strict=False)
+    return adapter.dump_python(validated, mode="json")
 
 
 def _problem(
@@ -220,7 +216,7 @@ def _beside(candidate: _Path, path: _Path) -> bool:
 
 
 def _problem_text(item: ErrorDetails) -> str:
-    said = validation_text(item)
+    problem = validation_text(item)
     given = item["input"]
     is_shown = isinstance(given, (str, int, float, bool)) or given is None
-    return f"{said}; given {given!r}" if is_shown else said
+    return f"{problem}; given {given!r}" if is_shown else problem

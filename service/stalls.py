@@ -1,9 +1,9 @@
 """Which task is stuck: what ``/healthz`` and the service manager's watchdog answer from.
 
-A task with a pace reports that it goes on; silence for longer than its patience is a stall. A task
-that waits for events has no pace: it reports when it is busy, and being busy for too
-long is a stall. Time in which the whole process stood still (SIGSTOP, a suspended host) is no stall
-of a task.
+A task with a pace reports its progress; no report for longer than its patience is a stall. A task
+that waits for events has no pace: it reports when it is busy, and being busy for too long is a
+stall. Time in which the whole process was stopped (SIGSTOP, a suspended host) is no stall of a
+task.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STANDSTILL_SECONDS = 5.0
 
 
 def _seconds_since_boot() -> float:
-    """Return the seconds of a clock that goes on while the host is suspended."""
+    """Return the seconds of a clock that runs while the host is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -86,7 +86,7 @@ class Stalls:
         }
 
     async def watch(self, resumed: Callable[[], None]) -> NoReturn:
-        """Notice when the whole process has stood still; call ``resumed`` each time.
+        """Detect times in which the whole process was stopped; call ``resumed`` after each.
 
         Without this task such time is a stall of every task.
         """
@@ -105,9 +105,7 @@ class Stalls:
                 resumed()
 
     def _leave_out_standstill(self, now: float) -> None:
-        """Do not count a time in which the whole process stood still; the first caller after it
-        notices.
-        """
+        """Leave out a time in which the whole process was stopped, if one has just ended."""
         if self._looked_at is None:
             return
         seconds = now - self._looked_at

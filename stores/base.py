@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 from contract.documents.episodes import EpisodeEvent
+from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -49,8 +50,9 @@ class Selection(msgspec.Struct, frozen=True):
 
     ``has_label`` is one that they carry besides, whatever its value; no document of a node does.
     ``owned``: the watcher writes them. What is no document any more is then shown as deleted, also
-    when it is spoilt again; for all other watchers the last good one stays. ``spoilt``: it is shown
-    with its ``problem`` instead, and the watcher keeps the last good one.
+    when it is malformed again; for all other watchers the last good one stays.
+    ``shows_malformed``: it is shown with its ``problem`` instead, and the watcher keeps the last
+    good one.
     """
 
     namespace: str | None = None
@@ -58,7 +60,7 @@ class Selection(msgspec.Struct, frozen=True):
     label: tuple[str, str] | None = None
     has_label: str | None = None
     owned: bool = False
-    spoilt: bool = False
+    shows_malformed: bool = False
 
     def fits(self, labels: Mapping[str, str]) -> bool:
         """Return whether a document with these labels is one of them as far as labels go."""
@@ -67,7 +69,9 @@ class Selection(msgspec.Struct, frozen=True):
         return self.label is None or labels.get(self.label[0]) == self.label[1]
 
 
-def spoilt(place: tuple[str, str], problem: str, version: str, selection: Selection) -> Document:
+def malformed_document(
+    place: tuple[str, str], problem: str, version: str, selection: Selection
+) -> Document:
     """Make what a watch with ``selection`` shows in place of what is no document."""
     labels = {} if selection.label is None else dict([selection.label])
     return Document(*place, {}, labels, version=version, problem=problem)
@@ -153,19 +157,8 @@ class PodUsage(msgspec.Struct, frozen=True):
     container: str = ""
 
 
-class UsageListed(msgspec.Struct, frozen=True):
-    """All pods that use chips or will, at the start and after each interruption."""
-
-    pods: tuple[PodUsage, ...]
-
-
-class UsageEnded(msgspec.Struct, frozen=True):
-    """The pod ``uid`` uses no chips any more."""
-
-    uid: str
-
-
-UsageEvent: TypeAlias = UsageListed | PodUsage | UsageEnded | Interrupted
+UsageEvent: TypeAlias = Snapshot[PodUsage] | Update[PodUsage] | Interrupted
+"""Keys are uids of the pods that use chips or will."""
 
 
 class Involved(msgspec.Struct, frozen=True):
@@ -209,20 +202,8 @@ class NodeObject(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-class NodesListed(msgspec.Struct, frozen=True):
-    """All Nodes with the label by name: at the start of a watch and after each interruption."""
-
-    nodes: dict[str, NodeObject]
-
-
-class NodeChanged(msgspec.Struct, frozen=True):
-    """A Node came, changed, or (``None``) went or has the label no more."""
-
-    name: str
-    node: NodeObject | None
-
-
-NodesEvent: TypeAlias = NodesListed | NodeChanged | Interrupted
+NodesEvent: TypeAlias = Snapshot[NodeObject] | Update[NodeObject] | Interrupted
+"""Keys are names of the Nodes that have the label."""
 
 
 class ClusterObjects(Protocol):
@@ -259,7 +240,7 @@ class ClusterObjects(Protocol):
     def watch_nodes(self, label: tuple[str, str]) -> AsyncIterator[NodesEvent]:
         """Follow the labels and annotations of all Nodes with this label for ever.
 
-        The first event is ``NodesListed`` or ``Interrupted``. A Node that gets the label comes, one
+        The first event is ``Snapshot`` or ``Interrupted``. A Node that gets the label comes, one
         that loses it goes; of the others nothing is reported. Of a Node nothing else is kept.
         """
 
@@ -312,7 +293,7 @@ class EventChannel(Protocol):
         """Publish to a node what is kept of it, retained for later subscribers."""
 
 
-class Tenure(msgspec.Struct, frozen=True):
+class LeaderElectionRecord(msgspec.Struct, frozen=True):
     """Which replica leads, as a store has it; none where ``holder`` is empty.
 
     ``version`` changes with each renewal, which is how others see that the holder lives: clocks of
@@ -328,14 +309,14 @@ class Tenure(msgspec.Struct, frozen=True):
 class LeaderLease(Protocol):
     """One of several writers leads for as long as it renews a Lease in time."""
 
-    def watch(self) -> AsyncIterator[Tenure | Interrupted]:
+    def watch(self) -> AsyncIterator[LeaderElectionRecord | Interrupted]:
         """Follow it for ever; without a Lease, ``holder`` and ``version`` are empty."""
 
-    async def read(self) -> Tenure:
+    async def read(self) -> LeaderElectionRecord:
         """Return it as it is now."""
 
-    async def write(self, tenure: Tenure) -> Tenure:
-        """Take, renew or give up the Lease whose version is ``tenure.version``, as it is then.
+    async def write(self, record: LeaderElectionRecord) -> LeaderElectionRecord:
+        """Take, renew or give up the Lease whose version is ``record.version``, as it is then.
 
         ``StoreConflict`` where it has another version.
         """
@@ -384,7 +365,7 @@ class Store(Protocol):
 
     @property
     def refusals(self) -> Refusals:
-        """What is refused of heartbeats and messages; documents are for their readers to judge."""
+        """The refused heartbeats and messages. Documents are judged by their readers."""
 
     @property
     def absence_is_deletion(self) -> bool:
@@ -466,7 +447,7 @@ class Store(Protocol):
     def usage(self, node: str) -> AsyncIterator[UsageEvent] | None:
         """Follow which chips the pods of a node use, for ever.
 
-        ``None`` where the store knows nothing of pods. The first event is ``UsageListed`` or
+        ``None`` where the store knows nothing of pods. The first event is ``Snapshot`` or
         ``Interrupted``.
         """
 

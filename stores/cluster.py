@@ -1,4 +1,4 @@
-"""What a store with pods contains of a cluster: its Nodes, pods and jobs, as far as faults need it.
+"""Nodes, pods and jobs of a cluster, as far as faults need them.
 
 Sources: ``docs/spec/clusterd.md#1.8``, 3.3 and 6, ``docs/spec/consumers.md#1.15`` and 4.3.
 """
@@ -73,7 +73,7 @@ class NodeState(msgspec.Struct, frozen=True, gc=False):
 class Snapshot(msgspec.Struct, Generic[Value], frozen=True):
     """All objects of a kind by key, at the start of a feed and after each interruption.
 
-    What is in neither is gone. Of the ``unreadable`` ones what was known before goes on.
+    Objects that are in neither are gone. For ``unreadable`` ones the last known value stays valid.
     """
 
     items: dict[str, Value]
@@ -81,7 +81,7 @@ class Snapshot(msgspec.Struct, Generic[Value], frozen=True):
 
 
 class Update(msgspec.Struct, Generic[Value], frozen=True):
-    """An object came, changed, or (``None``) went or means nothing here any more."""
+    """An object was created or changed; ``None``: it was deleted or means nothing here any more."""
 
     key: str
     value: Value | None

@@ -1,4 +1,4 @@
-"""What watches of documents and of cluster objects have in common."""
+"""Interruptions of watches, of documents as of cluster objects."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 E = TypeVar("E")
 
 
+ASK_AGAIN_SECONDS = 30.0
+"""Pause after a refusal that ends only when an operator changes something."""
+
+
 class Interrupted(msgspec.Struct, frozen=True):
     """The watch shows nothing until the next ``Listed``, because of ``reason``."""
 
@@ -22,7 +26,7 @@ class Interrupted(msgspec.Struct, frozen=True):
 
 
 async def followed(
-    watch: Callable[[], AsyncIterator[E]], again_seconds: float
+    watch: Callable[[], AsyncIterator[E]], again_seconds: float = ASK_AGAIN_SECONDS
 ) -> AsyncIterator[E | Interrupted]:
     """Yield the events of ``watch`` without an end.
 

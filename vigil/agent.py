@@ -23,10 +23,10 @@ def agent(
     config: options.Config = None,
 ) -> None:
     """Watch the NPUs of this node and publish what is wrong with them."""
-    given = options.given(locals())
+    given = options.agent_settings(locals())
     import os
 
-    from vigil.starting import daemon_process
+    from vigil.daemon_process import daemon_process
 
     with daemon_process():
         from agent.config import load_agent

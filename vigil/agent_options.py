@@ -78,6 +78,6 @@ _SETTINGS = (
 """Parameters of a verb that set something of the configuration."""
 
 
-def given(arguments: Mapping[str, object]) -> dict[str, object]:
+def agent_settings(arguments: Mapping[str, object]) -> dict[str, object]:
     """Return what a verb's arguments set of the agent's configuration, by path."""
     return {name.replace("heartbeat_", "heartbeat."): arguments[name] for name in _SETTINGS}

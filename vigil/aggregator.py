@@ -52,7 +52,7 @@ def aggregator(
     """Merge what the nodes report into the documents that schedulers read."""
     import os
 
-    from vigil.starting import daemon_process
+    from vigil.daemon_process import daemon_process
 
     given = {
         "store": store or None,

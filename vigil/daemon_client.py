@@ -1,10 +1,10 @@
-"""Asks a daemon over HTTP, at ``--server URL|unix:PATH``."""
+"""Requests to a daemon over HTTP, at ``--server URL|unix:PATH``."""
 
 from __future__ import annotations
 
 import http.client
 import socket
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class UnknownNode(ConfigurationError):
-    """What was asked knows no node of this name."""
+    """The source that was asked knows no node of this name."""
 
     def __init__(self, node: str, what: str) -> None:
         super().__init__("command line", [Problem(f"node {node}", what)])
@@ -99,39 +99,34 @@ class DaemonClient:
 
     def ask(self, path: str) -> tuple[int, bytes]:
         """Return status and body of the answer, whatever the status is."""
-        connection = self.connect(self._seconds)
+        with self._answer(path, self._seconds) as answer:
+            content = answer.read(_LARGEST_BYTES + 1)
+            if answer.length and len(content) <= _LARGEST_BYTES:
+                raise http.client.IncompleteRead(content, answer.length)
+            if len(content) > _LARGEST_BYTES:
+                raise StoreUnavailable(
+                    f"{self.server}: the answer at {path} has more than {_LARGEST_BYTES} bytes"
+                )
+            return answer.status, content
+
+    def follow(self, path: str) -> Iterator[bytes]:
+        """Yield each line of an answer that has no end, until the daemon ends it."""
+        with self._answer(path, _STREAM_SECONDS) as answer:
+            while answer.status == OK and (line := answer.readline(_LARGEST_BYTES)):
+                yield line
+
+    @contextmanager
+    def _answer(self, path: str, seconds: float) -> Iterator[http.client.HTTPResponse]:
+        connection = self.connect(seconds)
         try:
-            return self._asked(connection, path)
+            connection.request("GET", path, headers=self.headers())
+            with closing(connection.getresponse()) as answer:
+                yield answer
         except FileNotFoundError:
             raise StoreUnavailable(f"{self.server}: {_NO_DAEMON}") from None
         except (OSError, http.client.HTTPException) as error:
             why = str(error) or type(error).__name__
             raise StoreUnavailable(f"{self.server} gives no answer: {quoted(why)}") from None
-        finally:
-            connection.close()
-
-    def _asked(self, connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
-        connection.request("GET", path, headers=self.headers())
-        with closing(connection.getresponse()) as answer:
-            content = answer.read(_LARGEST_BYTES + 1)
-            if answer.length and len(content) <= _LARGEST_BYTES:
-                raise http.client.IncompleteRead(content, answer.length)
-        if len(content) > _LARGEST_BYTES:
-            raise StoreUnavailable(
-                f"{self.server}: the answer at {path} has more than {_LARGEST_BYTES} bytes"
-            )
-        return answer.status, content
-
-    def follow(self, path: str) -> Iterator[bytes]:
-        """Yield each line of an answer that has no end, until the daemon ends it."""
-        connection = self.connect(_STREAM_SECONDS)
-        try:
-            connection.request("GET", path, headers=self.headers())
-            with closing(connection.getresponse()) as answer:
-                while answer.status == OK and (line := answer.readline(_LARGEST_BYTES)):
-                    yield line
-        except (OSError, http.client.HTTPException) as error:
-            raise StoreUnavailable(f"{self.server} gives no answer: {error}") from None
         finally:
             connection.close()
 

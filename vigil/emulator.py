@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from contract.counted import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Iterator
 
     from contract.codes.levels import Severity
     from dcmi_shim.emulator.control import Emulator
@@ -29,15 +30,23 @@ Profile = Annotated[
 ]
 
 
-def open_emulator(emulator_dir: Path | None) -> Emulator:
-    """Return the emulator of the command line. Raises ``ConfigurationError`` without one."""
+@contextmanager
+def open_emulator(emulator_dir: Path | None) -> Iterator[Emulator]:
+    """Open the emulator of the command line. Raises ``ConfigurationError`` without one."""
     from contract.errors import ConfigurationError, Problem
     from dcmi_shim.emulator.control import Emulator
 
     if emulator_dir is None:
         what = "is not known; set VIGIL_EMULATOR_DIR or give the option"
         raise ConfigurationError("command line", [Problem("--emulator-dir", what)])
-    return Emulator(emulator_dir)
+    with closing(Emulator(emulator_dir)) as emulator:
+        yield emulator
+
+
+def change_emulator(emulator_dir: Path | None, change: Callable[[Emulator], None]) -> None:
+    """Open the emulator of the command line for one change. Raises ``ConfigurationError``."""
+    with open_emulator(emulator_dir) as emulator:
+        change(emulator)
 
 
 def severity_named(word: str) -> Severity:
@@ -95,8 +104,6 @@ def start(
 
     The driver may have been installed for another directory: VIGIL_EMULATOR_DIR wins over that.
     """
-    from contextlib import closing
-
     from contract.errors import ConfigurationError, Problem
     from dcmi_shim.emulator.install import ensure_control
     from dcmi_shim.emulator.play import play
@@ -108,7 +115,7 @@ def start(
         raise ConfigurationError("command line", [Problem("--profile", what)])
     if emulator_dir is not None:
         ensure_control(emulator_dir)
-    with closing(open_emulator(emulator_dir)) as emulator:
+    with open_emulator(emulator_dir) as emulator:
         emulator.start(story.profile if story is not None else profile or "a2")
         if story is not None:
             play(story, emulator)
@@ -121,9 +128,8 @@ def status(
 ) -> None:
     """Show what the emulated hardware is like now."""
     import json
-    from contextlib import closing
 
-    with closing(open_emulator(emulator_dir)) as emulator:
+    with open_emulator(emulator_dir) as emulator:
         now = emulator.status()
     print(json.dumps(now, indent=2) if as_json else "\n".join(_lines(now)))
 

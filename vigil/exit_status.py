@@ -1,4 +1,4 @@
-"""What verbs end with, and results that go with an exit status."""
+"""Exit statuses of all verbs, and results that are printed with one."""
 
 from __future__ import annotations
 

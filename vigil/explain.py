@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil.exit_status import ExitStatus
+from vigil.exit_status import ExitStatus, print_refusal
 from vigil.sources import options
 
 if TYPE_CHECKING:
@@ -48,25 +48,22 @@ def explain(
     import re
     import sys
 
-    import msgspec
-
     from contract.codes.reference import describe_code
     from contract.errors import StoreUnavailable
-    from vigil.reports.show import answering, print_lines
+    from vigil.reports.show import answering, print_json, print_lines
 
     language = options.language_of(lang)
     found = describe_code(what)
     if found is not None:
         with answering():
             if as_json:
-                print(msgspec.json.encode(found).decode())
+                print_json(found)
             else:
                 print_lines(_lines(found, language))
         return
     node, _, part = what.partition("/")
     if re.fullmatch(_NODE, node) is None:
-        print(_unknown(what), file=sys.stderr)
-        sys.exit(ExitStatus.WRONG_USE)
+        sys.exit(print_refusal(_unknown(what), ExitStatus.WRONG_USE))
 
     from vigil.daemon_client import UnknownNode
     from vigil.reports.explanation_lines import explanation_lines
@@ -89,8 +86,7 @@ def explain(
         # Without a daemon it may be the name of a node; with one it is not.
         if not _has_digits_of_code(what):
             raise
-        print(_unknown(what), file=sys.stderr)
-        sys.exit(ExitStatus.WRONG_USE)
+        sys.exit(print_refusal(_unknown(what), ExitStatus.WRONG_USE))
 
 
 def _unknown(code: str) -> str:
@@ -146,18 +142,19 @@ def _lines(found: CodeReference, language: str) -> Iterator[str]:
     yield from _field("to do", found.remedy)
     follows = ", ".join(sorted({_FIELDS.get(name, name) for name in found.follows}))
     yield ""
-    yield from _field("sources", "; ".join(_sources(found)))
+    sources = sorted({*found.known.values(), *found.follows.values()})
+    yield from _field("sources", "; ".join(sources))
     if follows:
         yield from _field("derived", f"{follows} (from the code and its level)")
 
 
-_FIELDS = {"effect": "jobs", "remedy": "to do", "summary": "name", "module": "part"} | {
-    "component": "part"
+_FIELDS = {
+    "effect": "jobs",
+    "remedy": "to do",
+    "summary": "name",
+    "module": "part",
+    "component": "part",
 }
-
-
-def _sources(found: CodeReference) -> list[str]:
-    return sorted({*found.known.values(), *found.follows.values()})
 
 
 def _field(heading: str, text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Fault configurations in files, as people give them on the command line."""
+"""Reads fault configurations from files of the command line."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _LOOK_SECONDS = 0.5
 _PERIODS = 2
 _SILENT_INTERVALS = 3
 _LONGEST_SECONDS = 30.0
-"""Of watching for a heartbeat. Whoever beats less often writes its documents anew at once."""
+"""For watching. An agent with a longer interval writes deleted documents again at once."""
 
 
 async def beating(beats: Iterable[tuple[Store, Beat]]) -> list[str]:

@@ -122,7 +122,7 @@ class AssumedDocuments:
         if place is None:
             return None
         entry = decode(place[1], SwitchEntry, place[0], f"$.{switch_info_name(node)}")
-        return SwitchRecord((), entry.FaultLevel, entry.UpdateTime, entry.NodeStatus, ())
+        return SwitchRecord((), entry.fault_level, entry.update_time, entry.node_status, ())
 
     def put_switch(self, node: str, record: SwitchRecord) -> None:
         """Publish ``record`` of ``node``; in direct mode its device-info is there."""

@@ -11,11 +11,12 @@ import asyncio
 import hashlib
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from agent.fault_configuration.files import read_files, read_stored, store_in_force, watch_files
 from contract.counted import counted
-from contract.errors import Problem, StoreError
+from contract.errors import Problem
 from contract.operator_rules.fault_configuration import (
     CONFIG_MAPS,
     DOCUMENTS,
@@ -28,7 +29,7 @@ from contract.operator_rules.fault_configuration import (
 from pacing.waiting import is_set_within
 from service.log.trouble import Trouble, Troubles
 from stores.base import Changed, DocumentsListed, Involved, KubernetesEvent, Selection
-from stores.interruption import Interrupted
+from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from contract.codes.catalogue import Catalogue
     from contract.operator_rules.fault_configuration import FaultTexts, OperatorConfigMap
-    from stores.base import Document, Store, WatchEvent
+    from stores.base import Deleted, Document, Store
 
 log = logging.getLogger("agent.fault_configuration")
 
@@ -98,12 +99,8 @@ class FaultConfiguration:
             self._is_known.set()
         self._files = read_files(directory)
         self._newest = self._judge(self._on_disk or _all_of_config_maps(texts))
-        self._judged = self._newest
-
-    @property
-    def judged(self) -> Judged:
+        self.judged = self._newest
         """What is in force now, and what is wrong with it."""
-        return self._judged
 
     @property
     def trouble(self) -> str | None:
@@ -133,20 +130,18 @@ class FaultConfiguration:
                 tasks.create_task(self._follow_store(config_map), name=config_map.name)
         raise AssertionError("a watch never ends")
 
-    async def _follow_store(self, config_map: OperatorConfigMap) -> NoReturn:
-        selection = Selection(config_map.namespace, config_map.name, spoilt=True)
-        while True:
-            try:
-                async for event in self._store.watch(selection):
-                    await self._watched(config_map, event)
-            except StoreError as error:
-                self._cannot_watch(config_map, str(error))
-            await asyncio.sleep(_AGAIN_SECONDS)
+    async def _follow_store(self, config_map: OperatorConfigMap) -> None:
+        selection = Selection(config_map.namespace, config_map.name, shows_malformed=True)
+        async for event in followed(partial(self._store.watch, selection), _AGAIN_SECONDS):
+            if isinstance(event, Interrupted):
+                self._troubles.begin(config_map, event.reason)
+            else:
+                await self._watched(config_map, event)
+            self._answered(config_map)
 
-    async def _watched(self, config_map: OperatorConfigMap, event: WatchEvent) -> None:
-        if isinstance(event, Interrupted):
-            self._cannot_watch(config_map, event.reason)
-            return
+    async def _watched(
+        self, config_map: OperatorConfigMap, event: DocumentsListed | Changed | Deleted
+    ) -> None:
         document: Document | None = None
         if isinstance(event, DocumentsListed):
             document = next(iter(event.documents), None)
@@ -160,11 +155,6 @@ class FaultConfiguration:
             self._data[config_map] = None if document is None else document.data
         self._versions[config_map] = "" if document is None else document.version
         await self._changed()
-        self._answered(config_map)
-
-    def _cannot_watch(self, config_map: OperatorConfigMap, reason: str) -> None:
-        self._troubles.begin(config_map, reason)
-        self._answered(config_map)
 
     def _answered(self, config_map: OperatorConfigMap) -> None:
         """Count ``config_map`` as judged, or as not readable.
@@ -243,12 +233,9 @@ class FaultConfiguration:
             self._stored.set()
 
     def _put_in_force(self, judged: Judged) -> None:
-        if (
-            judged.in_force.places != self._judged.in_force.places
-            or judged.kept != self._judged.kept
-        ):
+        if judged.in_force.places != self.judged.in_force.places or judged.kept != self.judged.kept:
             log.info("fault configuration: %s", _sources(judged))
-        self._judged = judged
+        self.judged = judged
         self._callbacks.configure(judged.in_force.texts, judged.catalogue)
         problems = {str(problem): problem for problem in judged.problems}
         new = [problem for text, problem in problems.items() if text not in self._logged]

@@ -34,7 +34,7 @@ from stores.deadline import answered_within
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from agent.heartbeat.annotations import NodeAnnotations
+    from agent.heartbeat.old_readers import NodeAnnotations
     from stores.base import Store
 
 log = logging.getLogger("agent.heartbeat")

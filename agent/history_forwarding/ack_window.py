@@ -109,7 +109,7 @@ class AckWindow:
             self.sent_upto = None
             self.sent.clear()
             self._due = self._later(now)
-            self._grow()
+            self._pause = min(2 * self._pause, _LAST_SECONDS)
             return True
         self.sent_upto = min(asked, self.sent[0].after if self.sent else self.sent_upto)
         self.sent.clear()
@@ -118,6 +118,3 @@ class AckWindow:
 
     def _later(self, now: float) -> float:
         return now + self._pause * random.uniform(0.75, 1.25)
-
-    def _grow(self) -> None:
-        self._pause = min(2 * self._pause, _LAST_SECONDS)

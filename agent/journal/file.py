@@ -21,16 +21,16 @@ from agent.journal.retention import Pruned, prune
 from agent.journal.rows import JournalRow, RowKind
 from agent.journal.unacknowledged import SCHEMA as UNACKNOWLEDGED_SCHEMA
 from agent.journal.unacknowledged import identify, rename
-from service.files.database import connect_writer, open_database, transaction
+from service.files.database import ConnectionSettings, connect_writer, open_database, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 FILE_NAME = "journal.sqlite"
 SCHEMA_VERSION = 1
-_BUSY_SECONDS = 0.1
-_WAL_BYTES_KEPT = 1 << 20
-_CACHE_KIB = 512
+_SETTINGS = ConnectionSettings(
+    busy_seconds=0.1, wal_bytes=1 << 20, cache_kib=512, autocheckpoint=False
+)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (
@@ -89,10 +89,7 @@ class JournalFile:
             _SCHEMA + UNACKNOWLEDGED_SCHEMA,
             SCHEMA_VERSION,
             synchronous="OFF",
-            busy_seconds=_BUSY_SECONDS,
-            wal_bytes=_WAL_BYTES_KEPT,
-            cache_kib=_CACHE_KIB,
-            autocheckpoint=False,
+            settings=_SETTINGS,
         )
         try:
             identify(self._connection)
@@ -136,14 +133,7 @@ def sync_to_disk(path: Path) -> None:
 
     Raises ``sqlite3.Error`` or ``OSError``.
     """
-    connection = connect_writer(
-        path,
-        synchronous="FULL",
-        busy_seconds=_BUSY_SECONDS,
-        wal_bytes=_WAL_BYTES_KEPT,
-        cache_kib=_CACHE_KIB,
-        autocheckpoint=False,
-    )
+    connection = connect_writer(path, "FULL", _SETTINGS)
     with closing(connection):
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
-    from agent.policy.step import Input
+    from agent.policy.step import PolicyCall
     from contract.codes.catalogue import Catalogue
     from contract.observation import Subject
 
@@ -75,43 +75,38 @@ class EventRules:
                 )
                 self._last_events.setdefault((subject, code), last_event)
 
-    def of(
-        self, inputs: Sequence[Input], changes: Sequence[Change], tables: Catalogue
-    ) -> tuple[ChipFaultChange, ...]:
-        """Return the changes to send for one call of the policy, by its ``inputs`` and
-        ``changes``.
-        """
+    def of(self, call: PolicyCall) -> tuple[ChipFaultChange, ...]:
+        """Return the changes to send for one call of the policy, by its inputs and changes."""
         found = [
             item
-            for item in inputs
+            for item in call.inputs
             if isinstance(item, Observation)
             and item.subject.kind == "chip"
             and item.code != RESET_FINISHED
         ]
         began = {
             (change.subject, change.code)
-            for change in changes
+            for change in call.changes
             if change.kind in (ChangeKind.BEGAN, ChangeKind.RETURNED)
         }
         fault_changes = [
             fault_change
             for item in found
-            if (fault_change := self._of_report(item, began, tables)) is not None
+            if (fault_change := self._of_report(item, began, call.tables)) is not None
         ]
-        fault_changes.extend(self._of_ends(found, began, changes, tables))
+        fault_changes.extend(self._of_ends(found, began, call))
         return tuple(fault_changes)
 
     def _of_ends(
         self,
         found: Sequence[Observation],
         began: AbstractSet[tuple[Subject, str]],
-        changes: Sequence[Change],
-        tables: Catalogue,
+        call: PolicyCall,
     ) -> Iterator[ChipFaultChange]:
         """Yield the recoveries that audits and deadlines found."""
         assertions = {(item.subject, item.code): item.assertion for item in found}
-        last = {(change.subject, change.code): change.kind for change in changes}
-        for change in changes:
+        last = {(change.subject, change.code): change.kind for change in call.changes}
+        for change in call.changes:
             key = (change.subject, change.code)
             if change.kind is not ChangeKind.ENDED or change.subject.kind != "chip":
                 continue
@@ -122,7 +117,7 @@ class EventRules:
             if last_event.holds and (
                 key not in began or assertions.get(key) is not Assertion.OCCUR
             ):
-                yield _change_of(change, RECOVERY, tables, change.severity, change.at_ms)
+                yield _change_of(change, RECOVERY, call.tables, change.severity, change.at_ms)
             if last[key] is ChangeKind.ENDED:
                 self._remember(key, replace(last_event, holds=False, once=False))
 

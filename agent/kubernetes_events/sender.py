@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -17,6 +18,7 @@ from agent.journal.rows import RowKind, body_of, changes_of, decoded, inputs_of
 from agent.kubernetes_events.correlator import EventCorrelator, Item, Other
 from agent.kubernetes_events.event_rules import EventRules
 from agent.kubernetes_events.text import Reporter, event_of, releases
+from agent.policy.step import PolicyCall
 from contract.errors import JournalError, StoreError, StoreForbidden, StoreRefused
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
@@ -30,8 +32,7 @@ if TYPE_CHECKING:
     from agent.journal.file import RestoredJournal
     from agent.journal.journal import Journal
     from agent.journal.rows import JournalRow
-    from agent.policy.state import Change, PolicyState
-    from agent.policy.step import Input
+    from agent.policy.state import PolicyState
     from contract.codes.catalogue import Catalogue
     from dcmi_shim.values import Inventory
     from stores.base import ClusterObjects, KubernetesEvent
@@ -113,8 +114,8 @@ class EventSender:
             if restored.events is not None:
                 waiting = decoded(restored.events, tuple[Item, ...])
                 self._correlator = EventCorrelator(waiting)
-            for sequence, inputs, changes in _calls(restored.unacknowledged_changes):
-                self._add(inputs, changes, tables, sequence)
+            for call in _calls(restored.unacknowledged_changes, tables):
+                self._add(call)
         except JournalError as error:
             log.error("Events that waited before the start are lost: %s", error)
         self._rules.restore(state)
@@ -123,15 +124,9 @@ class EventSender:
         self._mark()
         self._wake.set()
 
-    def record_changes(
-        self,
-        inputs: Sequence[Input],
-        changes: Sequence[Change],
-        tables: Catalogue,
-        sequence: int,
-    ) -> None:
-        """Queue Events for one call of the policy, journaled as ``sequence``."""
-        self._add(inputs, changes, tables, sequence)
+    def record_changes(self, call: PolicyCall) -> None:
+        """Queue Events for one call of the policy."""
+        self._add(call)
         self._inputs_since_mark += 1
         if self._inputs_since_mark >= _INPUTS_PER_MARK:
             self._mark()
@@ -156,7 +151,7 @@ class EventSender:
             now_ms = self._now_ms()
             self._under_way = self._correlator.pop_next(now_ms)
             if self._under_way is None:
-                await self._woken(self._correlator.seconds_until_next(now_ms))
+                await is_set_within(self._wake, self._correlator.seconds_until_next(now_ms))
                 await asyncio.sleep(_DOCUMENT_FIRST_SECONDS)
                 continue
             event = event_of(self._under_way, self._reporter, await self._chips())
@@ -182,7 +177,8 @@ class EventSender:
                     self._trouble.begin(f"no Events can be written, they wait: {error}")
                 else:
                     self._sent += 1
-                    self._works()
+                    self._trouble.end(len(self._correlator))
+                    self._forbidden_since = None
                     return
             await asyncio.sleep(backoff.next_seconds())
 
@@ -205,21 +201,12 @@ class EventSender:
         except TimeoutError:
             return None
 
-    async def _woken(self, seconds: float | None) -> None:
-        await is_set_within(self._wake, seconds)
-
-    def _add(
-        self,
-        inputs: Sequence[Input],
-        changes: Sequence[Change],
-        tables: Catalogue,
-        sequence: int,
-    ) -> None:
+    def _add(self, call: PolicyCall) -> None:
         now_ms = self._now_ms()
-        for place, fault_change in enumerate(self._rules.of(inputs, changes, tables)):
-            self._correlator.add(fault_change, f"{fault_change.at_ms}.{sequence}.{place}", now_ms)
+        for place, change in enumerate(self._rules.of(call)):
+            self._correlator.add(change, f"{change.at_ms}.{call.sequence}.{place}", now_ms)
             self._wake.set()
-        for release in releases(changes, sequence):
+        for release in releases(call.changes, call.sequence):
             self._correlator.post(release, now_ms)
             self._wake.set()
 
@@ -233,20 +220,11 @@ class EventSender:
         waiting = (*under_way, *self._correlator.items())
         self._journal.append([(RowKind.EVENTS, body_of(waiting))], self._wall_clock())
 
-    def _works(self) -> None:
-        self._trouble.end(len(self._correlator))
-        self._forbidden_since = None
 
-
-def _calls(
-    rows: Sequence[JournalRow],
-) -> Iterator[tuple[int, tuple[Input, ...], tuple[Change, ...]]]:
-    """Yield the calls of the policy that ``rows`` are about: sequence, inputs, changes."""
-    for place, row in enumerate(rows):
-        if row.kind == RowKind.CHANGES:
-            continue
-        behind = rows[place + 1] if place + 1 < len(rows) else None
-        changes: tuple[Change, ...] = ()
-        if behind is not None and behind.kind == RowKind.CHANGES:
-            changes = changes_of(behind)
-        yield row.sequence, inputs_of(row), changes
+def _calls(rows: Sequence[JournalRow], tables: Catalogue) -> Iterator[PolicyCall]:
+    """Yield the calls of the policy that ``rows`` are about."""
+    for row, behind in zip_longest(rows, rows[1:]):
+        if row.kind != RowKind.CHANGES:
+            has_changes = behind is not None and behind.kind == RowKind.CHANGES
+            changes = changes_of(behind) if has_changes else ()
+            yield PolicyCall(inputs_of(row), changes, tables, row.sequence)

@@ -51,14 +51,6 @@ class Reporter:
         name = _NO_NAME.sub("-", (self.pod or self.node).lower()).strip("-.")
         return name[:_INSTANCE_LENGTH].rstrip("-.") or "npu-vigil"
 
-    @property
-    def involved(self) -> Involved:
-        """The Node, where ``kubectl describe node`` shows it.
-
-        Upstream names its pod, and puts it into ``kube-system``.
-        """
-        return Involved("Node", self.node)
-
 
 def event_of(item: Item, reporter: Reporter, inventory: Inventory | None) -> KubernetesEvent:
     """Return ``item`` as an Event. Without an inventory, chips are named by their physical ids."""
@@ -81,7 +73,9 @@ def event_of(item: Item, reporter: Reporter, inventory: Inventory | None) -> Kub
     return KubernetesEvent(
         namespace=NAMESPACE,
         name=f"{reporter.instance}.{name}{count}",
-        involved=reporter.involved,
+        # ``kubectl describe node`` finds it by the name as uid, which the kubelet writes, too.
+        # Upstream names its pod, and puts it into ``kube-system``.
+        involved=Involved("Node", reporter.node, uid=reporter.node),
         normal=reason != OCCUR,
         reason=reason,
         action=action,

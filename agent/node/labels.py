@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from agent.publishing.render import family_of, super_pod_ids
+from agent.publishing.chip_lists import family_of, super_pod_ids
 from contract.go import encode as go_json
 
 if TYPE_CHECKING:

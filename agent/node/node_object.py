@@ -30,7 +30,7 @@ from stores.interruption import Interrupted, followed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from agent.node.chip_keys import ChipKeys
+    from agent.node.chip_labels import ChipLabels
     from agent.node.labels import Key
     from agent.node.serial_number import SerialNumber
     from stores.base import ClusterObjects, NodeObject
@@ -63,7 +63,7 @@ class NodeObjectWriter:
         objects: ClusterObjects,
         node: str,
         may_write: Callable[[], bool],
-        chips: ChipKeys | None,
+        chips: ChipLabels | None,
         serial_number: SerialNumber | None,
     ) -> None:
         self._objects = objects
@@ -139,7 +139,7 @@ class NodeObjectWriter:
 
     def _count_foreign(self, key: Key, now: float) -> None:
         foreign = self._foreign[key]
-        foreign.saw(now)
+        foreign.record_foreign_write(now)
         if not foreign.is_conflict:
             log.warning("%s: the agent repaired a foreign change", _text(key))
         foreign.report(log, _text(key))
@@ -173,7 +173,7 @@ class NodeObjectWriter:
             now = self._loop.time()
             until = now + _SHOWN_SECONDS
             for key in differences:
-                self._foreign[key].wrote(now)
+                self._foreign[key].record_write(now)
             self._written.update((key, (value, until)) for key, value in differences.items())
             try:
                 async with answered_within(WRITE_SECONDS):
@@ -207,7 +207,7 @@ class NodeObjectWriter:
         found: dict[Key, str | None] = {}
         due: list[float] = []
         for key, foreign in self._foreign.items():
-            foreign.ended(now)
+            foreign.end_if_over(now)
             foreign.report(log, _text(key))
             if foreign.is_conflict:
                 due.append(foreign.seconds_until_over(now))

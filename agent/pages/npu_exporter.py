@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from agent.pages.npu_exporter_names import SHOWN
-from agent.publishing.render import family_of
+from agent.publishing.chip_lists import family_of
 from collectors.chip_faults.collector import HEALTH, ChipFaultsCollector
 from contract.codes.chip_codes import CARD_DROP
 from contract.errors import DriverGone

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.pages import metrics
-from agent.pages.fault_rules import FaultRules
-from agent.pages.operations import OPERATIONS
-from agent.pages.status import fault_row, isolation_rows
-from service.pages import daemon_pages, event_stream, fault_page, operations
-from service.pages.history_page import OPERATION as HISTORY
-from service.pages.history_page import history_page
+from agent.pages.status import AgentStatus, fault_row, isolation_rows
+from contract.pages.changes import BlindChange, FaultChange
+from service.pages import daemon_pages, event_stream, fault_page, history_page, operations
+from service.pages.operations import Operation
 from service.pages.page_rows import snapshot
 
 if TYPE_CHECKING:
@@ -23,12 +21,49 @@ if TYPE_CHECKING:
 
     from agent.pages.history import JournalHistory
     from agent.pages.npu_exporter import Cards
-    from agent.pages.status import AgentStatus
     from agent.publishing.publication import Publication
     from contract.operator_rules.fault_configuration import Judged
+    from contract.pages.faults import FaultRule
     from service.pages.event_stream import Stream
 
-SOCKET_NAME = "agent.sock"
+OPERATIONS: tuple[Operation, ...] = (
+    Operation("/api/v1/status", "Everything that this agent knows of its node", AgentStatus),
+    fault_page.OPERATION,
+    history_page.OPERATION,
+    Operation(
+        event_stream.PATH,
+        "Changes as they happen. Events are change (of the faults of the node), blind (sources "
+        "that give the agent no answer), and gap where some are lost",
+        FaultChange,
+        event_stream.PARAMETERS,
+        content="text/event-stream",
+        or_else=(BlindChange,),
+    ),
+)
+_MOST_KEPT = 1000
+
+
+class FaultRules:
+    """Finds rules in what ``judged`` returns, each code once until the configuration changes."""
+
+    def __init__(self, judged: Callable[[], Judged]) -> None:
+        self._judged = judged
+        self._searched: Judged | None = None
+        self._found: dict[tuple[str, str], tuple[FaultRule, ...]] = {}
+
+    def of(self, subject_kind: str, code: str) -> tuple[FaultRule, ...]:
+        """Return the rules about ``code`` on a subject of this kind, such as ``chip``."""
+        # An agent that nobody asks for its faults does not need the tables for people.
+        from contract.pages.rule_places import kind_of_subject, rules_of
+
+        judged = self._judged()
+        if judged is not self._searched or len(self._found) >= _MOST_KEPT:
+            self._searched, self._found = judged, {}
+        key = (subject_kind, code)
+        if key not in self._found:
+            kind = kind_of_subject(subject_kind)
+            self._found[key] = tuple(rules_of(judged.in_force, judged.catalogue, kind, code))
+        return self._found[key]
 
 
 def application(
@@ -48,7 +83,7 @@ def application(
 
     async def faults(request: web.Request) -> web.Response:
         now = status()
-        held = map(partial(fault_row, now.node, rules), now.faults)
+        held = map(partial(fault_row, now.node, rules.of), now.faults)
         isolated = isolation_rows(now.node, now.chips, now.faults)
         rows = sorted([*held, *isolated], key=fault_page.key_of)
         return await snapshot(request, rows, fault_page.FAULT_ROWS, stream, now.at_ms)
@@ -65,6 +100,6 @@ def application(
     version = status().version
     operations.serve(application, "NPU Vigil agent", version, OPERATIONS)
     application.router.add_get(fault_page.OPERATION.path, faults)
-    application.router.add_get(HISTORY.path, history_page(history.page))
+    application.router.add_get(history_page.OPERATION.path, history_page.history_page(history.page))
     application.router.add_get(event_stream.PATH, stream.serve)
     return application

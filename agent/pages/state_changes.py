@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from agent.policy.state import SubjectState
 from contract.pages.changes import BlindChange, FaultChange
 from contract.pages.subjects import subject_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from agent.policy.state import PolicyState, SubjectState
+    from agent.policy.state import PolicyState
     from contract.observation import Subject
     from service.pages.event_stream import Stream
 
+_UNKNOWN = SubjectState()
+
 
 class StateChanges:
-    """Sends to ``stream`` what is otherwise in ``state`` than when it was compared last."""
+    """Sends to ``stream`` what has changed in ``state`` since the last comparison."""
 
     def __init__(
         self,
@@ -34,7 +37,7 @@ class StateChanges:
         self._is_due = False
 
     def wake(self) -> None:
-        """Compare soon: after whoever publishes the change was woken."""
+        """Compare soon, after the publishers of the change have run."""
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self.compare)
@@ -46,54 +49,33 @@ class StateChanges:
         now, at_ms = self._compared, self._wall_clock()
         then = dict(before.subjects())
         for subject, known in now.subjects():
-            old = then.pop(subject, None)
+            old = then.pop(subject, _UNKNOWN)
             # Values do not change: what was not replaced is the same.
             if old is not known:
                 self._send(subject, old, known, at_ms)
         for subject, old in then.items():
-            self._send(subject, old, None, at_ms)
+            self._send(subject, old, _UNKNOWN, at_ms)
 
-    def _send(
-        self, subject: Subject, old: SubjectState | None, new: SubjectState | None, at_ms: int
-    ) -> None:
+    def _send(self, subject: Subject, old: SubjectState, new: SubjectState, at_ms: int) -> None:
         node = self._compared.node
         name = subject_name(subject, self._device_type())
-        for fault in _faults(name, node, old, new, at_ms):
-            self._stream.send("change", fault, {node})
+        for code in sorted(old.faults.keys() | new.faults.keys()):
+            before, fault = old.faults.get(code), new.faults.get(code)
+            before_level = None if before is None else before.level
+            if fault is None:
+                change = FaultChange(node, at_ms, name, code, before_level, None)
+            elif fault.level != before_level:
+                severity = None if fault.severity is None else fault.severity.word
+                answer = (severity, fault.device_fault, "agent")
+                change = FaultChange(node, at_ms, name, code, before_level, fault.level, *answer)
+            else:
+                continue
+            self._stream.send("change", change, {node})
         chip = name if subject.kind == "chip" else None
-        for blind in _blind(chip, subject.part, node, old, new, at_ms):
-            self._stream.send("blind", blind, {node})
-
-
-def _faults(
-    name: str, node: str, old: SubjectState | None, new: SubjectState | None, at_ms: int
-) -> Iterator[FaultChange]:
-    was = {} if old is None else old.faults
-    holds = {} if new is None else new.faults
-    for code in sorted(was.keys() | holds.keys()):
-        before, fault = was.get(code), holds.get(code)
-        before_level = None if before is None else before.level
-        if fault is None:
-            yield FaultChange(node, at_ms, name, code, before_level, None)
-        elif fault.level != before_level:
-            severity = None if fault.severity is None else fault.severity.word
-            answer = (severity, fault.device_fault, "agent")
-            yield FaultChange(node, at_ms, name, code, before_level, fault.level, *answer)
-
-
-def _blind(
-    chip: str | None,
-    part: str,
-    node: str,
-    old: SubjectState | None,
-    new: SubjectState | None,
-    at_ms: int,
-) -> Iterator[BlindChange]:
-    was = {} if old is None else old.blind
-    holds = {} if new is None else new.blind
-    for source in sorted(was.keys() | holds.keys()):
-        one = holds.get(source, was.get(source))
-        if one is not None and was.get(source) != holds.get(source):
-            of_part = f"{source} {part}".rstrip()
-            is_over = source not in holds
-            yield BlindChange(node, at_ms, of_part, one.since_ms, one.reason, chip, is_over)
+        for source in sorted(old.blind.keys() | new.blind.keys()):
+            if old.blind.get(source) != new.blind.get(source):
+                one = new.blind.get(source) or old.blind[source]
+                of_part = f"{source} {subject.part}".rstrip()
+                is_over = source not in new.blind
+                blind = BlindChange(node, at_ms, of_part, one.since_ms, one.reason, chip, is_over)
+                self._stream.send("blind", blind, {node})

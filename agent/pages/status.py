@@ -33,15 +33,15 @@ from contract.pages.faults import FaultStatus, names_of
 from contract.pages.subjects import subject_name
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     from agent.heartbeat.heartbeat import Heartbeat
     from agent.heartbeat.old_readers import OldReaders
-    from agent.pages.fault_rules import FaultRules
     from agent.policy.state import Blindness, PolicyState, SubjectState
     from agent.publishing.ownership import OtherProgram
     from agent.publishing.publication import Publication
     from contract.operator_rules.fault_configuration import Judged
+    from contract.pages.faults import FaultRule
     from dcmi_shim.values import Inventory, StuckCall
 
 _PROBLEMS_SHOWN = 100
@@ -343,7 +343,9 @@ def fault_statuses(state: PolicyState, device_type: str) -> tuple[HeldFaultStatu
     )
 
 
-def fault_row(node: str, rules: FaultRules, fault: HeldFaultStatus) -> FaultStatus:
+def fault_row(
+    node: str, rules_of: Callable[[str, str], tuple[FaultRule, ...]], fault: HeldFaultStatus
+) -> FaultStatus:
     """Return the row of ``/api/v1/faults`` for a fault of ``node``, with the rules about it."""
     kind, _, number = fault.subject.partition(" ")
     subject = fault.device or subject_name(Subject(kind, int(number), fault.part), "")
@@ -363,7 +365,7 @@ def fault_row(node: str, rules: FaultRules, fault: HeldFaultStatus) -> FaultStat
         source=fault.source,
         reported_by=fault.reported_by,
         once=fault.once,
-        rules=rules.of(kind, fault.code),
+        rules=rules_of(kind, fault.code),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from agent.policy import associations, durations, frequencies
+from agent.policy import associations, durations, frequencies, link_faults
 from agent.policy.event_order import is_another, is_before, is_over, is_recent
 from agent.policy.state import (
     CHIP_SOURCE,
@@ -22,8 +22,8 @@ from agent.policy.state import (
     SubjectState,
 )
 from agent.policy.transaction import RuleContext, Transaction, level_of, without
-from contract.codes.chip_codes import HBM_MULTI_BIT, RESET_FINISHED, UB_PORT_DOWN, is_network
-from contract.observation import NODE, Assertion, Observation
+from contract.codes.chip_codes import HBM_MULTI_BIT, RESET_FINISHED
+from contract.observation import Assertion, Observation
 
 S = TypeVar("S", SubjectState, ChipState)
 
@@ -88,58 +88,21 @@ def _asserted(known: SubjectState, item: Observation, draft: Transaction) -> Sub
 def _absent(
     known: SubjectState, held: Fault | None, item: Observation, context: RuleContext
 ) -> SubjectState:
-    """Remove one source of a fault; without any source the fault ends.
-
-    A driver with link events that does not list the link does not end the fault while the tool may
-    find the link down: for a moment, or until a blind tool answers again. A driver without events
-    knows of a link by its list alone, and such chips have no network.
-    """
+    """Remove one source of a fault; without any source the fault ends, unless it outlasts that."""
     if held is None or held.once:
         return known
     waits = not held.reported_by and held.unconfirmed_at_ms is None
     if item.source not in held.reported_by and not (waits and item.source == LINK_SOURCE):
         return known
     left = tuple(source for source in held.reported_by if source != item.source)
-    is_tool_blind = LINK_SOURCE in known.blind or LINK_SOURCE in context.draft.state.of(NODE).blind
-    if not left and not _outlasts(known, item):
-        because = "its source does not list it any more"
-        return end(known, held, because, context)
+    if not left and not link_faults.outlasts_list(known, item):
+        return end(known, held, "its source does not list it any more", context)
     unconfirmed_at_ms = held.unconfirmed_at_ms
+    is_tool_blind = link_faults.is_tool_blind(known, context.draft.state)
     if not left and unconfirmed_at_ms is None and not is_tool_blind:
         unconfirmed_at_ms = item.seen_at_ms
     held = replace(held, sources=left, unconfirmed_at_ms=unconfirmed_at_ms)
     return replace(known, faults=known.faults | {held.code: held})
-
-
-def _outlasts(known: SubjectState, item: Observation) -> bool:
-    """Return whether a fault outlasts its last source, which does not list it any more."""
-    if item.source != CHIP_SOURCE:
-        return isinstance(known, ChipState) and known.silent
-    has_events = not isinstance(known, ChipState) or known.listed is None
-    return has_events and _is_of_links(item.code)
-
-
-def tool_went_blind(known: SubjectState) -> SubjectState:
-    """Keep faults that wait for the link tool until it answers again."""
-    return _unconfirmed_since(known, None)
-
-
-def tool_answered(known: SubjectState, at_ms: int) -> SubjectState:
-    """Give faults that wait for the link tool a new deadline: it reports on each link now."""
-    return _unconfirmed_since(known, at_ms)
-
-
-def _unconfirmed_since(known: SubjectState, at_ms: int | None) -> SubjectState:
-    changed = {
-        code: replace(fault, unconfirmed_at_ms=at_ms)
-        for code, fault in known.faults.items()
-        if not fault.reported_by and not fault.once and _is_of_links(code)
-    }
-    return replace(known, faults=known.faults | changed) if changed else known
-
-
-def _is_of_links(code: str) -> bool:
-    return is_network(code) or code == UB_PORT_DOWN
 
 
 def _occur(
@@ -172,21 +135,14 @@ def _once(
 ) -> SubjectState:
     if held is None:
         return _begin(known, replace(_new_fault(known, item, context), once=True), context)
-    if held.once and is_another(item, held):
-        return _once_more(known, held, item, context)
+    is_new = held.once and is_another(item, held)
     because = "a one-off event of a code that holds already"
+    if is_new:
+        because = "a one-off event, while the one before it was still shown"
     context.note(ChangeKind.REPEATED, held, because, held.level, held.level)
-    return known
-
-
-def _once_more(
-    known: SubjectState, held: Fault, item: Observation, context: RuleContext
-) -> SubjectState:
-    """Apply another one-off event while the one before it is still shown: it counts, and is
-    shown.
-    """
-    because = "a one-off event, while the one before it was still shown"
-    context.note(ChangeKind.REPEATED, held, because, held.level, held.level)
+    if not is_new:
+        return known
+    # It counts, and is shown like the one before it.
     fault = replace(
         held,
         serial=item.serial,

@@ -8,7 +8,7 @@ The rules are those of ``docs/rooms/agent.md`` ("The policy"): effects of an obs
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -16,7 +16,8 @@ from agent.policy.adoption import adopt, release
 from agent.policy.chips import forgotten, listed, restored
 from agent.policy.clock_set_back import no_later
 from agent.policy.deadlines import deadline_ms_of, due_ms_of, expire, next_due
-from agent.policy.episodes import observed, tool_answered, tool_went_blind
+from agent.policy.episodes import observed
+from agent.policy.link_faults import waiting_for_tool
 from agent.policy.reconfiguration import configured
 from agent.policy.state import (
     CHIP_SOURCE,
@@ -72,6 +73,15 @@ Input: TypeAlias = (
     | ChipsRemembered
     | Forgotten
 )
+
+
+class PolicyCall(NamedTuple):
+    """One call of ``step`` that the journal has in the row ``sequence``."""
+
+    inputs: Sequence[Input]
+    changes: Sequence[Change]
+    tables: Catalogue
+    sequence: int
 
 
 def step(
@@ -254,14 +264,14 @@ def _apply(known: SubjectState, item: StepInput, draft: Transaction) -> SubjectS
         if known.blind.get(item.source) == blindness:
             return known
         if item.source == LINK_SOURCE:
-            known = tool_went_blind(known)
+            known = waiting_for_tool(known, None)
         return replace(known, blind=known.blind | {item.source: blindness})
     if item.source == CHIP_SOURCE and isinstance(known, ChipState) and known.silent:
         known = replace(known, silent=False, settled_at_ms=item.at_ms + SETTLE_MS)
     elif item.source in known.answered and item.source not in known.blind:
         return known
     if item.source == LINK_SOURCE:
-        known = tool_answered(known, item.at_ms)
+        known = waiting_for_tool(known, item.at_ms)
     answered = tuple(sorted({*known.answered, item.source}))
     blind = {source: why for source, why in known.blind.items() if source != item.source}
     return replace(known, answered=answered, blind=blind)

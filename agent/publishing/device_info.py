@@ -19,8 +19,8 @@ from agent.policy.state import (
     Released,
     ServerState,
 )
+from agent.publishing.chip_lists import family_of, missing_chips, render
 from agent.publishing.publisher import DesiredDocument
-from agent.publishing.render import family_of, missing_chips, render
 from agent.publishing.switch_info import is_known, restored_ports, switch_info_text
 from agent.publishing.vigil_key import key_with_answers
 from contract.codes.chip_codes import is_code
@@ -100,7 +100,8 @@ class DeviceInfoDocument:
         self.name = device_info_name(node)
         self._state = state
         self._allocation = allocation
-        self._inventory: Inventory | None = None
+        self.inventory: Inventory | None = None
+        """The driver's last inventory of this node."""
         self._made_of: tuple[object, ...] = ()
         self._made: DesiredDocument | None = None
         self._inventory_at = 0.0
@@ -115,25 +116,20 @@ class DeviceInfoDocument:
     def _awaits_allocation(self) -> bool:
         return self._allocation is not None and not self._allocation.answered
 
-    @property
-    def inventory(self) -> Inventory | None:
-        """The driver's last inventory of this node."""
-        return self._inventory
-
     def missing(self) -> tuple[int, ...]:
         """Return the physical ids of chips that are known and not listed.
 
         There are none before the first list.
         """
-        if self._inventory is None:
+        if self.inventory is None:
             return ()
-        listed = {chip.physical_id for chip in self._inventory.chips}
+        listed = {chip.physical_id for chip in self.inventory.chips}
         return tuple(sorted(missing_chips(self._state(), listed)))
 
     @property
     def device_type(self) -> str:
         """The prefix of device names; a guess until the driver has answered."""
-        return "npu" if self._inventory is None else family_of(self._inventory).device_type
+        return "npu" if self.inventory is None else family_of(self.inventory).device_type
 
     def identify(self, inventory: Inventory) -> None:
         """Take over the driver's ``inventory``.
@@ -141,7 +137,7 @@ class DeviceInfoDocument:
         Raises ``DriverError`` for an unknown card family.
         """
         family_of(inventory)
-        self._inventory = inventory
+        self.inventory = inventory
         self._inventory_at = time.monotonic()
 
     def desired(self) -> DesiredDocument | None:
@@ -150,7 +146,7 @@ class DeviceInfoDocument:
         Virtual devices are not supported: readers would schedule whole chips instead, so such a
         node has no document of ours.
         """
-        inventory, state = self._inventory, self._state()
+        inventory, state = self.inventory, self._state()
         if inventory is None or inventory.virtual or not self._is_known(inventory, state):
             return None
         made_of = state, inventory, self._in_use, self._named_blind()

@@ -8,7 +8,6 @@ its nodes. gRPC and protobuf are imported here only, when there is something to 
 from __future__ import annotations
 
 import logging
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -134,9 +133,7 @@ class FaultServiceClient:
 
     async def _send(self, batch: tuple[SentFault, ...]) -> None:
         resource = resource_of(batch[0].code)
-        message = message_of(
-            self._faults.node, resource, batch, str(uuid.uuid4()), self._callbacks.wall_clock()
-        )
+        message = message_of(self._faults.node, resource, batch, self._callbacks.wall_clock())
         code, why = await self._answer(message)
         if code not in (_TAKEN, _INVALID):
             backoff = self._backoffs.setdefault(

@@ -197,13 +197,16 @@ class NodeInfoDocument:
 
         def stamped(stamp: int) -> Document:
             data = encode_node_info(parts, node_status(parts), time_text(stamp))
-            if own_key is not None:
-                data[VIGIL_KEY] = own_key
-            return Document(self.namespace, self.name, data, dict([REPORT_LABEL]))
+            return self._document(data, own_key)
 
         is_old = (is_blind or not has_answered) and not all(map(_of_host_checks, parts))
         refresh_seconds = math.inf if is_old else REFRESH_SECONDS
         return DesiredDocument(state.revision, (parts, own_key), stamped, refresh_seconds)
+
+    def _document(self, data: dict[str, str], own_key: str | None) -> Document:
+        if own_key is not None:
+            data[VIGIL_KEY] = own_key
+        return Document(self.namespace, self.name, data, dict([REPORT_LABEL]))
 
     def known_parts(self) -> tuple[FaultDevice, ...]:
         """Return the faulty parts: those of the state, and those stored until the BMC has

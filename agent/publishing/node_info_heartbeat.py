@@ -21,15 +21,13 @@ from contract.documents.node_info import (
     encode_beating_node_info,
     encode_node_beat,
 )
-from contract.documents.vigil_key import VIGIL_KEY
 from contract.errors import DocumentError
-from contract.names import REPORT_LABEL
-from stores.base import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent.policy.state import PolicyState
+    from stores.base import Document
 
 JITTER = 0.1
 """Share of the interval: nodes that start together do not write together for ever."""
@@ -86,9 +84,7 @@ class NodeInfoHeartbeat(NodeInfoDocument):
                 if has_parts
                 else encode_node_beat(beat)
             )
-            if own_key is not None:
-                data[VIGIL_KEY] = own_key
-            return Document(self.namespace, self.name, data, dict([REPORT_LABEL]))
+            return self._document(data, own_key)
 
         return DesiredDocument(
             self._state().revision, (parts, own_key), stamped, self._pause_seconds

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import math
 import random
-import uuid
 from typing import TYPE_CHECKING
 
 from agent.publishing.publisher import DesiredDocument
@@ -99,9 +98,7 @@ class PublicFaultDocument:
 
         def stamped(stamp: int) -> Document:
             self._note(shown)
-            message = message_of(
-                self._faults.node, self.resource, shown, str(uuid.uuid4()), stamp * 1000
-            )
+            message = message_of(self._faults.node, self.resource, shown, stamp * 1000)
             label = dict([PUBLIC_FAULT_LABEL])
             return Document(self.namespace, self.name, encode_public_fault(message), label)
 

@@ -76,8 +76,7 @@ class Publication:
 
     def record_event(self, event_ms: int, now_ms: int) -> None:
         """Record that a change seen at ``event_ms`` waits to be published."""
-        if self.waiting is None or event_ms < self.waiting.event_ms:
-            self.waiting = Lag(event_ms, now_ms)
+        self.requeue(Lag(event_ms, now_ms))
 
     def requeue(self, lag: Lag) -> None:
         """Record that the write that carried ``lag`` failed."""

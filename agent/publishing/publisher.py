@@ -286,7 +286,7 @@ class DocumentPublisher:
         now = now_seconds()
         if self._foreign.is_conflict and self._callbacks.has_rival():
             self._forget_rival()
-        elif self._foreign.ended(now):
+        elif self._foreign.end_if_over(now):
             self._report_conflict()
         if not self._foreign.is_conflict:
             return reason, due_seconds
@@ -348,7 +348,7 @@ class DocumentPublisher:
 
         self.record.waiting = None
         self._in_flight = write
-        self._foreign.wrote(now_seconds())
+        self._foreign.record_write(now_seconds())
         try:
             async with answered_within(WRITE_SECONDS):
                 request = made_unless(self._request(write.document), is_overtaken)
@@ -441,7 +441,7 @@ class DocumentPublisher:
         assert self._acknowledged is not None
         if _same(shown, self._acknowledged.document):
             return False
-        is_answer = self._document.is_own_answer and self._foreign.stands
+        is_answer = self._document.is_own_answer and self._foreign.is_write_intact
         return is_answer or not _same(shown, before)
 
     def _accept(self, write: _Write, version: str) -> None:
@@ -491,7 +491,7 @@ class DocumentPublisher:
         if self._callbacks.has_rival():
             self._forget_rival()
             return
-        if self._foreign.saw(now_seconds()):
+        if self._foreign.record_foreign_write(now_seconds()):
             await self._find_writer()
             await self._callbacks.before_repair()
             if self._callbacks.desired() is None:

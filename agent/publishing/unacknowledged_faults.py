@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -111,11 +112,6 @@ class NodePublicFaults:
         self._timer: asyncio.TimerHandle | None = None
         self._waits_for_chips = True
 
-    @property
-    def is_known(self) -> bool:
-        """Whether any storage fault was ever reported."""
-        return bool(self.ledger.newest)
-
     def restore(self, row: JournalRow | None) -> None:
         """Continue where the process before this one ended."""
         if row is None:
@@ -135,7 +131,7 @@ class NodePublicFaults:
         """Take over what changed in ``state``."""
         found = [state.of(subject) for subject in _SUBJECTS]
         if all(one is other for one, other in zip(found, self._seen, strict=True)):
-            if self.is_known:
+            if self.ledger.newest:
                 self._fill()
             return
         self._seen[:] = found
@@ -152,7 +148,11 @@ class NodePublicFaults:
                 else:
                     assert before is not None
                     sent_fault = SentFault(code, False, self._wall_clock(), before.devices)
-                ledger = self._with(ledger, sent_fault)
+                waiting = ledger.waiting
+                if self._queues:
+                    waiting = queued(waiting, sent_fault)
+                newest = ledger.newest | {code: sent_fault}
+                ledger = msgspec.structs.replace(ledger, newest=newest, waiting=waiting)
         if ledger is not self.ledger:
             self._keep(ledger)
         self._fill()
@@ -163,13 +163,6 @@ class NodePublicFaults:
         waiting = tuple(one for one in ledger.waiting if one not in batch)
         sent = ledger.sent | {one.code: one.occurs for one in batch}
         self._keep(msgspec.structs.replace(ledger, waiting=waiting, sent=sent))
-
-    def _with(self, ledger: UnacknowledgedFaults, sent_fault: SentFault) -> UnacknowledgedFaults:
-        newest = ledger.newest | {sent_fault.code: sent_fault}
-        waiting = ledger.waiting
-        if self._queues:
-            waiting = queued(waiting, sent_fault)
-        return msgspec.structs.replace(ledger, newest=newest, waiting=waiting)
 
     def _fill(self) -> None:
         """Add the chips concerned once they are known, or without the driver's answer after a
@@ -209,10 +202,8 @@ class NodePublicFaults:
         self.changed.set()
 
 
-def message_of(
-    node: str, resource: str, batch: Iterable[SentFault], message_id: str, at_ms: int
-) -> PublicFault:
-    """Return the message with ``batch``, in the order of its codes (``docs/spec/noded.md#4.5``)."""
+def message_of(node: str, resource: str, batch: Iterable[SentFault], at_ms: int) -> PublicFault:
+    """Return a new message with ``batch``, in the order of its codes (``noded#4.5``)."""
     faults = [
         PublicFaultEntry(
             fault_id=fault_id(node, sent_fault.code),
@@ -225,4 +216,4 @@ def message_of(
         )
         for sent_fault in sorted(batch, key=lambda sent_fault: sent_fault.code)
     ]
-    return PublicFault(message_id, at_ms, VERSION, resource, faults)
+    return PublicFault(str(uuid.uuid4()), at_ms, VERSION, resource, faults)

@@ -1,23 +1,109 @@
-"""Compares two runs of one journal: which code would have had another level, and when."""
+"""Compares two runs of one journal: which code would have had another level, and when.
+
+The findings are values for ``vigil replay --json`` and for its table. Times are in epoch
+milliseconds, durations in seconds, days in UTC.
+"""
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from agent.replay.findings import Day, LevelDifference, day_sums
+import msgspec
+
+from agent.policy.state import Change
 from agent.replay.level_history import DAY_MS, LevelHistory, Span
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from agent.policy.state import Change, PolicyState
-    from agent.replay.level_history import LevelReason
+    from agent.policy.state import PolicyState
+    from agent.replay.level_history import LevelReason, Sums
     from contract.observation import Subject
+
+
+class Break(msgspec.Struct, frozen=True):
+    """The journal is not complete from ``from_ms`` to ``until_ms``."""
+
+    from_ms: int
+    until_ms: int
+    what: str
+
+
+class Deviation(msgspec.Struct, frozen=True):
+    """At row ``sequence`` the policy returns ``replayed`` instead of ``recorded``."""
+
+    sequence: int
+    at_ms: int
+    what: str
+    recorded: tuple[Change, ...] = ()
+    replayed: tuple[Change, ...] = ()
+
+
+class DaySums(msgspec.Struct, frozen=True):
+    """One chip on one day.
+
+    ``seconds`` are by level; unhealthy means: in that list of the document.
+    """
+
+    episodes: int
+    upgrades: int
+    releases: int
+    seconds: Mapping[str, float]
+    unhealthy_seconds: float
+    network_unhealthy_seconds: float
+    isolated_seconds: float
+
+
+class LevelDifference(msgspec.Struct, frozen=True):
+    """A code that would have had another level (``None``: none at all), and why each.
+
+    ``times`` counts how often it began to differ or differed since the day before.
+    """
+
+    code: str
+    recorded_level: str | None
+    replayed_level: str | None
+    recorded_because: str
+    replayed_because: str
+    times: int
+    seconds: float
+
+
+class Day(msgspec.Struct, frozen=True):
+    """One subject (``chip 3``) on one day; only chips have sums."""
+
+    day: str
+    subject: str
+    recorded: DaySums | None = None
+    replayed: DaySums | None = None
+    differences: tuple[LevelDifference, ...] = ()
+
+
+class Findings(msgspec.Struct):
+    """All findings, added while a journal is replayed.
+
+    ``from_ms`` and ``until_ms`` limit what was replayed, ``None`` without a snapshot.
+    ``deviations`` are the first of ``deviation_count``; ``checked`` rows were compared.
+    """
+
+    node: str = ""
+    versions: list[str] = []
+    from_ms: int | None = None
+    until_ms: int | None = None
+    pruned: bool = False
+    rows: int = 0
+    inputs: int = 0
+    checked: int = 0
+    deviation_count: int = 0
+    deviations: list[Deviation] = []
+    breaks: list[Break] = []
+    days: tuple[Day, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,6 +128,7 @@ class ReplayComparison:
         self._span = span
         self.recorded = LevelHistory(span)
         self.replayed = LevelHistory(span) if two else None
+        self._runs = [run for run in (self.recorded, self.replayed) if run is not None]
         self._now_ms = 0
         self._open: dict[tuple[Subject, str], tuple[int, _Kind]] = {}
         self._totals: dict[tuple[int, Subject], dict[_Kind, _Total]] = {}
@@ -71,27 +158,24 @@ class ReplayComparison:
 
     def add_chips(self, chips: Collection[int], at_ms: int) -> None:
         """Count the time of ``chips`` from ``at_ms`` on, unless it is counted already."""
-        for ledger in (self.recorded, self.replayed):
-            if ledger is not None:
-                ledger.add_chips(chips, at_ms)
+        for run in self._runs:
+            run.add_chips(chips, at_ms)
 
     def set_chips_in_use(self, chips: frozenset[int], at_ms: int) -> None:
         """From ``at_ms`` on, treat ``chips`` as those that pods have."""
         at_ms = self._now_ms = max(self._now_ms, at_ms)
-        for ledger in (self.recorded, self.replayed):
-            if ledger is not None:
-                ledger.set_chips_in_use(chips, at_ms)
+        for run in self._runs:
+            run.set_chips_in_use(chips, at_ms)
 
     def days(self) -> tuple[Day, ...]:
         """End both runs; return all sums and differences by day and subject."""
-        self.recorded.close(self._now_ms)
         for (subject, _), (since_ms, kind) in self._open.items():
             self._count(subject, kind, since_ms, self._now_ms)
         self._open.clear()
-        keys = {key for key in self.recorded.sums if key[1].kind == "chip"} | self._totals.keys()
-        if self.replayed is not None:
-            self.replayed.close(self._now_ms)
-            keys |= {key for key in self.replayed.sums if key[1].kind == "chip"}
+        keys = set(self._totals)
+        for run in self._runs:
+            run.close(self._now_ms)
+            keys |= {key for key in run.sums if key[1].kind == "chip"}
         return tuple(self._day(day, subject) for day, subject in sorted(keys))
 
     def _timed(
@@ -141,8 +225,8 @@ class ReplayComparison:
         return Day(
             day=datetime.fromtimestamp(day * DAY_MS / 1000, UTC).date().isoformat(),
             subject=str(subject),
-            recorded=day_sums(recorded) if is_chip and recorded else None,
-            replayed=day_sums(replayed) if is_chip and replayed else None,
+            recorded=_day_sums(recorded) if is_chip and recorded else None,
+            replayed=_day_sums(replayed) if is_chip and replayed else None,
             differences=tuple(
                 sorted(
                     (_difference(kind, total) for kind, total in totals.items()),
@@ -165,4 +249,17 @@ def _difference(kind: _Kind, total: _Total) -> LevelDifference:
         "" if other is None else other.because,
         total.times,
         total.ms / 1000,
+    )
+
+
+def _day_sums(sums: Sums) -> DaySums:
+    """Return ``sums`` with durations in seconds."""
+    return DaySums(
+        episodes=sums.episodes,
+        upgrades=sums.upgrades,
+        releases=sums.releases,
+        seconds={level: ms / 1000 for level, ms in sorted(sums.level_ms.items())},
+        unhealthy_seconds=sums.unhealthy_ms / 1000,
+        network_unhealthy_seconds=sums.network_unhealthy_ms / 1000,
+        isolated_seconds=sums.isolated_ms / 1000,
     )

@@ -26,21 +26,21 @@ from agent.journal.rows import (
 from agent.policy.restarts import restarted
 from agent.policy.state import Acknowledged, Configured, PolicyState
 from agent.policy.step import step
-from agent.replay.comparison import ReplayComparison
-from agent.replay.findings import Break, Deviation, Findings
-from agent.replay.reconciliation import inputs_between
+from agent.replay.comparison import Break, Deviation, Findings, ReplayComparison
 from contract.codes.catalogue import shipped
 from contract.counted import counted
 from contract.errors import JournalError
+from contract.observation import Assertion, Observation, SourceAnswered, SourceBlind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from agent.journal.rows import JournalRow
-    from agent.policy.state import Change
+    from agent.policy.state import Change, Fault
     from agent.policy.step import Input
     from agent.replay.level_history import Span
     from contract.codes.catalogue import Catalogue
+    from contract.observation import Subject
 
 _SHOWN_DEVIATIONS = 100
 _SHOWN_BREAKS = 1000
@@ -107,19 +107,14 @@ class _Playing:
         self._sure = True
         self._expected: tuple[JournalRow, tuple[Change, ...]] | None = None
         self._last: JournalRow | None = None
-        self._from_ms: int | None = None
-        self._rows = self._inputs = self._checked = self._deviation_count = 0
-        self._pruned = False
-        self._deviations: list[Deviation] = []
-        self._breaks: list[Break] = []
-        self._versions: dict[str, None] = {}
+        self._findings = Findings()
 
     def play_row(self, row: JournalRow) -> None:
         """Replay one row.
 
         A row that cannot be decoded is reported, and nothing is checked until the next snapshot.
         """
-        self._rows += 1
+        self._findings.rows += 1
         last, self._last = self._last, row
         if self._state is not None and last is not None and row.sequence != last.sequence + 1:
             lost = row.sequence - last.sequence - 1
@@ -141,20 +136,11 @@ class _Playing:
             if self._other is not None:
                 others = self._other.play((), until_ms, self._state)
             self._comparison.apply((), others, until_ms)
-        return Findings(
-            node="" if self._state is None else self._state.node,
-            versions=tuple(self._versions),
-            from_ms=self._from_ms,
-            until_ms=None if self._from_ms is None else until_ms,
-            pruned=self._pruned,
-            rows=self._rows,
-            inputs=self._inputs,
-            checked=self._checked,
-            deviation_count=self._deviation_count,
-            deviations=tuple(self._deviations),
-            breaks=tuple(self._breaks),
-            days=self._comparison.days(),
-        )
+        found = self._findings
+        found.node = "" if self._state is None else self._state.node
+        found.until_ms = None if found.from_ms is None else until_ms
+        found.days = self._comparison.days()
+        return found
 
     def _play(self, row: JournalRow, last: JournalRow | None) -> None:
         match row.kind:
@@ -181,7 +167,8 @@ class _Playing:
 
     def _start(self, start: Start, row: JournalRow, last: JournalRow | None) -> None:
         self._starting = start
-        self._versions[start.version] = None
+        if start.version not in self._findings.versions:
+            self._findings.versions.append(start.version)
         if self._state is not None and last is not None:
             how = "was stopped" if self._stopped else "was killed"
             self._break(last.at_ms, row.at_ms, f"the agent {how} and did not run")
@@ -189,9 +176,9 @@ class _Playing:
 
     def _step(self, inputs: Sequence[Input], row: JournalRow) -> None:
         if self._state is None:
-            self._pruned = True
+            self._findings.pruned = True
             return
-        self._inputs += len(inputs)
+        self._findings.inputs += len(inputs)
         self._state, changes = step(self._state, inputs, row.at_ms, self._tables)
         self._expected = row, changes
         others: tuple[Change, ...] = ()
@@ -210,7 +197,7 @@ class _Playing:
         (row, replayed), self._expected = self._expected, None
         if not self._sure:
             return
-        self._checked += 1
+        self._findings.checked += 1
         if recorded != replayed:
             self._deviate(row, "other changes than recorded", recorded, replayed)
 
@@ -218,8 +205,8 @@ class _Playing:
         before, starting = self._state, self._starting
         self._state, self._starting = state, None
         if before is None:
-            self._from_ms = row.at_ms
-            self._pruned |= starting is None
+            self._findings.from_ms = row.at_ms
+            self._findings.pruned |= starting is None
             if self._other_tables is not None:
                 self._other = _Other(self._other_tables, state, row.at_ms)
             self._align(state, row.at_ms)
@@ -233,7 +220,7 @@ class _Playing:
             mine = self._other.state
             self._other.state = mine if starting is None else _begun(mine, starting, state)
             if not same:
-                inputs = inputs_between(self._other.state, state, row.at_ms)
+                inputs = _inputs_between(self._other.state, state, row.at_ms)
                 changes = self._other.play(inputs, row.at_ms, state)
                 self._comparison.apply((), changes, row.at_ms)
         if not same:
@@ -250,9 +237,10 @@ class _Playing:
         recorded: tuple[Change, ...] = (),
         replayed: tuple[Change, ...] = (),
     ) -> None:
-        self._deviation_count += 1
-        if len(self._deviations) < _SHOWN_DEVIATIONS:
-            self._deviations.append(Deviation(row.sequence, row.at_ms, what, recorded, replayed))
+        found = self._findings
+        found.deviation_count += 1
+        if len(found.deviations) < _SHOWN_DEVIATIONS:
+            found.deviations.append(Deviation(row.sequence, row.at_ms, what, recorded, replayed))
 
     def _mark_gap(self, from_ms: int, until_ms: int, what: str) -> None:
         """Report missing rows: nothing is checked until the next snapshot."""
@@ -261,10 +249,49 @@ class _Playing:
         self._break(from_ms, until_ms, what)
 
     def _break(self, from_ms: int, until_ms: int, what: str) -> None:
-        if len(self._breaks) < _SHOWN_BREAKS:
-            self._breaks.append(Break(from_ms, until_ms, what))
+        if len(self._findings.breaks) < _SHOWN_BREAKS:
+            self._findings.breaks.append(Break(from_ms, until_ms, what))
 
 
 def _begun(state: PolicyState, start: Start, snapshot: PolicyState) -> PolicyState:
     """Return ``state`` for a process that begins with ``snapshot``."""
     return replace(restarted(state, start.boot_id), settled_at_ms=snapshot.settled_at_ms)
+
+
+def _inputs_between(before: PolicyState, after: PolicyState, at_ms: int) -> list[Input]:
+    """Return inputs that lead from ``before`` to the faults of ``after``, all of them at ``at_ms``.
+
+    Their effects on rules remain: they are counted and judged like any other inputs.
+    """
+    known = dict(before.subjects())
+    now = dict(after.subjects())
+    inputs: list[Input] = []
+    for subject in {**known, **now}:
+        one, other = before.of(subject), after.of(subject)
+        inputs += (
+            _observation(subject, fault, Assertion.RECOVER, at_ms)
+            for code, fault in one.faults.items()
+            if code not in other.faults
+        )
+        inputs += (
+            _observation(subject, fault, Assertion.ONCE if fault.once else Assertion.OCCUR, at_ms)
+            for code, fault in other.faults.items()
+            if code not in one.faults
+        )
+        inputs += (
+            SourceAnswered(source, subject, at_ms)
+            for source in other.answered
+            if source not in one.answered or (source in one.blind and source not in other.blind)
+        )
+        inputs += (
+            SourceBlind(source, subject, blindness.since_ms, blindness.reason)
+            for source, blindness in other.blind.items()
+            if source not in one.blind
+        )
+    return inputs
+
+
+def _observation(subject: Subject, fault: Fault, assertion: Assertion, at_ms: int) -> Observation:
+    return Observation(
+        fault.source, subject, fault.code, assertion, at_ms, fault.severity, fault.raised_at_ms
+    )

@@ -78,18 +78,29 @@ _LISTS = {
     Field.RECOVERING: "recovering list",
     Field.MANUALLY_SEPARATED: "ManuallySeparateNPU",
 }
-_NODE_WIDE = {
+_PLACES = {
     Field.DOCUMENT: "the document",
     Field.CHECK_CODE: "CheckCode",
     Field.UPDATE_TIME: "UpdateTime",
     Field.DEVICE_TYPE: "device type",
+    Field.FAULT_CODE: "{device}: fault_code {detail}",
+    Field.CODE_LEVEL: "{device}: fault_level of {detail}",
+    Field.FAULT_LEVEL: "{device}: fault_level of the {detail} entry",
+    Field.FAULT_HANDLING: "{device}: fault_handling of the {detail} entry",
+    Field.LARGE_MODEL_FAULT_LEVEL: "{device}: large_model_fault_level of the {detail} entry",
+    Field.UPGRADE_REASON: "{device}: UpgradeFaultReason {detail}",
+    Field.SWITCH_FAULT: "switch fault {detail}",
+    Field.SWITCH_CODE_LEVEL: "fault_level of switch fault {detail}",
     Field.SWITCH_LEVEL: "FaultLevel of the switches",
     Field.SWITCH_STATUS: "NodeStatus of the switches",
     Field.SUPER_POD_ID: "SuperPodID",
     Field.SERVER_INDEX: "ServerIndex",
     Field.RACK_ID: "RackID",
+    Field.ORDER: "order of the {detail}",
+    Field.KEYS: "keys of {detail}",
     Field.LABELS: "labels of the ConfigMap",
     Field.DESCRIPTION: "Description",
+    **{field: f"{name}: {{device}}" for field, name in _LISTS.items()},
 }
 
 
@@ -106,27 +117,8 @@ class Fact(NamedTuple):
     @property
     def place(self) -> str:
         """The place of the fact in the document, for people."""
-        match self.field:
-            case Field.FAULT_CODE:
-                return f"{self.device}: fault_code {self.detail}"
-            case Field.CODE_LEVEL:
-                return f"{self.device}: fault_level of {self.detail}"
-            case Field.FAULT_LEVEL | Field.FAULT_HANDLING | Field.LARGE_MODEL_FAULT_LEVEL:
-                return f"{self.device}: {self.field.value} of the {self.detail} entry"
-            case Field.UPGRADE_REASON:
-                about = f"{self.device}: " if self.device else ""
-                return f"{about}UpgradeFaultReason {self.detail}".rstrip()
-            case Field.SWITCH_FAULT:
-                return f"switch fault {self.detail}"
-            case Field.SWITCH_CODE_LEVEL:
-                return f"fault_level of switch fault {self.detail}"
-            case Field.ORDER:
-                return f"order of the {self.detail}"
-            case Field.KEYS:
-                return f"keys of {self.detail}"
-        if self.field in _LISTS:
-            return f"{_LISTS[self.field]}: {self.device}"
-        return _NODE_WIDE[self.field]
+        text = _PLACES[self.field].format(device=self.device, detail=self.detail)
+        return text.removeprefix(": ").rstrip()
 
 
 Facts: TypeAlias = "Mapping[Fact, str]"

@@ -126,32 +126,22 @@ class DifferenceLog:
         self, verdict: ComparisonResult, first: DocumentDifference, listed: list[DocumentDifference]
     ) -> ReportedDifference:
         known = self._book.pop(first, None)
-        also = tuple(one.fact.place for one in listed[1:])
-        if known is None:
-            reported = ReportedDifference(
-                result=verdict.result,
-                device=first.fact.device,
-                field=first.fact.field,
-                place=first.fact.place,
-                theirs=first.theirs,
-                ours=first.ours,
-                reported=str(first),
-                also=also,
-                since_ms=verdict.at_ms,
-                last_ms=verdict.at_ms,
-                defect=self._explain(first, verdict.theirs),
-            )
-        else:
+        reported = ReportedDifference(
+            result=verdict.result,
+            device=first.fact.device,
+            field=first.fact.field,
+            place=first.fact.place,
+            theirs=first.theirs,
+            ours=first.ours,
+            reported=str(first),
+            also=tuple(one.fact.place for one in listed[1:]),
+            since_ms=verdict.at_ms,
+            last_ms=verdict.at_ms,
+            defect=self._explain(first, verdict.theirs) if known is None else known.defect,
+        )
+        if known is not None:
             since_ms = known.since_ms if known.over_at_ms is None else verdict.at_ms
-            reported = msgspec.structs.replace(
-                known,
-                result=verdict.result,
-                also=also,
-                since_ms=since_ms,
-                last_ms=verdict.at_ms,
-                seen=known.seen + 1,
-                over_at_ms=None,
-            )
+            reported = msgspec.structs.replace(reported, since_ms=since_ms, seen=known.seen + 1)
         self._book[first] = reported
         return reported
 

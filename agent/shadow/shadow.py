@@ -16,11 +16,10 @@ from agent.shadow.comparison import ShadowComparison
 from agent.shadow.difference_log import DifferenceLog, ShadowStatus
 from agent.shadow.reasons import defect_of
 from contract.documents.device_info import DEVICE_INFO_KEY
-from contract.errors import StoreError
 from pacing.waiting import is_set_within
 from service.log.trouble import Trouble
 from stores.base import Changed, Deleted, Selection
-from stores.interruption import Interrupted
+from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,15 +131,10 @@ class Shadow:
 
     # Writes of other programs.
 
-    async def _watch(self) -> NoReturn:
-        selection = Selection(self.namespace, self.name)
-        while True:
-            try:
-                async for event in self._store.watch(selection):
-                    self._watched(event)
-            except StoreError as error:
-                self._blind(str(error))
-            await asyncio.sleep(_WATCH_AGAIN_SECONDS)
+    async def _watch(self) -> None:
+        watch = partial(self._store.watch, Selection(self.namespace, self.name))
+        async for event in followed(watch, _WATCH_AGAIN_SECONDS):
+            self._watched(event)
 
     def _watched(self, event: WatchEvent) -> None:
         match event:

@@ -105,9 +105,8 @@ class DirectoryMarks:
         self._file = state_dir / FILE_NAME
         self._nodes = nodes
         self._changed = changed
-        kept = self._read()
-        self.known = {url: MarkKnowledge(url, kept.get(url, "")) for url in self._marks}
-        self._kept = kept
+        self._kept = self._read()
+        self.known = {url: MarkKnowledge(url, self._kept.get(url, "")) for url in self._marks}
         self._unreadable: dict[str, str] = {}
 
     @property

@@ -18,6 +18,7 @@ from contract.documents.forget_record import (
 )
 from contract.errors import DocumentError, StoreError, StoreRefused
 from stores.base import Changed, Document, DocumentsListed, Selection
+from stores.interruption import ASK_AGAIN_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,7 +33,6 @@ RECORDS = Selection(namespace=FORGET_NAMESPACE, has_label=FORGET_LABEL[0])
 _FEW = 50
 """Most heartbeats that are read singly; heartbeats of more nodes come with the next listing."""
 _TICK_SECONDS = 1.0
-_ASK_AGAIN_SECONDS = 30.0
 
 
 class ForgetRequests:
@@ -108,7 +108,7 @@ class ForgetRequests:
                 raise StoreError(f"the watch of {self._store.url} ended")
             except StoreRefused as error:
                 _log.warning("records of vigil forget cannot be read: %s", error)
-            await asyncio.sleep(_ASK_AGAIN_SECONDS)
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     def _observe_records(self, documents: Iterable[Document]) -> None:
         for document in documents:
@@ -143,9 +143,7 @@ class ForgetRequests:
             await asyncio.sleep(_TICK_SECONDS)
 
     def _is_pending(self, node: str) -> bool:
-        """Return whether the node is on its way out, or its store is held (see
-        ``Absence.hold``).
-        """
+        """Return whether the node is still published, or its store is held (``Absence.hold``)."""
         is_ending = self._is_there(node) and not self._absence.knows(node)
         return is_ending or self._absence.is_held
 

@@ -28,6 +28,7 @@ from stores.base import Document
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aggregator.liveness.rules import ObservedHeartbeat
     from service.clock import Clock
 
 _log = logging.getLogger(__name__)
@@ -122,8 +123,9 @@ class LastKnown:
             self._versions[store, place] = document.version
         self._queue(store, DOCUMENT, place, document)
 
-    def record_beat(self, store: str, node: str, beat: KnownBeat | None) -> None:
+    def record_beat(self, store: str, node: str, heartbeat: ObservedHeartbeat | None) -> None:
         """Record the heartbeat of a node; ``None``: it is gone."""
+        beat = None if heartbeat is None else KnownBeat(heartbeat.holder, heartbeat.interval_ms)
         self._queue(store, BEAT, node, beat)
 
     def record_listed(self, store: str) -> None:

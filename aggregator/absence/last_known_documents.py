@@ -47,11 +47,6 @@ class LastingDocumentWatch(DocumentWatch):
     kept.
     """
 
-    absent: dict[str, AbsentDocument]
-    """Nodes whose document the store lacks."""
-    absences: int
-    """How many documents became absent since the start."""
-
     def __init__(
         self,
         document: str,
@@ -69,8 +64,10 @@ class LastingDocumentWatch(DocumentWatch):
         what is older.
         """
         super().__init__(document, namespace, prefix, caches)
-        self.absent = {}
+        self.absent: dict[str, AbsentDocument] = {}
+        """Nodes whose document the store lacks."""
         self.absences = 0
+        """How many documents became absent since the start."""
         self.older: dict[str, Document] = {}
         """Older documents that a listing shows instead of the newer ones known, by node."""
         self._keep = keep

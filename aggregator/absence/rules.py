@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.absence.last_known_documents import LastingDocumentWatch
 from contract.counted import counted
@@ -26,7 +26,7 @@ from contract.documents.write_numbers import NoWrites, decode_owned, decode_writ
 from service.log.shortened import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from aggregator.absence.last_known_documents import AbsentDocument
     from aggregator.inputs.node_documents import DocumentSource
@@ -42,12 +42,6 @@ _WINDOW_MS = 15_000
 DOCUMENTS = ("device-info", "node-info")
 _DELETABLE = "node-info"
 """Agents delete it whenever no part of the server has an alarm."""
-
-
-class HeartbeatLookup(Protocol):
-    """Return whether a node beats in the store; ``None`` while that is not known."""
-
-    def __call__(self, node: str, /) -> bool | None: ...
 
 
 class Missing(NamedTuple):
@@ -75,6 +69,8 @@ class Absence:
             for watch in source.watches
             if isinstance(watch, LastingDocumentWatch)
         }
+        self.watches = tuple(self._watches.values())
+        """The watches of the store."""
         self._beats: dict[str, Beat] | None = None
         """The last heartbeats, ``None`` before the first list."""
         self._held: set[str] = set()
@@ -88,13 +84,8 @@ class Absence:
         """The steady time from which on ``is_due``."""
 
     @property
-    def watches(self) -> Iterable[LastingDocumentWatch]:
-        """The watches of the store."""
-        return self._watches.values()
-
-    @property
     def nodes(self) -> frozenset[str]:
-        """All nodes of which the store had a document, and has or not."""
+        """All nodes of which the store has, or had, a document."""
         return frozenset().union(
             *(watch.present.keys() | watch.absent.keys() for watch in self.watches)
         )
@@ -156,8 +147,11 @@ class Absence:
             return True
         return self._has_news or (self.due_ms is not None and self.due_ms <= now.steady_ms)
 
-    def step(self, beating: HeartbeatLookup, now: Instant) -> frozenset[str]:
-        """End what has a reason to end; return the nodes about which something changed."""
+    def step(self, beating: Callable[[str], bool | None], now: Instant) -> frozenset[str]:
+        """End what has a reason to end; return the nodes about which something changed.
+
+        ``beating`` returns whether a node beats in the store; ``None`` while that is not known.
+        """
         self._has_news = False
         ended = self._step(beating, now)
         self.over = {
@@ -167,7 +161,7 @@ class Absence:
         self.due_ms = self._next_due_ms(now)
         return ended
 
-    def _step(self, beating: HeartbeatLookup, now: Instant) -> frozenset[str]:
+    def _step(self, beating: Callable[[str], bool | None], now: Instant) -> frozenset[str]:
         if not any(watch.absent for watch in self.watches):
             self._held.clear()
             return frozenset()
@@ -217,7 +211,7 @@ class Absence:
         except NoWrites:
             return None, 0
 
-    def _end_deleted(self, beating: HeartbeatLookup, now: Instant) -> set[str]:
+    def _end_deleted(self, beating: Callable[[str], bool | None], now: Instant) -> set[str]:
         """End what was deleted, unless too many were deleted at once; return the nodes
         that ended.
         """
@@ -244,7 +238,7 @@ class Absence:
         for (kind, node), at_ms in due.items():
             first = bisect_left(times, at_ms - _WINDOW_MS)
             many = bisect_right(times, at_ms + _WINDOW_MS) - first
-            if many > _FEW and many * _SHARE > known:
+            if _are_many(many, known):
                 self._hold_back(node, many)
             else:
                 self._ended[node] = at_ms
@@ -289,14 +283,13 @@ class Absence:
         nodes = {one.node for one in self.missing(now)}
         if not nodes:
             return None, False
-        are_many = len(nodes) > _FEW and len(nodes) * _SHARE > len(self.nodes)
         held = sum(node in self._held for node in nodes)
         return (
             f"{self.url} lacks documents of {len(nodes)} of {counted(len(self.nodes), 'node')}, "
             f"their last state stays: {shortened(sorted(nodes))}"
             + (f"; of {held} a deletion is held back" if held else "")
             + "; vigil forget NODE ends one that is gone"
-        ), are_many
+        ), _are_many(len(nodes), len(self.nodes))
 
     def log_changes(self, now: Instant) -> None:
         """Log which nodes begin to miss a document, and that none does any more."""
@@ -320,3 +313,8 @@ class Absence:
             if at_ms > now.steady_ms
         )
         return min(due, default=None)
+
+
+def _are_many(nodes: int, known: int) -> bool:
+    """Return whether so many of the known nodes are too many to be gone at once."""
+    return nodes > _FEW and nodes * _SHARE > known

@@ -1,4 +1,4 @@
-"""Follows what the scheduler reads, and advises when it has changed."""
+"""Follows the objects that the scheduler reads, and computes advice when they have changed."""
 
 from __future__ import annotations
 
@@ -32,11 +32,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_ASK_AGAIN_SECONDS = 30.0
-"""After a refusal that lasts until an operator changes something."""
-
 _IDLE_SHARE = 4
-"""After a computation it rests for so many times what that took: at most a fifth of one core."""
+"""Pause after a computation, in times of what that took: at most a fifth of one core."""
 
 _CATCH_UP_MS = 2000
 _LOOK_AGAIN_SECONDS = 0.01
@@ -56,8 +53,8 @@ class Advising:
         send: Callable[[Iterable[AdviceChange]], None],
         keep: Callable[[], None] = lambda: None,
     ) -> None:
-        """``send`` gets what is advised otherwise than before, ``keep`` is called when there is
-        something to be kept.
+        """Make it; ``send`` receives the decisions that changed, ``keep`` is called when state has
+        to be stored.
         """
         self._send = send
         self._cluster = cluster
@@ -119,7 +116,7 @@ class Advising:
         )
 
     async def _caught_up(self) -> str:
-        """Wait until the cluster documents are as new as they are stored; why they are not."""
+        """Wait for cluster documents as new as the stored ones; return why they are older."""
         kind = KINDS["documents"]
         try:
             stored = await self._cluster.versions(kind)
@@ -133,7 +130,7 @@ class Advising:
         return ""
 
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> None:
-        async for event in followed(partial(self._cluster.objects, kind), _ASK_AGAIN_SECONDS):
+        async for event in followed(partial(self._cluster.objects, kind)):
             if self._objects.observe(name, event, self._clock().wall_ms):
                 self._changed.set()
                 if name == "ascendjobs":
@@ -183,14 +180,14 @@ class Advising:
             await asyncio.sleep(_AFTER_A_PROBLEM if self._problem else self._seconds * _IDLE_SHARE)
 
     def _look(self, snapshot: ClusterSnapshot, watched: Watched) -> tuple[float, Mapping[str, str]]:
-        """Return how long it took (CPU), and what is to be kept otherwise than before."""
+        """Advise in a thread; return the CPU seconds, and the texts of state that changed."""
         began = time.thread_time()
         self._sessions.look(snapshot, watched)
         kept = self.kept.rendered(self._sessions.states, self._sessions.apart)
         return time.thread_time() - began, kept
 
     async def _wait(self) -> None:
-        """Until something has changed, or the next session is due."""
+        """Wait until something has changed, or the next session is due."""
         due_ms = self._sessions.next_ms
         seconds = None if due_ms is None else (due_ms - self._clock().wall_ms) / 1000
         await is_set_within(self._changed, None if seconds is None else max(0.0, seconds))

@@ -1,4 +1,4 @@
-"""What pages show of one node or one job, out of the newest reports."""
+"""Advice about one node or one job for pages, from the newest reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NewestReports:
-    """The newest reports, narrowed by the objects that there are now."""
+    """The newest reports, filtered by the current objects."""
 
     def __init__(self, objects: AdvisedObjects, status: Callable[[], AdviceStatus]) -> None:
         self._objects = objects
@@ -35,16 +35,16 @@ class NewestReports:
         return msgspec.structs.replace(status, reports=reports)
 
     def of_node(self, node: str) -> AdviceAbout:
-        """Return what follows for a node and the jobs there."""
+        """Return the advice on a node and the jobs there."""
         status = self._status()
         snapshot = self._objects.snapshot(status.at_ms)
         reports = tuple(of_node(report, snapshot, node) for report in status.reports)
         return AdviceAbout(status.advised_at_ms, status.not_known, reports)
 
     def of_job(self, namespace: str, name: str, node: str | None = None) -> AdviceOfJob | None:
-        """Return what follows for a PodGroup, or for those of an owner; ``None`` for no such one.
+        """Return the advice on a PodGroup, or on those of an owner; ``None`` for an unknown one.
 
-        With ``node`` only what is about that node, too.
+        ``node``: only what is about that node, too.
         """
         status = self._status()
         snapshot = self._objects.snapshot(status.at_ms)
@@ -65,7 +65,7 @@ class NewestReports:
 def narrowed(
     report: AdviceReport, snapshot: ClusterSnapshot, job: JobScope | None, node: str | None
 ) -> AdviceReport:
-    """Return what ``report`` has about a job and a node, where given."""
+    """Return the part of ``report`` about a job and a node, where they are given."""
     if job is not None:
         report = of_job(report, job)
     if node is not None:

@@ -94,7 +94,7 @@ def _pod(raw: msgspec.Raw) -> SchedulerPod:
 
 
 def _rule(raw: msgspec.Raw) -> StoredConfigMap | None:
-    """Return a scaling rule; any other ConfigMap of a job's namespace means nothing."""
+    """Return a scaling rule; ``None`` for any other ConfigMap of a job's namespace."""
     found = kubernetes_objects.configmap(raw)
     return found if scheduling.SCALING_KEY in found.data else None
 
@@ -148,7 +148,7 @@ def rules_in(namespace: str) -> tuple[str, ObjectKind[StoredConfigMap]]:
 
 
 def _seen(one: StoredConfigMap, now_ms: int) -> StoredConfigMap:
-    """``one`` as touched now."""
+    """Return ``one`` with the annotation of a touch at ``now_ms`` (wall)."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds")
     annotations = {**one.annotations, TOUCHED: now.replace("+00:00", "Z")}
     return msgspec.structs.replace(one, annotations=annotations)
@@ -159,7 +159,7 @@ def _number(version: str) -> int:
 
 
 def _plain(found: dict[str, Any]) -> dict[str, Any]:
-    """``found`` without what each touch of a document changes."""
+    """Return objects by uid without the members that each touch of a document changes."""
     return {
         uid: (one.name, one.data, one.labels) if isinstance(one, StoredConfigMap) else one
         for uid, one in found.items()
@@ -168,7 +168,7 @@ def _plain(found: dict[str, Any]) -> dict[str, Any]:
 
 _OF_SCHEDULER = ("scheduler", "retries", "reasons")
 _OPTIONAL = ("vcjobs", "ascendjobs", "replicasets", "podgroups")
-"""What a missing right or a missing kind leaves unknown; the advisor knows these names."""
+"""Kinds that may be unknown, for lack of a right or of the kind; the advisor knows the names."""
 
 
 class AdvisedObjects:
@@ -179,7 +179,7 @@ class AdvisedObjects:
         self._unknown: dict[str, str] = dict.fromkeys(KINDS, "it was not listed yet")
         self._graces: dict[str, int | None] = {}
         self._listed: dict[str, tuple[Any, ...]] = {}
-        """What there is of a kind, until that is another."""
+        """The objects of a kind as a tuple, until one changes."""
 
     @property
     def unknown(self) -> dict[str, str]:
@@ -193,7 +193,7 @@ class AdvisedObjects:
         return not self._unknown.keys() & needed
 
     def want_rules(self) -> frozenset[str]:
-        """Return the namespaces whose scaling rules are to be followed now; forget all others."""
+        """Return the namespaces whose scaling rules are to be followed; forget all others."""
         named = {
             job.namespace
             for job in self._all("ascendjobs")
@@ -218,9 +218,9 @@ class AdvisedObjects:
         event: Listed[Any] | Update[Any] | KindUnavailable | Interrupted,
         now_ms: int,
     ) -> bool:
-        """Take in an event about a kind; returns whether anything is another now.
+        """Apply an event of a kind; return whether that changed anything.
 
-        ``now_ms`` (wall) is noted on documents: their age is that of their last event
+        ``now_ms`` (wall) is written to documents: their age is that of their last event
         (consumers#1.5, item 3).
         """
         found = self._found.setdefault(name, {})
@@ -228,7 +228,7 @@ class AdvisedObjects:
             self._note_graces(found, event)
         match event:
             case Interrupted(reason=reason):
-                # What was known goes on until it is listed again.
+                # The known objects count until they are listed again.
                 if name in self._unknown:
                     self._unknown[name] = reason
                 return False
@@ -263,7 +263,7 @@ class AdvisedObjects:
         before: Mapping[str, SchedulerPod],
         event: Listed[SchedulerPod] | Update[SchedulerPod] | KindUnavailable | Interrupted,
     ) -> None:
-        """Note with which grace pods begin to end: they may be gone before anybody looks."""
+        """Record the grace with which pods begin to end: the next snapshot may lack them."""
         if isinstance(event, Listed):
             now = event.items
             gone = before.keys() - now.keys() - event.unreadable
@@ -279,7 +279,7 @@ class AdvisedObjects:
             del self._graces[next(iter(self._graces))]
 
     def are_older(self, name: str, versions: Mapping[str, str]) -> bool:
-        """Whether an object of a kind is missing here, or older than in ``versions``, by uid."""
+        """Return whether an object is missing here, or older than in ``versions`` (by uid)."""
         found = self._found[name]
         return any(
             uid not in found or _number(found[uid].resource_version) < _number(version)
@@ -287,12 +287,12 @@ class AdvisedObjects:
         )
 
     def take_watched(self) -> Watched:
-        """Return what was seen since this was asked last and no snapshot shows."""
+        """Return and reset what no snapshot shows, as observed since the last call."""
         graces, self._graces = self._graces, {}
         return Watched("reasons" not in self._unknown, graces)
 
     def snapshot(self, now_ms: int) -> ClusterSnapshot:
-        """Return what there is now."""
+        """Return the current objects; ``now_ms`` is wall time."""
         rules = [name for name in self._found if name.startswith(_RULES)]
         maps = [one for name in ("documents", *_OF_SCHEDULER, *rules) for one in self._all(name)]
         maps.sort(key=lambda one: _number(one.resource_version))
@@ -312,13 +312,13 @@ class AdvisedObjects:
         )
 
     def _is_judged(self, job: AscendJob) -> bool:
-        """Whether all is known that the answer about the pods of ``job`` depends on."""
+        """Return whether everything is known that decides about the pods of ``job``."""
         if scheduling.SCALING_RULE not in job.labels:
             return True
         return not self._unknown.keys() & {"podgroups", rules_in(job.namespace)[0]}
 
     def _all(self, name: str) -> tuple[Any, ...]:
-        """Return the objects of a kind: the same tuple as before where none is another."""
+        """Return the objects of a kind; the same tuple as before where none has changed."""
         if name not in self._listed:
             self._listed[name] = tuple(self._found[name].values())
         return self._listed[name]

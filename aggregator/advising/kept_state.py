@@ -1,4 +1,4 @@
-"""What the next leader is to know of the scheduler's memory, in the store.
+"""The scheduler's memory as persistent state, for the next leader.
 
 Kept is what neither documents nor objects show: cached jobs, remaining retries, judged restarts,
 and of nodes the lists and entries that a scheduler that starts would not have. A follower computes
@@ -71,9 +71,9 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class KeptState:
-    """Keeps the states of both profiles: a ``Persistent`` plugin.
+    """The states of both profiles as a ``Persistent`` plugin.
 
-    ``changed`` is called when there is something to be kept, ``restored`` with what was found.
+    ``changed`` is called when state has to be stored, ``restored`` receives the restored states.
     """
 
     name = "advice"
@@ -92,7 +92,7 @@ class KeptState:
         self._states: object = None
         self._large: set[str] = set()
         self._restored_buckets: set[str] = set()
-        """Those that were not rendered since they were read."""
+        """Buckets that were restored and not rendered since."""
         self._texts: dict[str, str] = {}
         self._changed = ChangedBuckets()
         self._on_changed = changed
@@ -170,7 +170,7 @@ class KeptState:
     def _moved(
         self, kind: str, profile: Profile, before: Mapping[str, Any], now: Mapping[str, Any]
     ) -> Iterable[str]:
-        """Take over the rows that are others; returns their buckets."""
+        """Replace the rows that changed; yield their buckets."""
         others = [key for key, row in now.items() if before.get(key) is not row]
         keys = [key for key in others if not _is_same(before.get(key), now[key])]
         for key in (*keys, *(before.keys() - now.keys())):
@@ -184,7 +184,7 @@ class KeptState:
             yield bucket
 
     def keep(self, texts: Mapping[str, str]) -> None:
-        """Have ``texts`` kept, as ``rendered`` gave them."""
+        """Replace the texts of these buckets by those that ``rendered`` returned."""
         self._has_begun = True
         if texts:
             self._texts |= texts
@@ -200,7 +200,7 @@ class KeptState:
         return self._texts.get(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
-        """See ``Persistent``. Who has computed sessions already knows better."""
+        """See ``Persistent``. A replica that has computed sessions itself ignores the texts."""
         if self._has_begun:
             return ()
         problems: tuple[str, ...] = ()
@@ -217,7 +217,7 @@ class KeptState:
 
 
 def _states(texts: Mapping[str, str], now: int) -> dict[Profile, SchedulerState]:
-    """Return the states that ``texts`` keep, none where there are none. Raises ``ValueError``."""
+    """Decode the states of both profiles; none for no texts. Raises ``ValueError``."""
     if not texts:
         return {}
     try:
@@ -252,7 +252,7 @@ def _bucket_of(kind: str, key: str) -> str:
 
 
 def _is_same(before: Any, now: Any) -> bool:
-    """Whether a row need not be written again: pending sessions count up to the last stage."""
+    """Return whether a row need not be written: pending sessions count up to the last stage."""
     if before is now or before == now:
         return True
     if not isinstance(now, CachedJob) or not isinstance(before, CachedJob):

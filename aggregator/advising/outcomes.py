@@ -1,4 +1,4 @@
-"""What became of the deletions that were foretold. Pure: snapshots in, counts out.
+"""Compares foretold deletions of pods with those that came. Pure: snapshots in, counts out.
 
 The scheduler has deleted the pods of a job when it has written a new record about it
 (``consumers#1.14``); pods of the job that the record does not name count too. It writes
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from advisor.snapshot import SchedulerPod, StoredConfigMap, VcJob
 
 WINDOW_MS = 10_000
-"""So far apart are a session, the pods that go by it, and its record."""
+"""Longest time between a session, the deletions that it makes, and its record."""
 _KEPT = 100
 
 
 class DeletionOutcome(StrEnum):
-    """What became of one deletion."""
+    """The outcome of one deletion, foretold or not."""
 
     CAME = "came"
     OTHERWISE = "otherwise"
@@ -52,7 +52,7 @@ class Missed(msgspec.Struct, frozen=True):
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """What a snapshot does not show.
+    """Observations that a snapshot does not contain.
 
     ``records_known``: whether the scheduler's records are in it if there are any. ``graces``: by
     uid the grace with which pods began to end since the snapshot before, ``None`` where that was
@@ -85,7 +85,7 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 class Outcomes:
-    """Counts, and the last ones that were not as foretold."""
+    """Counts of outcomes, and the last deletions that did not come as foretold."""
 
     def __init__(self) -> None:
         self.counts: Counter[DeletionOutcome] = Counter(dict.fromkeys(DeletionOutcome, 0))
@@ -106,20 +106,20 @@ class Outcomes:
         self._vcjobs: dict[tuple[str, str], VcJob] = {}
         self._reasons: StoredConfigMap | None = None
         self._read: Mapping[str, tuple[int, int]] | None = {}
-        """What was read in that ConfigMap."""
+        """The records in that ConfigMap."""
 
     @property
     def next_ms(self) -> int | None:
-        """When ``look`` has something to settle without a change (wall)."""
+        """The wall time of the next ``look`` without a change; ``None`` if there is none."""
         waiting = [one.at_ms for one in self._foretold.values()]
         waiting += [one.at_ms for one in self._seen.values()]
         return min(waiting) + WINDOW_MS if waiting else None
 
     def foretell(self, report: AdviceReport, now_ms: int, *, is_preview: bool = False) -> None:
-        """Count on the deletions of ``report`` from ``now_ms`` on, or since they were foretold.
+        """Expect the deletions of ``report`` from ``now_ms`` on, or since they were foretold.
 
-        ``is_preview``: the session is still to come. What a later report about it has no more may
-        come or not.
+        ``is_preview``: the session is still to come. A deletion that a later report about it lacks
+        may come or not.
         """
         foretold: set[str] = set()
         for decision in report.decisions:
@@ -128,7 +128,7 @@ class Outcomes:
             for pod in decision.pods:
                 before = self._pods.get(pod.uid)
                 if before is not None and before.is_terminating and pod.grace_seconds:
-                    continue  # It ends already, and nothing will show that it was evicted again.
+                    continue  # It is terminating: nothing will show a second eviction.
                 foretold.add(pod.uid)
                 known = self._foretold.get(pod.uid)
                 if known is None or known.grace_seconds != pod.grace_seconds or not known.is_firm:
@@ -142,7 +142,7 @@ class Outcomes:
         self._previewed = frozenset(foretold) if is_preview else frozenset()
 
     def look(self, snapshot: ClusterSnapshot, watched: Watched) -> None:
-        """See which pods are gone since the last time, and settle what is known by now."""
+        """Find the pods deleted since the last snapshot, and count the outcomes known by now."""
         now_ms = snapshot.now_ms
         self._note_records(self._read_records(snapshot) if watched.records_known else None, now_ms)
         removed, added = changed(self._snapshot.pods, snapshot.pods)
@@ -169,7 +169,7 @@ class Outcomes:
         self._vcjobs.update({(job.namespace, job.name): job for job in added})
 
     def _controller_ends_rest(self, decision: JobDecision) -> bool:
-        """Whether the controller of a job ends what is left of it once a pod is deleted.
+        """Return whether the controller of a job ends its other pods once one is deleted.
 
         Source: docs/spec/consumers.md#2.9.
         """
@@ -182,7 +182,7 @@ class Outcomes:
         return job is not None and action_after_eviction(job) == "RestartJob"
 
     def _read_records(self, snapshot: ClusterSnapshot) -> Mapping[str, tuple[int, int]] | None:
-        """Return how often each job was rescheduled, read once for each version."""
+        """Return how often each job was rescheduled; decode each version of the records once."""
         place = (scheduling.RESCHEDULE_NAMESPACE, scheduling.RESCHEDULE_CONFIGMAP)
         found = (one for one in snapshot.configmaps if (one.namespace, one.name) == place)
         reasons = next(found, None)
@@ -197,7 +197,7 @@ class Outcomes:
         graces: Mapping[str, int | None],
         now_ms: int,
     ) -> None:
-        """Note a deletion that has begun, or the forced end of one."""
+        """Record a deletion that has begun, or the forced end of one."""
         if now is not None and (before.is_terminating or not now.is_terminating):
             return
         uid = before.uid

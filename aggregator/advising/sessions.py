@@ -45,7 +45,7 @@ def first_state(snapshot: ClusterSnapshot) -> SchedulerState:
 class Sessions:
     """The states of both profiles, and the newest reports.
 
-    ``look`` may run in a thread: what is public is replaced as a whole, never changed.
+    ``look`` may run in a thread: public values are replaced as a whole, never changed.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Sessions:
         self.missed: tuple[Missed, ...] = ()
         self.states: dict[Profile, SchedulerState] = {}
         self.apart: dict[Profile, frozenset[str]] = {}
-        """Nodes of which a state has what nothing else shows."""
+        """Nodes whose lists in a state no document or object shows."""
         self._advisor = Advisor()
         self._outcomes = Outcomes()
         self._at_ms: int | None = None
@@ -79,7 +79,7 @@ class Sessions:
         *,
         running: bool = False,
     ) -> EndedJobs:
-        """Return what is known of ended vcjobs, see ``ended_jobs``, as the next session has it.
+        """Return the ended vcjobs (see ``ended_jobs``) as of the next session.
 
         The scheduler stamps its lists in whole seconds, and takes nothing in twice within one.
         """
@@ -91,9 +91,9 @@ class Sessions:
         return ended_jobs(snapshot, state, options, sized=sized, judged=judged, running=running)
 
     def look(self, snapshot: ClusterSnapshot, watched: Watched = Watched()) -> None:  # noqa: B008
-        """Advise about ``snapshot``. The clock may have been set back: that begins a session.
+        """Compute the reports for ``snapshot``. A clock that was set back begins a session.
 
-        What comes within a period is judged as the next session will.
+        Changes within a period are judged as the next session will judge them.
         """
         now_ms = snapshot.now_ms
         self._outcomes.look(snapshot, watched)
@@ -121,7 +121,7 @@ class Sessions:
         self.reports = tuple(reports)
 
     def restore(self, states: Mapping[Profile, SchedulerState]) -> None:
-        """Begin with what was kept of an earlier run."""
+        """Restore the states of an earlier run."""
         self.states = dict(states)
 
     def _options(self, snapshot: ClusterSnapshot) -> AdvisorOptions:

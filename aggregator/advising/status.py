@@ -1,4 +1,4 @@
-"""What is shown of the advice."""
+"""The values in which pages and streams show advice."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class AdviceStatus(msgspec.Struct, frozen=True):
 
 
 class AdviceChange(msgspec.Struct, frozen=True):
-    """What the scheduler will do with a job, otherwise than before.
+    """A changed decision of the scheduler about a job.
 
-    ``decision`` is ``None`` where nothing is to be done with it any more. ``node`` is that of the
+    ``decision`` is ``None`` where nothing will be done with it any more. ``node`` is that of the
     first pod at fault, empty where there is none.
     """
 
@@ -51,7 +51,7 @@ class AdviceChange(msgspec.Struct, frozen=True):
 def changes_of(
     reports: Iterable[AdviceReport], before: Sequence[AdviceReport], at_ms: int
 ) -> Iterator[AdviceChange]:
-    """Return the decisions that are otherwise than before, by profile and job."""
+    """Yield the decisions that changed, by profile and job."""
     now = tuple(reports)
     same = {id(one) for report in now for one in report.decisions}
     same &= {id(one) for report in before for one in report.decisions}
@@ -72,7 +72,7 @@ def changes_of(
 
 
 class AdviceAbout(msgspec.Struct, frozen=True):
-    """What follows for one node or one job, by profile.
+    """The advice on one node or one job, by profile.
 
     ``advised_at_ms`` and ``not_known`` are those of ``AdviceStatus``.
     """
@@ -83,9 +83,9 @@ class AdviceAbout(msgspec.Struct, frozen=True):
 
 
 class AdviceOfJob(AdviceAbout, frozen=True):
-    """What follows for the PodGroups that have a name, or whose owner has it, with placement.
+    """The advice on PodGroups that have a name, or whose owner has it, with placement.
 
-    ``podgroup`` is the name that was asked for, ``podgroups`` are ``<namespace>/<name>``.
+    ``podgroup`` is the requested name, ``podgroups`` are ``<namespace>/<name>``.
     """
 
     at_ms: int
@@ -95,10 +95,10 @@ class AdviceOfJob(AdviceAbout, frozen=True):
 
 
 class AssumedAdvice(msgspec.Struct, frozen=True):
-    """What would follow in the next session, by profile, if ``what_if`` came to be.
+    """The advice of the next session under the assumptions ``what_if``, by profile.
 
-    ``bases`` are the reports without the assumptions. Verdicts about nodes that are well are left
-    out where they are in both, and placement where neither a job nor a node was asked for.
+    ``bases`` are the reports without the assumptions. Verdicts about healthy nodes are left out
+    where both have them, and placement where the request names neither a job nor a node.
     """
 
     at_ms: int
@@ -109,8 +109,9 @@ class AssumedAdvice(msgspec.Struct, frozen=True):
 
 
 def without_placement(status: AdviceStatus) -> AdviceStatus:
-    """``status`` for the page of all jobs: in a large cluster placement has millions of entries,
-    and verdicts about nodes that are well are left out."""
+    """Return ``status`` for the page of all jobs: without placement, which has millions of entries
+    in a large cluster, and without verdicts about healthy nodes.
+    """
     return msgspec.structs.replace(
         status,
         reports=tuple(

@@ -1,6 +1,7 @@
-"""What would follow from assumptions, computed on a copy of what is known.
+"""Computes advice under assumptions (``--what-if``), on a copy of the current state.
 
-One at a time, in a thread, and then it rests: nothing that is published waits for it for long.
+Requests are computed one at a time, in a thread, with a pause after each: nothing that is published
+waits for them for long.
 """
 
 from __future__ import annotations
@@ -36,23 +37,23 @@ LONGEST_ASSUMPTION = 400
 """Characters: two names of nodes or pods fit."""
 
 _IDLE_SHARE = 3
-"""It rests for so many times what it took: at most a quarter of one core."""
+"""Pause after a request, in times of what it took: at most a quarter of one core."""
 
 
 class Busy(Exception):
-    """Another one is computed, or was just now."""
+    """Another request is computed, or was just now."""
 
 
 class UnknownObject(Exception):
-    """There is nothing of this kind that is called so."""
+    """No object of this kind has the requested name."""
 
 
 class WrongAssumption(Exception):
-    """What is assumed is no assumption, too long, or about what is not there."""
+    """A text is no assumption, too long, or about an object that does not exist."""
 
 
 class WhatIf:
-    """Computes on ``objects`` and the memory of the scheduler as it is taken to be now."""
+    """Computes with ``objects`` and the assumed memory of the scheduler."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class WhatIf:
     async def answer(
         self, texts: Sequence[str], job: str | None, node: str | None
     ) -> AssumedAdvice:
-        """Return what would follow if ``texts`` came to be, of a job or a node where given.
+        """Return the advice under the assumptions ``texts``, about a job or a node where given.
 
         Raises ``Busy``, ``UnknownObject`` and ``WrongAssumption``.
         """
@@ -107,7 +108,7 @@ class WhatIf:
 
 
 def _assumptions(texts: Sequence[str]) -> tuple[Assumption, ...]:
-    """Return what ``texts`` assume. No error repeats them: a page is shown in browsers, too."""
+    """Decode assumptions. No error repeats their text: a page is shown in browsers, too."""
     if len(texts) > MOST_ASSUMPTIONS:
         raise WrongAssumption(f"what_if is given more than {MOST_ASSUMPTIONS} times")
     if any(len(text) > LONGEST_ASSUMPTION for text in texts):
@@ -126,7 +127,7 @@ def _computed(
     job: JobScope | None,
     node: str | None,
 ) -> tuple[AssumedAdvice, float]:
-    """Return the answer but for its time, and how much CPU time it took."""
+    """Return the answer without its time, and the CPU seconds that it took."""
     began = time.thread_time()
     options = options_of(snapshot)
     assumed = assume(snapshot, assumptions, options)
@@ -145,7 +146,7 @@ def _computed(
 
 
 def _without_calm(report: AdviceReport, other: AdviceReport) -> AdviceReport:
-    """Leave out verdicts about nodes that are well in both."""
+    """Return ``report`` without verdicts about nodes that are healthy in both reports."""
     ill = {one.node for each in (report, other) for one in each.node_verdicts if not one.is_calm}
     verdicts = tuple(one for one in report.node_verdicts if one.node in ill)
     return msgspec.structs.replace(report, node_verdicts=verdicts)

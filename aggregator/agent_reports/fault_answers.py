@@ -1,4 +1,4 @@
-"""What the agent of a node reports about a fault, or else the fault catalogue.
+"""Severity of a fault by the agent of its node, or else by the fault catalogue.
 
 A real Device Plugin's document has a code and its level only. An agent of NPU Vigil reports more in
 its own data key: the severity that came with the event, and the result of ``hccn_tool``.
@@ -15,7 +15,7 @@ from contract.codes.catalogue import shipped
 from contract.codes.levels import is_device_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from aggregator.inputs.node_documents import DocumentWatch
     from aggregator.merge.pipeline import Pipeline
@@ -50,22 +50,20 @@ class ChipFaultDetails:
 
 def isolation_requests(pipeline: Pipeline, node: str) -> Mapping[int, IsolationRequest]:
     """Return the isolation requests of a node by chip number, from the device-info that counts."""
-    for watch in _watches_that_count(pipeline, node):
-        return watch.isolations.get(node, {})
-    return {}
+    watch = _watch_that_counts(pipeline, node)
+    return {} if watch is None else watch.isolations.get(node, {})
 
 
 def _details(pipeline: Pipeline, node: str) -> Mapping[tuple[str, str], FaultAnswer]:
-    """Return what the own key of the device-info that counts has, by the chip's number and code."""
-    for watch in _watches_that_count(pipeline, node):
-        key = watch.own_key.reports.get(node)
-        if key is not None:
-            return {(str(one.chip), one.code): one for one in key.record.faults}
-    return {}
+    """Return the details in the own key of the device-info that counts, by chip number and code."""
+    watch = _watch_that_counts(pipeline, node)
+    key = None if watch is None else watch.own_key.reports.get(node)
+    return {} if key is None else {(str(one.chip), one.code): one for one in key.record.faults}
 
 
-def _watches_that_count(pipeline: Pipeline, node: str) -> Iterator[DocumentWatch]:
+def _watch_that_counts(pipeline: Pipeline, node: str) -> DocumentWatch | None:
     report = newest(pipeline.device.caches, node)
     for source in pipeline.sources:
         if report is not None and source.device.reports.get(node) is report:
-            yield source.devices
+            return source.devices
+    return None

@@ -21,13 +21,13 @@ _NOT_WANTED = "nothing is advised here: set advice.enabled"
 
 
 class AdvicePages:
-    """The handlers. What they show is taken anew for each request."""
+    """The handlers of these pages."""
 
     def __init__(self, queries: StatusQueries) -> None:
         self._queries = queries
 
     def add_to(self, router: web.UrlDispatcher) -> None:
-        """Serve all of them."""
+        """Add the pages to ``router``."""
         router.add_get(ADVICE_PATH, self._all)
         router.add_get(ADVICE_OUTCOMES_PATH, self._outcomes)
         router.add_get(ADVICE_WHAT_IF_PATH, self._what_if)

@@ -13,7 +13,7 @@ from aggregator.api.fault_status import (
     received_ms,
 )
 from aggregator.cluster_documents.published_node import ACCOMPANIES, FILTER
-from aggregator.processors.custom_filter import filters
+from aggregator.processors.custom_filter import job_filters
 from aggregator.processors.record_edits import PUBLIC_FAULT
 from aggregator.processors.state_types import NO_SWITCH_STATE
 from contract.codes.levels import ChipLevel
@@ -143,7 +143,7 @@ class _Reasons:
         for key, job in sorted(self._facts.jobs.items()):
             alone = msgspec.structs.replace(self._facts, jobs={key: job})
             controllers = self._pipeline.processing.controllers
-            for chips, one in filters(alone, controllers):
+            for chips, one in job_filters(alone, controllers):
                 mine = chip is None or chip in chips
                 if mine and one.until_ms(code, level, since_ms) == until_ms:
                     found.append(job_name(key, job))

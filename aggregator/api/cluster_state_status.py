@@ -16,12 +16,12 @@ _MOST_SHARED = 1000
 
 
 class ObjectsStatus(msgspec.Struct, frozen=True):
-    """One ``kind`` of objects (``Nodes``, ``pods`` that use chips or belong to a job,
-    ``PodGroups``) as one store has it.
+    """One ``kind`` of objects in one store: ``Nodes``, ``PodGroups``, or ``pods`` that use chips or
+    belong to a job.
 
-    ``followed``: the store has it at all. ``known``: all of them were listed once, what was
-    known stays. ``interrupted`` is why no changes come now, ``absent`` why there are
-    none, where the store has no such kind.
+    ``followed``: the store has this kind at all. ``known``: all objects were listed once; known
+    ones are kept during an interruption. ``interrupted``: why no changes arrive now. ``absent``:
+    why the store has no such kind.
     """
 
     store: str
@@ -34,8 +34,8 @@ class ObjectsStatus(msgspec.Struct, frozen=True):
 
 
 class ClusterStateStatus(msgspec.Struct, frozen=True):
-    """What is known besides documents. ``shared_serial_numbers`` name no node: several have them
-    (the first thousand, with the names of those nodes).
+    """The known Nodes, pods and PodGroups. ``shared_serial_numbers`` name no node, because several
+    have them (the first thousand, with the names of those nodes).
     """
 
     objects: tuple[ObjectsStatus, ...]
@@ -44,7 +44,7 @@ class ClusterStateStatus(msgspec.Struct, frozen=True):
 
 
 def cluster_state_status(cluster_state: ClusterState, stores: Iterable[str]) -> ClusterStateStatus:
-    """Return what is known now; ``stores`` are URLs in their order."""
+    """Return the status now; ``stores`` are URLs in their order."""
     shared = sorted(cluster_state.shared_serial_numbers.items())[:_MOST_SHARED]
     return ClusterStateStatus(
         objects=tuple(_objects(cluster_state, stores)),

@@ -157,9 +157,10 @@ class StatusQueries:
         return msgspec.structs.replace(status, advice=advice)
 
     def advice(self, node: str | None = None) -> AdvicePage | None:
-        """Return what the scheduler will do; nothing where that is not computed.
+        """Return what the scheduler will do; no advice where it is not computed.
 
-        With ``node`` of that node and the jobs there; ``None`` where nothing is about it.
+        With ``node`` only what is about that node and the jobs there; ``None`` where there is no
+        such node.
         """
         if self.advising is None:
             return AdvicePage(self.at_ms, False, None)
@@ -169,7 +170,7 @@ class StatusQueries:
         return None if found is None else AdvicePage(self.at_ms, True, found)
 
     def advice_outcomes(self) -> AdviceOutcomes:
-        """Return what became of the deletions that were foretold."""
+        """Return whether the advised deletions were made."""
         if self.advising is None:
             return AdviceOutcomes(self.at_ms, False, {}, ())
         status = self.advising.status()
@@ -182,7 +183,7 @@ class StatusQueries:
         *,
         running: bool,
     ) -> EndedJobsPage:
-        """Return what is known of vcjobs that have ended, by namespaces and names."""
+        """Return the vcjobs that have ended, by namespaces and names."""
         ended = None
         if self.advising is not None:
             ended = await self.advising.ended(sized, judged, running=running)
@@ -190,12 +191,12 @@ class StatusQueries:
         return EndedJobsPage(self.at_ms, self.leadership.leads, found.alarm, found.lost, ended)
 
     def liveness_page(self) -> LivenessPage:
-        """Return who fell silent."""
+        """Return which nodes fell silent."""
         status = liveness_status(self.heartbeat_monitor, self.publish_lost)
         return LivenessPage(self.at_ms, status, self.stream.last_id)
 
     def documents_page(self) -> DocumentsPage:
-        """Return what is read, what is published, and what is refused."""
+        """Return the stores that are read, the published documents, and refused ones."""
         at_ms, stores = self.at_ms, self.stores
         return DocumentsPage(
             at_ms,
@@ -206,7 +207,7 @@ class StatusQueries:
         )
 
     def leader_page(self) -> LeaderPage:
-        """Return who writes."""
+        """Return which replica writes."""
         kept = self.takeover.persistent_state.statuses()
         return LeaderPage(self.at_ms, leader_status(self.leadership), kept, self.stream.last_id)
 
@@ -222,11 +223,11 @@ class StatusQueries:
         return SeparationPage(self.at_ms, separation_status(processing, stores, chips, counted))
 
     def cluster_state_page(self) -> ClusterStatePage:
-        """Return what is known of Nodes, pods and PodGroups."""
+        """Return the known Nodes, pods and PodGroups."""
         return ClusterStatePage(self.at_ms, cluster_state_status(self.cluster_state, self._urls))
 
     def services_page(self) -> ServicesPage:
-        """Return who is served besides readers of documents."""
+        """Return the state of all services besides documents."""
         server = self.notifier.server
         return ServicesPage(
             self.at_ms,
@@ -281,7 +282,7 @@ class StatusQueries:
         return msgspec.structs.replace(found, stream=self.stream.last_id, advice=advice)
 
     def _acknowledged_everywhere(self) -> dict[str, bool]:
-        """Document to whether every store that is published to has it as it is to be."""
+        """Return for each document whether every publisher's store has its newest value."""
         return {
             name: all(
                 (output := publisher.outputs.get(name)) is not None

@@ -42,8 +42,8 @@ _PRE_SEPARATE = "PreSeparate"
 
 
 class ExplainedPublicFault(msgspec.Struct, frozen=True):
-    """A public fault that stands on the node. ``devices`` are physical ids, ``since_ms`` when it
-    was taken in, ``until_ms`` when it ends by itself (epoch milliseconds). The names are those of
+    """A public fault that holds on the node. ``devices`` are physical ids, ``since_ms`` when it was
+    accepted, ``until_ms`` when it ends by itself (epoch milliseconds). The names are those of
     ``FaultStatus``.
     """
 
@@ -78,13 +78,13 @@ class ExplainedJob(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """``reported_status`` is the word of the node's own node-info, ``reported_switch_status`` that
-    of its switches, ``null`` where it reported none.
+    """Why a node, its chips and its jobs are in their published states.
 
-    ``documents`` are those that hold the node, with whether every store has them as they are now.
-    ``because`` is about the node as a whole. ``chips``: all that are known.
-    ``stream`` is that of ``FaultsPage``.
-    ``advice``: what the scheduler will do about it, ``null`` where that is not computed.
+    ``reported_status`` is the status in the node's own node-info, ``reported_switch_status`` that
+    of its switches, ``null`` where it reported none. ``documents`` are those with an entry of the
+    node, with whether every store has their newest value. ``because`` is about the node as a whole.
+    ``chips``: all that are known. ``stream`` is that of ``FaultsPage``. ``advice``: what the
+    scheduler will do about it, ``null`` where that is not computed.
     """
 
     node: NodeStatus
@@ -105,8 +105,8 @@ class ExplanationContext(msgspec.Struct, frozen=True):
     """What is known of a node besides its documents.
 
     ``standing`` are its public faults; ``jobs`` those with pods there, by key, with what hits them
-    there; ``relations`` the relation faults of all of them. ``publish_lost``: silence is published.
-    ``began``: since when a fault of a server is published.
+    there; ``relations`` the relation faults of all of them. ``publish_lost``: nodes that fall
+    silent are published as lost. ``began`` returns since when a fault of a server is published.
     """
 
     node_context: NodeContext = NodeContext()

@@ -1,4 +1,4 @@
-"""Every fault that holds, for people and programs: what is published, and what is held back."""
+"""All faults that hold, for people and programs: published and withheld ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics of what stands around the documents: jobs, public faults, services, …"""
+"""Prometheus metrics of features beside the documents: jobs, advice, public faults, services."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REASONS = (FILTER, ACCOMPANIES, UNDECIDED)
 
 
 def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
-    """Yield all of them."""
+    """Yield the metrics of all features."""
     yield from _faults(status)
     healths = Counter(job.health for job in status.jobs)
     yield gauge(

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 BLIND_STATES = ("blind", "none", "unknown")
 
 MOST_BLIND = 2000
-"""So many sources of nodes have series of their own; all are counted."""
+"""Most blind sources with series of their own; all are counted."""
 
 OLDEST_HEARTBEATS = 1000
-"""So many nodes have an age of their own, those silent for longest first; the rest is well."""
+"""Most nodes with a series of their own, those silent for longest first."""
 
 
 def exposition(status: AggregatorStatus) -> bytes:

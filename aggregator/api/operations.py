@@ -35,110 +35,103 @@ ADVICE_WHAT_IF_PATH = f"{ADVICE_PATH}/what-if"
 ADVICE_JOB_PATH = f"{ADVICE_PATH}/{{namespace}}/{{podgroup}}"
 
 
-class NodesPage(msgspec.Struct, frozen=True):
-    """Every node; ``at_ms`` is when the rows were begun (epoch milliseconds).
-
-    ``stream`` and ``continue`` are those of ``FaultsPage``.
-    """
+class Page(msgspec.Struct, frozen=True):
+    """``at_ms`` is when the page, or its first row, was made (epoch milliseconds)."""
 
     at_ms: int
+
+
+class NodesPage(Page, frozen=True):
+    """Every node. ``stream`` and ``continue`` are those of ``FaultsPage``."""
+
     stream: str
     nodes: tuple[NodeStatus, ...]
     more: str | None = msgspec.field(default=None, name="continue")
 
 
-class LivenessPage(msgspec.Struct, frozen=True):
-    """Who fell silent."""
+class LivenessPage(Page, frozen=True):
+    """The nodes that fell silent."""
 
-    at_ms: int
     liveness: LivenessStatus
     stream: str = ""
 
 
-class AdvicePage(msgspec.Struct, frozen=True):
+class AdvicePage(Page, frozen=True):
     """What the scheduler will do about what is published; ``null`` where that is not computed."""
 
-    at_ms: int
     enabled: bool
     advice: AdviceStatus | None
 
 
-class EndedJobsPage(msgspec.Struct, frozen=True):
-    """What is known of vcjobs that have ended; ``null`` where nothing is advised.
+class EndedJobsPage(Page, frozen=True):
+    """The vcjobs that have ended; ``null`` without advice.
 
-    ``leads``: this aggregator writes. ``alarm``: too many nodes fell silent at once. ``silent``
-    are nodes whose heartbeats have ended.
+    ``leads``: this aggregator writes. ``alarm``: too many nodes fell silent at once. ``silent`` are
+    nodes whose heartbeats have ended.
     """
 
-    at_ms: int
     leads: bool
     alarm: bool
     silent: tuple[str, ...]
     ended: EndedJobs | None
 
 
-class AdviceOutcomes(msgspec.Struct, frozen=True):
-    """What became of deletions of pods since the start, and the last 100 that were not ``came``."""
+class AdviceOutcomes(Page, frozen=True):
+    """Whether advised deletions of pods were made since the start, and the last 100 that were not
+    (``came``).
+    """
 
-    at_ms: int
     enabled: bool
     outcomes: dict[str, int]
     missed: tuple[Missed, ...]
 
 
-class DocumentsPage(msgspec.Struct, frozen=True):
-    """The stores that are read, the documents that are published, and what is refused of others."""
+class DocumentsPage(Page, frozen=True):
+    """The stores that are read, the published documents, and refused documents of others."""
 
-    at_ms: int
     stores: tuple[SourceStatus, ...]
     documents: tuple[DocumentStatus, ...]
     refused: tuple[RefusedStatus, ...]
     rejected: tuple[RejectedCount, ...]
 
 
-class LeaderPage(msgspec.Struct, frozen=True):
+class LeaderPage(Page, frozen=True):
     """Which of several aggregators writes, and the state that the next one will find."""
 
-    at_ms: int
     leader: LeaderStatus
     kept: tuple[PersistentStateStatus, ...]
     stream: str = ""
 
 
-class JobsPage(msgspec.Struct, frozen=True):
+class JobsPage(Page, frozen=True):
     """The jobs that are hit."""
 
-    at_ms: int
     stream: str
     jobs: tuple[HitJob, ...]
     more: str | None = msgspec.field(default=None, name="continue")
 
 
-class PublicFaultsPage(msgspec.Struct, frozen=True):
-    """How it stands with public faults."""
+class PublicFaultsPage(Page, frozen=True):
+    """The state of public faults."""
 
-    at_ms: int
     public_faults: PublicFaultStatus
 
 
-class SeparationPage(msgspec.Struct, frozen=True):
-    """How it stands with manual separation."""
+class SeparationPage(Page, frozen=True):
+    """The state of manual separation."""
 
-    at_ms: int
     separation: SeparationStatus
 
 
-class ClusterStatePage(msgspec.Struct, frozen=True):
+class ClusterStatePage(Page, frozen=True):
     """What stores have of Nodes, pods and PodGroups."""
 
-    at_ms: int
     cluster_state: ClusterStateStatus
 
 
-class ServicesPage(msgspec.Struct, frozen=True):
-    """Who is served besides readers of documents."""
+class ServicesPage(Page, frozen=True):
+    """The services besides documents: gRPC, rank tables, streams and the history."""
 
-    at_ms: int
     services: ServicesStatus
 
 

@@ -1,8 +1,9 @@
-"""Whether the aggregator does what it is there for, and what it waits for otherwise."""
+"""Whether the aggregator is ready, and the reasons why not."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aggregator.api.status import ProbeStatus
@@ -19,62 +20,52 @@ if TYPE_CHECKING:
     from aggregator.publish.publisher import StorePublisher
     from service.clock import Clock
     from service.election.leadership import Leadership
+    from service.failing_requests import FailingRequests
     from service.stalls import Stalls
-    from service.store_outage import Failing
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Readiness:
-    """A leader is ready once everything that it knew at first is published, a follower once it
-    knows everything and an aggregator leads. ``not_served`` is why a leader's clients are not
-    served: such a leader publishes, but a probe gets the answer that something is wrong. Neither is
-    ready while what it asks of a store fails for long. ``unread`` names the stores whose heartbeats
-    were not read for long, ``marks`` the directories that are not the known ones. Nor is one ready
-    while a store lacks what it had of many nodes (``absences``).
+    """Decides whether this replica is ready, and why not.
+
+    A leader is ready once everything that it knew at first is published. A follower is ready once
+    it knows everything and an aggregator leads. ``not_served`` is why a leader's clients are not
+    served: it publishes all the same, and is not ready. A replica is not ready either while an
+    operation of a store fails for long, or while a store lacks what it had of many nodes
+    (``absences``). ``unread`` names the stores whose heartbeats were not read for long, ``marks``
+    the directories that are not the known ones.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        publishers: tuple[StorePublisher, ...],
-        takeover: Takeover,
-        leadership: Leadership,
-        stalls: Stalls,
-        not_served: Callable[[], str | None],
-        unread: Callable[[], Iterable[Unread]],
-        marks: Callable[[], Iterable[str]],
-        absences: Collection[Absence],
-        clock: Clock,
-    ) -> None:
-        self._waits_for: str | None = "waiting for the stores to answer"
-        self._pipeline = pipeline
-        self._publishers = publishers
-        self._takeover = takeover
-        self._leadership = leadership
-        self._stalls = stalls
-        self._not_served = not_served
-        self._unread = unread
-        self._marks = marks
-        self._absences = absences
-        self._clock = clock
-        self._complete: dict[str, int] | None = None
+    pipeline: Pipeline
+    publishers: tuple[StorePublisher, ...]
+    takeover: Takeover
+    leadership: Leadership
+    stalls: Stalls
+    not_served: Callable[[], str | None]
+    unread: Callable[[], Iterable[Unread]]
+    marks: Callable[[], Iterable[str]]
+    absences: Collection[Absence]
+    clock: Clock
+    _waits_for: str | None = field(default="waiting for the stores to answer", init=False)
+    _complete: dict[str, int] | None = field(default=None, init=False)
 
     def await_start(self, reason: str | None) -> None:
         """Set what the start waits for; ``None`` once it waits for nothing."""
         self._waits_for = reason
 
     def await_publication(self) -> None:
-        """We begin to lead: wait until the stores have what is known now."""
-        names = self._pipeline.documents
-        self._complete = {name: self._pipeline.revision(name) for name in names}
+        """Wait until the stores have what is known now: this replica begins to lead."""
+        names = self.pipeline.documents
+        self._complete = {name: self.pipeline.revision(name) for name in names}
         self._waits_for = "waiting for the first publication"
 
     def look(self) -> None:
-        """See whether the stores have it."""
+        """End the wait once the stores have what was known when this replica began to lead."""
         if self._complete is None:
             return
-        for publisher in self._publishers:
+        for publisher in self.publishers:
             for name, revision in self._complete.items():
                 output = publisher.outputs.get(name)
                 if output is None or output.acknowledged < revision:
@@ -82,60 +73,59 @@ class Readiness:
                     return
         self._complete = None
         self._waits_for = None
-        _log.info("everything known is published: %s", counted(len(self._pipeline.nodes), "node"))
+        _log.info("everything known is published: %s", counted(len(self.pipeline.nodes), "node"))
 
     def health(self) -> ProbeStatus:
-        """Return the cheap part of the picture, for probes."""
-        not_served = self._not_served()
+        """Return what probes ask for; cheap."""
+        not_served = self.not_served()
         served = () if not_served is None else (not_served,)
         if self._waits_for is None or self._follows():
-            not_ready = (*served, *self._marks(), *self._failing())
-            return ProbeStatus(self._stalls.stalled(), not_ready, self._warnings())
-        why = (
-            f"{source.url} cannot be read: {source.interrupted}"
-            for source in self._pipeline.sources
-            if source.interrupted is not None
-        )
-        not_ready = (self._waits_for, *why, *self._marks(), *served)
-        return ProbeStatus(self._stalls.stalled(), not_ready, self._warnings())
+            reasons = (*served, *self.marks(), *self._failing())
+        else:
+            unread = (
+                f"{source.url} cannot be read: {source.interrupted}"
+                for source in self.pipeline.sources
+                if source.interrupted is not None
+            )
+            reasons = (self._waits_for, *unread, *self.marks(), *served)
+        return ProbeStatus(self.stalls.stalled(), reasons, self._warnings())
 
     def _failing(self) -> Iterator[str]:
-        """Yield what has failed for long. One document of many that is refused is not enough."""
-        now_ms = self._clock().steady_ms
+        """Yield what has failed for long. A refusal of one document of many is not enough."""
+        now_ms = self.clock().steady_ms
         for what, one, of_many in self._asked():
             problem = one.problem(what, now_ms, of_many=of_many)
             if problem is not None:
                 yield problem
-        yield from (one.text for one in self._unread() if one.is_long)
-        for absence in self._absences:
-            problem, is_serious = absence.problem(self._clock())
-            if problem is not None and is_serious:
-                yield problem
+        yield from (one.text for one in self.unread() if one.is_long)
+        yield from self._lacked(serious=True)
 
-    def _asked(self) -> Iterator[tuple[str, Failing, bool]]:
-        """Yield what is asked of stores, and whether it is of several documents."""
-        for source in self._pipeline.sources:
+    def _asked(self) -> Iterator[tuple[str, FailingRequests, bool]]:
+        """Yield each operation of stores: its name, its failure, and whether it is of several
+        documents.
+        """
+        for source in self.pipeline.sources:
             for watch in source.watches:
                 what = f"the watch of {watch.selection.namespace} in {source.url}"
                 yield what, watch.reading, False
-        for publisher in self._publishers:
+        for publisher in self.publishers:
             url, many = publisher.store.url, len(publisher.outputs) > 1
             yield f"the watch of our documents in {url}", publisher.reading, False
             yield f"the writing of our documents to {url}", publisher.writing, many
-        elected_by = self._leadership.elected_by
-        yield f"the election by {elected_by}", self._leadership.failing, False
+        elected_by = self.leadership.elected_by
+        yield f"the election by {elected_by}", self.leadership.failing, False
 
     def _warnings(self) -> tuple[str, ...]:
         """Heartbeats that are not read, documents that cannot be written or that others write."""
         written: list[tuple[str, WatchedDocument[Any]]] = [
             (publisher.store.url, output)
-            for publisher in self._publishers
+            for publisher in self.publishers
             for _, output in sorted(publisher.outputs.items())
         ]
-        for url, views in self._takeover.views.items():
+        for url, views in self.takeover.views.items():
             written += ((url, output) for output in views.outputs)
         return (
-            *(one.text for one in self._unread() if not one.is_long),
+            *(one.text for one in self.unread() if not one.is_long),
             *(
                 f"{output.name} is not written to {url}: {output.trouble.reason}"
                 for url, output in written
@@ -146,17 +136,17 @@ class Readiness:
                 for url, output in written
                 if output.conflict
             ),
-            *self._takeover.persistent_state.conflicts,
-            *self._missing(),
+            *self.takeover.persistent_state.conflicts,
+            *self._lacked(serious=False),
         )
 
-    def _missing(self) -> Iterator[str]:
-        """Yield what stores lack, where that is no reason not to be ready."""
-        for absence in self._absences:
-            problem, is_serious = absence.problem(self._clock())
-            if problem is not None and not is_serious:
+    def _lacked(self, *, serious: bool) -> Iterator[str]:
+        """Yield what stores lack, where that is a reason not to be ready (``serious``) or none."""
+        for absence in self.absences:
+            problem, is_serious = absence.problem(self.clock())
+            if problem is not None and is_serious is serious:
                 yield problem
 
     def _follows(self) -> bool:
         """Return whether everything is known and another aggregator publishes it."""
-        return self._takeover.is_warm and self._leadership.follows
+        return self.takeover.is_warm and self.leadership.follows

@@ -1,4 +1,6 @@
-"""What is refused of all that is read, in every store: by name for people, counted for metrics."""
+"""What is refused of all documents and messages, in every store: named for people, counted for
+metrics.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RefusedStatus(msgspec.Struct, frozen=True):
-    """Something is refused now: in which store and at which place, why, and what is wrong.
+    """A refusal that holds: in which store and at which place, why, and what is wrong.
 
     For the reason ``namespace`` the place is a whole namespace. Documents of nodes that cannot be
     read are with their nodes (``rejected``).
@@ -42,7 +44,7 @@ class RejectedCount(msgspec.Struct, frozen=True):
 def refused_statuses(
     stores: Mapping[str, Store], public_faults: PublicFaultsPlugin, rank_tables: RankTables
 ) -> Iterator[RefusedStatus]:
-    """Name what is refused now: heartbeats, messages, and documents of public faults and tables."""
+    """Yield the refused heartbeats, messages, and documents of public faults and rank tables."""
     for number, (url, store) in enumerate(stores.items()):
         for one in (
             *store.refusals.now,

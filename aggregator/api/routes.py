@@ -1,6 +1,6 @@
-"""Health, metrics and the API, over HTTP on ``--listen`` and on a socket in the state directory.
+"""Health, metrics and the API over HTTP, on ``--listen`` and on a socket in the state directory.
 
-Nothing can be changed through it.
+All pages are read-only.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from aggregator.api.collect_status import StatusQueries
-
-SOCKET_NAME = "aggregator.sock"
 
 
 def application(queries: StatusQueries) -> web.Application:
@@ -65,7 +63,7 @@ def application(queries: StatusQueries) -> web.Application:
 def _one(
     answer: Callable[[str], object | None], name: str
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Return the page of one of many, which the part of its path with this name chooses."""
+    """Return the page of one object, whose name is the part ``name`` of the path."""
 
     async def show(request: web.Request) -> web.Response:
         found = answer(request.match_info[name])

@@ -28,13 +28,13 @@ _JOB_ROWS: PageRows[HitJob] = PageRows(
 
 
 class SnapshotPages:
-    """The handlers; their rows are made anew for each request."""
+    """The handlers of these pages."""
 
     def __init__(self, queries: StatusQueries) -> None:
         self._queries = queries
 
     def add_to(self, router: web.UrlDispatcher) -> None:
-        """Serve all of them."""
+        """Add the pages to ``router``."""
         router.add_get("/api/v1/nodes", self._nodes)
         router.add_get("/api/v1/faults", self._faults)
         router.add_get("/api/v1/jobs", self._jobs)

@@ -1,4 +1,4 @@
-"""One picture of the aggregator, taken at once: the API answers with it, metrics come from it."""
+"""The status of the aggregator, its nodes, stores and documents, for pages and metrics."""
 
 from __future__ import annotations
 
@@ -166,12 +166,13 @@ class DocumentStatus(msgspec.Struct, frozen=True):
 
 
 class LivenessStatus(msgspec.Struct, frozen=True):
-    """Who fell silent.
+    """The nodes that fell silent.
 
     ``alarm``: too many fell silent at once; ``held`` are those, and they are not published lost.
     ``problems``: where heartbeats, or the nodes with those of old releases, cannot be listed, and
-    why; ``listed_seconds_ago`` when they were, by place. ``alive`` does not count nodes whose
-    heartbeats were not read for long. ``wrong_clocks``: nodes whose clock is more than 2 s off.
+    why; ``listed_seconds_ago``: when they were listed, by place. ``alive`` does not count nodes
+    whose heartbeats were not read for long. ``wrong_clocks``: nodes whose clock is more than 2 s
+    off.
     """
 
     alarm: bool
@@ -185,8 +186,9 @@ class LivenessStatus(msgspec.Struct, frozen=True):
 
 
 class LeaderStatus(msgspec.Struct, frozen=True):
-    """Who writes. ``role`` is ``leader`` or ``follower of HOLDER``; ``elected_by`` the store with
-    the election, ``null`` where there is none; ``taken`` how often this process began to lead.
+    """Which replica writes. ``role`` is ``leader``, ``follower of HOLDER``, or ``follower`` while
+    none leads. ``elected_by``: the store with the election, ``null`` where there is none.
+    ``taken``: how often this process began to lead.
     """
 
     role: str
@@ -208,7 +210,7 @@ class MissedWritesStatus(msgspec.Struct, frozen=True):
 
 
 class ProbeStatus(msgspec.Struct, frozen=True):
-    """What probes ask for: loops that are stuck, and why the daemon is not ready.
+    """What probes ask for: stalled tasks, and why the daemon is not ready.
 
     ``warnings``: documents that cannot be written, or that another program writes. A leader that
     writes all others stays ready.
@@ -220,9 +222,7 @@ class ProbeStatus(msgspec.Struct, frozen=True):
 
 
 class ServicesStatus(msgspec.Struct, frozen=True):
-    """Who is served besides the readers of documents. ``grpc`` is ``null`` where it is not to be
-    served.
-    """
+    """The services besides documents. ``grpc`` is ``null`` where it is not configured."""
 
     grpc: GrpcStatus | None
     rank_tables: RankTablesStatus
@@ -231,7 +231,7 @@ class ServicesStatus(msgspec.Struct, frozen=True):
 
 
 def leader_status(leadership: Leadership) -> LeaderStatus:
-    """Return who writes now."""
+    """Return which replica writes now."""
     return LeaderStatus(
         role=role_of(leadership),
         leads=leadership.leads,
@@ -242,7 +242,7 @@ def leader_status(leadership: Leadership) -> LeaderStatus:
 
 
 def liveness_status(heartbeat_monitor: HeartbeatMonitor, published: bool) -> LivenessStatus:
-    """Return who fell silent."""
+    """Return which nodes fell silent."""
     verdict = heartbeat_monitor.lost_nodes
     unread = heartbeat_monitor.unread
     listings = {
@@ -272,93 +272,77 @@ def node_statuses(
     for source in pipeline.sources:
         for cache in source.caches:
             nodes |= cache.reports.keys() | cache.rejected.keys()
-    listings = _Places(heartbeat_monitor.listings, heartbeat_monitor.unread)
-    for one in listings.all.values():
-        nodes |= one.heartbeats.keys()
+    heartbeats = _Heartbeats.of(heartbeat_monitor)
+    for listing in heartbeats.listings.values():
+        nodes |= listing.heartbeats.keys()
     for node in sorted(nodes):
-        yield _status_of(pipeline, heartbeat_monitor, node, listings, now)
+        yield _status_of(pipeline, heartbeats, node, now)
 
 
 def node_status(
     pipeline: Pipeline, heartbeat_monitor: HeartbeatMonitor, node: str, now: Instant
 ) -> NodeStatus | None:
     """Return one node; ``None`` where there is none."""
-    listings = _Places(heartbeat_monitor.listings, heartbeat_monitor.unread)
+    heartbeats = _Heartbeats.of(heartbeat_monitor)
     known = any(node in table.entries for table in pipeline.tables) or any(
         node in cache.reports or node in cache.rejected
         for source in pipeline.sources
         for cache in source.caches
     )
-    if not known and not any(node in one.heartbeats for one in listings.all.values()):
+    if not known and not heartbeats.observed(node):
         return None
-    return _status_of(pipeline, heartbeat_monitor, node, listings, now)
+    return _status_of(pipeline, heartbeats, node, now)
 
 
-class _Places(NamedTuple):
-    """What is known of beats, by place, and which places are not read."""
+class _Heartbeats(NamedTuple):
+    """What is known of heartbeats; ``listings`` and ``unread`` by place."""
 
-    all: Mapping[str, HeartbeatListing]
+    monitor: HeartbeatMonitor
+    listings: Mapping[str, HeartbeatListing]
     unread: Mapping[str, Unread]
 
+    @classmethod
+    def of(cls, monitor: HeartbeatMonitor) -> _Heartbeats:
+        """Return what is known now."""
+        return cls(monitor, monitor.listings, monitor.unread)
+
+    def observed(self, node: str) -> list[ObservedHeartbeat]:
+        """Return the heartbeats of a node, the newest first."""
+        found = (one.heartbeats.get(node) for one in self.listings.values())
+        known = [one for one in found if one is not None]
+        return sorted(known, key=lambda one: one.changed_at_ms, reverse=True)
+
     def problem(self, node: str) -> str | None:
-        """Return why no place reads the beats of ``node``; ``None`` where one does."""
-        places = [place for place, one in self.all.items() if node in one.heartbeats]
+        """Return why no place reads the heartbeats of ``node``; ``None`` where one does."""
+        places = [place for place, one in self.listings.items() if node in one.heartbeats]
         texts = [self.unread[place].text for place in places if place in self.unread]
         return "; ".join(texts) if texts and len(texts) == len(places) else None
 
+    def state(self, node: str, *, is_read: bool) -> str:
+        """Return one of ``HEARTBEATS``."""
+        verdict = self.monitor.lost_nodes
+        if node in verdict.lost:
+            return "lost"
+        if verdict.brake is not None and node in verdict.brake.nodes:
+            return "silent"
+        return "alive" if is_read else "unknown"
 
-def _status_of(
-    pipeline: Pipeline,
-    heartbeat_monitor: HeartbeatMonitor,
-    node: str,
-    listings: _Places,
-    now: Instant,
-) -> NodeStatus:
-    found = [
-        observed
-        for one in listings.all.values()
-        if (observed := one.heartbeats.get(node)) is not None
-    ]
-    observed = max(found, key=lambda one: one.changed_at_ms, default=None)
-    brake = heartbeat_monitor.lost_nodes.brake
-    heartbeat = "unknown"
-    problem = listings.problem(node)
-    if node in heartbeat_monitor.lost_nodes.lost:
-        heartbeat = "lost"
-    elif brake is not None and node in brake.nodes:
-        heartbeat = "silent"
-    elif observed is not None and problem is None:
-        heartbeat = "alive"
-    skews = (
-        one.nodes[node].least_ms for one in heartbeat_monitor.skews.values() if node in one.nodes
-    )
-    # Heartbeats for readers of old releases do not have it.
-    newest_pulse = max(
-        (one for one in found if one.blind is not None),
-        key=lambda one: one.changed_at_ms,
-        default=None,
-    )
-    heartbeat_blind = None if newest_pulse is None else newest_pulse.blind
-    blind = blind_statuses(pipeline, node, heartbeat_blind)
-    skew_ms = min(skews, key=abs, default=None)
-    status = _node(pipeline, node, heartbeat, observed, skew_ms, now, blind)
+    def clock_skew_seconds(self, node: str) -> float | None:
+        """Return by how much the node's clock is off at least; ``None`` where it is not known."""
+        skews = [one.nodes[node] for one in self.monitor.skews.values() if node in one.nodes]
+        least_ms = min((one.least_ms for one in skews), key=abs, default=None)
+        return None if least_ms is None else least_ms / 1000
+
+
+def _status_of(pipeline: Pipeline, heartbeats: _Heartbeats, node: str, now: Instant) -> NodeStatus:
+    found, problem = heartbeats.observed(node), heartbeats.problem(node)
+    observed = found[0] if found else None
+    heartbeat = heartbeats.state(node, is_read=observed is not None and problem is None)
+    # Heartbeats for readers of old releases have no blind sources.
+    blind = next((one.blind for one in found if one.blind is not None), None)
     stale: tuple[StaleDocument, ...] = ()
     if heartbeat == "alive" and observed is not None:
         stale = stale_documents(pipeline, node, observed.beaten_at_ms)
-    if problem is None and not stale:
-        return status
-    return msgspec.structs.replace(status, heartbeat_problem=problem, stale=stale)
-
-
-def _node(
-    pipeline: Pipeline,
-    node: str,
-    heartbeat: str,
-    observed: ObservedHeartbeat | None,
-    skew_ms: float | None,
-    now: Instant,
-    blind: tuple[BlindStatus, ...] | None,
-) -> NodeStatus:
     report = newest(pipeline.device.caches, node)
     rejected = tuple(
         RejectedStatus(source.url, cache.kind.name, one.since_ms, one.reason)
@@ -387,12 +371,14 @@ def _node(
             None if observed is None else max(0, now.steady_ms - observed.changed_at_ms) / 1000
         ),
         heartbeat_interval_seconds=None if observed is None else observed.interval_ms / 1000,
-        clock_skew_seconds=None if skew_ms is None else skew_ms / 1000,
+        clock_skew_seconds=heartbeats.clock_skew_seconds(node),
         switch_status=None if switch is None else switch.record.status,
         node_status=None if server is None else server.record.status,
         rejected=rejected,
-        blind=blind,
+        blind=blind_statuses(pipeline, node, blind),
         blind_left_out=0 if own_key is None else own_key.left_out,
+        heartbeat_problem=problem,
+        stale=stale,
         missing=tuple(_missing(pipeline, node)),
     )
 

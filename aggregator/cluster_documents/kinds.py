@@ -185,10 +185,6 @@ SWITCH = DocumentKind[SwitchRecord](
 )
 
 
-def _read_node(document: Document) -> DecodedReport[NodeRecord]:
-    return DecodedReport(node_info.decode_node_info(document.name, document.data))
-
-
 def _merge_node(
     node: str, record: NodeRecord, previous: ClusterEntry[NodeRecord] | None, now: Instant
 ) -> ClusterEntry[NodeRecord] | Wait:
@@ -213,7 +209,7 @@ NODE = DocumentKind[NodeRecord](
         document.data.get(node_info.TIME_KEY),
     ),
     optional=False,
-    read=_read_node,
+    read=lambda document: DecodedReport(node_info.decode_node_info(document.name, document.data)),
     age=lambda record: record.update_time_ms,
     unit_ms=1,
     is_only_silence=cluster_node.is_only_silence,
@@ -230,15 +226,11 @@ NODE = DocumentKind[NodeRecord](
 KINDS: tuple[DocumentKind[Any], ...] = (DEVICE, SWITCH, NODE)
 
 
-def _read_own_key(document: Document) -> DecodedReport[VigilRecord]:
-    return DecodedReport(decode_vigil_key(document.data[VIGIL_KEY], document.name))
-
-
 OWN_KEY = Content[VigilRecord](
     name=VIGIL_KEY,
     texts=lambda document: (document.data.get(VIGIL_KEY),),
     optional=True,
-    read=_read_own_key,
+    read=lambda document: DecodedReport(decode_vigil_key(document.data[VIGIL_KEY], document.name)),
     age=lambda _: 0,
     unit_ms=1,
 )

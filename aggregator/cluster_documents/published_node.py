@@ -27,7 +27,7 @@ class WithheldFault(msgspec.Struct, frozen=True):
 
 
 class WithheldEvent(msgspec.Struct, frozen=True):
-    """A switch's event that is not published because a job rides it out."""
+    """A switch's event that is not published because a job tolerates it."""
 
     event: SwitchEvent
     time_ms: int

@@ -1,4 +1,4 @@
-"""Which document holds which node. Pure: texts in, values out.
+"""Divides the nodes of a cluster document into shards. Pure: texts in, values out.
 
 A node keeps its shard for as long as it fits (defect B8), also across restarts. One that grows
 beyond it is written to another shard first and leaves the old one when that was acknowledged, so no

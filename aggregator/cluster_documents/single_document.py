@@ -23,6 +23,8 @@ class SingleDocument:
     0 none, 1 people, 2 schedulers.
     """
 
+    indices = (0,)
+
     def __init__(self, key: Callable[[str], str], weight: Callable[[str], int]) -> None:
         self._key = key
         self._weight = weight
@@ -32,11 +34,6 @@ class SingleDocument:
         self._value: Value | None = None
         self._annotations: dict[str, str] = {}
         self._limit = VALUE_LIMIT
-
-    @property
-    def indices(self) -> tuple[int, ...]:
-        """The number of the one document."""
-        return (0,)
 
     def home(self, node: str) -> int | None:
         """Return the number of the document that holds ``node``; ``None`` where it does not."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.failover.persistent_state import PersistentState
@@ -18,14 +19,13 @@ from pacing.backoff import Backoff
 from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from aggregator.absence.last_known import LastKnown
     from aggregator.merge.pipeline import Pipeline
     from aggregator.plugin_host import PluginHost
     from aggregator.publish.publisher import StorePublisher
-    from service.clock import Clock, Instant
-    from service.election.leadership import Leadership
+    from service.clock import Instant
     from stores.base import Selection, WatchEvent
 
 _log = logging.getLogger(__name__)
@@ -47,8 +47,6 @@ class Takeover:
         pipeline: Pipeline,
         publishers: tuple[StorePublisher, ...],
         plugins: PluginHost,
-        leadership: Leadership,
-        clock: Clock,
         *,
         leader_changed: Callable[[], None],
         inherit: Callable[[frozenset[str]], None],
@@ -59,7 +57,8 @@ class Takeover:
         """Whether this replica has taken over."""
         self.is_warm = False
         """Whether everything is known that a leader needs."""
-        self.persistent_state = PersistentState(publishers[0].context, plugins.persistent, copies)
+        context = publishers[0].context
+        self.persistent_state = PersistentState(context, plugins.persistent, copies)
         self.views = {
             publisher.store.url: UpstreamViews(
                 publisher.context, plugins.inputs if plugins.reads(publisher.store.url) else ()
@@ -69,27 +68,19 @@ class Takeover:
         self._pipeline = pipeline
         self._publishers = publishers
         self._plugins = plugins
-        self._leadership = leadership
-        self._clock = clock
+        self._leadership = context.leadership
+        self._clock = context.clock
         self._leader_changed = leader_changed
         self._inherit = inherit
         self._began = began
         self._tasks: asyncio.TaskGroup | None = None
         self._changed = asyncio.Event()
-        self._trouble = ""
         self._views_due_ms = 0
 
     async def restore(self) -> None:
         """Restore the state of the plugins before they observe anything; wait for the store."""
-        backoff = Backoff()
-        trouble = Trouble(_log, "stored state cannot be read, trying again: %s")
-        while True:
-            try:
-                await self.persistent_state.restore(fence=False)
-                return
-            except StoreError as error:
-                trouble.begin(str(error))
-                await asyncio.sleep(backoff.next_seconds())
+        restore = partial(self.persistent_state.restore, fence=False)
+        await _until_read(restore, "stored state cannot be read, trying again: %s")
 
     async def run(self, tasks: asyncio.TaskGroup) -> NoReturn:
         """Campaign, lead and follow until cancelled."""
@@ -98,27 +89,23 @@ class Takeover:
         tasks.create_task(self._leadership.run(self._observe_leader), name="campaign")
         while True:
             while not self._leadership.leads:
-                await self._anything()
+                await self._wait_for_change()
             term = self._leadership.taken_total
             await self._take_over(tasks, term)
             while self._leadership.leads and self._leadership.taken_total == term:
-                await self._anything()
+                await self._wait_for_change()
             await self._hand_over()
 
     def _observe_leader(self) -> None:
         self._leader_changed()
         self._changed.set()
 
-    async def _anything(self) -> None:
+    async def _wait_for_change(self) -> None:
         await self._changed.wait()
         self._changed.clear()
 
     async def _take_over(self, tasks: asyncio.TaskGroup, term: int) -> None:
-        backoff = Backoff()
-        trouble = Trouble(_log, "cannot take over yet, trying again: %s")
-        while not await self._read_again():
-            trouble.begin(self._trouble)
-            await asyncio.sleep(backoff.next_seconds())
+        await _until_read(self._read_again, "cannot take over yet, trying again: %s")
         if not self._leadership.leads or self._leadership.taken_total != term:
             return  # another replica leads, or has led since this was read
         self.leads = True
@@ -127,23 +114,19 @@ class Takeover:
         self.collect(self._clock(), at_once=True)
         await self._plugins.set_leading(True)
 
-    async def _read_again(self) -> bool:
-        """Restore everything as the leader before left it; return whether that was read, or is not
-        needed any more.
+    async def _read_again(self) -> None:
+        """Restore everything as the leader before left it, unless that is not needed any more.
+
+        Raises ``StoreError``.
         """
         if self._leadership.elected_by is None or not self._leadership.leads:
-            return True  # no other replica was there, or another one leads
-        try:
-            await self.persistent_state.restore(fence=self._leadership.fences)
-            documents = await self._publishers[0].list()
-        except StoreError as error:
-            self._trouble = str(error)
-            return False
+            return  # no other replica was there, or another one leads
+        await self.persistent_state.restore(fence=self._leadership.fences)
+        documents = await self._publishers[0].list()
         self._pipeline.restore(documents, unconfirm=True)
         for problem in self._pipeline.unreadable:
             _log.warning("another leader's document is overwritten: %s", problem)
         self._inherit(self._pipeline.lost)
-        return True
 
     async def _hand_over(self) -> None:
         if not self.leads:
@@ -187,3 +170,14 @@ class Takeover:
         for views in self.views.values():
             views.show(self._tasks, wanted)
         return None
+
+
+async def _until_read(read: Callable[[], Awaitable[None]], begins: str) -> None:
+    """Read again until the store answers; ``begins`` is logged with the first error."""
+    backoff, trouble = Backoff(), Trouble(_log, begins)
+    while True:
+        try:
+            return await read()
+        except StoreError as error:
+            trouble.begin(str(error))
+            await asyncio.sleep(backoff.next_seconds())

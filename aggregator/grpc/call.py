@@ -1,4 +1,4 @@
-"""What every method of the services does: read the request, keep to the limit, refuse in words.
+"""Common code of all methods: decode the request, keep to the limit, refuse with a text.
 
 Upstream's own refusals have the status UNKNOWN and a text: its clients read nothing else
 (clusterd#5.4).
@@ -32,7 +32,7 @@ async def refuse(context: Context, why: str) -> NoReturn:
     raise AssertionError("the call was ended")
 
 
-def reading(shape: type[Request], method: Method) -> Method:
+def with_decoded_request(shape: type[Request], method: Method) -> Method:
     """Return ``method`` with its request decoded as ``shape``; gRPC passes it as bytes.
 
     Left to gRPC, each request that cannot be decoded would be a stack trace in the log.
@@ -54,7 +54,7 @@ def unary(
     """Return a handler of a method with one answer, within the limit that all of them share
     (clusterd#5.1).
     """
-    read = reading(shape, method)
+    read = with_decoded_request(shape, method)
 
     async def call(content: bytes, context: Context) -> Any:
         if bucket.wait_ms(clock().steady_ms):
@@ -68,7 +68,7 @@ def unary(
 def streaming(shape: type[Request], method: Method) -> Any:
     """Return a handler of a method that answers as long as the client is subscribed."""
     return grpc.unary_stream_rpc_method_handler(
-        reading(shape, method), response_serializer=_written
+        with_decoded_request(shape, method), response_serializer=_written
     )
 
 
@@ -76,11 +76,11 @@ def _written(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-async def leave(context: Context, why: SubscriptionEnd | None) -> None:
+async def end_stream(context: Context, why: SubscriptionEnd | None) -> None:
     """End a stream whose workqueue was closed.
 
-    A stream that was replaced ends well (as upstream does), others so that the client connects to
-    the leader.
+    A stream that was replaced ends without an error, as upstream's does. Others end with
+    UNAVAILABLE, so that the client connects to the leader.
     """
     if why is SubscriptionEnd.STOPPING:
         await context.abort(grpc.StatusCode.UNAVAILABLE, why.value)

@@ -1,7 +1,7 @@
-"""Where the services are offered, and the files of their TLS.
+"""The address of the gRPC services, and their TLS files.
 
-A file that was replaced counts from the next connection on. What cannot be used (yet) does not
-replace what could: it is logged once, and connections go on with what was good.
+A replaced file counts from the next connection on. New content that cannot be used leaves the last
+good content in force, and is logged once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from contract.errors import ConfigurationError, Problem
 from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aggregator.config import GrpcSection
 
 _log = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ class Pem(NamedTuple):
 
 
 class TlsMaterial:
-    """The last good content of the files. Whatever asks for it may be another thread."""
+    """The last good content of the files. gRPC calls ``refresh`` in threads of its own."""
 
     def __init__(self, files: TlsFiles) -> None:
         """Read the files. Raises ``ConfigurationError`` with what is wrong with each."""
@@ -70,10 +72,7 @@ class TlsMaterial:
         )
         """Why the newest content is not used."""
         self._seen = self._stamps()
-        problems = list(_problems(files))
-        if problems:
-            raise ConfigurationError("configuration", problems)
-        self.pem = _read(files)
+        self.pem = _load(files)
 
     def refresh(self) -> bool:
         """Look whether the files were replaced by good ones; return whether they were."""
@@ -82,14 +81,10 @@ class TlsMaterial:
             return False
         # The stamps are older than what is read now: a file replaced meanwhile is read again.
         self._seen = stamps
-        problems = list(_problems(self._files))
-        if problems:
-            self.problem.begin("; ".join(map(str, problems)))
-            return False
         try:
-            pem = _read(self._files)
-        except OSError as error:
-            self.problem.begin(f"{error.filename}: {error.strerror}")
+            pem = _load(self._files)
+        except ConfigurationError as error:
+            self.problem.begin("; ".join(map(str, error.problems)))
             return False
         self.problem.end()
         changed = pem != self.pem
@@ -118,42 +113,35 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
-def _read(files: TlsFiles) -> Pem:
-    return Pem(*(path.read_bytes() for path in _paths(files).values()))
-
-
-def _problems(files: TlsFiles) -> list[Problem]:
-    """Return what is wrong with the files as they are now."""
-    problems = []
+def _load(files: TlsFiles) -> Pem:
+    """Read and check the files. Raises ``ConfigurationError`` with what is wrong with each."""
+    contents, problems = [], []
     for where, path in _paths(files).items():
         try:
-            path.read_bytes()
+            contents.append(path.read_bytes())
         except OSError as error:
             problems.append(Problem(where, f"{path} cannot be read: {error.strerror}"))
+    problems = problems or list(_unusable(files))
     if problems:
-        return problems
+        raise ConfigurationError("configuration", problems)
+    return Pem(*contents)
+
+
+def _unusable(files: TlsFiles) -> Iterator[Problem]:
+    """Yield what is wrong with files that can be read."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         # An encrypted key would need a password from a terminal, which a daemon has not.
         context.load_cert_chain(files.certificate, files.key, password=b"")
     except (ssl.SSLError, ValueError, OSError) as error:
         why = getattr(error, "reason", None) or error
-        problems.append(
-            Problem(
-                "grpc.certificate_file",
-                f"{files.certificate} and {files.key} are no certificate (PEM) and its key "
-                f"without a password: {why}",
-            )
-        )
+        what = f"{files.certificate} and {files.key} are no certificate (PEM) and its key"
+        yield Problem("grpc.certificate_file", f"{what} without a password: {why}")
     try:
         context.load_verify_locations(files.client_ca)
         if not context.get_ca_certs():
             raise ValueError("no certificate of an authority is in it")
     except (ssl.SSLError, ValueError, OSError) as error:
         why = getattr(error, "reason", None) or error
-        problems.append(
-            Problem(
-                "grpc.client_ca_file", f"{files.client_ca} is no PEM file of an authority: {why}"
-            )
-        )
-    return problems
+        what = f"{files.client_ca} is no PEM file of an authority: {why}"
+        yield Problem("grpc.client_ca_file", what)

@@ -1,4 +1,4 @@
-"""``fault.Fault``: which jobs are hit, pushed and asked for (``docs/spec/clusterd.md#5.4``)."""
+"""``fault.Fault``: pushes faults of jobs and answers queries (``docs/spec/clusterd.md#5.4``)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Any
 
-from aggregator.grpc.call import Context, leave, refuse, streaming, unary
+from aggregator.grpc.call import Context, end_stream, refuse, streaming, unary
 from aggregator.grpc.fault_messages import CLUSTER, NORMAL
-from aggregator.grpc.subscriber_log import ListeningLog
+from aggregator.grpc.subscriber_log import SubscriberLog
 from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Subscriber, Subscriptions
 from aggregator.grpc.takeover_recoveries import Recoveries
 from aggregator.grpc.wire_messages import fault_signal, large_fault_signal
@@ -73,11 +73,14 @@ class _ClusterMessage:
 class FaultService:
     """Pushes to each subscriber what changed since its last message.
 
-    ``turned`` receives each client that subscribes or leaves.
+    ``subscriptions_changed`` receives each client that subscribes or leaves.
     """
 
     def __init__(
-        self, faults: JobFaultLookup, clock: Clock, turned: Callable[[Subscriber], None]
+        self,
+        faults: JobFaultLookup,
+        clock: Clock,
+        subscriptions_changed: Callable[[Subscriber], None],
     ) -> None:
         self.subscriptions = Subscriptions()
         self.sent = 0
@@ -85,8 +88,8 @@ class FaultService:
         self._cluster = _ClusterMessage(faults, clock)
         self._recoveries = Recoveries(faults)
         self._clock = clock
-        self._listening_log = ListeningLog("faults", clock)
-        self._turned = turned
+        self._log = SubscriberLog("faults", clock)
+        self._subscriptions_changed = subscriptions_changed
         self._queries = TokenBucket(_QUERIES_AT_ONCE, _QUERIES_PER_SECOND)
 
     def methods(self, bucket: TokenBucket) -> dict[str, Any]:
@@ -138,19 +141,19 @@ class FaultService:
         if not self.subscriptions.is_registered(client, self._clock().steady_ms):
             await refuse(context, f"jobId={client.job} role={client.role} is not registered")
         workqueue = self.subscriptions.subscribe(client)
-        self._listening_log.begins(client)
-        self._turned(client)
+        self._log.subscribed(client)
+        self._subscriptions_changed(client)
         try:
             missed = tuple(self._missed(client))
             of_all = client.job == CLUSTER
             for job in (*self._faults.faulty(), *missed) if of_all else (client.job,):
                 workqueue.add(job)
             await self._push(client, workqueue, context, missed)
-            await leave(context, workqueue.closed)
+            await end_stream(context, workqueue.closed)
         finally:
             self.subscriptions.end(client, workqueue)
-            self._listening_log.ends(client, workqueue.closed)
-            self._turned(client)
+            self._log.ended(client, workqueue.closed)
+            self._subscriptions_changed(client)
 
     def _missed(self, client: Subscriber) -> Iterator[str]:
         """Return jobs that an earlier leader may have reported ill to this client, and that are not

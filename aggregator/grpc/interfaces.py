@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class JobFaultLookup(Protocol):
-    """The job view, as the fault service asks it. Whatever it answers may be asked often."""
+    """The job view, as the fault service uses it. Its methods are called often."""
 
     def knows(self, job_id: str, role: str) -> bool:
         """Return whether ``job_id`` is the key of a job, or the ``jobID`` of one whose app is
@@ -36,14 +36,14 @@ class JobFaultLookup(Protocol):
 
 
 class RankTableLookup(Protocol):
-    """The global rank tables, as their service asks for them."""
+    """The global rank tables, as their service uses them."""
 
     def text(self, job_id: str) -> str | None:
         """Return the table of a MindIE ``jobID``; ``None`` while there is no complete one."""
 
 
 class MessageReply(Protocol):
-    """What a message about public faults led to (clusterd#4.1)."""
+    """The reply to a message about public faults (clusterd#4.1)."""
 
     @property
     def code(self) -> int: ...
@@ -52,5 +52,6 @@ class MessageReply(Protocol):
 
 
 Send: TypeAlias = Callable[[PublicFault], Awaitable[MessageReply]]
-"""Takes in a message about public faults, not judged yet; it may wait until it can be, and until it
-is kept. Raises ``StoreError`` where it is not: then it is to be sent again."""
+"""Applies a message about public faults that is not judged yet, and waits until it is stored.
+Raises ``StoreError`` where it is not: then it is to be sent again.
+"""

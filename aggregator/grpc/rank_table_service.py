@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aggregator.grpc.call import Context, leave, refuse, streaming, unary
-from aggregator.grpc.subscriber_log import ListeningLog
+from aggregator.grpc.call import Context, end_stream, refuse, streaming, unary
+from aggregator.grpc.subscriber_log import SubscriberLog
 from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Subscriber, Subscriptions
 from contract.wire import config_pb2 as wire
 
@@ -31,7 +31,7 @@ class RankTableService:
         self.sent = 0
         self._tables = tables
         self._clock = clock
-        self._listening_log = ListeningLog("its rank table", clock)
+        self._log = SubscriberLog("its rank table", clock)
 
     def methods(self, bucket: TokenBucket) -> dict[str, Any]:
         """Return the methods by name, as gRPC needs them."""
@@ -62,7 +62,7 @@ class RankTableService:
         if not self.subscriptions.is_registered(client, self._clock().steady_ms):
             await refuse(context, f"jobId={client.job} role={request.role} is not registered")
         workqueue = self.subscriptions.subscribe(client)
-        self._listening_log.begins(client)
+        self._log.subscribed(client)
         try:
             workqueue.add(client.job)
             sent: str | None = None
@@ -72,7 +72,7 @@ class RankTableService:
                     sent = text
                     await context.write(wire.RankTableStream(jobId=job, rankTable=text))
                     self.sent += 1
-            await leave(context, workqueue.closed)
+            await end_stream(context, workqueue.closed)
         finally:
             self.subscriptions.end(client, workqueue)
-            self._listening_log.ends(client, workqueue.closed)
+            self._log.ended(client, workqueue.closed)

@@ -60,9 +60,9 @@ class GrpcServer:
     A client that was refused on an open connection would send its requests there again and again;
     one that cannot connect tries another replica.
 
-    It can be made anywhere; everything else is for the loop. Raises ``ConfigurationError`` for
-    files that cannot be used. ``turned`` receives each client that subscribes to faults or leaves;
-    ``jobs_of`` then has it.
+    The server can be made in any thread; its methods are for the loop. Raises
+    ``ConfigurationError`` for files that cannot be used. ``subscriptions_changed`` receives each
+    client that subscribes to faults or leaves; ``jobs_of`` is up to date by then.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class GrpcServer:
         tables: RankTableLookup,
         send: Send,
         clock: Clock,
-        turned: Callable[[Subscriber], None] = lambda _: None,
+        subscriptions_changed: Callable[[Subscriber], None] = lambda _: None,
     ) -> None:
         self._endpoint = endpoint
         self._tls = None if endpoint.tls is None else TlsMaterial(endpoint.tls)
         self._send = send
         self._clock = clock
-        self._faults = FaultService(faults, clock, turned)
+        self._faults = FaultService(faults, clock, subscriptions_changed)
         self._tables = RankTableService(tables, clock)
         self._server: grpc.aio.Server | None = None
         self._trying: asyncio.Task[None] | None = None
@@ -167,8 +167,8 @@ class GrpcServer:
         """Return the jobs and jobIDs to whose faults a client of this role is subscribed
         (clusterd#3.3).
         """
-        everybody = self._faults.subscriptions.subscribed
-        return frozenset(client.job for client in everybody if client.role == role)
+        clients = self._faults.subscriptions.subscribed
+        return frozenset(client.job for client in clients if client.role == role)
 
     def status(self) -> GrpcStatus:
         """Return the state of the server now."""

@@ -26,7 +26,7 @@ class _Replaced:
         """How often since the last line."""
 
 
-class ListeningLog:
+class SubscriberLog:
     """Logs which clients subscribe to ``what`` and leave.
 
     Two clients with the same job and role replace each other for as long as both run, several times
@@ -38,12 +38,12 @@ class ListeningLog:
         self._clock = clock
         self._replaced: dict[Subscriber, _Replaced] = {}
 
-    def begins(self, client: Subscriber) -> None:
+    def subscribed(self, client: Subscriber) -> None:
         """Log that ``client`` listens, unless it was replaced within the last minute."""
         if not self._is_quiet(client):
             _log.info("%s: listens to %s", _name(client), self._what)
 
-    def ends(self, client: Subscriber, closed: SubscriptionEnd | None) -> None:
+    def ended(self, client: Subscriber, closed: SubscriptionEnd | None) -> None:
         """Log that ``client`` left; ``closed`` is why the service ended its stream."""
         if closed is SubscriptionEnd.REPLACED:
             self._count(client)

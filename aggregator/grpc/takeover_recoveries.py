@@ -23,12 +23,12 @@ MOST = 10_000
 
 
 class Recoveries:
-    """Times are steady ms."""
+    """Recoveries that subscribers may have missed. Times are steady milliseconds."""
 
     def __init__(self, faults: JobFaultLookup) -> None:
         self._faults = faults
         self._ill: dict[str, bool] = {}
-        """Jobs and MindIE's jobIDs that are ill, and whether it is a job."""
+        """Jobs and MindIE's jobIDs with faults, each with whether it is a job."""
         self._over: dict[str, tuple[int, bool]] = {}
 
     def record(self, jobs: Iterable[str], now_ms: int, *, sent: bool) -> None:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_ASK_AGAIN_SECONDS = 30.0
-"""Pause after a refusal that ends only when an operator changes something."""
 
 _NAMED = 5
 
@@ -57,7 +55,7 @@ async def follow(
         trouble = Trouble(
             _log, "%s of %s cannot be read: %s", "%s of %s can be read again", what, url
         )
-        async for event in followed(events, _ASK_AGAIN_SECONDS):
+        async for event in followed(events):
             absent, state = cache.absent, (cache.known, cache.answered)
             with stalls.busy(f"read {what} of {url}"):
                 changed = observe(number, event)

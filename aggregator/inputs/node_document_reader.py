@@ -25,7 +25,7 @@ class DocumentLog(Protocol):
         """Log that a document of a node is refused."""
 
     def accept(self, node: str, name: str) -> None:
-        """Log that it is not any more."""
+        """Log that a document of a node is accepted again."""
 
 
 async def read_documents(

@@ -26,7 +26,7 @@ from contract.names import (
     REPORT_LABEL,
     node_name_problem,
 )
-from service.store_outage import Failing
+from service.failing_requests import FailingRequests
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
@@ -100,12 +100,7 @@ class DocumentCache(Generic[R]):
             self.rejected[node] = Rejected(since_ms, str(error), digest)
             return True
         self.rejected.pop(node, None)
-        self.reports[node] = NodeReport(
-            digest=digest,
-            record=reading.record,
-            received_at_ms=now_ms,
-            problem=reading.problem,
-        )
+        self.reports[node] = NodeReport(digest, reading.record, now_ms, reading.problem)
         return True
 
     def is_last_good(self, node: str, document: Document) -> bool:
@@ -158,7 +153,7 @@ class DocumentWatch:
         self, document: str, namespace: str, prefix: str, caches: tuple[DocumentCache[Any], ...]
     ) -> None:
         self.document = document
-        self.selection = Selection(namespace=namespace, label=REPORT_LABEL, spoilt=True)
+        self.selection = Selection(namespace=namespace, label=REPORT_LABEL, shows_malformed=True)
         """What to watch."""
         self.caches = caches
         self.own_key = DocumentCache(OWN_KEY)
@@ -177,7 +172,7 @@ class DocumentWatch:
         self.interrupted: str | None = None
         """Why no event arrives from the store now."""
         self.interruptions_total = 0
-        self.reading = Failing()
+        self.reading = FailingRequests()
         """Whether the watch fails, by its events."""
         self._missing: dict[str, int] = {}
         """Nodes whose document is gone, with the steady time from which it counts as deleted."""

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Health(IntEnum):
-    """How well something is, in the words of these messages; the greater is the worse."""
+    """The health of a part, node or job in these words; the greater is the worse."""
 
     HEALTHY = 0
     SUB_HEALTHY = 1

@@ -1,6 +1,6 @@
-"""Which jobs are on which nodes, with all of their pods there.
+"""The pods of jobs by node, and the nodes by job.
 
-Two pods of one job on one node both count (B41). Only what changed is looked at.
+Two pods of one job on one node both count (B41). An update examines only what changed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ class PodIndex:
         self._counts: dict[str, tuple[int, int]] = {}
 
     def put(self, node: str, pods: Iterable[PodState]) -> Mapping[str, bool]:
-        """Replace the pods of a node.
-
-        Return the jobs whose pods changed, and whether one came or got its chips.
+        """Replace the pods of a node; return the jobs whose pods changed, and whether a pod is new
+        or got its chips.
         """
         now = tuple(sorted((pod for pod in pods if pod.job), key=lambda pod: pod.uid))
         before = self._on.get(node, _NO_PODS)

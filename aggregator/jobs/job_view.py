@@ -1,7 +1,8 @@
-"""The job view: what is wrong with each job, and in the cluster, as soon as it changes.
+"""The job view: the faults that hit each job and those of the whole cluster, updated with each
+change.
 
-Only the nodes that changed are examined, of their jobs only those that are hit or were, and of such
-a job only its ill nodes. At rest nothing is done. Source: ``clusterd#5.4`` and 6.
+An update examines only the nodes that changed, of their jobs only those that are or were hit, and
+of such a job only its faulty nodes. At rest nothing is done. Source: ``clusterd#5.4`` and 6.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from aggregator.jobs.index import PodIndex
 from aggregator.jobs.left_places import LeftPlaces
 from aggregator.jobs.messages import message, node_info
 from aggregator.jobs.mindie_groups import Groups
-from aggregator.jobs.node_impact import NodeImpact, part
+from aggregator.jobs.node_impact import NodeImpact, node_impact
 from aggregator.jobs.node_view import ViewedNodes
 from aggregator.jobs.rank_faults import fault_devices
-from aggregator.jobs.ranks import RankRecord, rank_records, seats
-from aggregator.jobs.relation_inputs import followed, pods_hit, relevant
+from aggregator.jobs.ranks import RankRecord, rank_records, ranked_chips
+from aggregator.jobs.relation_inputs import pods_hit, relation_fault_devices, relevant_faults
 from aggregator.jobs.relation_state import PodLabel, RelationState
 from aggregator.jobs.relation_tables import SHIPPED
 from aggregator.jobs.status import hit_job, job_status, relation_statuses
@@ -35,17 +36,17 @@ if TYPE_CHECKING:
     from aggregator.jobs.status import HitJob, JobStatus, RelationStatus
     from service.clock import Instant
 
-_NO_PARTS: dict[str, NodeImpact] = {}
+_NO_IMPACTS: dict[str, NodeImpact] = {}
 _MOST_CHANGED = 100_000
 
 
 class JobView:
-    """What is wrong, by job.
+    """The faults that hit each job.
 
     It keeps relation faults (``Persistent``), and their windows end by time alone (``Timed``).
-    ``published`` returns what is published of a node now, ``is_read`` whether the nodes' documents
-    were listed: before that restored relation faults are not ended, and nothing is reported of
-    jobs.
+    ``published`` returns what is published of a node now. ``is_read`` returns whether the nodes'
+    documents were listed: before that, restored relation faults are not ended, and nothing is
+    reported of jobs.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class JobView:
     ) -> None:
         self._cluster_state = cluster_state
         self._is_read = is_read
-        self._book = RelationState(tables)
+        self._relations = RelationState(tables)
         self._index = PodIndex()
         self._groups = Groups()
         self._left_places = LeftPlaces()
@@ -67,10 +68,10 @@ class JobView:
         self._sees_jobs = False
         self._saw_nodes = False
         self._relevant: dict[str, dict[str, Relevant]] = {}
-        self._parts: dict[str, dict[str, NodeImpact]] = {}
+        self._impacts: dict[str, dict[str, NodeImpact]] = {}
         self._messages: dict[str, FaultMsgSignal] = {}
         self._changed: dict[str, None] = {}
-        self._hit_otherwise: set[str] = set()
+        self._changed_impacts: set[str] = set()
 
     # What happens
 
@@ -95,12 +96,12 @@ class JobView:
         self._dirty.clear()
         if not self._sees_jobs:
             return
-        due = self._restored | self._book.pop_due(now)
+        due = self._restored | self._relations.pop_due(now)
         self._restored = frozenset()
         for job in sorted(touched.keys() | due):
             self._update(job, touched.get(job, {}), now)
         for job in sorted(waiting - touched.keys() - due):
-            self._log_state(job)
+            self._update_message(job)
 
     def step(self, now: Instant) -> frozenset[str]:
         """Do what is due. No node is to be judged again for it: relations change no document."""
@@ -109,19 +110,19 @@ class JobView:
 
     def next_due_ms(self) -> int | None:
         """Return the steady time at which the window of a relation fault ends."""
-        return self._book.next_due_ms() if self._sees_jobs else None
+        return self._relations.next_due_ms() if self._sees_jobs else None
 
     def _jobs_to_update(self, node: str, *, quiet: bool) -> Iterable[tuple[str, bool]]:
         """Yield the jobs to update for a node that was examined, and whether a pod of theirs has
         come there.
         """
         pods = tuple(self._cluster_state.pods_on(node))
-        self._hold(node, pods)
+        self._record_left_places(node, pods)
         moved = self._index.put(node, pods)
         here = self._index.jobs_on(node)
         jobs = self._cluster_state.jobs()
         for job in here:
-            self._note(*self._groups.put(job, jobs.get(job), self._index.pods(job, node)))
+            self._mark_changed(*self._groups.put(job, jobs.get(job), self._index.pods(job, node)))
         for job in moved.keys() - here:
             self._drop_from_group(job)
         return [
@@ -130,7 +131,7 @@ class JobView:
             if not quiet or self._is_hit(job, node)
         ]
 
-    def _hold(self, node: str, pods: Iterable[PodState]) -> None:
+    def _record_left_places(self, node: str, pods: Iterable[PodState]) -> None:
         """Hold the places of pods that were on the node and are not among ``pods``."""
         stay = {(pod.uid, pod.job) for pod in pods}
         left: dict[str, list[PodState]] = {}
@@ -164,11 +165,11 @@ class JobView:
     def _drop_from_group(self, job: str) -> None:
         """Take a job that has no place any more out of its group."""
         if not self._index.nodes_of(job) and job not in self._left_places.jobs:
-            self._note(*self._groups.drop(job))
+            self._mark_changed(*self._groups.drop(job))
 
     def _is_hit(self, job: str, node: str) -> bool:
         """Return whether something on the node hit the job until now."""
-        return node in self._parts.get(job, _NO_PARTS) or node in self._relevant.get(job, {})
+        return node in self._impacts.get(job, _NO_IMPACTS) or node in self._relevant.get(job, {})
 
     def _update(self, job: str, came: Mapping[str, bool], now: Instant) -> None:
         """Bring a job up to date for these nodes, on which a pod of it has come or not."""
@@ -176,50 +177,52 @@ class JobView:
         nodes = frozenset(came)
         for node in nodes:
             published, chips = self._nodes.published(node), self._chips(job, node)
-            one = relevant(node, published, chips, found.get(node), now.wall_ms, self._book.tables)
+            one = relevant_faults(
+                node, published, chips, found.get(node), now.wall_ms, self._relations.tables
+            )
             if one.is_empty:
                 found.pop(node, None)
             else:
                 found[node] = one
-        if found or self._book.tracks(job):
+        if found or self._relations.tracks(job):
 
             def hit(place: FaultPlace) -> tuple[str, ...]:
                 return pods_hit(place, self._index.pods(job, place.node))
 
             fresh = [node for node in came if came[node]]
-            nodes |= self._book.judge(job, found.values(), hit, fresh, now)
+            nodes |= self._relations.judge(job, found.values(), hit, fresh, now)
         if not found:
             del self._relevant[job]
         if not self._index.nodes_of(job):
-            self._book.forget(job)
+            self._relations.forget(job)
         for node in nodes:
-            self._update_part(job, node, now)
-        self._log_state(job)
+            self._update_impact(job, node, now)
+        self._update_message(job)
 
     def _chips(self, job: str, node: str) -> frozenset[str]:
         return frozenset(chip for pod in self._index.pods(job, node) for chip in pod.chips)
 
-    def _update_part(self, job: str, node: str, now: Instant) -> None:
-        parts = self._parts.setdefault(job, {})
-        before = parts.pop(node, None)
+    def _update_impact(self, job: str, node: str, now: Instant) -> None:
+        impacts = self._impacts.setdefault(job, {})
+        before = impacts.pop(node, None)
         if self._index.pods(job, node):
-            one = part(
+            one = node_impact(
                 self._nodes.about(node),
                 self._nodes.published(node),
                 self._chips(job, node),
-                self._book.tracks(job),
+                self._relations.tracks(job),
                 ready=self._nodes.is_up(node),
                 now_ms=now.wall_ms if before is None else before.since_ms,
             )
             if one is not None:
-                parts[node] = one
-        if parts.get(node) != before:
-            self._hit_otherwise.add(job)
-        if not parts:
-            del self._parts[job]
+                impacts[node] = one
+        if impacts.get(node) != before:
+            self._changed_impacts.add(job)
+        if not impacts:
+            del self._impacts[job]
 
-    def _log_state(self, job: str) -> None:
-        infos = [one for one, _ in self._wrong(job)]
+    def _update_message(self, job: str) -> None:
+        infos = [one for one, _ in self._node_infos(job)]
         message_sent = message(job, infos) if infos else None
         if message_sent == self._messages.get(job):
             return
@@ -228,12 +231,12 @@ class JobView:
         else:
             self._messages[job] = message_sent
         group = self._groups.of(job)
-        self._note(job, *(() if group is None else (group,)))
+        self._mark_changed(job, *(() if group is None else (group,)))
 
-    def _wrong(self, job: str) -> Iterator[tuple[NodeFaultInfo, Sequence[RankFaultDevice]]]:
+    def _node_infos(self, job: str) -> Iterator[tuple[NodeFaultInfo, Sequence[RankFaultDevice]]]:
         """Yield what hits a job by node: its pods, and the places that pods have left."""
-        parts, held = self._parts.get(job, _NO_PARTS), self._left_places.places(job)
-        for node, one in parts.items():
+        impacts, held = self._impacts.get(job, _NO_IMPACTS), self._left_places.places(job)
+        for node, one in impacts.items():
             if node not in held:
                 yield one.info, one.faults
         for node, place in held.items():
@@ -241,11 +244,11 @@ class JobView:
             faults = fault_devices(
                 self._nodes.published(node), chips, ready=self._nodes.is_up(node)
             )
-            faults += followed(node, self._book.tracks(job))
+            faults += relation_fault_devices(node, self._relations.tracks(job))
             if faults:
                 yield node_info(node, place.node.ip, place.node.serial_number, faults), faults
 
-    def _note(self, *job_ids: str) -> None:
+    def _mark_changed(self, *job_ids: str) -> None:
         """Mark messages as changed; the oldest marks are dropped where no server pops them."""
         for job_id in job_ids:
             self._changed[job_id] = None
@@ -286,7 +289,7 @@ class JobView:
         """
         by_node: dict[str, tuple[NodeFaultInfo, list[RankFaultDevice]]] = {}
         for job in sorted(members):
-            for one, faults in self._wrong(job):
+            for one, faults in self._node_infos(job):
                 by_node.setdefault(one.node_name, (one, []))[1].extend(faults)
         return message(
             group,
@@ -312,53 +315,55 @@ class JobView:
 
     def labels(self) -> tuple[PodLabel, ...]:
         """Return the labels that pods are to have and do not have yet."""
-        return tuple(self._book.wanted_labels(self._index))
+        return tuple(self._relations.wanted_labels(self._index))
 
     def hit(self) -> Iterator[HitJob]:
         """Yield the hit jobs without what costs much. The iteration may be paused."""
-        for job in sorted(self._parts):
-            parts = self._parts.get(job)
-            if parts is not None:
-                yield hit_job(job, self._cluster_state.jobs().get(job), parts)
+        for job in sorted(self._impacts):
+            impacts = self._impacts.get(job)
+            if impacts is not None:
+                yield hit_job(job, self._cluster_state.jobs().get(job), impacts)
 
     def pop_changed_impact(self) -> Iterator[HitJob]:
         """Yield the jobs that something else hits than at the last call, without ranks.
 
         One that nothing hits any more has no nodes.
         """
-        jobs, self._hit_otherwise = sorted(self._hit_otherwise), set()
+        jobs, self._changed_impacts = sorted(self._changed_impacts), set()
         for job in jobs:
-            yield hit_job(job, self._cluster_state.jobs().get(job), self._parts.get(job, _NO_PARTS))
+            yield hit_job(
+                job, self._cluster_state.jobs().get(job), self._impacts.get(job, _NO_IMPACTS)
+            )
 
     def job(self, job: str) -> JobStatus | None:
         """Return one job, hit or not; ``None`` where it is not known."""
         about = self._cluster_state.jobs().get(job)
         if about is None and not self._index.nodes_of(job):
             return None
-        parts = self._parts.get(job, _NO_PARTS)
-        return job_status(job, about, parts, self.ranks(job), self._book.tracks(job))
+        impacts = self._impacts.get(job, _NO_IMPACTS)
+        return job_status(job, about, impacts, self.ranks(job), self._relations.tracks(job))
 
     def jobs_on(self, node: str) -> tuple[tuple[str, NodeImpact | None], ...]:
         """Return the jobs that have a pod on a node, each with what hits it there."""
         jobs = sorted(self._index.jobs_on(node))
-        return tuple((job, self._parts.get(job, _NO_PARTS).get(node)) for job in jobs)
+        return tuple((job, self._impacts.get(job, _NO_IMPACTS).get(node)) for job in jobs)
 
     def relations_on(self, node: str) -> tuple[RelationStatus, ...]:
         """Return the relation faults of a node."""
         return tuple(
             one
             for job in sorted(self._index.jobs_on(node))
-            for one in relation_statuses(job, self._book.tracks(job))
+            for one in relation_statuses(job, self._relations.tracks(job))
             if one.node == node
         )
 
     def ranks(self, job: str) -> tuple[RankRecord, ...]:
         """Return the faults of each rank of a job; costs as much as the job has pods."""
         nodes = sorted(self._index.nodes_of(job))
-        of_job = seats(pod for node in nodes for pod in self._index.pods(job, node))
-        tracks = self._book.tracks(job)
+        of_job = ranked_chips(pod for node in nodes for pod in self._index.pods(job, node))
+        tracks = self._relations.tracks(job)
         found: list[RankRecord] = []
-        for node in sorted(self._parts.get(job, _NO_PARTS)):
+        for node in sorted(self._impacts.get(job, _NO_IMPACTS)):
             published, up = self._nodes.published(node), self._nodes.is_up(node)
             found += rank_records(node, published, of_job.get(node, ()), tracks, ready=up)
         return tuple(found)
@@ -372,16 +377,16 @@ class JobView:
 
     def pop_changed(self) -> frozenset[str]:
         """Return the buckets whose text changed since the last call."""
-        return self._book.pop_changed()
+        return self._relations.pop_changed()
 
     def text(self, bucket: str) -> str | None:
         """Return the text of a bucket; ``None`` where it is empty."""
-        return self._book.text(bucket)
+        return self._relations.text(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """Restore the relation faults of an earlier leader; return what could not be read."""
-        problems = self._book.restore(texts, now)
-        self._restored = frozenset(self._book.jobs)
+        problems = self._relations.restore(texts, now)
+        self._restored = frozenset(self._relations.jobs)
         for job in self._restored:
-            self._dirty.update(place.node for place in self._book.tracks(job))
+            self._dirty.update(place.node for place in self._relations.tracks(job))
         return problems

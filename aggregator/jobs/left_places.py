@@ -1,9 +1,9 @@
 """The places that pods of a job have left, until the job is complete again.
 
-A client over gRPC resumes a job on ``normal``. So what hits a place of the job goes on to hit the
-job after the pod has left, until its replacement has its chips or the job is deleted, as upstream,
-which takes places from the last complete rank table (``clusterd#6``). Only where the number of pods
-is known: of a job without a PodGroup it is not known whether another pod is to come.
+A client over gRPC resumes a job on ``normal``. Therefore a fault of a place hits the job also after
+the pod has left, until its replacement has its chips or the job is deleted. Upstream does the same:
+it takes places from the last complete rank table (``clusterd#6``). Places are held only where the
+number of pods is known: of a job without a PodGroup it is not known whether another pod will come.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What hits one job on one node, and how ill it makes the job (``docs/spec/clusterd.md#6``)."""
+"""The faults of one node that hit one job, and the health that follows
+(``docs/spec/clusterd.md#6``).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from aggregator.grpc.fault_messages import NodeFaultInfo
 from aggregator.jobs.health import Health, health_of_status
 from aggregator.jobs.messages import node_info
 from aggregator.jobs.rank_faults import RankFaultDevice, fault_devices, rank_faults
-from aggregator.jobs.relation_inputs import followed
+from aggregator.jobs.relation_inputs import relation_fault_devices
 from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class NodeImpact(msgspec.Struct, frozen=True):
     since_ms: int
 
 
-def part(
+def node_impact(
     node: NodeState,
     published: PublishedNode,
     chips: Collection[str],
@@ -47,7 +49,7 @@ def part(
 ) -> NodeImpact | None:
     """Return what hits a job that has these chips on ``node``; ``None`` where nothing does."""
     faults = fault_devices(published, chips, ready=ready)
-    faults += followed(node.name, tracks)
+    faults += relation_fault_devices(node.name, tracks)
     if not faults:
         return None
     info = node_info(node.name, node.ip, node.serial_number, faults)

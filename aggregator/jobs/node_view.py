@@ -25,7 +25,7 @@ _NOTHING = PublishedNode()
 
 
 class ViewedNodes:
-    """The nodes as they were looked at last."""
+    """The faults of each node, updated with each change."""
 
     def __init__(
         self, cluster_state: ClusterStateLookup, published: Callable[[str], PublishedNode | None]

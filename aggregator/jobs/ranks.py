@@ -26,7 +26,7 @@ _LEVELS = {"SubHealth": "SubHealthFault", "Separate": "SeparateFault"}
 _LONGEST_RANK = 9
 
 
-class Seat(NamedTuple):
+class RankedChip(NamedTuple):
     """A chip of a job and its rank; ``rank`` and ``pod_rank`` are empty where they are unknown."""
 
     rank: str
@@ -47,10 +47,10 @@ class RankRecord(msgspec.Struct, frozen=True):
     device_id: str
 
 
-def seats(pods: Iterable[PodState]) -> dict[str, list[Seat]]:
+def ranked_chips(pods: Iterable[PodState]) -> dict[str, list[RankedChip]]:
     """Return the seats of a job by node, in the order of their ranks."""
     by_rank = sorted(pods, key=lambda pod: (_rank_of(pod) is None, _rank_of(pod) or 0, pod.uid))
-    found: dict[str, list[Seat]] = {}
+    found: dict[str, list[RankedChip]] = {}
     are_alike = len({len(pod.chips) for pod in by_rank}) == 1
     first = 0
     for position, pod in enumerate(by_rank):
@@ -60,7 +60,7 @@ def seats(pods: Iterable[PodState]) -> dict[str, list[Seat]]:
         is_known = pod_rank == position or (are_alike and pod_rank is not None)
         for offset, chip in enumerate(sorted(pod.chips, key=_number)):
             rank = str(first + offset) if is_known else ""
-            seat = Seat(rank, pod.uid, "" if pod_rank is None else str(pod_rank), chip)
+            seat = RankedChip(rank, pod.uid, "" if pod_rank is None else str(pod_rank), chip)
             found.setdefault(pod.node, []).append(seat)
         first += len(pod.chips)
     return found
@@ -79,7 +79,7 @@ def _number(chip: str) -> tuple[int, str]:
 def rank_records(
     node: str,
     published: PublishedNode,
-    on_node: Iterable[Seat],
+    on_node: Iterable[RankedChip],
     tracks: Mapping[FaultPlace, Track],
     *,
     ready: bool,
@@ -103,5 +103,5 @@ def rank_records(
             yield _record(seat, place.code, level, 0, device_id)
 
 
-def _record(seat: Seat, code: str, level: str, time_ms: int, device_id: str) -> RankRecord:
+def _record(seat: RankedChip, code: str, level: str, time_ms: int, device_id: str) -> RankRecord:
     return RankRecord(seat.rank, seat.pod_uid, seat.pod_rank, code, level, time_ms, device_id)

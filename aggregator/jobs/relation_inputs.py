@@ -1,6 +1,8 @@
-"""What of a node the relation faults of a job are about (``docs/spec/clusterd.md#3.10``).
+"""The faults of a node that matter for the relation faults of a job
+(``docs/spec/clusterd.md#3.10``).
 
-Of a node whose switch is ``UnHealthy`` nothing: its job is hit already. Hidden faults do not count.
+Of a node whose switch is ``UnHealthy`` none does: its job is hit already. Withheld faults do not
+count.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 _NOTHING = Relevant()
 
 
-def relevant(
+def relevant_faults(
     node: str,
     published: PublishedNode,
     chips: Collection[str],
@@ -31,10 +33,10 @@ def relevant(
     now_ms: int,
     tables: RelationTables,
 ) -> Relevant:
-    """Return what is relevant on ``node`` for a job that has these chips there.
+    """Return the relevant faults of ``node`` for a job that has these chips there.
 
-    A fault that was received at an unknown time counts from when it was first seen here: ``before``
-    is what was relevant until now, ``now_ms`` wall time.
+    A fault whose time of receipt is unknown counts from when it was first seen here: ``before`` is
+    what was relevant until now, ``now_ms`` wall time.
     """
     before = _NOTHING if before is None else before
     if not chips or (published.switch is not None and published.switch.status == "UnHealthy"):
@@ -79,7 +81,9 @@ def pods_hit(place: FaultPlace, pods: Iterable[PodState]) -> tuple[str, ...]:
     )
 
 
-def followed(node: str, tracks: Mapping[FaultPlace, Track]) -> Iterator[RankFaultDevice]:
+def relation_fault_devices(
+    node: str, tracks: Mapping[FaultPlace, Track]
+) -> Iterator[RankFaultDevice]:
     """Yield the devices of a node with the health of the strategy that followed for them."""
     here = [(place, track) for place, track in tracks.items() if place.node == node]
     for place, track in sorted(here, key=lambda one: one[0]):

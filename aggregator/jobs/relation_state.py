@@ -1,7 +1,7 @@
-"""What is remembered of the relation faults of all jobs, and kept for the next leader.
+"""The relation faults of all jobs, and their persistent state.
 
-A window is measured by the steady clock once a fault is known, so a clock that is set neither
-shortens nor lengthens it; a new leader goes on by wall time. Source: ``clusterd#3.10``.
+A window is measured by the steady clock once a fault is known, so a change of the wall clock
+neither shortens nor lengthens it; a new leader continues by wall time. Source: ``clusterd#3.10``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
-from aggregator.jobs.relations import FaultPlace, RelationContext, Track, judged, stronger, worst
+from aggregator.jobs.relations import (
+    FaultPlace,
+    RelationContext,
+    Track,
+    judged_tracks,
+    stronger,
+    worst,
+)
 from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 
 if TYPE_CHECKING:
@@ -91,7 +98,7 @@ class RelationState:
             return at_ms is not None and at_ms <= now.steady_ms
 
         context = RelationContext(pods, is_overdue, came, now.wall_ms)
-        after = judged(before, relevant, context, self.tables)
+        after = judged_tracks(before, relevant, context, self.tables)
         new = {place: track for place, track in after.items() if place not in dues}
         renewed = {
             place: track

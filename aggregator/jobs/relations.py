@@ -47,7 +47,7 @@ class Trigger(NamedTuple):
 
 
 class Relevant(msgspec.Struct, frozen=True):
-    """What of a node's faults a job's relations are about; times are receive times."""
+    """The faults of a node that matter for a job's relation faults; times are those of receipt."""
 
     faults: dict[FaultPlace, int] = {}
     triggers: dict[FaultPlace, Trigger] = {}
@@ -75,10 +75,11 @@ class Track(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RelationContext(NamedTuple):
-    """What else of the job counts.
+    """The rest of a job's state.
 
-    ``pods``: uids of those that a fault hits. ``is_overdue``: whether its window is over.
-    ``came``: nodes on which a pod of it has just come or got its chips; ``now_ms`` is wall time.
+    ``pods`` returns the uids of those that a fault hits. ``is_overdue`` returns whether the window
+    of a fault is over. ``came``: nodes on which a pod of the job is new or got its chips;
+    ``now_ms`` is wall time.
     """
 
     pods: Callable[[FaultPlace], tuple[str, ...]]
@@ -87,7 +88,7 @@ class RelationContext(NamedTuple):
     now_ms: int
 
 
-def judged(
+def judged_tracks(
     tracks: Mapping[FaultPlace, Track],
     relevant: Iterable[Relevant],
     context: RelationContext,

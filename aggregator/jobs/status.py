@@ -69,17 +69,17 @@ class JobStatus(HitJob, frozen=True):
     advice: AdviceOfJob | None = None
 
 
-def hit_job(job: str, about: JobState | None, parts: Mapping[str, NodeImpact]) -> HitJob:
-    """Return the state of a job that is hit by these parts, by node."""
+def hit_job(job: str, about: JobState | None, impacts: Mapping[str, NodeImpact]) -> HitJob:
+    """Return the state of a job that is hit by these impacts, by node."""
     return HitJob(
         job,
         "" if about is None else about.namespace,
         "" if about is None else about.name,
-        max((one.health for one in parts.values()), default=Health.HEALTHY).word,
-        min((one.since_ms for one in parts.values()), default=None),
+        max((one.health for one in impacts.values()), default=Health.HEALTHY).word,
+        min((one.since_ms for one in impacts.values()), default=None),
         tuple(
             NodeHit(node, one.info.node_ip, one.info.fault_level, one.since_ms, one.faults)
-            for node, one in sorted(parts.items())
+            for node, one in sorted(impacts.items())
         ),
     )
 
@@ -87,33 +87,19 @@ def hit_job(job: str, about: JobState | None, parts: Mapping[str, NodeImpact]) -
 def relation_statuses(job: str, tracks: Mapping[FaultPlace, Track]) -> Iterator[RelationStatus]:
     """Yield the relation faults of a job."""
     for place, track in sorted(tracks.items(), key=lambda item: item[0]):
-        yield RelationStatus(
-            job,
-            place.node,
-            place.subject,
-            place.code,
-            track.since_ms,
-            track.result,
-            track.is_closed,
-        )
+        yield RelationStatus(job, *place, track.since_ms, track.result, track.is_closed)
 
 
 def job_status(
     job: str,
     about: JobState | None,
-    parts: Mapping[str, NodeImpact],
+    impacts: Mapping[str, NodeImpact],
     ranks: Iterable[RankRecord],
     tracks: Mapping[FaultPlace, Track],
 ) -> JobStatus:
     """Return everything about a job."""
-    hit = hit_job(job, about, parts)
     return JobStatus(
-        job=job,
-        namespace=hit.namespace,
-        name=hit.name,
-        health=hit.health,
-        since_ms=hit.since_ms,
-        nodes=hit.nodes,
+        **msgspec.structs.asdict(hit_job(job, about, impacts)),
         ranks=tuple(ranks),
         relations=tuple(relation_statuses(job, tracks)),
     )

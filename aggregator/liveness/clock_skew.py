@@ -31,7 +31,7 @@ class Skew(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def least_ms(self) -> float:
-        """The one nearest to none."""
+        """The smallest difference within the bounds."""
         return min(max(self.low_ms, 0), self.high_ms)
 
 

@@ -41,7 +41,8 @@ class HeartbeatProbe:
         """
         for node in self.results.keys() - late:
             del self.results[node]
-        unknown = [node for node in late if not self._is_known(node)]
+        known = {node for node, one in self.results.items() if one.took_ms is not None}
+        unknown = [node for node in late if node not in known]
         if unknown and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._probe(unknown), name="probe heartbeats")
 
@@ -49,10 +50,6 @@ class HeartbeatProbe:
         """Cancel the dry runs under way."""
         if self._task is not None:
             self._task.cancel()
-
-    def _is_known(self, node: str) -> bool:
-        result = self.results.get(node)
-        return result is not None and result.took_ms is not None
 
     async def _probe(self, nodes: list[str]) -> None:
         """Make dry runs for some of ``nodes``: the slowest of them counts for all."""

@@ -5,7 +5,8 @@ the interval replaced by 5 s where it makes no sense, and one that went away is 
 change and then ages. Two things are different. What was never seen to change proves nothing: a
 node whose agent wrote it years ago, or never, is unknown and not lost. And of a node with another
 reporter, one that beats in the store itself or that has no heartbeats at all, an old beat counts
-only while it goes on: it keeps a node alive that went back to an old release, and its end is none.
+only while it keeps changing: it keeps a node alive that went back to an old release, and its end
+makes no node silent.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import msgspec
 from contract.documents.node_info import Generation, NodeBeat
 from contract.names import HEARTBEAT_ANNOTATION, HEARTBEAT_LABEL, INTERVAL_ANNOTATION
 from contract.scheduling import go_integer
-from stores.base import Beat, NodeChanged, NodesListed
-from stores.interruption import Interrupted
+from stores.base import Beat
+from stores.cluster import Snapshot, Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -46,19 +47,16 @@ class LegacyNodes:
     def __init__(self) -> None:
         self.beats: dict[str, NodeBeat | None] = {}
         self.listed = False
-        self.interrupted: str | None = None
 
     def observe(self, event: NodesEvent) -> None:
-        """Apply one event of the watch."""
+        """Apply one event of the watch; an interruption changes nothing."""
         match event:
-            case Interrupted(reason):
-                self.interrupted = reason
-            case NodesListed(nodes):
-                self.listed, self.interrupted = True, None
+            case Snapshot(nodes):
+                self.listed = True
                 self.beats.clear()
                 for name, node in nodes.items():
                     self._set(name, node)
-            case NodeChanged(name, node):
+            case Update(name, node):
                 self._set(name, node)
 
     def _set(self, name: str, node: NodeObject | None) -> None:

@@ -15,18 +15,19 @@ from aggregator.liveness.rules import HeartbeatListing
 from contract.errors import StoreError
 from contract.names import HEARTBEAT_LABEL
 from service.log.trouble import Trouble
+from stores.cluster import Snapshot
+from stores.interruption import ASK_AGAIN_SECONDS, Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from contract.documents.node_info import NodeRecord
     from service.clock import Clock, Instant
-    from stores.base import ClusterObjects
+    from stores.base import ClusterObjects, NodesEvent
 
 _log = logging.getLogger(__name__)
 
 _FIRST_LIST_MS = 30_000
-_AGAIN_SECONDS = 30.0
 
 
 class LegacyHeartbeatWatch:
@@ -73,7 +74,7 @@ class LegacyHeartbeatWatch:
         self.listing = liveness.silenced(self.listing, node)
 
     def last_seen(self) -> tuple[LastSeen, ...]:
-        """Return what the next leader needs: of heartbeats that go on only that they do."""
+        """Return the rows for the next leader; of a node that is not silent only its name."""
         now = self._clock()
         return tuple(
             LastSeen(node, heartbeat.beaten_at_ms // 1000, changed_at_seconds(heartbeat, now))
@@ -87,18 +88,18 @@ class LegacyHeartbeatWatch:
         while True:
             try:
                 async for event in self._objects.watch_nodes(HEARTBEAT_LABEL):
-                    self.nodes.observe(event)
-                    self._note(self.nodes.interrupted)
+                    self.observe(event)
             except StoreError as error:
-                self.nodes.interrupted = str(error)
-                self._note(str(error))
-            await asyncio.sleep(_AGAIN_SECONDS)
+                self._trouble.begin(str(error))
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
 
-    def _note(self, problem: str | None) -> None:
-        if problem is None:
+    def observe(self, event: NodesEvent) -> None:
+        """Apply one event of the watch."""
+        self.nodes.observe(event)
+        if isinstance(event, Interrupted):
+            self._trouble.begin(event.reason)
+        elif isinstance(event, Snapshot):
             self._trouble.end()
-        else:
-            self._trouble.begin(problem)
 
     @property
     def problem(self) -> str | None:
@@ -115,7 +116,7 @@ class LegacyHeartbeatWatch:
         """Judge the heartbeats known now. ``blind``: why no silence counts; ``None`` if it does."""
         if self._began_ms is None:
             self._began_ms = now.steady_ms
-        problem = self.nodes.interrupted or self._unread()
+        problem = self.problem or self._unread()
         if not self._has_begun:
             if not self.nodes.listed or problem is not None:
                 # The first listing waits for old heartbeats no longer than for a store at the

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SHORTEST_PAUSE_SECONDS = 0.1
-_NOTE_MS = 30_000
-"""Between two records of what is persisted; a node that is lost is recorded at once."""
 
 
 class HeartbeatMonitor:
@@ -65,7 +63,6 @@ class HeartbeatMonitor:
         self._stalls = stalls
         self._old = old
         self._memory = memory
-        self._noted_at_ms = 0
         self._wrong: frozenset[str] = frozenset()
         self._probes = {
             url: HeartbeatProbe(store, clock, self._judge) for url, store in stores.items()
@@ -80,7 +77,7 @@ class HeartbeatMonitor:
 
     @property
     def listings(self) -> dict[str, HeartbeatListing]:
-        """What is known of the beats in each place."""
+        """The last listing of the beats in each place: a store, or the Nodes in it."""
         return self._beats | {f"nodes in {url}": one.listing for url, one in self._old.items()}
 
     @property
@@ -113,7 +110,7 @@ class HeartbeatMonitor:
 
     @property
     def unread_stores(self) -> tuple[Unread, ...]:
-        """The same of stores only. A missing right is no failure."""
+        """The stores whose beats were not listed for long; a missing right is no failure."""
         found = self.unread
         return tuple(
             msgspec.structs.replace(found[url], is_long=False)
@@ -218,10 +215,9 @@ class HeartbeatMonitor:
                 beats = await store.beats()
         except StoreError as error:
             self._beats[url] = liveness.failed(self._beats[url], str(error))
+            self._forbidden.discard(url)
             if isinstance(error, StoreForbidden):
                 self._forbidden.add(url)
-            else:
-                self._forbidden.discard(url)
             if was is None:
                 _log.warning("heartbeats in %s cannot be listed, no node is late: %s", url, error)
             self._judge_old(url, self._clock())
@@ -284,12 +280,7 @@ class HeartbeatMonitor:
         old = self._old.get(url)
         if old is not None:
             old.judge(now, self._has_own, self.lost_nodes.lost, self._beats[url].problem)
-        if now.steady_ms - self._noted_at_ms > _NOTE_MS:
-            self._note(now)
-
-    def _note(self, now: Instant) -> None:
-        self._noted_at_ms = now.steady_ms
-        self._memory.record(self._beats.values())
+        self._memory.record_periodically(self._beats.values())
 
     def _has_own(self, node: str) -> bool:
         return any(node in one.heartbeats for one in self._beats.values())
@@ -311,7 +302,7 @@ class HeartbeatMonitor:
         self.lost_nodes = liveness.judge(before, tuple(self.listings.values()), now_ms)
         self._log_state(before)
         if before.lost.keys() != self.lost_nodes.lost.keys():
-            self._note(self._clock())
+            self._memory.record(self._beats.values())
             self._changed(frozenset(self.lost_nodes.lost))
 
     def _log_state(self, before: LostNodes) -> None:

@@ -1,7 +1,7 @@
 """State of heartbeats for the next leader, in the store: which nodes fell silent and since when.
 
-Nothing is written while all heartbeats go on: of a heartbeat of old releases that goes on only that
-it was seen to change is kept, of others nothing. The rows have the form of their first reader's,
+While heartbeats keep changing, nothing is stored of those of the stores, and of those of old
+releases only that they were seen to change. The rows have the form of their first reader's,
 ``node-heartbeat`` (``noded#7.5`` and H7): ``NodeName``, ``HeartbeatTime`` and ``UpdateTime`` in
 Unix seconds, and more for beats of the stores.
 """
@@ -15,7 +15,6 @@ import msgspec
 from aggregator.liveness.persisted_row import LastSeen, changed_at_seconds
 from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 from contract.names import node_name_problem
-from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,18 +25,16 @@ if TYPE_CHECKING:
 
 _BUCKETS = 16
 """100 bytes for each of 16,000 nodes are 100 KB a document."""
+_PERIOD_MS = 30_000
+"""Between two records of the state; a node that is lost is recorded at once."""
 
 
 _decoder = msgspec.json.Decoder(list[LastSeen])
 
 
 def decode(content: str) -> tuple[LastSeen, ...]:
-    """Decode a document. Raises ``ValueError`` for one that has another form."""
-    try:
-        found = _decoder.decode(content)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise ValueError(decode_text(error)) from None
-    return tuple(one for one in found if node_name_problem(one.node) is None)
+    """Decode a document. Raises ``msgspec.DecodeError`` and ``RecursionError``."""
+    return tuple(one for one in _decoder.decode(content) if node_name_problem(one.node) is None)
 
 
 def encode(seen: Iterable[LastSeen]) -> str:
@@ -66,12 +63,19 @@ class PersistedHeartbeats:
         self._texts: dict[str, str] = {}
         self._changed = ChangedBuckets()
         self._has_begun = False
+        self._recorded_at_ms = 0
         self.restored: tuple[LastSeen, ...] = ()
         """Beats of the stores, as the leader before has seen them."""
+
+    def record_periodically(self, own: Iterable[HeartbeatListing]) -> None:
+        """Record the state if that is due, see ``record``."""
+        if self._clock().steady_ms - self._recorded_at_ms > _PERIOD_MS:
+            self.record(own)
 
     def record(self, own: Iterable[HeartbeatListing]) -> None:
         """Record the state now; ``own`` are the last listings of the stores."""
         self._has_begun = True
+        self._recorded_at_ms = self._clock().steady_ms
         rows: dict[tuple[str, bool], LastSeen] = {}
         for one in self._old:
             for row in one.last_seen():

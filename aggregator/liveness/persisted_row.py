@@ -1,4 +1,4 @@
-"""The row of a heartbeat that the next leader is to know."""
+"""Rows of heartbeats in the persistent state, and the heartbeats that are restored from them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class LastSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     """The heartbeat that a node had, and when by the observer's clock that had changed last.
 
-    Times of 0: the heartbeat goes on. A beat of a store has ``holder`` and ``beaten_at_ms`` of the
-    beat instead of ``heartbeat_seconds``.
+    Times of 0: the heartbeat kept changing. A beat of a store has ``holder`` and ``beaten_at_ms``
+    instead of ``heartbeat_seconds``.
     """
 
     node: str = msgspec.field(name="NodeName")

@@ -22,7 +22,6 @@ back or joined, but only while they are no more than half of the nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -226,63 +225,44 @@ def listed(
         listing.problem is not None or gap_ms > 2 * period + _SHORTEST_PERIOD_MS or took_ms > period
     )
     heartbeats = {}
-    as_they_come = False
+    as_they_come, is_first = False, listing.listed_at_ms is None
     for beat in beats:
         if beat.is_broken and not beat.holder:
             continue  # it went before it ever beat
         as_they_come = as_they_come or beat.age_ms is not None
         known, is_lost = listing.heartbeats.get(beat.node), beat.node in lost
-        case = _case(known, beat, listing, is_blind=blind, is_lost=is_lost)
-        heartbeats[beat.node] = _observed(case, known, beat, now_ms, is_lost=is_lost)
+        heartbeats[beat.node] = _observed(
+            known, beat, now_ms, is_first=is_first, is_blind=blind, is_lost=is_lost
+        )
     for node, known in (lasting or {}).items():
         if node not in heartbeats:
             was_there = not known.is_missing and now_ms <= known.silent_at_ms
-            is_fresh = blind or listing.listed_at_ms is None or was_there
+            is_fresh = blind or is_first or was_there
             heartbeats[node] = _missing(known, now_ms, is_lost=node in lost, is_fresh=is_fresh)
     return HeartbeatListing(heartbeats, now_ms, as_they_come=as_they_come)
 
 
-class _Case(Enum):
-    """What a listed beat is to its observer."""
-
-    NEW = "nothing was known of the node"
-    CHANGED = "it is another one than the last one known"
-    OF_RUN_BEFORE = "it is the one that the run before knew"
-    UNSEEN = "it is the same after a time in which the observer could not read"
-    SAME = "it is the same"
-
-
-def _case(
+def _observed(
     known: ObservedHeartbeat | None,
     beat: Beat,
-    listing: HeartbeatListing,
+    now_ms: int,
     *,
+    is_first: bool,
     is_blind: bool,
     is_lost: bool,
-) -> _Case:
-    if known is None:
-        return _Case.NEW
-    if known.beaten_at_ms != beat.beaten_at_ms or known.holder != beat.holder:
-        return _Case.CHANGED
-    if listing.listed_at_ms is None:
-        return _Case.OF_RUN_BEFORE
-    return _Case.UNSEEN if is_blind and not is_lost else _Case.SAME
-
-
-def _observed(
-    case: _Case, known: ObservedHeartbeat | None, beat: Beat, now_ms: int, *, is_lost: bool
 ) -> ObservedHeartbeat:
     """Return the heartbeat of a node with this beat (``noded#7.10``).
 
-    | case          | silence counts from          | the connection broke               |
-    |---------------|------------------------------|------------------------------------|
-    | NEW           | when it came; lost: long ago | when the will came                 |
-    | CHANGED       | when it came                 | when the will came                 |
-    | OF_RUN_BEFORE | now; lost: long ago          | as before, while the beat has it   |
-    | UNSEEN        | now                          | now, where the beat has it         |
-    | SAME          | as before                    | as before, while the beat has it   |
+    | the beat is                                | silence counts from          | broke at       |
+    |--------------------------------------------|------------------------------|----------------|
+    | the first one of the node                  | when it came; lost: long ago | its will came  |
+    | another one than ``known``                 | when it came                 | its will came  |
+    | that of an earlier run (``is_first``)      | now; lost: long ago          | as before      |
+    | the same after a time of not reading       | now                          | now            |
+    | the same (or ``is_lost``)                  | as before                    | as before      |
 
-    What is lost stays so, and broken, until its beat changes.
+    A break counts only while the beat has it. A lost node stays lost, and broken, until its beat
+    changes.
     """
     interval = interval_ms(beat.interval_seconds)
     overdue_ms = _MISSED_INTERVALS * interval + 1 if is_lost else 0
@@ -291,7 +271,7 @@ def _observed(
     if known is None:
         changed_at_ms, counts_from_ms = came_at_ms, came_at_ms - overdue_ms
         usual_ms = min(interval, FALLBACK_MS)
-    elif case is _Case.CHANGED:
+    elif (known.beaten_at_ms, known.holder) != (beat.beaten_at_ms, beat.holder):
         changed_at_ms = counts_from_ms = came_at_ms
         usual_ms = _usual_interval_ms(known, interval)
     else:
@@ -299,9 +279,9 @@ def _observed(
         usual_ms = known.usual_interval_ms
         if known.broken_at_ms is not None and (broken_at_ms is not None or is_lost):
             broken_at_ms = known.broken_at_ms
-        if case is _Case.OF_RUN_BEFORE:
+        if is_first:
             counts_from_ms = now_ms - overdue_ms
-        elif case is _Case.UNSEEN:
+        elif is_blind and not is_lost:
             counts_from_ms = now_ms
             broken_at_ms = None if broken_at_ms is None else now_ms
         elif (known.interval_ms, known.broken_at_ms, known.is_missing) == (

@@ -1,11 +1,11 @@
-"""One kind of document on its way: merges what changed, heals what was deleted, keeps the shards.
+"""Merges reports of one kind into entries, heals those of deleted nodes, and keeps their shards.
 
 No I/O and no clock of its own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from contract.documents.cluster_info import entry_texts
 from contract.errors import DocumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aggregator.cluster_documents.kinds import DocumentKind
     from aggregator.cluster_documents.shards import ShardedDocument
@@ -29,20 +29,13 @@ _REMEMBERED = 20_000
 """Stamps of dropped nodes that are kept: a node that returns must not fall behind its ghost."""
 
 
-class EntryJudge(Protocol[R]):
-    """Decides what of a node's report is published, such as a chain of processors."""
-
-    def __call__(
-        self, node: str, record: R | None, published: R | None, now: Instant, /
-    ) -> R | None:
-        """Return the record to publish, ``None`` for none.
-
-        ``published`` is the record that is published now, unless its document was deleted.
-        """
-
-
 class EntryTable(Generic[R]):
-    """The entries of one kind between their reports and their documents."""
+    """The entries of one kind between their reports and their documents.
+
+    ``judge`` decides what of a node's report is published, such as a chain of processors. It gets
+    node, record, the record that is published now unless its document was deleted, and the time. It
+    returns the record to publish, ``None`` for none.
+    """
 
     def __init__(
         self,
@@ -50,7 +43,7 @@ class EntryTable(Generic[R]):
         caches: Sequence[DocumentCache[R]],
         layout: ShardedDocument | SingleDocument,
         touch_period_seconds: float,
-        judge: EntryJudge[R],
+        judge: Callable[[str, R | None, R | None, Instant], R | None],
     ) -> None:
         self.kind = kind
         self._judge = judge
@@ -183,8 +176,8 @@ class EntryTable(Generic[R]):
     def adopt(self, documents: Iterable[Document]) -> frozenset[int]:
         """Count in documents that are not ours; they are to be empty. Return their numbers."""
         found = {self.kind.index(document.name) for document in documents}
-        strange = frozenset(found - {None, *self.layout.indices})
-        indices = frozenset(index for index in strange if index is not None)
+        ours = self.layout.indices
+        indices = frozenset(one for one in found if one is not None and one not in ours)
         for index in indices:
             self.layout.ensure(index)
         return indices

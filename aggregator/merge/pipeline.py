@@ -1,4 +1,4 @@
-"""From what arrives to documents of three kinds, merging only the nodes that changed.
+"""Merges nodes' documents into cluster documents of three kinds, for changed nodes only.
 
 No I/O and no clock of its own; the daemon calls ``step`` when something arrived or is due.
 """
@@ -37,11 +37,6 @@ _LOST_BYTES = 200 * 1024
 """Kubernetes allows 256 KiB of annotations on one object."""
 
 
-def _nothing(_: str) -> NodeContext:
-    """Return the context of a node where no cluster state is known."""
-    return NodeContext()
-
-
 def lost_of(document: Document) -> frozenset[str] | None:
     """Return the nodes that a document publishes as lost; ``None`` where it is of another kind."""
     if document.name != CLUSTER_NODE_NAME:
@@ -57,7 +52,7 @@ class Pipeline:
         sources: Iterable[DocumentSource],
         touch_period_seconds: float,
         *,
-        node_context: Callable[[str], NodeContext] | None = None,
+        node_context: Callable[[str], NodeContext] = lambda _: NodeContext(),
         public: PublicFaultProcessor | None = None,
         deleted_after_ms: int = 0,
     ) -> None:
@@ -73,7 +68,7 @@ class Pipeline:
         """Whether all is known that the stores had in an earlier run: a node that is only in
         documents of that run was deleted, or ended.
         """
-        self.processing = ProcessorEngine(len(self.sources), node_context or _nothing, public)
+        self.processing = ProcessorEngine(len(self.sources), node_context, public)
         """The chains and their state: its ``observe``, ``views``, ``text`` and ``restore``
         are the daemon's to call, ``step`` is called here.
         """
@@ -274,7 +269,7 @@ class Pipeline:
         return frozenset(changed)
 
     def published(self, node: str) -> PublishedNode:
-        """Return what is published of a node, and what is not."""
+        """Return what is published of a node, and what is withheld."""
         device = self.device.entries.get(node)
         switch = self.switch.entries.get(node)
         server = self.node.entries.get(node)

@@ -39,7 +39,7 @@ class StaleDocument(msgspec.Struct, frozen=True):
 
 
 def stale_documents(pipeline: Pipeline, node: str, beaten_at_ms: int) -> tuple[StaleDocument, ...]:
-    """Return what is stale of a node whose heartbeat is of this time (by its own clock).
+    """Return the stale documents of a node whose heartbeat has this time (by its own clock).
 
     Documents of a generation without a time in it are not judged.
     """
@@ -58,7 +58,7 @@ def stale_documents(pipeline: Pipeline, node: str, beaten_at_ms: int) -> tuple[S
 
 
 class StaleDocuments:
-    """Names them in the log. ``alive`` gives the nodes that beat, with the time of their beat."""
+    """Logs stale documents. ``alive`` yields the nodes that beat, with the time of their beat."""
 
     def __init__(self, pipeline: Pipeline, alive: Callable[[], Iterable[tuple[str, int]]]) -> None:
         self._pipeline = pipeline

@@ -1,4 +1,4 @@
-"""Compares the last writes that heartbeats name with the documents that are here. Pure.
+"""Compares the last writes that heartbeats name with the known documents. Pure.
 
 A claim is the number of a node's last acknowledged write of one document. It waits for
 ``PATIENCE_MS``, in which the watch may show the write; then the document is to be read, once for
@@ -7,12 +7,12 @@ each number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from contract.documents.write_numbers import KINDS, NoWrites, decode_writes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from stores.base import Beat
 
@@ -28,24 +28,19 @@ class WriteClaim(NamedTuple):
     node: str
 
 
-class Got(Protocol):
-    """What is here of the documents of nodes."""
-
-    def __call__(self, claim: WriteClaim, number: int, /) -> bool:
-        """Return whether the write of this number is here, or a later one. A negative
-        one: nothing.
-        """
-
-
 class _Waiting(NamedTuple):
     number: int
     due_ms: int
 
 
 class Claims:
-    """The claims of one store's heartbeats. Times are steady."""
+    """The claims of one store's heartbeats. Times are steady.
 
-    def __init__(self, got: Got) -> None:
+    ``got`` returns whether the write of this number or a later one is known. For a negative number
+    it returns whether the document is gone.
+    """
+
+    def __init__(self, got: Callable[[WriteClaim, int], bool]) -> None:
         self.problems: dict[str, str] = {}
         """Nodes whose key in the heartbeat cannot be read, and why."""
         self._got = got
@@ -86,7 +81,7 @@ class Claims:
                 self._waiting[claim] = _Waiting(number, due)
 
     def _forget(self, there: set[str]) -> None:
-        """Remove nodes that are not ``there``: they beat no more."""
+        """Remove nodes without a heartbeat; ``there`` are those that have one."""
         for node in self._texts.keys() - there:
             del self._texts[node]
             self.problems.pop(node, None)

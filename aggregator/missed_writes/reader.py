@@ -45,22 +45,22 @@ RESULTS = (MISSED, UNFOUNDED, FAILED)
 not be read."""
 
 
-class KindReports(Protocol):
+class KindDocuments(Protocol):
     """The documents of one kind in one store, such as a ``DocumentWatch``."""
 
     selection: Selection
 
     def written_at_ms(self, node: str) -> int | None:
-        """Return the time in the node's document that is here; ``None`` for none."""
+        """Return the time in the node's known document; ``None`` for none."""
 
     def has(self, node: str) -> bool:
-        """Return whether any document of the node is here."""
+        """Return whether any document of the node is known."""
 
     def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
         """Return the name of each node's document."""
 
     def listening(self) -> AbstractContextManager[set[str]]:
-        """Yield a set that gets the nodes of which the watch shows something meanwhile."""
+        """Yield a set to which the watch adds the nodes of its events until the block ends."""
 
 
 class StorageFaults:
@@ -77,43 +77,43 @@ class StorageFaults:
         self._source = source
 
     def written_at_ms(self, node: str) -> int | None:
-        """See ``KindReports``."""
+        """See ``KindDocuments``."""
         place = f"{PUBLIC_FAULT_NAMESPACE}/{public_fault_name(node, self._resource)}"
         return self._faults.sent_at_ms(self._source, place)
 
     def has(self, node: str) -> bool:
-        """See ``KindReports``."""
+        """See ``KindDocuments``."""
         return self.written_at_ms(node) is not None
 
     def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
-        """See ``KindReports``."""
+        """See ``KindDocuments``."""
         return {node: public_fault_name(node, self._resource) for node in sorted(nodes)}
 
     def listening(self) -> AbstractContextManager[set[str]]:
-        """See ``KindReports``."""
+        """See ``KindDocuments``."""
         return nullcontext(set())
 
 
 def documents_of(
     source: DocumentSource, number: int, faults: PublicFaultsPlugin
-) -> dict[str, KindReports]:
+) -> dict[str, KindDocuments]:
     """Return all kinds of documents of the store with this number."""
-    found: dict[str, KindReports] = {watch.document: watch for watch in source.watches}
+    found: dict[str, KindDocuments] = {watch.document: watch for watch in source.watches}
     for client in RESOURCES if faults.namespaces.takes(PUBLIC_FAULT_NAMESPACE) else ():
         found[f"{client.lower()}-fault"] = StorageFaults(client, faults, number)
     return found
 
 
 class MissedWrites:
-    """Does so for one store; ``documents`` are by kind.
+    """Reads the missed writes of one store; ``documents`` are by kind.
 
-    ``apply`` gets the kind and the documents that were read by node, ``changed`` is called then.
+    ``apply`` receives a kind and its documents by node after a read, ``changed`` is called then.
     """
 
     def __init__(
         self,
         store: Store,
-        documents: Mapping[str, KindReports],
+        documents: Mapping[str, KindDocuments],
         apply: Callable[[str, Mapping[str, Document | None]], None],
         clock: Clock,
         changed: Callable[[], None],
@@ -168,7 +168,7 @@ class MissedWrites:
         await is_set_within(self._wake, None if seconds is None else max(0.0, seconds))
 
     async def _read(self, kind: str, numbers: Mapping[str, int]) -> None:
-        """Read these nodes' documents of a kind, each for its number."""
+        """Read the documents of a kind; ``numbers`` are the claimed writes by node."""
         documents = self._documents[kind]
         asked = {WriteClaim(kind, node): number for node, number in numbers.items()}
         try:
@@ -203,7 +203,7 @@ class MissedWrites:
         self._log_state(kind, missed, numbers)
 
     def _log_state(self, kind: str, missed: list[str], numbers: Mapping[str, int]) -> None:
-        """Name what was read, and what of it the watch had not shown."""
+        """Log which documents were read, and which of them the watch had not shown."""
         url = self._store.url
         if missed:
             _log.warning(
@@ -242,7 +242,7 @@ class MissedWrites:
         self._problems = frozenset(problems)
 
 
-def _number(documents: KindReports, node: str) -> int | None:
-    """Return the number of the last write that is here; ``None`` for none."""
+def _number(documents: KindDocuments, node: str) -> int | None:
+    """Return the number of the last known write; ``None`` for none."""
     at_ms = documents.written_at_ms(node)
     return None if at_ms is None else at_ms // 1000

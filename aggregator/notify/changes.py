@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _NOTHING: dict[tuple[str, str], str] = {}
 _WELL = ("", "Healthy")
 STATUS = "status"
-"""The code of what is about a part of a node as a whole: the word that is published of it."""
+"""The code for a part of a node as a whole: its published status."""
 
 
 class ChangeDetector:
-    """Knows what was published of each node last: only of those that are not well."""
+    """Compares with what was published of each node last; keeps only nodes that are not healthy."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[tuple[str, str], str]] = {}
@@ -48,7 +48,7 @@ class ChangeDetector:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Nodes that are not well."""
+        """Nodes that are not healthy."""
         return frozenset(self._known)
 
     def began_ms(self, node: str, subject: str, code: str) -> int | None:

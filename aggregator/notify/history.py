@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_BYTES = 256 << 20
-_MAX_AGE_MS = 90 * 86_400_000
 _PRUNE_SECONDS = 60.0
 _HELD_BATCHES = 2_000
 _HELD_EVENTS = 20_000
@@ -58,7 +56,7 @@ one.
 _TROUBLE = (sqlite3.Error, OSError)
 
 
-class HistoryStatus(msgspec.Struct, frozen=True):
+class HistoryStatus(msgspec.Struct):
     """State of the history. ``trouble`` is why it cannot be written, ``None`` while it can.
 
     ``events`` were stored by this process, ``lost`` rows were deleted from nodes' journals before
@@ -102,9 +100,8 @@ class ClusterHistory:
             self._path,
             level=logging.ERROR,
         )
-        self._events = self._lost = self._refused = self._left = 0
         self._changes: deque[FaultChange] = deque()
-        self._published = self._dropped = 0
+        self._status = HistoryStatus(tuple(channels))
         self._begins_with: PublishedLevels | None = None
         self._gathering: asyncio.TimerHandle | None = None
 
@@ -128,16 +125,7 @@ class ClusterHistory:
 
     def status(self) -> HistoryStatus:
         """Return the state of the history now."""
-        return HistoryStatus(
-            stores=tuple(self._channels),
-            trouble=self._trouble.reason,
-            events=self._events,
-            lost=self._lost,
-            refused=self._refused,
-            left=self._left,
-            published=self._published,
-            dropped=self._dropped,
-        )
+        return msgspec.structs.replace(self._status, trouble=self._trouble.reason)
 
     async def published_levels(self) -> PublishedLevels | None:
         """Return the levels that an earlier run has published; ``None`` where that is not known."""
@@ -161,7 +149,7 @@ class ClusterHistory:
         """
         for change in changes:
             if len(self._changes) >= _HELD_EVENTS:
-                self._dropped += 1
+                self._status.dropped += 1
             else:
                 self._changes.append(change)
         if self._changes and self._gathering is None:
@@ -185,7 +173,7 @@ class ClusterHistory:
                 continue  # the store logs that; nodes send again
             size = max(1, len(event.events))
             if len(self._waiting) >= _HELD_BATCHES or self._waiting_events > _HELD_EVENTS:
-                self._left += 1
+                self._status.left += 1
                 continue
             self._waiting.append((url, event))
             self._waiting_events += size
@@ -206,7 +194,8 @@ class ClusterHistory:
                 rows = [one for _, one in batches]
                 stored = await in_thread(partial(self._store, rows, changes, self._clock().wall_ms))
                 if self._clock().steady_ms >= next_prune_ms:
-                    more = await in_thread(partial(self._prune, self._clock().wall_ms))
+                    assert self._file is not None
+                    more = await in_thread(partial(self._file.prune, self._clock().wall_ms))
                     pause_ms = 50 if more else int(_PRUNE_SECONDS * 1000)
                     next_prune_ms = self._clock().steady_ms + pause_ms
             except _TROUBLE as error:
@@ -215,9 +204,9 @@ class ClusterHistory:
                 continue
             self._trouble.end()
             backoff.reset()
-            self._events += stored.events
-            self._lost += stored.lost
-            self._refused += stored.refused
+            self._status.events += stored.events
+            self._status.lost += stored.lost
+            self._status.refused += stored.refused
             await self._answer(batches, stored.acks)
 
     def _store(
@@ -233,13 +222,8 @@ class ClusterHistory:
             self._file.store_changes(changes)
             for _ in changes:
                 self._changes.popleft()
-            self._published += len(changes)
+            self._status.published += len(changes)
         return stored
-
-    def _prune(self, now_ms: int) -> bool:
-        assert self._file is not None
-        oldest_ms = now_ms - _MAX_AGE_MS
-        return self._file.prune(older_than_ms=oldest_ms, max_bytes=_MAX_BYTES)
 
     async def _answer(
         self, batches: tuple[tuple[str, HistoryBatch], ...], acks: tuple[HistoryAck, ...]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FILE_NAME = "history.sqlite"
 SCHEMA_VERSION = 1
+MAX_AGE_MS = 90 * 86_400_000
+MAX_BYTES = 256 << 20
 _PRUNE_ROWS = 2_000
 _JOURNALS_OF_A_NODE = 8
 _BUSY_SECONDS = 5.0
@@ -180,7 +182,7 @@ class HistoryFile:
             (node, node, journal, _JOURNALS_OF_A_NODE),
         )
 
-    def prune(self, *, older_than_ms: int, max_bytes: int) -> bool:
+    def prune(self, now_ms: int, *, max_bytes: int = MAX_BYTES) -> bool:
         """Delete some of the oldest events if they are too old or the file is too large.
 
         Positions stay. Return whether there may be more to delete.
@@ -189,7 +191,7 @@ class HistoryFile:
         deleted = self._connection.execute(
             "DELETE FROM events WHERE number IN"
             " (SELECT number FROM events ORDER BY number LIMIT ?) AND (? OR heard_at_ms < ?)",
-            (_PRUNE_ROWS, too_large, older_than_ms),
+            (_PRUNE_ROWS, too_large, now_ms - MAX_AGE_MS),
         ).rowcount
         return deleted == _PRUNE_ROWS
 

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 
 def role_of(leadership: Leadership) -> str:
-    """Return ``leader``, or ``follower of HOLDER``."""
-    return "leader" if leadership.leads else f"follower of {leadership.holder or 'nobody'}"
+    """Return ``leader``, ``follower of HOLDER``, or ``follower`` while no replica leads."""
+    if leadership.leads:
+        return "leader"
+    return f"follower of {leadership.holder}" if leadership.holder else "follower"
 
 
 class LeaderEvents:

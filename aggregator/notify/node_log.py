@@ -1,4 +1,4 @@
-"""Logs which nodes came and went, and what takes chips or nodes out of use.
+"""Logs new and deleted nodes, and faults that take chips or nodes out of use.
 
 At most ten lines a minute together: a fleet of thousands changes all the time, and too many lines
 hide those that matter. All that is not logged one by one is counted.
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class NodeLog:
-    """Logs what changes while we lead; a follower leaves that to its leader."""
+    """Logs changes while this replica leads; a follower leaves that to its leader."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -42,7 +42,7 @@ class NodeLog:
     def begin(
         self, nodes: Iterable[str], standing: Mapping[str, Mapping[tuple[str, str], str]]
     ) -> None:
-        """Log the faults that stand on the ``nodes`` that we begin to lead with."""
+        """Log the faults that hold on the ``nodes`` when this replica begins to lead."""
         self._known = set(nodes)
         faults = sorted(_standing(standing))
         if faults:
@@ -55,7 +55,7 @@ class NodeLog:
             )
 
     def observe_node(self, node: str, *, is_known: bool) -> None:
-        """Log a node that came or went."""
+        """Log a new or deleted node."""
         if is_known and node not in self._known:
             self._known.add(node)
             self._came.add((node,))
@@ -64,7 +64,7 @@ class NodeLog:
             self._went.add((node,))
 
     def observe_changes(self, changes: Iterable[FaultChange]) -> None:
-        """Log what takes something out now, and what does so no more."""
+        """Log faults that take something out of use now, and those that do so no more."""
         for one in changes:
             network = is_network(one.code)
             where = f"node {one.node}: {one.subject} {one.code}"
@@ -78,7 +78,7 @@ class NodeLog:
         self._refused.add((f"node {node}: its {name} document is refused: {reason}",))
 
     def accept(self, node: str, name: str) -> None:
-        """Log that it is not any more."""
+        """Log that a document of a node is not refused any more."""
         self._good.add((f"node {node}: its {name} document is good again or gone",))
 
 

@@ -5,6 +5,7 @@ None of them can hold up the pipeline: changes are queued here and sent by other
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from aggregator.jobs.job_view import JobView
     from aggregator.merge.pipeline import Pipeline
     from aggregator.notify.history import ClusterHistory
-    from aggregator.notify.pod_labels import Labelling
+    from aggregator.notify.pod_labels import PodLabelWriter
     from aggregator.rank_tables.plugin import RankTables
     from contract.documents.cluster_device import CodeFault
     from contract.pages.changes import FaultChange
@@ -34,32 +35,26 @@ if TYPE_CHECKING:
 _NO_FAULTS = '-Fault":"[]"'
 
 
+@dataclass(eq=False)
 class Notifier:
-    """Passes changes to everything that is informed of them."""
+    """Passes changes to everything that is informed of them.
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        cluster_state: ClusterState,
-        job_view: JobView,
-        tables: RankTables,
-        stream: Stream,
-        history: ClusterHistory,
-        labelling: Labelling,
-        server: GrpcServer | None = None,
-    ) -> None:
-        self.server = server
-        """The gRPC server of ClusterD's clients, if they are served."""
-        self._pipeline = pipeline
-        self._cluster_state = cluster_state
-        self._job_view = job_view
-        self._tables = tables
-        self._stream = stream
-        self.history = history
-        self._labelling = labelling
+    ``server`` is the gRPC server of ClusterD's clients, if they are served.
+    """
+
+    pipeline: Pipeline
+    cluster_state: ClusterState
+    job_view: JobView
+    tables: RankTables
+    stream: Stream
+    history: ClusterHistory
+    labelling: PodLabelWriter
+    server: GrpcServer | None = None
+
+    def __post_init__(self) -> None:
         self.log = NodeLog()
         self._changes = ChangeDetector()
-        self._blind = BlindChanges(pipeline)
+        self._blind = BlindChanges(self.pipeline)
         self._nodes_hit: dict[str, tuple[str, ...]] = {}
         """The nodes that hit a job, by job, as the stream has them."""
         self._computed: set[str] = set()
@@ -72,7 +67,7 @@ class Notifier:
         Its levels are in the history, and where that is lost, in the documents that it wrote.
         """
         rows = await self.history.published_levels()
-        pipeline = self._pipeline
+        pipeline = self.pipeline
         if rows is None:
             for node in pipeline.nodes:
                 self._changes.seed(node, pipeline.published(node), self._shown_faults(node))
@@ -89,7 +84,9 @@ class Notifier:
         """Return since when a fault is published; ``None`` where this process does not know."""
         return self._changes.began_ms(node, subject, code)
 
-    def followed(self, differ: frozenset[str], found: frozenset[str], now: Instant) -> None:
+    def observe_published(
+        self, differ: frozenset[str], found: frozenset[str], now: Instant
+    ) -> None:
         """Observe a document that another leader has published.
 
         Entries of the nodes that ``differ`` are not those computed here; those of others that were
@@ -108,26 +105,26 @@ class Notifier:
         An entry of this process has a complete record, so its text is not read again for each
         change.
         """
-        device = self._pipeline.device
+        device = self.pipeline.device
         entry = device.entries.get(node)
         if entry is None or entry.whole or _NO_FAULTS in entry.text:
             return ()
         return device.kind.as_shown(node, entry).faults
 
-    def began(self, now: Instant) -> None:
+    def begin_leading(self, now: Instant) -> None:
         """Observe that this replica leads: what it computed is published from now on."""
         self._computed.clear()
-        for node in sorted(self._changes.nodes | self._pipeline.nodes):
+        for node in sorted(self._changes.nodes | self.pipeline.nodes):
             self._observe(node, now)
-        self.log.begin(self._pipeline.nodes, self._changes.levels)
+        self.log.begin(self.pipeline.nodes, self._changes.levels)
 
     def _observe(self, node: str, now: Instant) -> tuple[FaultChange, ...]:
-        published, shown = self._pipeline.published(node), self._shown_faults(node)
+        published, shown = self.pipeline.published(node), self._shown_faults(node)
         changes = self._changes.observe(node, published, now.wall_ms, shown)
         if changes:
             changes = self._answered(node, changes, published)
             for one in changes:
-                self._stream.send("change", one, {node})
+                self.stream.send("change", one, {node})
             self.history.record(changes)
         return changes
 
@@ -137,7 +134,7 @@ class Notifier:
         """Add the details that agents report now about the faults of chips that hold."""
         if published.device is None:
             return changes
-        chips, answers = published.device.chips, ChipFaultDetails(self._pipeline, node)
+        chips, answers = published.device.chips, ChipFaultDetails(self.pipeline, node)
         return tuple(
             one
             if one.level is None or one.subject not in chips
@@ -147,39 +144,39 @@ class Notifier:
             for one in changes
         )
 
-    def after(self, moved: Iterable[str], now: Instant, *, leads: bool) -> None:
+    def inform(self, moved: Iterable[str], now: Instant, *, leads: bool) -> None:
         """Inform of a step of the pipeline. ``moved``: nodes whose Node, pods or jobs changed.
 
         What a follower computes is not published: it reports what its leader writes.
         """
-        changed = self._pipeline.changed
+        changed = self.pipeline.changed
         if leads:
             for node in sorted(changed):
-                self.log.observe_node(node, is_known=self._pipeline.knows(node))
+                self.log.observe_node(node, is_known=self.pipeline.knows(node))
                 self.log.observe_changes(self._observe(node, now))
         else:
             for node in changed:
-                if self._pipeline.knows(node):
+                if self.pipeline.knows(node):
                     self._computed.add(node)
                 else:
                     self._computed.discard(node)
         # What agents report of themselves is read, not published: a follower shows it as well.
         for one in self._blind.pop_changes(now.wall_ms):
-            self._stream.send("blind", one, {one.node})
+            self.stream.send("blind", one, {one.node})
         for node in moved:
-            self._tables.set_pods(node, self._cluster_state.pods_on(node))
-        self._job_view.changed(changed.union(moved), now)
+            self.tables.set_pods(node, self.cluster_state.pods_on(node))
+        self.job_view.changed(changed.union(moved), now)
         self._send_jobs(now)
-        jobs, services = self._job_view.pop_changed_jobs(), self._tables.pop_changed_tables()
+        jobs, services = self.job_view.pop_changed_jobs(), self.tables.pop_changed_tables()
         if jobs:
-            self._labelling.wake.set()
+            self.labelling.wake.set()
         if self.server is not None:
             self.server.changed(jobs)
             self.server.tables_changed(services)
 
     def _send_jobs(self, now: Instant) -> None:
         """Send for which jobs the impact changed."""
-        for hit in self._job_view.pop_changed_impact():
+        for hit in self.job_view.pop_changed_impact():
             before = self._nodes_hit.pop(hit.job, ())
             nodes = tuple(one.node for one in hit.nodes)
             if nodes:
@@ -188,4 +185,4 @@ class Notifier:
             is_over = not nodes
             about = (hit.job, hit.namespace, hit.name, hit.health)
             change = JobChange(now.wall_ms, *about, concerned, is_over)
-            self._stream.send("job", change, concerned)
+            self.stream.send("job", change, concerned)

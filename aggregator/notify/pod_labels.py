@@ -27,7 +27,7 @@ _SHOWN_SECONDS = 2.0
 """How long the store may take to show a label that was set before it is set again."""
 
 
-class Labelling:
+class PodLabelWriter:
     """Writes the labels that ``wanted`` returns, while this replica leads
     (``aggregator.plugin.Led``).
     """

@@ -5,12 +5,11 @@
     chains.py                 the order: process_device, process_switch, process_node
       custom_filter.py        faults that a job tolerates for a while (clusterd#3.3)
       uce_accompany.py        faults that only come along with a UCE fault (clusterd#3.4)
-      new_fault_detector.py   which faults are new, for counting (clusterd#3.9)
       record_edits.py         adding and removing faults, with the lists of chips that follow
                               from them (clusterd#2.3); separated chips (clusterd#3.9)
     state_types.py            the state of a node between steps
     software_fault_window.py  which new faults count: the 30 s windows of the jobs (clusterd#3.9)
-    manual_separation.py      counters and the list of separated chips (clusterd#3.9)
+    manual_separation.py      which faults count, counters, and separated chips (clusterd#3.9)
     separation_policy.py      clusterd-config-cm (clusterd#2.7)
     manual_info.py            clusterd-manual-info-cm (clusterd#2.7)
     separation_documents.py   both of them, watched and shown

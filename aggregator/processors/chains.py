@@ -5,6 +5,8 @@ Public faults are in the record already; relation faults belong to the view of j
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from aggregator.cluster_documents.published_node import WithheldEvent, WithheldFault
@@ -12,10 +14,10 @@ from aggregator.inputs.node_context import NodeContext
 from aggregator.processors.custom_filter import (
     filter_device,
     filter_switch,
-    filters,
+    job_filters,
     next_change_ms,
 )
-from aggregator.processors.new_fault_detector import new_faults
+from aggregator.processors.manual_separation import new_faults
 from aggregator.processors.record_edits import list_recovering, separate, unlisted
 from aggregator.processors.state_types import (
     NO_SWITCH_STATE,
@@ -27,9 +29,12 @@ from aggregator.processors.state_types import (
 )
 from aggregator.processors.uce_accompany import accompany
 from contract.documents.cluster_device import DeviceRecord, pre_separate_device
-from contract.documents.cluster_node import lost_node
-from contract.documents.node_info import NodeRecord, pre_separate_node
-from contract.documents.switch_info import SwitchRecord, event_key, pre_separate_switch
+from contract.documents.cluster_node import lost_node, pre_separate_node
+from contract.documents.cluster_switch import pre_separate_switch
+from contract.documents.switch_info import SwitchRecord, event_key
+
+if TYPE_CHECKING:
+    from contract.documents.node_info import NodeRecord
 
 
 class ChainContext(msgspec.Struct, frozen=True):
@@ -46,7 +51,7 @@ class ChainContext(msgspec.Struct, frozen=True):
 
 
 class DeviceResult(msgspec.Struct, frozen=True):
-    """What becomes of a device record. ``due_ms``: when time alone changes something (wall)."""
+    """The device record after the chain. ``due_ms``: when time alone changes something (wall)."""
 
     record: DeviceRecord
     state: DeviceState
@@ -56,7 +61,7 @@ class DeviceResult(msgspec.Struct, frozen=True):
 
 
 class SwitchResult(msgspec.Struct, frozen=True):
-    """What becomes of a switch record. ``due_ms``: when time alone changes something (wall)."""
+    """The switch record after the chain. ``due_ms``: when time alone changes something (wall)."""
 
     record: SwitchRecord
     state: SwitchState = NO_SWITCH_STATE
@@ -72,7 +77,7 @@ def process_device(
     A chip whose fault is withheld is among those that recover, unless it is in another list.
     """
     received = receive(((f.chip, f.code) for f in record.faults), state.received, now_ms)
-    wanted = filters(context.node_context, context.controllers) if record.faults else []
+    wanted = job_filters(context.node_context, context.controllers) if record.faults else []
     record, filtered = filter_device(record, received, wanted, now_ms)
     accompanied = accompany(record, state, now_ms)
     record, hidden = accompanied.record, (*filtered, *accompanied.hidden)
@@ -99,7 +104,7 @@ def process_switch(
     keys = {event_key(event) for event in record.events}
     received = {key: min(state.received.get(key, now_ms), now_ms) for key in sorted(keys)}
     state = SwitchState(received)
-    wanted = filters(context.node_context, context.controllers)
+    wanted = job_filters(context.node_context, context.controllers)
     record, hidden = filter_switch(record, state, wanted, now_ms)
     record = pre_separate_switch(record, _in_use(context.node_context))
     return SwitchResult(record, state, hidden, next_change_ms(hidden))

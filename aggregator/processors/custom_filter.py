@@ -68,8 +68,8 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 def read_filter(text: str) -> dict[str, int]:
-    """Decode an annotation into items and their milliseconds; what is no number of seconds counts
-    as 60.
+    """Decode an annotation into items and their milliseconds; what is not a number of seconds
+    counts as 60.
     """
     found: dict[str, int] = {}
     for item in _ITEM.findall(text.translate(_WIDE)):
@@ -95,7 +95,7 @@ def _filter(codes: str, levels: str, is_server: bool) -> Filter:
     return Filter(read_filter(codes), by_level)
 
 
-def filters(
+def job_filters(
     node_context: NodeContext, controllers: frozenset[str]
 ) -> list[tuple[frozenset[str], Filter]]:
     """Return the filters of the jobs on a node, each with the chips of its job on this node.
@@ -184,6 +184,6 @@ def filter_switch(
 
 
 def next_change_ms(hidden: tuple[WithheldFault | WithheldEvent, ...]) -> int | None:
-    """Return when the first of the hidden faults comes to light (wall)."""
+    """Return when the first withheld fault is published (wall)."""
     until_ms = earliest(*(one.until_ms for one in hidden))
     return None if until_ms is None else until_ms + 1

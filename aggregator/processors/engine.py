@@ -32,9 +32,6 @@ H = TypeVar("H")
 
 _PRUNE_MS = 3_600_000
 
-_PATIENCE_MS = 30_000
-"""How long the list of separated chips is not shown for the sake of a store that is away."""
-
 
 class PublicFaultProcessor(Protocol):
     """The first processor of the device chain (clusterd#3.2)."""
@@ -81,7 +78,6 @@ class ProcessorEngine:
         self._pruned_at_ms: int | None = None
         self._restored: int | None = None
         """Hash of what was restored last."""
-        self._began_ms: int | None = None
 
     def device(
         self, node: str, record: DeviceRecord | None, _: DeviceRecord | None, now: Instant
@@ -102,7 +98,7 @@ class ProcessorEngine:
         )
         done = process_device(node, record, state, context, now.wall_ms)
         self.memory.remember(self.devices, node, done.state, NO_DEVICE_STATE)
-        self._set_aside(self.hidden, node, done.hidden)
+        self._set_hidden(self.hidden, node, done.hidden)
         self._plan(("device", node), done.due_ms, now)
         self._new += done.occurrences
         return done.record
@@ -120,7 +116,7 @@ class ProcessorEngine:
         context = ChainContext(self._context_of(node), controllers=self.controllers)
         done = process_switch(record, state, context, now.wall_ms)
         self.memory.remember(self.switches, node, done.state, NO_SWITCH_STATE)
-        self._set_aside(self.hidden_events, node, done.hidden)
+        self._set_hidden(self.hidden_events, node, done.hidden)
         self._plan(("switch", node), done.due_ms, now)
         return done.record
 
@@ -136,15 +132,15 @@ class ProcessorEngine:
         """Remove the state of a node whose document is gone."""
         if kind == "device":
             self.memory.remember(self.devices, node, NO_DEVICE_STATE, NO_DEVICE_STATE)
-            self._set_aside(self.hidden, node, ())
+            self._set_hidden(self.hidden, node, ())
         elif kind == "switch":
             self.memory.remember(self.switches, node, NO_SWITCH_STATE, NO_SWITCH_STATE)
-            self._set_aside(self.hidden_events, node, ())
+            self._set_hidden(self.hidden_events, node, ())
         self._due.pop((kind, node), None)
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Nodes of which something is remembered."""
+        """Nodes that have a state."""
         return self.memory.nodes
 
     def _context_of(self, node: str) -> NodeContext:
@@ -153,7 +149,7 @@ class ProcessorEngine:
             node_context = msgspec.structs.replace(node_context, lost=True)
         return node_context
 
-    def _set_aside(self, book: dict[str, tuple[H, ...]], node: str, hidden: tuple[H, ...]) -> None:
+    def _set_hidden(self, book: dict[str, tuple[H, ...]], node: str, hidden: tuple[H, ...]) -> None:
         if book.get(node, ()) == hidden:
             return
         self.altered.add(node)
@@ -172,9 +168,7 @@ class ProcessorEngine:
 
     def advance(self, now: Instant) -> frozenset[str]:
         """Do what is due; return nodes to be judged again."""
-        if self._began_ms is None:
-            self._began_ms = now.steady_ms
-        self.documents.wait_for_stores(now.steady_ms < self._began_ms + _PATIENCE_MS)
+        self.documents.advance(now.steady_ms)
         due = [key for key, at_ms in self._due.items() if at_ms <= now.steady_ms]
         for key in due:
             del self._due[key]

@@ -1,4 +1,4 @@
-"""Chips whose faults came too often: counters, the list of separated chips, and their release.
+"""Chips whose faults came too often: which faults count, separated chips, and their release.
 
 Source: ``docs/spec/clusterd.md#2.7`` and 3.9. Values in and out by wall time; no I/O, no clock.
 """
@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aggregator.processors.record_edits import PUBLIC_FAULT
 from aggregator.processors.separation_policy import SeparationPolicy
-from aggregator.processors.state_types import earliest
+from aggregator.processors.state_types import Occurrence, earliest
+from contract.codes.levels import ChipLevel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from aggregator.inputs.node_context import NodeContext
     from aggregator.processors.manual_info import Codes
-    from aggregator.processors.state_types import Occurrence
+    from aggregator.processors.state_types import DeviceState, Times
+    from contract.documents.cluster_device import DeviceRecord
 
 KEPT_MS = 720 * 3_600_000
 _AHEAD_MS = 60_000
@@ -28,8 +32,42 @@ _MOST_TIMES = 50
 _MOST_CODES = 1000
 """Of one chip: a driver has fewer. Who makes up new ones all the time must not fill the memory."""
 
+_NEVER_COUNT = frozenset({ChipLevel.NOT_HANDLE_FAULT.value, ChipLevel.SUB_HEALTH_FAULT.value})
+_MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
+
 Counts = dict[str, dict[str, tuple[int, ...]]]
 """Chip to code to the times at which it came, oldest first."""
+
+
+def new_faults(
+    node: str, record: DeviceRecord, state: DeviceState, received: Times, node_context: NodeContext
+) -> tuple[dict[str, dict[str, str]], tuple[Occurrence, ...]]:
+    """Return the faults that are shown of a node now, and those of them that are new and count.
+
+    Faults on chips that no job uses do not count. Upstream's design counts them, but its program
+    and that program's own test do not (clusterd#3.9, B31), and other programs see what the program
+    does. No fault is new as long as it is not known which chips are used. Public faults do not
+    count: their sender also reports when they end.
+    """
+    if node_context.used is None:
+        return state.seen, ()
+    pods = sorted(node_context.pods, key=lambda pod: pod.job, reverse=True)
+    jobs = {chip: pod.job for pod in pods if pod.job for chip in pod.chips}
+    seen: dict[str, dict[str, str]] = {}
+    found = []
+    for fault in record.faults:
+        if fault.fault_type == PUBLIC_FAULT or fault.code == _MANUAL:
+            continue
+        codes = seen.setdefault(fault.chip, {})
+        if fault.code in codes:
+            continue
+        codes[fault.code] = fault.level
+        known = state.seen.get(fault.chip, {}).get(fault.code) == fault.level
+        if known or fault.level in _NEVER_COUNT or fault.chip not in jobs:
+            continue
+        at_ms = received[fault.chip][fault.code]
+        found.append(Occurrence(at_ms, node, fault.chip, fault.code, jobs[fault.chip]))
+    return seen, tuple(found)
 
 
 class Separated(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,7 +86,7 @@ class ManualSeparation:
         self.chips: dict[str, dict[str, Separated]] = {}
         """Node to chip."""
         self.changed: set[str] = set()
-        """Nodes about which something is to be kept anew."""
+        """Nodes whose state is to be stored again."""
 
     def of(self, node: str) -> frozenset[str]:
         """Return the separated chips of a node, where the policy is on."""

@@ -32,6 +32,9 @@ _log = logging.getLogger(__name__)
 _MOST_LEFT = 10_000
 """Chips that left a document and are remembered."""
 
+PATIENCE_MS = 30_000
+"""How long the list of separated chips waits for a store that does not answer."""
+
 _POLICY = Selection(namespace=NAMESPACE, name=policies.NAME)
 _CHIPS = Selection(namespace=NAMESPACE, name=manual_info.NAME)
 
@@ -45,7 +48,8 @@ class SeparationDocuments:
         self.problems: dict[tuple[int, str], str] = {}
         """Store and place of what cannot be read, and why. What was in force stays."""
         self._waits_for_stores = True
-        """Whether a store that has not answered yet is still waited for."""
+        """Whether ``views`` waits until every store was listed."""
+        self._began_ms: int | None = None
         self._stores = stores
         self._separation = separation
         self._policies: dict[int, SeparationPolicy] = {}
@@ -161,9 +165,11 @@ class SeparationDocuments:
             self.problems[key] = str(error)
             _log.warning("refused, what was known stays: %s", error)
 
-    def wait_for_stores(self, waits: bool) -> None:
-        """Set whether ``views`` waits until every store was listed."""
-        self._waits_for_stores = waits
+    def advance(self, now_ms: int) -> None:
+        """Set the steady time. ``views`` waits for stores for ``PATIENCE_MS`` from the first on."""
+        if self._began_ms is None:
+            self._began_ms = now_ms
+        self._waits_for_stores = now_ms < self._began_ms + PATIENCE_MS
 
     def views(self) -> tuple[View, ...]:
         """Return the list of separated chips, once it is known what every store has of it.

@@ -1,4 +1,4 @@
-"""What the chains remember of one node from one time to the next. Times are wall milliseconds.
+"""The state of one node between two steps of the chains. Times are wall milliseconds.
 
 A node without anything to remember has no state. Source: ``clusterd#1.6``(6), 3.4, 3.9.
 """

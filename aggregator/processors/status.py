@@ -1,4 +1,4 @@
-"""How it stands with manual separation (``docs/spec/clusterd.md#3.9``), for people and metrics."""
+"""Status of manual separation (``docs/spec/clusterd.md#3.9``), for people and metrics."""
 
 from __future__ import annotations
 

@@ -24,14 +24,14 @@ WINDOW_MS = 5000
 _UCE = "80E01801"
 _COMPANIONS = ("80C98009", "80CB8009")
 _REMEMBERED_MS = 60_000
-"""How long after a UCE fault a report of what came along with it may arrive."""
+"""How long after a UCE fault a report of its companions may arrive."""
 
 Sightings = dict[str, dict[str, dict[int, int]]]
 """See ``DeviceState.companions``."""
 
 
 class Accompanied(msgspec.Struct, frozen=True):
-    """What becomes of a record. ``uce`` and ``companions`` are to be remembered; ``due_ms``: when
+    """The record after this step. ``uce`` and ``companions`` are to be remembered; ``due_ms``: when
     time alone changes something (wall).
     """
 
@@ -77,8 +77,8 @@ def accompany(record: DeviceRecord, state: DeviceState, now_ms: int) -> Accompan
 
 
 def _sightings(companions: Iterable[CodeFault], before: Sightings, now_ms: int) -> Sightings:
-    """Return since when each is there. One that comes again while it is listed has another time of
-    its own, and is undecided anew.
+    """Return since when each companion is there. One that comes again while it is listed has
+    another time of its own, and is undecided anew.
     """
     found: Sightings = {}
     for fault in companions:

@@ -2,7 +2,9 @@
 
 plugin.py             the aggregator plugin of public faults
 message_processor.py  the way of a message: judged, delayed, limited, counted
-validation.py         which faults a message reports of which node, and what of it is refused
+message_reader.py     which faults a message reports of which nodes, and what of it is refused
+node_ownership.py     what belongs to a document of one node
+validation.py         whether the nodes and chips of a report exist; the reply to a sender
 active_faults.py      the faults that hold, that ended a moment ago, and that end by time
 apply_to_record.py    their effect on a node's record
 statistic_view.py     statistic-fault-info

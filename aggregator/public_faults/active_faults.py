@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from service.clock import Instant
 
 LEAST_MS = 5000
-"""How long a fault holds at least, and one that is reported once."""
+"""How long a fault holds at least, and how long a one-off fault holds."""
 
 OVERTAKEN_MS = 60_000
 """How long a message may be on its way."""
@@ -55,7 +55,7 @@ class ActiveFaults:
         self._nodes: dict[str, dict[tuple[str, str], ActivePublicFault]] = {}
         self._over: dict[Key, EndedFault] = {}
         self._due: dict[Key, int] = {}
-        """Return the steady time at which something ends by itself."""
+        """The steady time at which a fault, or the memory of its end, ends by itself."""
         self._heap: list[tuple[int, Key]] = []
 
     @property
@@ -123,12 +123,12 @@ class ActiveFaults:
         self, report: PublicFaultReport, standing: ActivePublicFault | None, now: Instant
     ) -> FaultOutcome:
         if standing is None:
-            self._bury(report.key, report.reported_at_ms, report.received_at_ms, now)
+            self._record_end(report.key, report.reported_at_ms, report.received_at_ms, now)
             return FaultOutcome.ABSENT
         left_ms = _left_ms(standing.added_at_ms + LEAST_MS, now)
         if left_ms == 0:
             self._drop(report.key)
-            self._bury(report.key, report.reported_at_ms, report.received_at_ms, now)
+            self._record_end(report.key, report.reported_at_ms, report.received_at_ms, now)
             return FaultOutcome.ENDED
         ending = replace(
             standing,
@@ -166,10 +166,10 @@ class ActiveFaults:
                 self._schedule(standing.key, now.steady_ms + left_ms)
         for one in over:
             if self.get(one.key) is None:
-                self._bury(one.key, one.reported_at_ms, one.received_at_ms, now)
+                self._record_end(one.key, one.reported_at_ms, one.received_at_ms, now)
 
     def step(self, now: Instant) -> None:
-        """End what is due."""
+        """End the faults that are due."""
         while self._heap and self._heap[0][0] <= now.steady_ms:
             due_ms, key = heapq.heappop(self._heap)
             if self._due.get(key) != due_ms:
@@ -181,7 +181,7 @@ class ActiveFaults:
                 self._rows.drop("over", key)
             else:
                 self._drop(key)
-                self._bury(key, standing.reported_at_ms, standing.received_at_ms, now)
+                self._record_end(key, standing.reported_at_ms, standing.received_at_ms, now)
 
     def next_due_ms(self) -> int | None:
         """Return the steady time at which ``step`` has something to do."""
@@ -251,7 +251,7 @@ class ActiveFaults:
         self.dirty.add(key[0])
         self.revision += 1
 
-    def _bury(self, key: Key, reported_at_ms: int, received_at_ms: int, now: Instant) -> None:
+    def _record_end(self, key: Key, reported_at_ms: int, received_at_ms: int, now: Instant) -> None:
         left_ms = received_at_ms + OVERTAKEN_MS - now.wall_ms
         if left_ms <= 0:
             return

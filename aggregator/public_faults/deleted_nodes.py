@@ -1,7 +1,7 @@
-"""Nodes that are no more although faults of theirs stand.
+"""Deleted nodes with public faults.
 
-A node that comes back within a day has its faults again: a server is taken out of the cluster to
-be repaired, or its objects are lost by mistake. After that it is another one (defect B22).
+A node that comes back within a day has its faults again: a server is taken out of the cluster to be
+repaired, or its objects are lost by mistake. After that it counts as another node (defect B22).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class DeletedNodes:
         """Wall and steady time of the check that did not find it."""
         self._checked_ms: int | None = None
 
-    def pop_lost(self, nodes: Collection[str], places: NodeLookup, now: Instant) -> list[str]:
+    def pop_lost(self, nodes: Collection[str], node_lookup: NodeLookup, now: Instant) -> list[str]:
         """Return and forget the nodes with faults that have been away for too long."""
         if self._checked_ms is not None and now.steady_ms < self._checked_ms + _CHECK_MS:
             return []
         self._checked_ms = now.steady_ms
-        for node in [one for one in self._since if one not in nodes or places.has_node(one)]:
+        for node in [one for one in self._since if one not in nodes or node_lookup.has_node(one)]:
             self._forget(node)
         for node in nodes:
-            if node not in self._since and not places.has_node(node):
+            if node not in self._since and not node_lookup.has_node(node):
                 self._since[node] = now
                 self._rows.put("away", (node,), now.wall_ms)
         lost = [node for node, (_, at) in self._since.items() if now.steady_ms - at >= AWAY_MS]
@@ -51,7 +51,7 @@ class DeletedNodes:
         return 0 if self._checked_ms is None else self._checked_ms + _CHECK_MS
 
     def since(self) -> dict[str, int]:
-        """Return the wall time since when each is away."""
+        """Return the deleted nodes, each with the wall time of the check that missed it."""
         return {node: wall_ms for node, (wall_ms, _) in sorted(self._since.items())}
 
     def restore(self, away: Mapping[str, int], now: Instant) -> None:

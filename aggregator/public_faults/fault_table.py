@@ -1,6 +1,7 @@
-"""Which table is in force: that of the ConfigMap, else that of the file, else what is shipped.
+"""The table of codes and resources in force: from the ConfigMap, else from the file, else the
+shipped one.
 
-``docs/spec/clusterd.md#4.5``. A bad text leaves in force what was (defect B21).
+``docs/spec/clusterd.md#4.5``. A bad text leaves the last good table in force (defect B21).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _NO_FILE = (0, 0, 0)
 
 
 class FaultTables:
-    """The good ones by place: a store's number stands for its ConfigMap."""
+    """The good tables by place: a store's number stands for its ConfigMap."""
 
     def __init__(self) -> None:
         self.problems: dict[str, tuple[Problem, ...]] = {}
@@ -53,12 +54,12 @@ class FaultTables:
 
     @property
     def place(self) -> str:
-        """Where the one in force is from."""
+        """The place of the table in force."""
         return min(self._good, key=lambda place: (place == FILE, place), default=SHIPPED)
 
     @property
     def in_force(self) -> PublicFaultTable:
-        """The one that holds."""
+        """The table in force."""
         return self._good.get(self.place) or shipped_table()
 
     def observe(self, source: int, event: WatchEvent) -> None:
@@ -95,11 +96,12 @@ class FaultTables:
 
 
 async def follow_table(path: Path, configure: Callable[[str | None], object]) -> NoReturn:
-    """Pass the text of the file to ``configure``, first at once, and then whenever it changes.
+    """Pass the text of the file to ``configure``, first at once, then whenever it changes; ``None``
+    without a file.
 
-    In upstream's installation it lies in a directory of the host, and is replaced or written in
-    place there, so it is looked at, not waited for. ``None``: there is none. A text that cannot be
-    read is logged, and the last one stays in force.
+    In upstream's installation the file lies in a directory of the host, and is replaced or written
+    in place, so it is polled. A text that cannot be read is logged, and the last one stays in
+    force.
     """
     seen: tuple[int, int, int] | None = None
     trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", path)
@@ -119,7 +121,7 @@ async def follow_table(path: Path, configure: Callable[[str | None], object]) ->
 
 
 def _look(path: Path) -> tuple[int, int, int]:
-    """Return what differs after the file was changed."""
+    """Return the stamp of the file, which differs after a change."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -128,6 +130,6 @@ def _look(path: Path) -> tuple[int, int, int]:
 
 
 async def _read(path: Path) -> str:
-    """Return the text; of one that is too long only so much that this is seen."""
+    """Return the text of the file; at most one byte more than is accepted."""
     async with aiofiles.open(path, "rb") as file:
         return (await file.read(LARGEST_BYTES + 1)).decode("utf-8", "replace")

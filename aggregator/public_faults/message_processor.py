@@ -1,4 +1,4 @@
-"""Messages on their way to the ledger: judged, held until nodes are known, limited, counted.
+"""Messages on their way to the active: judged, held until nodes are known, limited, counted.
 
 All of it is done in pieces: a message may be about 50,000 nodes.
 """
@@ -26,8 +26,8 @@ from aggregator.public_faults.validation import (
     LIMITED,
     OK,
     ValidationReply,
-    answer,
-    placed,
+    placed_report,
+    reply,
 )
 from aggregator.public_faults.values import PIECE, FaultOutcome, UnplacedFault
 from contract.errors import DocumentError, Problem
@@ -61,18 +61,18 @@ class MessageProcessor:
         rows: Rows,
         active: ActiveFaults,
         tables: FaultTables,
-        places: NodeLookup,
+        node_lookup: NodeLookup,
         sources: int,
         namespaces: Namespaces,
     ) -> None:
-        self._places = places
+        self._node_lookup = node_lookup
         self._has_begun = False
         self.documents = MessageDocuments(rows, sources)
         self.waiting = PendingMessages(rows)
-        self.absent = UnknownNodes(rows)
+        self.unknown_nodes = UnknownNodes(rows)
         self.backlog = WorkBacklog(PIECE)
         """Documents that are to be applied."""
-        self.record = OutcomeLog()
+        self.outcomes = OutcomeLog()
         self.rejections = Rejections()
         self.namespaces = namespaces
         self._now = Instant(0, 0)
@@ -89,7 +89,7 @@ class MessageProcessor:
         """Set the time of the next piece of work."""
         self._now = now
 
-    def sending(self, message: PublicFault) -> Work[ValidationReply]:
+    def apply_message(self, message: PublicFault) -> Work[ValidationReply]:
         """Apply a message that came over gRPC; return its answer."""
         resource = self._reader.known(message.resource)
         try:
@@ -119,9 +119,9 @@ class MessageProcessor:
         self, code: int, resource: str, refused: list[Problem], held: int = 0
     ) -> ValidationReply:
         verdict = {INVALID: "refused", LIMITED: "limited"}.get(code, "held" if held else "taken")
-        self.record.count(resource, verdict)
-        self.record.judged(f"messages of {resource} over gRPC", refused, self._now)
-        return answer(code, tuple(refused), held=held)
+        self.outcomes.count(resource, verdict)
+        self.outcomes.judged(f"messages of {resource} over gRPC", refused, self._now)
+        return reply(code, tuple(refused), held=held)
 
     def observe(self, source: int, event: WatchEvent) -> None:
         """Apply an event of the documents that carry messages."""
@@ -134,9 +134,9 @@ class MessageProcessor:
             if text is not None:
                 self._recent.record(origin, text, self._now)
         for origin in gone:
-            self.record.gone(_named(origin))
+            self.outcomes.gone(_named(origin))
             self.rejections.gone(origin)
-            self.absent.forget(origin.place, self.documents.holds)
+            self.unknown_nodes.forget(origin.place, self.documents.holds)
         self.apply_documents(new)
 
     def apply_documents(self, new: Iterable[MessageOrigin]) -> None:
@@ -158,8 +158,8 @@ class MessageProcessor:
             if one.own:
                 read.append((one.sent_at_ms, origin, text, one.own, one.problems))
             else:
-                self.record.count(one.resource, "refused")
-                self.record.judged(_named(origin), one.problems, self._now)
+                self.outcomes.count(one.resource, "refused")
+                self.outcomes.judged(_named(origin), one.problems, self._now)
         for _, origin, text, reports, problems in sorted(read, key=lambda one: one[:2]):
             yield 1
             may = not self.waiting.has(origin)
@@ -167,7 +167,7 @@ class MessageProcessor:
                 if self.documents.texts.get(origin) == text:
                     self._count(origin)
             else:
-                self.record.count(self._reader.known(reports[0].resource), "held")
+                self.outcomes.count(self._reader.known(reports[0].resource), "held")
                 self.waiting.put(origin, reports, problems)
 
     def apply_restored(self) -> None:
@@ -218,17 +218,17 @@ class MessageProcessor:
 
     def _count(self, origin: MessageOrigin) -> None:
         self.documents.count(origin)
-        self.absent.forget(origin.place, self.documents.holds)
+        self.unknown_nodes.forget(origin.place, self.documents.holds)
 
     def apply_to_new_nodes(self) -> None:
         """Apply what documents report of nodes that exist now."""
-        if not self._has_begun or not self.absent or self.backlog:
+        if not self._has_begun or not self.unknown_nodes or self.backlog:
             return
         self._rounds += 1
         if self._rounds % _ROUNDS_PER_CHECK == 0:
-            for place in self.absent.places:  # those of an earlier run that are no more
-                self.absent.forget(place, self.documents.holds)
-        come = self.absent.of_existing_nodes(self._places)
+            for place in self.unknown_nodes.places:  # those of an earlier run that are no more
+                self.unknown_nodes.forget(place, self.documents.holds)
+        come = self.unknown_nodes.of_existing_nodes(self._node_lookup)
         if come:
             self.backlog.add(self._coming(come))
 
@@ -236,24 +236,24 @@ class MessageProcessor:
         for one in sorted(come, key=lambda one: one.report.reported_at_ms):
             yield 1
             report = one.report
-            if not self.absent.is_newest(one):
+            if not self.unknown_nodes.is_newest(one):
                 continue
             is_over = report.assertion == "once" and (
                 self._now.wall_ms - report.received_at_ms > OVERTAKEN_MS
             )
             if is_over or not self.documents.holds(one.place, one.digest):
-                self.absent.drop(report)
+                self.unknown_nodes.drop(report)
                 continue
             good, missing, _ = yield from self._placing((report,))
             nodes = frozenset(one.node for one in good)
             if good and self._limits.take(report.resource, nodes, self._now.steady_ms):
-                self.absent.put(one)  # later
+                self.unknown_nodes.put(one)  # later
                 continue
             full = yield from self._apply_reports(good)
-            self.absent.drop(report)
-            if one.is_all and not self.absent.has(one.place):
+            self.unknown_nodes.drop(report)
+            if one.is_all and not self.unknown_nodes.has(one.place):
                 where = f"public faults in {one.place}"
-                self.record.judged(where, [*missing, *full], self._now)
+                self.outcomes.judged(where, [*missing, *full], self._now)
 
     def restore(self, state: PersistedRows) -> None:
         """Restore the state of an earlier run. Texts of documents that were not applied are
@@ -263,7 +263,7 @@ class MessageProcessor:
         self._serves = False
         self.waiting.clear()
         self.documents.restore(state.documents)
-        self.absent.restore(
+        self.unknown_nodes.restore(
             one
             for one in state.absent
             if belongs(one.place, one.report) and self.namespaces.takes(namespace_of(one.place))
@@ -290,13 +290,13 @@ class MessageProcessor:
         full = yield from self._apply_reports(good)
         if origin is None:
             found = [*missing, *full]
-            self.record.judged("messages over gRPC that waited", found, self._now)
+            self.outcomes.judged("messages over gRPC that waited", found, self._now)
         elif origin in self.documents.texts:
             is_all = len(missing) == len(absent) and not any((*problems, *full))
             for report in absent:
-                self.absent.put(UnplacedFault(report, origin.place, digest_of(text), is_all))
-            self.record.judged(_named(origin), [*problems, *missing, *full], self._now)
-        self.record.count(self._reader.known(resource), "taken" if good else "refused")
+                self.unknown_nodes.put(UnplacedFault(report, origin.place, digest_of(text), is_all))
+            self.outcomes.judged(_named(origin), [*problems, *missing, *full], self._now)
+        self.outcomes.count(self._reader.known(resource), "taken" if good else "refused")
         return True
 
     def _placing(
@@ -311,17 +311,17 @@ class MessageProcessor:
         for number, report in enumerate(reports):
             if number % PIECE == PIECE - 1:
                 yield PIECE
-            if self.absent:
-                self.absent.drop(report)
+            if self.unknown_nodes:
+                self.unknown_nodes.drop(report)
             recovers = report.assertion == "recover"
             if recovers and self._active.get(report.key) is not None:
                 good.append(report)  # also when its node has gone
                 continue
-            one, wrong = placed(report, self._places)
+            one, wrong = placed_report(report, self._node_lookup)
             problems += wrong
             if one is not None:
                 good.append(one)
-            elif not recovers and not is_there(report.node, report.serial_number, self._places):
+            elif not recovers and not is_there(report, self._node_lookup):
                 absent.append(report)
         return good, problems, absent
 
@@ -355,9 +355,9 @@ class MessageProcessor:
                 what = f"{report.code} is not configured any more"
                 problems.append(Problem(f"fault {report.fault_id}", what))
                 continue
-            is_placed = bool(self._places.chips(report.node))
+            is_placed = bool(self._node_lookup.chips(report.node))
             outcome = self._active.apply(report, str(level or ""), self._now, placed=is_placed)
-            self.record.count(self._reader.known(report.resource), outcome)
+            self.outcomes.count(self._reader.known(report.resource), outcome)
             if outcome is FaultOutcome.OVERTAKEN and overtaken is not None:
                 what = f"a newer message about it was applied on node {report.node!r}"
                 overtaken.append(Problem(f"fault {report.fault_id}", what))

@@ -24,7 +24,7 @@ _SHOWN = 3
 
 
 class Foreign(msgspec.Struct, frozen=True):
-    """What of a message does not belong to the place where it lies, and why in one word."""
+    """The part of a message that does not belong to the place of its document, and the reason."""
 
     reason: Reason
     problem: Problem
@@ -54,12 +54,12 @@ def foreign_resource(owner: DocumentOwner, resource: str) -> Foreign | None:
     return Foreign(Reason.OTHER_RESOURCE, Problem("resource", what))
 
 
-def split(
+def split_foreign(
     owner: DocumentOwner, reports: Iterable[PublicFaultReport]
 ) -> tuple[list[PublicFaultReport], Foreign | None]:
-    """Return those of ``reports`` that are about the own node, and what names others.
+    """Return the reports about the own node, and what names others.
 
-    A serial number is taken for another node: whose it is, other writers decide.
+    A serial number counts as another node, because other writers decide to which node it belongs.
     """
     own: list[PublicFaultReport] = []
     others: dict[str, None] = {}
@@ -76,7 +76,7 @@ def split(
 
 
 def belongs(place: str, report: PublicFaultReport) -> bool:
-    """Return whether ``report`` may stand in the document at ``place``."""
+    """Return whether ``report`` belongs to the document at ``place``."""
     owner = owner_at(place)
     return owner is None or (report.resource == owner.resource and report.node == owner.node)
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from aggregator.public_faults.persisted_rows import Rows
 
 MOST_REPORTS = 50_000
-"""That came over gRPC."""
+"""Most pending reports that came over gRPC."""
 
 _MOST_OF_A_DOCUMENT = 16
 _TOGETHER = 500
-"""So much that came over gRPC waits in one piece."""
+"""Most reports over gRPC in one pending message."""
 
 
 class Pending(msgspec.Struct, frozen=True):

@@ -37,9 +37,9 @@ _Name: TypeAlias = tuple[str, tuple[str, ...]]
 class PersistedRows(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rows of one bucket, or of all.
 
-    ``held`` waits until nodes are known, in the order in which it was sent. ``documents`` has names
-    to the digests of what was applied. ``away`` has deleted nodes to the wall time at which that
-    was noticed. ``absent`` are reports of nodes that are not there yet.
+    ``held`` are reports that wait until nodes are known, in the order in which they were sent.
+    ``documents``: place to the digests of applied texts. ``away``: deleted node to the wall time at
+    which that was noticed. ``absent`` are reports about nodes that do not exist yet.
     """
 
     faults: tuple[ActivePublicFault, ...] = ()
@@ -77,7 +77,7 @@ class Rows:
             rows[kind, key] = row
 
     def drop(self, kind: str, key: tuple[str, ...]) -> None:
-        """Keep a row no more."""
+        """Remove a row."""
         bucket = self._bucket(kind, key)
         rows = self._buckets.get(bucket, {})
         if rows.pop((kind, key), None) is not None:

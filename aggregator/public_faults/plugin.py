@@ -80,7 +80,7 @@ class _About(msgspec.Struct, frozen=True):
 class PublicFaultsPlugin:
     """Public faults as an aggregator plugin.
 
-    ``places`` has which nodes and chips there are, ``sources`` is how many stores are read.
+    ``node_lookup`` has which nodes and chips there are, ``sources`` is how many stores are read.
     Documents count from these ``namespaces``.
     """
 
@@ -88,19 +88,19 @@ class PublicFaultsPlugin:
     name = "public-faults"
 
     def __init__(
-        self, places: NodeLookup, sources: int = 1, namespaces: tuple[str, ...] = (ALL,)
+        self, node_lookup: NodeLookup, sources: int = 1, namespaces: tuple[str, ...] = (ALL,)
     ) -> None:
         self.ready = asyncio.Event()
         """Set once it is known which nodes there are."""
         self._rows = persisted_rows.Rows()
-        self._ledger = ActiveFaults(self._rows)
+        self._active = ActiveFaults(self._rows)
         self._tables = FaultTables()
         self.namespaces = Namespaces("public faults", "public_faults.namespaces", namespaces)
         self._processor = MessageProcessor(
-            self._rows, self._ledger, self._tables, places, sources, self.namespaces
+            self._rows, self._active, self._tables, node_lookup, sources, self.namespaces
         )
         self._away = DeletedNodes(self._rows)
-        self._places = places
+        self._node_lookup = node_lookup
         self._sources = sources
         self._statistic: dict[int, Mapping[str, str]] = {}
         """What each store has of upstream's document now."""
@@ -141,17 +141,17 @@ class PublicFaultsPlugin:
 
     def send(self, message: PublicFault, now: Instant) -> ValidationReply:
         """Apply a message that came over gRPC, at once."""
-        return whole(self.sending(message, now))
+        return whole(self.apply_message(message, now))
 
-    def sending(self, message: PublicFault, now: Instant) -> Work[ValidationReply]:
+    def apply_message(self, message: PublicFault, now: Instant) -> Work[ValidationReply]:
         """Apply a message in pieces, of several messages one after the other.
 
         Until it is known which nodes there are (``ready``) it waits, and is answered with 0.
         """
         self._settle(now)
-        return self._processor.sending(message)
+        return self._processor.apply_message(message)
 
-    async def answered(
+    async def apply_when_ready(
         self, message: PublicFault, clock: Clock, patience_seconds: float = PATIENCE_SECONDS
     ) -> ValidationReply:
         """Apply a message that came over gRPC, as soon as it is known which nodes there are.
@@ -162,11 +162,11 @@ class PublicFaultsPlugin:
         if not self.ready.is_set():
             await is_set_within(self.ready, patience_seconds)  # the answer shows it
         async with self._turn:
-            return await in_pieces(self.sending(message, clock()), PIECE)
+            return await in_pieces(self.apply_message(message, clock()), PIECE)
 
     def _settle(self, now: Instant) -> None:
         self._processor.advance(now)
-        if self._places.synced and not self.ready.is_set():
+        if self._node_lookup.synced and not self.ready.is_set():
             self.ready.set()
             self._processor.begin()
 
@@ -175,14 +175,14 @@ class PublicFaultsPlugin:
         if table != before:
             place = self._tables.place
             _log.info("public faults: %s, from %s", counted(len(table.levels), "code"), place)
-            self._ledger.judge_again(table.levels)
+            self._active.judge_again(table.levels)
 
     def step(self, now: Instant) -> frozenset[str]:
         """See ``Timed``."""
         self._last_step_ms = now.steady_ms
         if not self._is_whole:
             self._take_over(now)
-        self._ledger.step(now)
+        self._active.step(now)
         self._settle(now)
         processor = self._processor
         if self.ready.is_set():
@@ -190,46 +190,46 @@ class PublicFaultsPlugin:
                 self._tried_ms = now.steady_ms
                 if processor.waiting:
                     processor.serve()
-                for key in tuple(self._ledger.unplaced):
+                for key in tuple(self._active.unplaced):
                     self._look_for_chips(key, now)
             if self._looked_ms + _ABSENT_MS <= now.steady_ms:
                 self._looked_ms = now.steady_ms
                 processor.apply_to_new_nodes()
-            for node in self._away.pop_lost(self._ledger.nodes.keys(), self._places, now):
-                faults = counted(self._ledger.forget(node), "fault")
+            for node in self._away.pop_lost(self._active.nodes.keys(), self._node_lookup, now):
+                faults = counted(self._active.forget(node), "fault")
                 _log.warning("node %s has been away for a day: %s dropped", node, faults)
         processor.backlog.do_piece()
         return self.pop_changed_nodes()
 
     def _look_for_chips(self, key: Key, now: Instant) -> None:
-        standing = self._ledger.get(key)
+        standing = self._active.get(key)
         assert standing is not None
-        existing = existing_devices(standing.devices, self._places.chips(standing.node))
+        existing = existing_devices(standing.devices, self._node_lookup.chips(standing.node))
         if existing is None:
             return
         missing = [device for device in standing.devices if device not in existing]
         if missing:
             what = f"node {key[0]!r} has no chip {', '.join(map(str, missing))}"
             problem = Problem(f"fault {standing.fault_id}", what)
-            self._processor.record.refuse(
+            self._processor.outcomes.refuse(
                 f"public faults of {standing.resource}", problem, now.wall_ms
             )
-        self._ledger.place(key, existing)
+        self._active.place(key, existing)
 
     def next_due_ms(self) -> int | None:
         """See ``Timed``."""
-        due = [self._ledger.next_due_ms()]
+        due = [self._active.next_due_ms()]
         if not self._is_whole and self._began_ms is not None:
             due.append(max(self._began_ms, self._last_step_ms) + _PATIENCE_MS)
         if not self.ready.is_set():
             due.append(self._last_step_ms + _UNSYNCED_MS)
         else:
-            due.append(self._away.next_due_ms(self._ledger.nodes.keys()))
-            if self._processor.waiting or self._ledger.unplaced:
+            due.append(self._away.next_due_ms(self._active.nodes.keys()))
+            if self._processor.waiting or self._active.unplaced:
                 due.append(self._tried_ms + _WAITING_MS)
-            if self._processor.absent:
+            if self._processor.unknown_nodes:
                 due.append(self._looked_ms + _ABSENT_MS)
-        if self._processor.backlog or self._ledger.dirty:
+        if self._processor.backlog or self._active.dirty:
             due.append(self._last_step_ms)
         return min((at for at in due if at is not None), default=None)
 
@@ -237,7 +237,7 @@ class PublicFaultsPlugin:
         """Return ``record`` with the public faults of ``node``: the first step of the
         device chain.
         """
-        faults = self._ledger.nodes.get(node)
+        faults = self._active.nodes.get(node)
         if faults is None:
             return record
         return with_public_faults(record, faults.values(), now.wall_ms // 1000)
@@ -246,25 +246,25 @@ class PublicFaultsPlugin:
         """Return nodes to be judged again, as many as can be at once; ``next_due_ms`` is when the
         next ones can.
         """
-        ledger, room, some = self._ledger, _SHOWN, set()
-        while ledger.dirty and room > 0:
-            node = ledger.dirty.pop()
+        active, room, some = self._active, _SHOWN, set()
+        while active.dirty and room > 0:
+            node = active.dirty.pop()
             some.add(node)
-            room -= _OF_A_NODE + len(ledger.nodes.get(node, ()))
+            room -= _OF_A_NODE + len(active.nodes.get(node, ()))
         return frozenset(some)
 
     def views(self) -> tuple[View, ...]:
         """See ``Viewed``. Nothing before it is known what was there (defect B11)."""
-        ledger = self._ledger
-        if not self._is_whole or not ledger.was_used:
+        active = self._active
+        if not self._is_whole or not active.was_used:
             return ()
-        if self._view is None or self._view[0] != ledger.revision:
-            self._view = ledger.revision, statistic_view.view(ledger.nodes, ledger.count)
+        if self._view is None or self._view[0] != active.revision:
+            self._view = active.revision, statistic_view.view(active.nodes, active.count)
         return (self._view[1],)
 
     def standing(self, node: str) -> tuple[ActivePublicFault, ...]:
         """Return the faults that hold on a node, by resource and id."""
-        faults = self._ledger.nodes.get(node, {})
+        faults = self._active.nodes.get(node, {})
         return tuple(faults[key] for key in sorted(faults))
 
     def sent_at_ms(self, source: int, place: str) -> int | None:
@@ -285,19 +285,19 @@ class PublicFaultsPlugin:
         processor, tables = self._processor, self._tables
         return PublicFaultStatus(
             synced=self.ready.is_set(),
-            standing=self._ledger.count,
-            nodes=len(self._ledger.nodes),
-            unplaced=len(self._ledger.unplaced),
+            standing=self._active.count,
+            nodes=len(self._active.nodes),
+            unplaced=len(self._active.unplaced),
             held=processor.waiting.held,
             waiting=len(processor.waiting),
-            absent=len(processor.absent),
+            absent=len(processor.unknown_nodes),
             documents=len(processor.documents.texts),
             documents_beyond=processor.documents.beyond,
             dropped=processor.waiting.dropped,
             away=self._away.since(),
-            counts=processor.record.counts,
-            troubles=dict(processor.record.troubles),
-            refused=tuple(processor.record.refused),
+            counts=processor.outcomes.counts,
+            troubles=dict(processor.outcomes.troubles),
+            refused=tuple(processor.outcomes.refused),
             table=tables.place,
             table_problems=(
                 *tables.unreadable.reasons.values(),
@@ -319,7 +319,7 @@ class PublicFaultsPlugin:
             return self._rows.text(bucket)
         if not self._is_whole:
             return None
-        return msgspec.json.encode(_About(self._ledger.was_used)).decode()
+        return msgspec.json.encode(_About(self._active.was_used)).decode()
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """See ``Persistent``. Documents that were not applied yet are applied on top of it."""
@@ -330,13 +330,13 @@ class PublicFaultsPlugin:
         processor = self._processor
         processor.advance(now)
         self._rows.clear()
-        self._ledger.restore(state.faults, state.over, now)
+        self._active.restore(state.faults, state.over, now)
         if self._kept_about is not None:
             try:
-                self._ledger.was_used |= msgspec.json.decode(self._kept_about, type=_About).used
+                self._active.was_used |= msgspec.json.decode(self._kept_about, type=_About).used
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 unreadable.append(f"{_ABOUT}: {decode_text(error)}")
-        self._ledger.judge_again(self._tables.in_force.levels)
+        self._active.judge_again(self._tables.in_force.levels)
         processor.restore(state)
         self._away.restore(state.away, now)
         self._rows.compare(kept)
@@ -368,9 +368,9 @@ class PublicFaultsPlugin:
             self._is_whole = True
             for data in self._statistic.values():
                 faults, strange = statistic_view.read(data, now.wall_ms)
-                taken = sum(self._ledger.adopt(one) for one in faults)
+                taken = sum(self._active.adopt(one) for one in faults)
                 if data:
-                    self._ledger.was_used = True
+                    self._active.was_used = True
                     _log.info(
                         "%s taken over from %s",
                         counted(taken, "public fault"),
@@ -378,4 +378,4 @@ class PublicFaultsPlugin:
                     )
                 for problem in strange[:10]:
                     _log.warning("left out: %s", problem)
-            self._ledger.judge_again(self._tables.in_force.levels)
+            self._active.judge_again(self._tables.in_force.levels)

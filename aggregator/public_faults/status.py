@@ -1,4 +1,4 @@
-"""What became of messages, for people and metrics."""
+"""Outcomes of messages, for people and metrics."""
 
 from __future__ import annotations
 

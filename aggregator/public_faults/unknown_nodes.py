@@ -55,9 +55,10 @@ class UnknownNodes:
             del self._at[one.place]
         self._rows.drop("absent", row)
 
-    def of_existing_nodes(self, places: NodeLookup) -> list[UnplacedFault]:
+    def of_existing_nodes(self, node_lookup: NodeLookup) -> list[UnplacedFault]:
         """Return the reports about nodes that exist now."""
-        there = {owner for owner in {row[:2] for row in self._of} if is_there(*owner, places)}
+        reports = {row[:2]: one.report for row, one in self._of.items()}
+        there = {owner for owner, report in reports.items() if is_there(report, node_lookup)}
         return [one for row, one in self._of.items() if row[:2] in there]
 
     def is_newest(self, one: UnplacedFault) -> bool:
@@ -88,9 +89,11 @@ class UnknownNodes:
             self.put(one)
 
 
-def is_there(node: str, serial_number: str, places: NodeLookup) -> bool:
-    """Return whether there is the node of this name or else of this serial number."""
-    return places.has_node(node) if node else places.node_of(serial_number) is not None
+def is_there(report: PublicFaultReport, node_lookup: NodeLookup) -> bool:
+    """Return whether there is the node that a report names, or that has its serial number."""
+    if report.node:
+        return node_lookup.has_node(report.node)
+    return node_lookup.node_of(report.serial_number) is not None
 
 
 def _row(report: PublicFaultReport) -> _Row:

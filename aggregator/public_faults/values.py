@@ -83,7 +83,7 @@ class ActivePublicFault(_OneFault, frozen=True, array_like=True):
 
 
 class UnplacedFault(msgspec.Struct, frozen=True, array_like=True):
-    """What the document at ``place`` reports of a node that is not there.
+    """A report of the document at ``place`` about a node that does not exist.
 
     ``digest`` is that of its text. ``is_all``: nothing else of it was refused.
     """
@@ -95,7 +95,7 @@ class UnplacedFault(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EndedFault(_OneFault, frozen=True, array_like=True):
-    """A fault that does not hold, by a message of a moment ago."""
+    """A fault that has ended a moment ago."""
 
     reported_at_ms: Int64
     received_at_ms: Int64
@@ -111,7 +111,7 @@ class FaultOutcome(StrEnum):
     ENDING = "ending"
     """It holds for 5 s at least."""
     ABSENT = "absent"
-    """A recovery of what does not hold."""
+    """A recovery of a fault that does not hold."""
     OVERTAKEN = "overtaken"
     """A newer message was applied."""
     FULL = "full"

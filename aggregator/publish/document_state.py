@@ -1,4 +1,4 @@
-"""One document in one store: is what the store shows ours, and must it be written?
+"""Decides whether a document in a store is as we wrote it, and whether it must be written.
 
 Pure, but for the log. ``service/owned_documents/owned_document.py`` has the contract. The store's
 watch shows own writes too, before or after the write returns, so a document is judged only while no
@@ -73,8 +73,11 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self.must_find_writer = False
         """Whether it is time to find out which other program writes it."""
         self.pending_since_ms: int | None = None
-        """Return the wall time since when a change waits for its acknowledgement."""
-        self._judged = True
+        """The wall time since when a change waits for its acknowledgement."""
+        self.settled = True
+        """Whether what the store shows is judged; if not, ``must_write`` is to be called again
+        after ``LATE_MS``.
+        """
         self._late_since_ms: int | None = None
         self._repair = False
         self._own_versions: deque[str] = deque(maxlen=16)
@@ -120,7 +123,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self.pending_since_ms = None
         self._began_ms = now.steady_ms if fence else None
         self._repair = False
-        self._judged = self.shown is StoreContent.UNKNOWN
+        self.settled = self.shown is StoreContent.UNKNOWN
         self._late_since_ms = None
         self._own_versions.clear()
         self.own_version = None
@@ -146,7 +149,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """Observe what the store's watch shows; ``UNKNOWN`` while it is interrupted."""
         if self._is_first_list:
             self._may_have_forgotten = self._is_first_list = False
-        self._judged = shown is StoreContent.UNKNOWN
+        self.settled = shown is StoreContent.UNKNOWN
         self._late_since_ms = None
         if shown is StoreContent.UNKNOWN or self._is_older(shown):
             self.shown = shown
@@ -161,11 +164,11 @@ class WatchedDocument(OwnedDocument, Generic[W]):
 
     def observe_read(self, document: Document | None) -> None:
         """Observe the document as it was read, after the store refused a write."""
-        is_repaired = self._repair and self._judged and self._is_what_was_shown(document)
+        is_repaired = self._repair and self.settled and self._is_what_was_shown(document)
         self.observe_watch(StoreContent.NOTHING if document is None else document)
         self.version = "" if document is None else document.version
         if is_repaired:
-            self._judged = True
+            self.settled = True
 
     def _is_what_was_shown(self, document: Document | None) -> bool:
         """Return whether the document is the one that the watch showed, and not a second foreign
@@ -180,13 +183,6 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """Whether the store has, or had, any document of this name, as far as is known."""
         return self.acknowledged != _NEVER or not isinstance(self.shown, StoreContent)
 
-    @property
-    def settled(self) -> bool:
-        """Whether what the store shows is judged; if not, ``must_write`` is to be called again
-        after ``LATE_MS``.
-        """
-        return self._judged
-
     def must_write(self, value: W, now: Instant) -> bool:
         """Return whether ``value`` has to be written now. Call it only while no write is
         in flight.
@@ -194,7 +190,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         if self.acknowledged == _NEVER and self._shows_exactly(value):
             self._has(value)
         self._judge(value, now)
-        self.foreign.ended(_seconds(now))
+        self.foreign.end_if_over(_seconds(now))
         behind = value.revision > self.acknowledged
         if behind and self.pending_since_ms is None:
             self.pending_since_ms = now.wall_ms
@@ -213,12 +209,12 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """Observe that a write ended, acknowledged or not: in a conflict the next one has
         to wait.
         """
-        self.foreign.wrote(_seconds(now))
+        self.foreign.record_write(_seconds(now))
 
     def _judge(self, value: W, now: Instant) -> None:
-        if self._judged or (not self._shows_exactly(value) and self._is_late(now)):
+        if self.settled or (not self._shows_exactly(value) and self._is_late(now)):
             return
-        self._judged = True
+        self.settled = True
         if self.acknowledged == _NEVER or self._shows_exactly(value):
             return
         self.differing = ()
@@ -233,7 +229,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         # Operators may change it any number of times, a webhook may not.
         if self._is_input and not self.differing:
             self.foreign.total += 1
-        elif self.foreign.saw(_seconds(now)):
+        elif self.foreign.record_foreign_write(_seconds(now)):
             self.must_find_writer = True
 
     def _is_late(self, now: Instant) -> bool:
@@ -271,9 +267,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         return {key: text for key, text in shown.data.items() if is_key_acted_on(key, self.name)}
 
     def _is_newest_own(self) -> bool:
-        if isinstance(self.shown, StoreContent):
-            return False
-        if self.shown.immutable:
+        if isinstance(self.shown, StoreContent) or self.shown.immutable:
             return False
         return self.is_own_answer or self._ours(self.shown) == self._uncertain
 
@@ -302,8 +296,8 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self._repair = False
         if version and version == replaced and isinstance(self.shown, Document):
             # The write changed nothing: what was there may not be what was written.
-            self._judged = False
-        elif self._judged:
+            self.settled = False
+        elif self.settled:
             # What was shown is from before this write; the watch has yet to show it.
             self.shown = StoreContent.UNKNOWN
 

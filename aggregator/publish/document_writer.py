@@ -17,13 +17,13 @@ from aggregator.publish.touch_schedule import TouchSchedule
 from contract.errors import DocumentError, StoreConflict, StoreError
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
+from service.failing_requests import FailingRequests
 from service.owned_documents.owned_document import Overtaken, StoreContent, made_unless
-from service.store_outage import Failing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aggregator.publish.write_queue import WriteQueue
+    from aggregator.publish.rate_limited_queue import WriteQueue
     from service.clock import Clock
     from service.election.leadership import Leadership
     from service.stalls import Stalls
@@ -55,7 +55,7 @@ class WriterContext:
     stalls: Stalls
     turns: WriteQueue
     touch_period_seconds: float | None = None
-    failing: Failing = field(default_factory=Failing)
+    failing: FailingRequests = field(default_factory=FailingRequests)
 
 
 class DocumentWriter(Generic[W]):
@@ -83,7 +83,6 @@ class DocumentWriter(Generic[W]):
         self._context = context
         self._store = context.store
         self._clock = context.clock
-        self._stalls = context.stalls
         period_seconds = context.touch_period_seconds
         self._touches = (
             None if period_seconds is None else TouchSchedule(period_seconds, output.name)
@@ -196,7 +195,7 @@ class DocumentWriter(Generic[W]):
         output, asked_ms = self.output, self._clock().steady_ms
         output.touched(value)
         try:
-            with self._stalls.busy(f"touch {output.name} in {self._store.url}"):
+            with self._context.stalls.busy(f"touch {output.name} in {self._store.url}"):
                 # A touch that arrives late, or a second attempt, is needed no more. One that fences
                 # an earlier leader off must be made, whatever there is.
                 expected = output.version if self._is_conditional and output.fenced else None
@@ -235,7 +234,7 @@ class DocumentWriter(Generic[W]):
         replaced = output.version
         try:
             self._check(value)
-            with self._stalls.busy(f"write {output.name} to {self._store.url}"):
+            with self._context.stalls.busy(f"write {output.name} to {self._store.url}"):
                 document, demands = output.document(value), self._is_conditional
                 version = await output.replace(self._store, document, demands=demands)
         except StoreConflict as error:

@@ -19,8 +19,9 @@ from aggregator.publish.document_state import ClusterDocument
 from aggregator.publish.document_writer import DocumentWriter, ended
 from contract.errors import StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
+from service.failing_requests import FailingRequests
+from service.log.trouble import Trouble
 from service.owned_documents.owned_document import StoreContent
-from service.store_outage import Failing
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
@@ -60,9 +61,10 @@ class StorePublisher:
         self.store = context.store
         self._forgot = forgot
         self.outputs: dict[str, ClusterDocument] = {}
-        self.interrupted: str | None = None
-        self.interruptions_total = 0
-        self.reading = Failing()
+        self._trouble = Trouble(
+            _log, "own documents in %s cannot be seen: %s", "%s answers again", self.store.url
+        )
+        self.reading = FailingRequests()
         """Whether its watch fails."""
         self.writing = context.failing
         """Which of its writes have failed since the last one that did not."""
@@ -74,7 +76,9 @@ class StorePublisher:
         self._writings: dict[str, DocumentWriter[Value]] = {}
         self._tasks: dict[str, asyncio.Task[NoReturn]] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._seen: asyncio.Future[tuple[Document, ...]] | None = None
+        self.found: tuple[Document, ...] = ()
+        """What the store held when it was first listed; empty before that."""
+        self._is_listed = asyncio.Event()
 
     async def run(self) -> NoReturn:
         """Watch, and write while we lead, until cancelled."""
@@ -85,17 +89,8 @@ class StorePublisher:
 
     async def documents(self) -> tuple[Document, ...]:
         """Return what the store held when it was first listed; wait for a store that is away."""
-        return await self._first()
-
-    @property
-    def found(self) -> tuple[Document, ...]:
-        """What the store held when it was first listed; empty before that."""
-        return self._seen.result() if self._seen is not None and self._seen.done() else ()
-
-    def _first(self) -> asyncio.Future[tuple[Document, ...]]:
-        if self._seen is None:
-            self._seen = asyncio.get_running_loop().create_future()
-        return self._seen
+        await self._is_listed.wait()
+        return self.found
 
     async def list(self) -> tuple[Document, ...]:
         """Return what the store holds now, whatever its watch has shown. Raises ``StoreError``."""
@@ -114,7 +109,7 @@ class StorePublisher:
         self.wake(names)
 
     async def follow(self) -> None:
-        """Write no more."""
+        """Stop writing: another replica leads."""
         self._leads = False
         self.writing.succeeded()
         tasks = list(self._tasks.values())
@@ -156,9 +151,8 @@ class StorePublisher:
     def _observe(self, event: WatchEvent) -> None:
         match event:
             case DocumentsListed(documents):
-                if self.interrupted is not None:
-                    _log.info("%s answers again", self.store.url)
-                    self.interrupted = None
+                if self._trouble.reason is not None:
+                    self._trouble.end()
                     self._forgot()
                 self.reading.succeeded()
                 self._list(documents)
@@ -169,10 +163,7 @@ class StorePublisher:
                 self._shows(name, StoreContent.NOTHING)
                 self._forgot()
             case Interrupted(reason):
-                if self.interrupted is None:
-                    self.interruptions_total += 1
-                    _log.warning("own documents in %s cannot be seen: %s", self.store.url, reason)
-                self.interrupted = reason
+                self._trouble.begin(reason)
                 self.reading.failed("watch", reason, self.context.clock().steady_ms)
                 for output in self.outputs.values():
                     output.interrupted()
@@ -180,11 +171,12 @@ class StorePublisher:
     def _list(self, documents: tuple[Document, ...]) -> None:
         there = {document.name: document for document in documents}
         # The first list is taken over as a whole, by the callers of ``documents``.
-        follows = self._first().done()
+        follows = self._is_listed.is_set()
         for name in self.outputs.keys() | there.keys():
             self._shows(name, there.get(name, StoreContent.NOTHING), follows=follows, is_list=True)
-        if not self._first().done():
-            self._first().set_result(documents)
+        if not self._is_listed.is_set():
+            self.found = documents
+            self._is_listed.set()
         self._stray(documents)
 
     def _shows(
@@ -219,5 +211,5 @@ class StorePublisher:
             self.outputs[name] = ClusterDocument(name)
             if self._leads:
                 # Nothing was seen of it: a document that is not there, unless the watch is behind.
-                self.outputs[name].version = "" if self.interrupted is None else None
+                self.outputs[name].version = "" if self._trouble.reason is None else None
         return self.outputs[name]

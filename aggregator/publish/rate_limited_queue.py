@@ -1,4 +1,4 @@
-"""Limits how many documents are written to a store in a second, and orders them. Pure.
+"""Limits how many documents are written to a store in a second, and orders them.
 
 The first change of a quiet time goes at once. In any second there are no more writes than allowed:
 a few at once, the rest evenly, so what changes while a document waits goes out with it. The
@@ -10,10 +10,14 @@ next change, which would otherwise find that all turns were just used.
 
 from __future__ import annotations
 
+import asyncio
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pacing.token_bucket import TokenBucket
+
+if TYPE_CHECKING:
+    from service.clock import Clock
 
 _BURST_SHARE = 4
 """One in so many writes of a second may go at once."""
@@ -32,7 +36,7 @@ _CAN_WAIT = 2
 
 
 class WriteKind(Enum):
-    """What is to be written."""
+    """The reason of a write, which decides its turn."""
 
     CHANGE = "change"
     TOUCH = "touch"
@@ -46,7 +50,7 @@ class _Waiting(NamedTuple):
 
 
 class RateLimitedQueue:
-    """Documents that want to be written, in the order in which they may be."""
+    """The documents that wait to be written, in the order of their turns. Pure."""
 
     def __init__(self, writes_per_second: int) -> None:
         burst = max(1, writes_per_second // _BURST_SHARE)
@@ -84,7 +88,7 @@ class RateLimitedQueue:
         return granted
 
     def _next(self, now_ms: int) -> tuple[str, int]:
-        """Return whose turn is next, and how many writes must be possible for that."""
+        """Return the next document, and how many writes must be possible for its turn."""
         name = min(self._waiting, key=lambda one: self._turn(one, now_ms))
         return name, self._patient if self._turn(name, now_ms)[0] == _CAN_WAIT else 1
 
@@ -106,3 +110,61 @@ class RateLimitedQueue:
         now_ms = self._bucket.at_ms
         _, needed = self._next(now_ms)
         return now_ms + self._bucket.wait_ms(now_ms, needed)
+
+
+class WriteQueue:
+    """Lets tasks wait for the turns of a ``RateLimitedQueue``, one task for each document."""
+
+    def __init__(self, writes_per_second: int, clock: Clock) -> None:
+        self._clock = clock
+        self._pace = RateLimitedQueue(writes_per_second)
+        self._turns: dict[str, asyncio.Future[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def write(self, name: str, what: WriteKind = WriteKind.CHANGE) -> None:
+        """Wait until a document may be written."""
+        try:
+            await self._ask(name, what)
+        finally:
+            self._withdraw(name)
+
+    async def touch(self, name: str, changed: asyncio.Event) -> bool:
+        """Wait until a document may be touched, or has ``changed``; return whether it may be
+        touched.
+        """
+        turn = self._ask(name, WriteKind.TOUCH)
+        if turn.done():
+            return True
+        change = asyncio.ensure_future(changed.wait())
+        try:
+            await asyncio.wait((turn, change), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            change.cancel()
+            self._withdraw(name)
+        return turn.done() and not turn.cancelled()
+
+    def _ask(self, name: str, what: WriteKind) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        now_ms = self._clock().steady_ms
+        turn = self._turns[name] = loop.create_future()
+        self._pace.ask(name, now_ms, what)
+        self._grant()
+        return turn
+
+    def _withdraw(self, name: str) -> None:
+        turn = self._turns.pop(name, None)
+        if turn is not None:
+            turn.cancel()
+            self._pace.withdraw(name)
+
+    def _grant(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now_ms = self._clock().steady_ms
+        for name in self._pace.grant(now_ms):
+            self._turns.pop(name).set_result(None)
+        at_ms = self._pace.next_ms()
+        if at_ms is not None:
+            seconds = max(1, at_ms - now_ms) / 1000
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._grant)

@@ -18,9 +18,9 @@ from aggregator.plugin import View
 from aggregator.publish.document_state import WatchedDocument
 from aggregator.publish.document_writer import DocumentWriter, ended
 from contract.errors import StoreError
+from service.failing_requests import FailingRequests
 from service.log.trouble import Trouble
 from service.owned_documents.owned_document import StoreContent
-from service.store_outage import Failing
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
@@ -39,33 +39,33 @@ _PAUSE_SECONDS = 1.0
 _Key = tuple[str, str]
 
 
-class Showing(msgspec.Struct, frozen=True):
-    """A view as it is wanted now."""
+class DesiredView(msgspec.Struct, frozen=True):
+    """The desired content of a view; ``revision`` grows with every change of it."""
 
     view: View
     revision: int
 
 
-class ViewOutput(WatchedDocument[Showing]):
-    """What is known of one view in one store. Its readers act on whatever key it has."""
+class ViewDocument(WatchedDocument[DesiredView]):
+    """The observed state of one view in one store. Its readers act on whatever key it has."""
 
     all_keys = True
 
-    def data(self, value: Showing) -> dict[str, str] | None:
+    def data(self, value: DesiredView) -> dict[str, str] | None:
         """See ``WatchedDocument``."""
         return value.view.data
 
 
-class _Shown:
-    """One view: its watch and its writer. One that is an input is watched elsewhere."""
+class _ViewWriter:
+    """The watch and the writer of one view. A view that is an input is watched elsewhere."""
 
-    def __init__(self, context: WriterContext, showing: Showing, *, is_input: bool) -> None:
-        view = showing.view
-        self.showing = showing
-        self.output = ViewOutput(view.namespace, view.name, view.labels, is_input=is_input)
+    def __init__(self, context: WriterContext, desired: DesiredView, *, is_input: bool) -> None:
+        view = desired.view
+        self.desired = desired
+        self.output = ViewDocument(view.namespace, view.name, view.labels, is_input=is_input)
         self.output.begin(context.clock(), fence=context.leadership.fences)
         self.writing = DocumentWriter(
-            context, self.output, value=lambda: self.showing, pause_seconds=_PAUSE_SECONDS
+            context, self.output, value=lambda: self.desired, pause_seconds=_PAUSE_SECONDS
         )
         self._store = context.store
         self._trouble = Trouble(
@@ -77,7 +77,7 @@ class _Shown:
         )
 
     async def watch(self) -> NoReturn:
-        view = self.showing.view
+        view = self.desired.view
         selection = Selection(namespace=view.namespace, name=view.name, owned=True)
         async for event in self._store.watch(selection):
             self.observe(event)
@@ -85,7 +85,7 @@ class _Shown:
 
     def observe(self, event: WatchEvent) -> None:
         """Apply an event of a watch that shows the view, and maybe other documents."""
-        view = self.showing.view
+        view = self.desired.view
         if not isinstance(event, Interrupted):
             self._trouble.end()
         match event:
@@ -117,48 +117,48 @@ def _is_selected(view: View, selection: Selection) -> bool:
 
 
 class UpstreamViews:
-    """All views in one store; ``inputs`` are what plugins read of it."""
+    """All views in one store; ``inputs`` are the selections that plugins read of it."""
 
     def __init__(self, context: WriterContext, inputs: Iterable[Selection]) -> None:
         # Readers of views wait for no touch, and what fails of them keeps nothing else back.
-        self._context = replace(context, touch_period_seconds=None, failing=Failing())
+        self._context = replace(context, touch_period_seconds=None, failing=FailingRequests())
         self._inputs = tuple(inputs)
-        self._shown: dict[_Key, _Shown] = {}
+        self._writers: dict[_Key, _ViewWriter] = {}
         self._tasks: list[asyncio.Task[NoReturn]] = []
 
     @property
-    def outputs(self) -> Iterable[ViewOutput]:
-        """What is known of each."""
-        return (one.output for one in self._shown.values())
+    def outputs(self) -> Iterable[ViewDocument]:
+        """The observed state of each view."""
+        return (one.output for one in self._writers.values())
 
     def show(self, tasks: asyncio.TaskGroup, views: Iterable[View]) -> None:
         """Set the desired views. Call it only while this replica leads."""
         for view in views:
             key = (view.namespace, view.name)
-            shown = self._shown.get(key)
-            if shown is None:
+            writer = self._writers.get(key)
+            if writer is None:
                 is_input = any(_is_selected(view, selection) for selection in self._inputs)
-                shown = _Shown(self._context, Showing(view, 0), is_input=is_input)
-                self._shown[key] = shown
+                writer = _ViewWriter(self._context, DesiredView(view, 0), is_input=is_input)
+                self._writers[key] = writer
                 url = self._context.store.url
-                run = shown.writing.run()
+                run = writer.writing.run()
                 self._tasks.append(tasks.create_task(run, name=f"show {view.name} in {url}"))
                 if not is_input:
-                    watch = shown.watch()
+                    watch = writer.watch()
                     self._tasks.append(tasks.create_task(watch, name=f"watch {view.name} in {url}"))
-            elif shown.showing.view != view:
-                shown.showing = Showing(view, shown.showing.revision + 1)
-                shown.writing.wake.set()
+            elif writer.desired.view != view:
+                writer.desired = DesiredView(view, writer.desired.revision + 1)
+                writer.writing.wake.set()
 
     def observe(self, selection: Selection, event: WatchEvent) -> None:
         """Observe an event of a plugin's input, after the plugin has applied it."""
-        for shown in self._shown.values():
-            if _is_selected(shown.showing.view, selection):
-                shown.observe(event)
+        for writer in self._writers.values():
+            if _is_selected(writer.desired.view, selection):
+                writer.observe(event)
 
     async def follow(self) -> None:
-        """Write no more."""
+        """Stop writing: another replica leads."""
         tasks = list(self._tasks)
         self._tasks.clear()
-        self._shown.clear()
+        self._writers.clear()
         await ended(tasks)

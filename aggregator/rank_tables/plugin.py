@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_TABLES = 16_000
-"""Further ones are refused; those that are known go on."""
+"""Most tables; further ones are refused."""
 
 APP_LABEL = "app"
 COORDINATOR, CONTROLLER = "mindie-ms-coordinator", "mindie-ms-controller"

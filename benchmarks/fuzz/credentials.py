@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, cast
 
 from contract.errors import StoreMisconfigured, VigilError
 from stores.kubernetes_api.client.configuration import ConfigurationReader
-from stores.kubernetes_api.client.credential_plugin import PluginUnusable, credential_in
+from stores.kubernetes_api.client.credential_plugin import credential_in
 from stores.kubernetes_api.client.proxies import proxy_for
+from stores.kubernetes_api.client.unusable import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,7 +122,7 @@ class ExecCredentials:
         """See ``Target``."""
         try:
             found = credential_in(text.encode("utf-8", "replace"), _VERSION)
-        except PluginUnusable as error:
+        except Unusable as error:
             raise VigilError(str(error)) from None
         pair = found.client_certificate_data, found.client_key_data
         assert found.token is not None or None not in pair

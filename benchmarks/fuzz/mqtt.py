@@ -9,7 +9,7 @@ from contract.errors import VigilError
 from contract.topics import document_filters, filters_of
 from stores.mqtt.beats import ReceivedHeartbeats
 from stores.mqtt.connection import Received
-from stores.mqtt.documents import MalformedMessage, decode, encode
+from stores.mqtt.documents import decode, encode
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class MqttDocuments:
         topic, _, payload = text.partition("\n")
         try:
             document = decode(topic, payload.encode("utf-8", "replace"))
-        except MalformedMessage as error:
+        except ValueError as error:
             raise VigilError(str(error)) from None
         again = decode(topic, encode(document))
         assert _content(again) == _content(document)

@@ -16,8 +16,8 @@ import msgspec
 
 from agent.policy.state import CHIP_SOURCE, PolicyState
 from agent.policy.step import step
+from agent.publishing.chip_lists import render
 from agent.publishing.device_info import DeviceInfoDocument, adopted
-from agent.publishing.render import render
 from agent.shadow.comparison import ShadowComparison, WriteResult
 from agent.shadow.difference import Fact, differences, facts_of
 from aggregator.liveness import persisted

@@ -28,8 +28,8 @@ from collectors.saved_state import read_saved
 from contract.codes.host_codes import FILE_SYSTEMS, KERNEL_LOG, READ_ONLY
 from contract.observation import Assertion, Gap, Observation
 from contract.settings import Section, at_most
+from pacing.abandonable_thread import AbandonableThread
 from pacing.waiting import is_set_within
-from stores.abandonable_thread import AbandonableThread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,9 +20,8 @@ from contract.codes.policies import (
     DurationPolicy,
     FrequencyPolicy,
     PolicyTables,
-    duration_policies,
-    frequency_policies,
     longest_release_ms,
+    policies_by_code,
 )
 from contract.errors import ConfigurationError, Problem
 from contract.validation_texts import decode_text
@@ -259,8 +258,8 @@ def shipped() -> Catalogue:
     policies = read_table("policies.json", PolicyTables)
     return replace(
         build(levels, table, "contract/data"),
-        durations=duration_policies(policies.duration),
-        frequencies=frequency_policies(policies.frequency),
+        durations=policies_by_code((one.event_id, one.policy) for one in policies.duration),
+        frequencies=policies_by_code((one.event_id, one.policy) for one in policies.frequency),
     )
 
 

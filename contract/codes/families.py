@@ -1,7 +1,11 @@
-"""Card families and the names that follow from them (``docs/spec/device-plugin.md#0`` and 1.3)."""
+"""Card families: which one a chip belongs to, and the names that follow from it.
+
+Sources: ``docs/spec/dcmi.md#1.6``, ``docs/spec/device-plugin.md#0`` and 1.3.
+"""
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -65,8 +69,26 @@ _FAMILIES = (
 )
 FAMILIES = {family.name: family for family in _FAMILIES}
 
+_A3_BOARDS = frozenset({0xB0, 0xB1, 0xB2, 0xB3, 0xB4, 0x81, 0x83, 0xD1, 0xD3})
+_ORDERED_RULES = (
+    (re.compile(r"Ascend950"), "Ascend910A5"),
+    (re.compile(r"310P\d?|I2\d?"), "Ascend310P"),
+    (re.compile(r".*310B"), "Ascend310B"),
+    (re.compile(r".*310"), "Ascend310"),
+    (re.compile(r"910B\d|A2G\d"), "Ascend910B"),
+    (re.compile(r"910"), "Ascend910"),
+)
+"""The first pattern that matches the beginning of a chip's name decides."""
+
 _TYPES = ("npu", "Ascend910", "Ascend310P", "Ascend310")
 """Device types in the order in which a reader asks for them (``docs/spec/clusterd.md#1.3``)."""
+
+
+def chip_family(chip_name: str, board_id: int | None) -> str | None:
+    """Return the family by board id, then by chip name; ``None`` when no rule matches."""
+    if board_id in _A3_BOARDS:
+        return "Ascend910A3"
+    return next((family for rule, family in _ORDERED_RULES if rule.match(chip_name)), None)
 
 
 def device_type_of(keys: AbstractSet[str]) -> str:

@@ -6,7 +6,7 @@ Source: ``docs/spec/device-plugin.md#3.4`` and 3.5.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -15,6 +15,8 @@ from contract.codes.levels import ChipLevel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+P = TypeVar("P")
 
 FAULT_FREQUENCY = "FaultFrequency"
 FAULT_DURATION = "FaultDuration"
@@ -58,6 +60,12 @@ class FrequencyEntry(msgspec.Struct, frozen=True, rename="pascal"):
     fault_handling: ChipLevel
     release_time_window: int = 0
 
+    @property
+    def policy(self) -> FrequencyPolicy:
+        """The rule without its codes."""
+        release_ms = self.release_time_window * 1000 or None
+        return FrequencyPolicy(self.time_window, self.times, self.fault_handling, release_ms)
+
 
 class DurationEntry(msgspec.Struct, frozen=True, rename="pascal"):
     """One rule as it is written; times in seconds, an absent one is 0."""
@@ -67,6 +75,13 @@ class DurationEntry(msgspec.Struct, frozen=True, rename="pascal"):
     fault_timeout: int = 0
     recover_timeout: int = 0
 
+    @property
+    def policy(self) -> DurationPolicy:
+        """The rule without its codes."""
+        return DurationPolicy(
+            self.fault_timeout * 1000, self.recover_timeout * 1000, self.fault_handling
+        )
+
 
 class PolicyTables(msgspec.Struct, frozen=True):
     """``policies.json``, as far as it is used."""
@@ -75,35 +90,14 @@ class PolicyTables(msgspec.Struct, frozen=True):
     duration: list[DurationEntry]
 
 
-def duration_policies(entries: Iterable[DurationEntry]) -> dict[str, DurationPolicy]:
-    """Return the rules by code. The first entry that names a code owns it.
+def policies_by_code(rules: Iterable[tuple[Iterable[str], P]]) -> dict[str, P]:
+    """Return the policies by code, from codes and policy of each rule.
 
-    Raises ``ValueError`` for what is no code.
+    The first rule that names a code owns it. Raises ``ValueError`` for what is no code.
     """
-    policies: dict[str, DurationPolicy] = {}
-    for entry in entries:
-        policy = DurationPolicy(
-            entry.fault_timeout * 1000, entry.recover_timeout * 1000, entry.fault_handling
-        )
-        for text in entry.event_id:
-            policies.setdefault(parse_code(text), policy)
-    return policies
-
-
-def frequency_policies(entries: Iterable[FrequencyEntry]) -> dict[str, FrequencyPolicy]:
-    """Return the rules by code. The first entry that names a code owns it.
-
-    Raises ``ValueError`` for what is no code.
-    """
-    policies: dict[str, FrequencyPolicy] = {}
-    for entry in entries:
-        policy = FrequencyPolicy(
-            entry.time_window,
-            entry.times,
-            entry.fault_handling,
-            entry.release_time_window * 1000 or None,
-        )
-        for text in entry.event_id:
+    policies: dict[str, P] = {}
+    for codes, policy in rules:
+        for text in codes:
             policies.setdefault(parse_code(text), policy)
     return policies
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from contract.codes.catalogue import Catalogue
 
-_TABLE = "reference.json"
+_REMEDIES = "remedies.json"
 _CODES = "contract/data/codes.json"
 _LEVELS = "contract/data/levels.json"
 _EFFECTS = "docs/spec/consumers.md#1.10"
@@ -52,7 +52,19 @@ class CodeKind(StrEnum):
     PUBLIC = "public"
 
 
-class CodeReference(msgspec.Struct, frozen=True):
+_OF_KIND = {
+    CodeKind.CHIP: ("NPU", "Fault of a chip"),
+    CodeKind.SWITCH: ("Switch", "Fault of a switch"),
+    CodeKind.NODE: ("Server", "Fault of the server, named in the event list of its BMC"),
+    CodeKind.PUBLIC: (
+        "Reported by another program",
+        "Public fault, described by the program that reports it",
+    ),
+}
+"""Component and summary that each code of a kind has at least."""
+
+
+class CodeReference(msgspec.Struct, frozen=True, kw_only=True):
     """What a person needs to know of one code.
 
     ``name_en`` and ``name_zh`` are the vendor's, empty where the vendor's are not known;
@@ -64,15 +76,15 @@ class CodeReference(msgspec.Struct, frozen=True):
 
     code: str
     kind: CodeKind
-    level: str
-    severity: str
-    name_en: str
-    name_zh: str
-    summary: str
-    component: str
-    module: str
-    effect: str
-    remedy: str
+    level: str = ""
+    severity: str = ""
+    name_en: str = ""
+    name_zh: str = ""
+    summary: str = ""
+    component: str = ""
+    module: str = ""
+    effect: str = ""
+    remedy: str = ""
     rules: tuple[str, ...]
     known: Mapping[str, str]
     follows: Mapping[str, str]
@@ -96,9 +108,13 @@ class _MadeUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
 
 
-class _Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Remedies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     about: str
     levels: dict[str, dict[str, LevelText]]
+
+
+class _Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    about: str
     modules: dict[str, str]
     states: dict[str, str]
     switch_events: dict[str, dict[str, str]]
@@ -143,7 +159,7 @@ def all_codes() -> Iterator[CodeReference]:
 
 def level_texts(kind: CodeKind) -> Mapping[str, LevelText]:
     """Return the texts of the levels of ``kind``, most serious first."""
-    return _reference().levels[kind]
+    return _remedies()[kind]
 
 
 def text_of_level(kind: CodeKind, code: str, level: str) -> LevelText | None:
@@ -151,7 +167,7 @@ def text_of_level(kind: CodeKind, code: str, level: str) -> LevelText | None:
 
     A network code of a chip at a level that isolates concerns only jobs with several tasks.
     """
-    levels = _reference().levels
+    levels = _remedies()
     if kind is CodeKind.CHIP and is_network(code):
         return levels["network"].get(level) or levels[kind].get(level)
     return levels[kind].get(level)
@@ -182,7 +198,12 @@ def _references() -> Mapping[str, CodeReference]:
 
 @cache
 def _reference() -> _Reference:
-    return read_table(_TABLE, _Reference)
+    return read_table("reference.json", _Reference)
+
+
+@cache
+def _remedies() -> Mapping[str, Mapping[str, LevelText]]:
+    return read_table(_REMEDIES, _Remedies).levels
 
 
 def _describe(code: str, kind: CodeKind, level: str) -> CodeReference:
@@ -196,29 +217,16 @@ def _describe(code: str, kind: CodeKind, level: str) -> CodeReference:
         _add_public_layout(facts, code)
     elif kind is CodeKind.CHIP and len(code) == _DRIVER_DIGITS:
         _add_layout(facts, int(code, 16))
-    _add_kind(facts, kind)
+    component, summary = _OF_KIND[kind]
+    facts.follow(_LEVELS, component=component, summary=summary)
     severity = shipped().severities.get(code)
     if kind is CodeKind.CHIP and severity is not None and len(code) == _DRIVER_DIGITS:
         facts.follow("docs/spec/dcmi.md#5.5", severity=severity.word)
     _add_level(facts, code, kind, level)
-    values = facts.values
     return CodeReference(
         code=code,
         kind=kind,
-        **{
-            name: values.get(name, "")
-            for name in (
-                "level",
-                "severity",
-                "name_en",
-                "name_zh",
-                "summary",
-                "component",
-                "module",
-                "effect",
-                "remedy",
-            )
-        },
+        **facts.values,
         rules=tuple(raising_rules(code, shipped()).values()) if kind is CodeKind.CHIP else (),
         known=facts.known,
         follows=facts.follows,
@@ -320,24 +328,7 @@ def _add_public_layout(facts: _Facts, code: str) -> None:
         )
 
 
-def _add_kind(facts: _Facts, kind: CodeKind) -> None:
-    """Add what each code of a kind has at least."""
-    component = {
-        CodeKind.CHIP: "NPU",
-        CodeKind.SWITCH: "Switch",
-        CodeKind.NODE: "Server",
-        CodeKind.PUBLIC: "Reported by another program",
-    }[kind]
-    summary = {
-        CodeKind.CHIP: "Fault of a chip",
-        CodeKind.SWITCH: "Fault of a switch",
-        CodeKind.NODE: "Fault of the server, named in the event list of its BMC",
-        CodeKind.PUBLIC: "Public fault, described by the program that reports it",
-    }[kind]
-    facts.follow(_LEVELS, component=component, summary=summary)
-
-
 def _add_level(facts: _Facts, code: str, kind: CodeKind, level: str) -> None:
     text = text_of_level(kind, code, level)
-    assert text is not None, f"{_TABLE} has no text for {kind} {level}"
+    assert text is not None, f"{_REMEDIES} has no text for {kind} {level}"
     facts.follow(_EFFECTS, effect=text.effect, remedy=text.remedy)

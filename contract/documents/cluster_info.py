@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from contract.counted import counted
-from contract.documents.cluster_device import CodeFault, DeviceRecord, split
+from contract.documents.cluster_device import DeviceRecord, split
 from contract.documents.device_info import DeviceFault
 from contract.errors import DocumentError
 from contract.go import encode as go_json
@@ -140,24 +140,19 @@ def _names(devices: Mapping[str, str], key: str) -> tuple[str, ...]:
     return tuple(name for name in devices.get(key, "").split(",") if name)
 
 
-def faults_of(entry: DeviceEntry, document: str) -> tuple[CodeFault, ...]:
-    """Return the faults in an entry that ``read_device_entry`` has read."""
-    devices = entry.DeviceList or {}
-    text = devices[f"{min(devices)}-Fault"]
-    faults = decode(text, list[DeviceFault], document, "$")
-    return tuple(one for fault in faults for one in split(fault))
-
-
 def record_as_shown(entry: DeviceEntry, document: str) -> DeviceRecord:
     """Return the content of an entry that ``read_device_entry`` has read, with its faults."""
     devices = entry.DeviceList or {}
     resource = min(devices, default="")
+    faults = devices.get(f"{resource}-Fault", "[]")
     return msgspec.structs.replace(
         record_of(entry),
         unhealthy=_names(devices, f"{resource}-Unhealthy"),
         network_unhealthy=_names(devices, f"{resource}-NetworkUnhealthy"),
         recovering=_names(devices, f"{resource}-Recovering"),
-        faults=faults_of(entry, document) if devices else (),
+        faults=tuple(
+            one for fault in decode(faults, list[DeviceFault], document) for one in split(fault)
+        ),
     )
 
 

@@ -1,6 +1,7 @@
-"""The whole value of cluster-info-node-cm, read as its readers do.
+"""Entries and the whole value of cluster-info-node-cm, read as their readers do.
 
-Sources: ``docs/spec/clusterd.md#2.2``, ``docs/spec/consumers.md#1.3`` and 7.1 (M1, M3, M4, M10).
+Sources: ``docs/spec/clusterd.md#2.2`` and 3.8,
+``docs/spec/consumers.md#1.3`` and 7.1 (M1, M3, M4, M10).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from contract.names import NODE_INFO_PREFIX
 
 HEALTHY = "Healthy"
 UNHEALTHY = "UnHealthy"
+_LEVELS = ("SeparateFault", "PreSeparateFault", "NotHandleFault")
+"""Most serious first."""
 
 
 class NodeEntry(GoStruct, frozen=True):
@@ -36,6 +39,22 @@ def read_node_entry(key: str, text: str, document: str) -> tuple[str, NodeRecord
     if node == key or not node or entry.CmName != key:
         raise DocumentError(document, f"$.{key}", "is not named after the node's node-info")
     return node, NodeRecord(tuple(entry.FaultDevList or ()), entry.NodeStatus, entry.UpdateTime)
+
+
+def pre_separate_node(record: NodeRecord, chips_in_use: bool | None) -> NodeRecord:
+    """Decide the status of a node whose worst fault is a pre-separation (clusterd#3.8).
+
+    Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (not known) leaves
+    what the node reported.
+    """
+    worst = next((level for level in _LEVELS if _has(record, level)), None)
+    if chips_in_use is None or record.status == "UnHealthy" or worst != "PreSeparateFault":
+        return record
+    return msgspec.structs.replace(record, status="Healthy" if chips_in_use else "UnHealthy")
+
+
+def _has(record: NodeRecord, level: str) -> bool:
+    return any(device.fault_level == level for device in record.faults)
 
 
 def lost_node(record: NodeRecord | None) -> NodeRecord:

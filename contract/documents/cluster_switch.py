@@ -1,6 +1,7 @@
-"""Whole values of the cluster-info-switch documents, read as their readers do.
+"""Entries and whole values of the cluster-info-switch documents, read as their readers do.
 
-Sources: ``docs/spec/clusterd.md#2.2``, ``docs/spec/consumers.md#1.3`` and 7.1 (M1, M3, M4, M9).
+Sources: ``docs/spec/clusterd.md#2.2`` and 3.8,
+``docs/spec/consumers.md#1.3`` and 7.1 (M1, M3, M4, M9).
 """
 
 from __future__ import annotations
@@ -8,22 +9,16 @@ from __future__ import annotations
 import msgspec
 
 from contract.documents.cluster_info import numbered, verify_value
-from contract.documents.device_info import TimeAndLevel  # noqa: TC001 (msgspec reads annotations)
-from contract.documents.switch_info import SwitchEvent, SwitchRecord
+from contract.documents.switch_info import SwitchInfoCfg, SwitchRecord, record_of_switches
 from contract.errors import DocumentError
-from contract.go.decode import GoStruct, Int64, decode
+from contract.go.decode import decode
 from contract.names import CLUSTER_SWITCH_PREFIX, SWITCH_INFO_PREFIX
 
 
-class SwitchEntry(GoStruct, frozen=True):
+class SwitchEntry(SwitchInfoCfg, frozen=True):
     """A node's member of cluster-info-switch, as Volcano reads it."""
 
-    FaultCode: list[str] | None = None
-    FaultLevel: str = ""
-    UpdateTime: Int64 = 0
-    NodeStatus: str = ""
-    FaultTimeAndLevelMap: dict[str, TimeAndLevel] | None = None
-    CmName: str = ""
+    cm_name: str = msgspec.field(default="", name="CmName")
 
 
 def cluster_switch_name(index: int) -> str:
@@ -43,22 +38,20 @@ def read_switch_entry(key: str, text: str, document: str) -> tuple[str, SwitchRe
     """
     entry = decode(text, SwitchEntry, document, f"$.{key}")
     node = key.removeprefix(SWITCH_INFO_PREFIX)
-    if node == key or not node or entry.CmName != key:
+    if node == key or not node or entry.cm_name != key:
         raise DocumentError(document, f"$.{key}", "is not named after the node's switch-info")
-    events = tuple(
-        decode(event, SwitchEvent, document, f"$.{key}.FaultCode[{index}]")
-        for index, event in enumerate(entry.FaultCode or ())
-    )
-    times = entry.FaultTimeAndLevelMap
-    return node, SwitchRecord(
-        events=events,
-        level=entry.FaultLevel,
-        update_time=entry.UpdateTime,
-        status=entry.NodeStatus,
-        times=None
-        if times is None
-        else tuple((name, one.fault_time, one.fault_level) for name, one in sorted(times.items())),
-    )
+    return node, record_of_switches(entry, document, f"$.{key}")
+
+
+def pre_separate_switch(record: SwitchRecord, chips_in_use: bool | None) -> SwitchRecord:
+    """Decide the status of a node whose switch level is a pre-separation (clusterd#3.8).
+
+    Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (not known) leaves
+    what the node reported.
+    """
+    if chips_in_use is None or record.status == "UnHealthy" or record.level != "PreSeparate":
+        return record
+    return msgspec.structs.replace(record, status="Healthy" if chips_in_use else "UnHealthy")
 
 
 def healed_switch(record: SwitchRecord) -> SwitchRecord:

@@ -31,7 +31,6 @@ TIME_KEY = "updateTime"
 REFRESH_SECONDS = 1800.0
 """An unchanged document is written again so that readers see its age (``noded#2.5``)."""
 
-_LEVELS = ("SeparateFault", "PreSeparateFault", "NotHandleFault")
 _YEAR_9999 = 253_370_764_800
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)")
 
@@ -152,22 +151,6 @@ def encode_node_beat(beat: NodeBeat) -> dict[str, str]:
 
 def _signed(inner: dict[str, Any]) -> str:
     return go_json.encode({"NodeInfo": inner, "CheckCode": go_json.check_code(inner)})
-
-
-def pre_separate_node(record: NodeRecord, chips_in_use: bool | None) -> NodeRecord:
-    """Decide the status of a node whose worst fault is a pre-separation (clusterd#3.8).
-
-    Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (not known) leaves
-    what the node reported.
-    """
-    worst = next((level for level in _LEVELS if _has(record, level)), None)
-    if chips_in_use is None or record.status == "UnHealthy" or worst != "PreSeparateFault":
-        return record
-    return msgspec.structs.replace(record, status="Healthy" if chips_in_use else "UnHealthy")
-
-
-def _has(record: NodeRecord, level: str) -> bool:
-    return any(device.fault_level == level for device in record.faults)
 
 
 def is_same_node(record: NodeRecord, other: NodeRecord) -> bool:

@@ -69,7 +69,9 @@ def port_of(subject: Subject) -> SwitchPort:
     return SwitchPort(subject.id, port, peer_device, peer_port)
 
 
-class _Wire(GoStruct, frozen=True):
+class SwitchInfoCfg(GoStruct, frozen=True):
+    """The JSON of the data key: event texts, and the time map by event key."""
+
     fault_code: list[str] | None = msgspec.field(default=None, name="FaultCode")
     fault_level: str = msgspec.field(default="", name="FaultLevel")
     update_time: Int64 = msgspec.field(default=0, name="UpdateTime")
@@ -98,9 +100,17 @@ def decode_switch_info(name: str, data: Mapping[str, str]) -> SwitchRecord | Non
     text = data.get(SWITCH_INFO_KEY)
     if text is None:
         return None
-    wire = decode(text, _Wire, name, SWITCH_INFO_KEY)
+    wire = decode(text, SwitchInfoCfg, name, SWITCH_INFO_KEY)
+    return record_of_switches(wire, name, SWITCH_INFO_KEY)
+
+
+def record_of_switches(wire: SwitchInfoCfg, document: str, where: str) -> SwitchRecord:
+    """Return the content of ``wire``, which is at ``where`` in ``document``.
+
+    One event that cannot be read refuses the whole (``DocumentError``).
+    """
     events = tuple(
-        decode(event, SwitchEvent, name, f"{SWITCH_INFO_KEY}.FaultCode[{index}]")
+        decode(event, SwitchEvent, document, f"{where}.FaultCode[{index}]")
         for index, event in enumerate(wire.fault_code or ())
     )
     times = None
@@ -114,17 +124,6 @@ def decode_switch_info(name: str, data: Mapping[str, str]) -> SwitchRecord | Non
 def encode_switch_info(record: SwitchRecord) -> str:
     """Return the text of the ``SwitchInfoCfg`` key."""
     return go_json.encode(_tree(record))
-
-
-def pre_separate_switch(record: SwitchRecord, chips_in_use: bool | None) -> SwitchRecord:
-    """Decide the status of a node whose switch level is a pre-separation (clusterd#3.8).
-
-    Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (not known) leaves
-    what the node reported.
-    """
-    if chips_in_use is None or record.status == "UnHealthy" or record.level != "PreSeparate":
-        return record
-    return msgspec.structs.replace(record, status="Healthy" if chips_in_use else "UnHealthy")
 
 
 def is_same_switch(record: SwitchRecord, other: SwitchRecord) -> bool:

@@ -54,18 +54,12 @@ def decode(text: str, model: type[T], document: str, where: str = "$") -> T:
     ``document`` names the document and ``where`` the place of ``text`` in it for the message.
     Raises ``DocumentError`` for what Go refuses.
     """
-    shape: Any = model
-    try:
-        fast: T = _fast(shape).decode(text)
-        return fast
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        pass  # not necessarily wrong: the careful reader decides
-    tree = parsed(text, document, where)
-    try:
-        value: T = _reader(shape)(tree, where, _refuse)
-    except _WrongTypeError as error:
-        raise DocumentError(document, error.where, error.what) from None
-    return value
+
+    def refuse_type(where: str, expected: str, found: Any) -> NoReturn:
+        wrong = _wrong_type(where, expected, found)
+        raise DocumentError(document, wrong.where, wrong.what)
+
+    return _decode(text, model, document, where, refuse_type)
 
 
 def decode_all(text: str, model: type[T], document: str) -> tuple[T, tuple[Problem, ...]]:
@@ -74,13 +68,6 @@ def decode_all(text: str, model: type[T], document: str) -> tuple[T, tuple[Probl
     A value of a wrong type is taken for Go's zero value, so that whoever checks the rest can do
     so. Raises ``DocumentError`` for what is no JSON, and for too many wrong types.
     """
-    shape: Any = model
-    try:
-        fast: T = _fast(shape).decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        pass
-    else:
-        return fast, ()
     wrong: list[Problem] = []
 
     def note(where: str, expected: str, found: Any) -> None:
@@ -91,9 +78,18 @@ def decode_all(text: str, model: type[T], document: str) -> tuple[T, tuple[Probl
             )
             raise DocumentError(document, more.where, more.what, tuple(wrong))
 
-    tree = parsed(text, document)
-    value: T = _reader(shape)(tree, "$", note)
-    return value, tuple(wrong)
+    return _decode(text, model, document, "$", note), tuple(wrong)
+
+
+def _decode(text: str, model: type[T], document: str, where: str, wrong: _Wrong) -> T:
+    shape: Any = model
+    try:
+        fast: T = _fast(shape).decode(text)
+        return fast
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        pass  # not necessarily wrong: the careful reader decides
+    value: T = _reader(shape)(parsed(text, document, where), where, wrong)
+    return value
 
 
 def refuse(document: str, wrong: tuple[Problem, ...], found: FoundProblems) -> None:
@@ -152,18 +148,8 @@ parse = json.JSONDecoder(
 ).decode
 
 
-class _WrongTypeError(Exception):
-    def __init__(self, problem: Problem) -> None:
-        self.where, self.what = problem.where, problem.what
-        super().__init__(self.what)
-
-
 def _wrong_type(where: str, expected: str, found: Any) -> Problem:
     return Problem(where, f"must be {expected}, is {describe(found)}")
-
-
-def _refuse(where: str, expected: str, found: Any) -> NoReturn:
-    raise _WrongTypeError(_wrong_type(where, expected, found))
 
 
 def describe(value: Any) -> str:

@@ -47,10 +47,10 @@ _FAULT_SECONDS = (0, 600)
 _RECOVER_SECONDS = (0, 86_400)
 
 
-class _Grace(GoStruct, frozen=True, rename="pascal"):
-    wait_process_read_c_m_time: Annotated[Int64, Meta(extra={"limits": _READ_SECONDS})] = 0
-    wait_device_reset_time: Annotated[Int64, Meta(extra={"limits": _RESET_SECONDS})] = 0
-    wait_fault_self_healing_time: Annotated[Int64, Meta(extra={"limits": _HEALING_SECONDS})] = 0
+class _Grace(GoStruct, frozen=True):
+    WaitProcessReadCMTime: Annotated[Int64, Meta(extra={"limits": _READ_SECONDS})] = 0
+    WaitDeviceResetTime: Annotated[Int64, Meta(extra={"limits": _RESET_SECONDS})] = 0
+    WaitFaultSelfHealingTime: Annotated[Int64, Meta(extra={"limits": _HEALING_SECONDS})] = 0
 
 
 class _Frequency(GoStruct, frozen=True, rename="pascal"):
@@ -197,12 +197,8 @@ def _level_problems(level: str, known: list[str], where: str) -> Iterator[Proble
 
 def _grace_problems(grace: _Grace) -> Iterator[Problem]:
     """Values out of their range are replaced; none of them has an effect (K27)."""
-    values = (
-        grace.wait_process_read_c_m_time,
-        grace.wait_device_reset_time,
-        grace.wait_fault_self_healing_time,
-    )
-    for value, (name, (low, high, default)) in zip(values, _GRACE_SECONDS.items(), strict=True):
+    for name, (low, high, default) in _GRACE_SECONDS.items():
+        value = getattr(grace, name)
         if value and not low <= value <= high:
             what = f"{value} is not from {low} to {high}; {default} is taken (without effect)"
             yield Problem(f"$.GraceTolerance.{name}", what)

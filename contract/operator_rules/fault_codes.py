@@ -10,9 +10,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msgspec import field
-from msgspec.structs import fields
-
 from contract.codes.chip_codes import NETWORK_FAULT_CODES, code_of, is_network
 from contract.codes.levels import ChipLevel, most_serious
 from contract.errors import Problem, quoted
@@ -29,37 +26,36 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class _Lists(GoStruct, frozen=True):
-    not_handle: list[str] | None = field(name="NotHandleFaultCodes", default=None)
-    restart_request: list[str] | None = field(name="RestartRequestCodes", default=None)
-    restart_business: list[str] | None = field(name="RestartBusinessCodes", default=None)
-    restart_npu: list[str] | None = field(name="RestartNPUCodes", default=None)
-    free_restart_npu: list[str] | None = field(name="FreeRestartNPUCodes", default=None)
-    pre_separate: list[str] | None = field(name="PreSeparateNPUCodes", default=None)
-    separate: list[str] | None = field(name="SeparateNPUCodes", default=None)
-    sub_health: list[str] | None = field(name="SubHealthFaultCodes", default=None)
-    net_not_handle: list[str] | None = field(name="NotHandleFaultNetworkCodes", default=None)
-    net_pre_separate: list[str] | None = field(name="PreSeparateNPUNetworkCodes", default=None)
-    net_separate: list[str] | None = field(name="SeparateNPUNetworkCodes", default=None)
-    net_sub_health: list[str] | None = field(name="SubHealthFaultNetworkCodes", default=None)
+    NotHandleFaultCodes: list[str] | None = None
+    RestartRequestCodes: list[str] | None = None
+    RestartBusinessCodes: list[str] | None = None
+    RestartNPUCodes: list[str] | None = None
+    FreeRestartNPUCodes: list[str] | None = None
+    PreSeparateNPUCodes: list[str] | None = None
+    SeparateNPUCodes: list[str] | None = None
+    SubHealthFaultCodes: list[str] | None = None
+    NotHandleFaultNetworkCodes: list[str] | None = None
+    PreSeparateNPUNetworkCodes: list[str] | None = None
+    SeparateNPUNetworkCodes: list[str] | None = None
+    SubHealthFaultNetworkCodes: list[str] | None = None
 
 
 _CHIP = {
-    "not_handle": ChipLevel.NOT_HANDLE_FAULT,
-    "restart_request": ChipLevel.RESTART_REQUEST,
-    "restart_business": ChipLevel.RESTART_BUSINESS,
-    "restart_npu": ChipLevel.RESTART_NPU,
-    "free_restart_npu": ChipLevel.FREE_RESTART_NPU,
-    "pre_separate": ChipLevel.PRE_SEPARATE_NPU,
-    "separate": ChipLevel.SEPARATE_NPU,
-    "sub_health": ChipLevel.SUB_HEALTH_FAULT,
+    "NotHandleFaultCodes": ChipLevel.NOT_HANDLE_FAULT,
+    "RestartRequestCodes": ChipLevel.RESTART_REQUEST,
+    "RestartBusinessCodes": ChipLevel.RESTART_BUSINESS,
+    "RestartNPUCodes": ChipLevel.RESTART_NPU,
+    "FreeRestartNPUCodes": ChipLevel.FREE_RESTART_NPU,
+    "PreSeparateNPUCodes": ChipLevel.PRE_SEPARATE_NPU,
+    "SeparateNPUCodes": ChipLevel.SEPARATE_NPU,
+    "SubHealthFaultCodes": ChipLevel.SUB_HEALTH_FAULT,
 }
 _NETWORK = {
-    "net_not_handle": ChipLevel.NOT_HANDLE_FAULT,
-    "net_pre_separate": ChipLevel.PRE_SEPARATE_NPU,
-    "net_separate": ChipLevel.SEPARATE_NPU,
-    "net_sub_health": ChipLevel.SUB_HEALTH_FAULT,
+    "NotHandleFaultNetworkCodes": ChipLevel.NOT_HANDLE_FAULT,
+    "PreSeparateNPUNetworkCodes": ChipLevel.PRE_SEPARATE_NPU,
+    "SeparateNPUNetworkCodes": ChipLevel.SEPARATE_NPU,
+    "SubHealthFaultNetworkCodes": ChipLevel.SUB_HEALTH_FAULT,
 }
-_WIRE = {member.name: member.encode_name for member in fields(_Lists)}
 
 
 @dataclass(frozen=True)
@@ -89,9 +85,9 @@ def read_fault_codes(text: str) -> FaultCodes:
     problems.extend(dropped(text, _Lists))
     levels: dict[str, list[ChipLevel]] = {}
     spellings: dict[int, str] = {}
-    for attribute, listed_level in (_CHIP | _NETWORK).items():
-        for index, entry in enumerate(getattr(lists, attribute) or ()):
-            where = f"$.{_WIRE[attribute]}[{index}]"
+    for name, listed_level in (_CHIP | _NETWORK).items():
+        for index, entry in enumerate(getattr(lists, name) or ()):
+            where = f"$.{name}[{index}]"
             number = number_of(entry)
             if number is None:
                 what = f"{quoted(entry)!r} is no hexadecimal number (without 0x); it is skipped"
@@ -104,7 +100,7 @@ def read_fault_codes(text: str) -> FaultCodes:
                 continue
             spellings.setdefault(number, entry.lower())
             level = listed_level
-            if attribute in _NETWORK and not is_network(code):
+            if name in _NETWORK and not is_network(code):
                 what = f"{code} is no network code; in this list it has no effect"
                 problems.add(Problem(where, what))
                 continue
@@ -128,7 +124,7 @@ def _missing(lists: _Lists, levels: Mapping[str, list[ChipLevel]]) -> list[Probl
         )
         return [Problem("$", what)]
     pre_separate = any(ChipLevel.PRE_SEPARATE_NPU in levels.get(c, ()) for c in NETWORK_FAULT_CODES)
-    if lists.not_handle or pre_separate:
+    if lists.NotHandleFaultCodes or pre_separate:
         return []
     unnamed = sorted(NETWORK_FAULT_CODES - levels.keys())
     if not unnamed:

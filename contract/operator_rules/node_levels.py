@@ -10,8 +10,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import field
-
 from contract.codes.levels import NodeLevel
 from contract.errors import ConfigurationError, DocumentError, Problem, quoted
 from contract.found_problems import FoundProblems
@@ -35,13 +33,13 @@ _HEXADECIMAL = re.compile(r"[0-9A-F]{8}")
 
 
 class _Lists(GoStruct, frozen=True):
-    not_handle: list[str] | None = field(name="NotHandleFaultCodes", default=None)
-    pre_separate: list[str] | None = field(name="PreSeparateFaultCodes", default=None)
-    separate: list[str] | None = field(name="SeparateFaultCodes", default=None)
+    NotHandleFaultCodes: list[str] | None = None
+    PreSeparateFaultCodes: list[str] | None = None
+    SeparateFaultCodes: list[str] | None = None
 
 
 class _Document(GoStruct, frozen=True):
-    codes: _Lists | None = field(name=_ROOT, default=None)
+    FaultTypeCode: _Lists | None = None
 
 
 @dataclass(frozen=True)

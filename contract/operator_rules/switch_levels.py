@@ -8,9 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msgspec import field
-from msgspec.structs import fields
-
 from contract.codes.levels import SwitchLevel
 from contract.codes.switch_codes import format_switch_code, parse_switch_code
 from contract.errors import Problem, quoted
@@ -27,24 +24,23 @@ _PARTS = 4
 
 
 class _Lists(GoStruct, frozen=True):
-    separate: list[str] | None = field(name="SeparateFaultCodes", default=None)
-    reset: list[str] | None = field(name="ResetFaultCodes", default=None)
-    pre_separate: list[str] | None = field(name="PreSeparateFaultCodes", default=None)
-    restart_request: list[str] | None = field(name="RestartRequestFaultCodes", default=None)
-    sub_health: list[str] | None = field(name="SubHealthFaultCodes", default=None)
-    not_handle: list[str] | None = field(name="NotHandleFaultCodes", default=None)
+    SeparateFaultCodes: list[str] | None = None
+    ResetFaultCodes: list[str] | None = None
+    PreSeparateFaultCodes: list[str] | None = None
+    RestartRequestFaultCodes: list[str] | None = None
+    SubHealthFaultCodes: list[str] | None = None
+    NotHandleFaultCodes: list[str] | None = None
 
 
 # Most serious first.
 _LEVELS = {
-    "separate": SwitchLevel.SEPARATE,
-    "reset": SwitchLevel.SEPARATE,
-    "pre_separate": SwitchLevel.PRE_SEPARATE,
-    "restart_request": SwitchLevel.RESTART_REQUEST,
-    "sub_health": SwitchLevel.SUB_HEALTH_FAULT,
-    "not_handle": SwitchLevel.NOT_HANDLE,
+    "SeparateFaultCodes": SwitchLevel.SEPARATE,
+    "ResetFaultCodes": SwitchLevel.SEPARATE,
+    "PreSeparateFaultCodes": SwitchLevel.PRE_SEPARATE,
+    "RestartRequestFaultCodes": SwitchLevel.RESTART_REQUEST,
+    "SubHealthFaultCodes": SwitchLevel.SUB_HEALTH_FAULT,
+    "NotHandleFaultCodes": SwitchLevel.NOT_HANDLE,
 }
-_WIRE = {member.name: member.encode_name for member in fields(_Lists)}
 
 
 @dataclass(frozen=True)
@@ -64,11 +60,11 @@ def read_switch_levels(text: str) -> SwitchLevels:
     problems = FoundProblems()
     problems.extend(dropped(text, _Lists))
     levels: dict[str, SwitchLevel] = {}
-    for attribute, level in _LEVELS.items():
-        for index, entry in enumerate(getattr(lists, attribute) or ()):
+    for name, level in _LEVELS.items():
+        for index, entry in enumerate(getattr(lists, name) or ()):
             problem = _problem(entry)
             if problem is not None:
-                where = f"$.{_WIRE[attribute]}[{index}]"
+                where = f"$.{name}[{index}]"
                 problems.add(Problem(where, f"{quoted(entry)!r} {problem}"))
             if _is_accepted(entry):
                 levels.setdefault(entry, level)

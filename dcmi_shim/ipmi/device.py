@@ -6,19 +6,19 @@ waits for: while it hangs, nothing else is tried, and the process can end.
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import errno
 import fcntl
 import os
 import select
 import struct
-import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from contract.errors import BmcError
+from pacing.abandonable_thread import AbandonableThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,50 +70,25 @@ class IpmiDevice:
         self._monotonic = monotonic
         self._doing = ""
         self._since = 0.0
-        self._is_busy = False
+        self._work: AbandonableThread[Any] | None = None
 
     async def read(self, exchange: Exchange[T], limit_seconds: float) -> T:
         """Do a whole exchange. Each command has the deadline, all together ``limit_seconds``.
 
         Raises ``NoDevice``, and ``BmcError`` when it fails, or hangs now or still.
         """
-        if self._is_busy:
+        if self._work is not None and self._work.is_stuck:
             raise self._stuck()
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-
-        def finish(result: T | None, error: Exception | None) -> None:
-            if done.done():
-                return
-            if error is not None:
-                done.set_exception(error)
-            else:
-                done.set_result(cast("T", result))
-
-        def work() -> None:
-            result: T | None = None
-            trouble: Exception | None = None
-            try:
-                result = self._read(exchange, limit_seconds)
-            except Exception as error:
-                trouble = error
-            self._is_busy = False
-            with suppress(RuntimeError):  # the loop is closed: no task waits any more
-                loop.call_soon_threadsafe(finish, result, trouble)
-
-        self._is_busy = True
         self._begin("the start of a thread")
-        threading.Thread(target=work, name="ipmi", daemon=True).start()
-        try:
-            while not done.done():
-                await asyncio.wait({done}, timeout=_CHECK_SECONDS)
+        work = AbandonableThread(partial(self._read, exchange, limit_seconds), "ipmi")
+        self._work = work
+        while True:
+            try:
+                return await work.result(_CHECK_SECONDS)
+            except TimeoutError:
                 age = self._monotonic() - self._since
-                if not done.done() and age > self._deadline_seconds + _GRACE_SECONDS:
-                    raise self._stuck()
-            return done.result()
-        finally:
-            if not done.cancel():
-                done.exception()  # marks the exception as retrieved
+                if age > self._deadline_seconds + _GRACE_SECONDS:
+                    raise self._stuck() from None
 
     def _stuck(self) -> BmcError:
         age = self._monotonic() - self._since

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from contract.codes.families import chip_family
 from contract.counted import counted
 from contract.errors import DriverCallError, DriverCallStuck, DriverError
 from dcmi_shim.library.enums import MainCommand
-from dcmi_shim.library.family import chip_family
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.values import Chip, ChipNames, Inventory, NodeFacts, SuperPod
 

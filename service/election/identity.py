@@ -1,4 +1,4 @@
-"""By what name an aggregator holds a Lease.
+"""The name by which an aggregator holds a Lease.
 
 The name belongs to a place: a host and a state directory, in which one process runs at a time. So
 an aggregator that was killed and started again has its Lease at once, and need not wait until it

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from contract.errors import StoreConflict, StoreError
 from pacing.waiting import is_set_within
+from service.failing_requests import FailingRequests
 from service.log.trouble import Trouble
-from service.store_outage import Failing
-from stores.base import WRITE_SECONDS, Tenure
+from stores.base import WRITE_SECONDS, LeaderElectionRecord
 from stores.deadline import answered_within
 from stores.interruption import Interrupted
 
@@ -75,7 +75,7 @@ class Leadership(Protocol):
         """How often this process began to lead."""
 
     @property
-    def failing(self) -> Failing:
+    def failing(self) -> FailingRequests:
         """Whether the election fails."""
 
     async def run(self, on_change: Callable[[], None]) -> NoReturn:
@@ -99,7 +99,7 @@ class Always:
 
     def __init__(self, identity: str) -> None:
         self.holder = identity
-        self.failing = Failing()
+        self.failing = FailingRequests()
 
     async def run(self, on_change: Callable[[], None]) -> NoReturn:
         """See ``Leadership``."""
@@ -124,7 +124,7 @@ class ByLock:
         self.elected_by: str | None = url
         self.leads = False
         self.taken_total = 0
-        self.failing = Failing()
+        self.failing = FailingRequests()
         self._lock = lock
         self._identity = identity
         self._trouble = Trouble(
@@ -187,14 +187,14 @@ class ByLease:
     ) -> None:
         self.elected_by: str | None = url
         self.taken_total = 0
-        self.failing = Failing()
+        self.failing = FailingRequests()
         self._lease = lease
         self._identity = identity
         self._duration_seconds = duration_seconds
         self._clock = clock
-        self._seen: Tenure | None = None
+        self._seen: LeaderElectionRecord | None = None
         self._seen_at_ms = 0
-        self._own: Tenure | None = None
+        self._own: LeaderElectionRecord | None = None
         self._renewed_at_ms = 0
         self._proven_until_ms = 0
         """Until then a read counts, made while the answer to a renewal is awaited."""
@@ -229,8 +229,8 @@ class ByLease:
     @property
     def holder(self) -> str:
         """See ``Leadership``."""
-        tenure = self._own or self._seen
-        return "" if tenure is None else tenure.holder
+        record = self._own or self._seen
+        return "" if record is None else record.holder
 
     @property
     def follows(self) -> bool:
@@ -244,7 +244,7 @@ class ByLease:
             tasks.create_task(self._follow(), name="follow the Lease")
             while True:
                 self._wake.clear()
-                await self._wait(await self._act())
+                await is_set_within(self._wake, await self._act())
         raise AssertionError("the tasks never end")
 
     async def _follow(self) -> NoReturn:
@@ -253,28 +253,28 @@ class ByLease:
                 await self._observe(event)
         raise StoreError(f"the watch of the Lease in {self.elected_by} ended")
 
-    async def _observe(self, tenure: Tenure) -> None:
+    async def _observe(self, record: LeaderElectionRecord) -> None:
         if self._own is None:
-            self._see_other(tenure)
-        elif tenure.holder != self._identity:
+            self._see_other(record)
+        elif record.holder != self._identity:
             # An event from before we took it, or another process took it from us.
             await self.confirm()
 
-    def _see_other(self, tenure: Tenure) -> None:
+    def _see_other(self, record: LeaderElectionRecord) -> None:
         before = self.holder
-        self._see(tenure)
+        self._see(record)
         if self.holder != before:
             self._on_change()
 
-    def _see(self, tenure: Tenure) -> None:
-        if self._seen is None or self._seen.version != tenure.version:
+    def _see(self, record: LeaderElectionRecord) -> None:
+        if self._seen is None or self._seen.version != record.version:
             self._seen_at_ms = self._clock().steady_ms
-        if tenure.holder not in ("", self._identity):
+        if record.holder not in ("", self._identity):
             self.failing.succeeded()  # another process renews it
-        is_news = self._seen is None or self._seen.holder != tenure.holder
-        if is_news and tenure.holder != self._identity:  # else we are about to lead
-            _log.info("follower of %s", tenure.holder or "nobody")
-        self._seen = tenure
+        is_news = self._seen is None or self._seen.holder != record.holder
+        if is_news and record.holder != self._identity:  # else we are about to lead
+            _log.info("follower of %s", record.holder or "nobody")
+        self._seen = record
         self._wake.set()
 
     async def _act(self) -> float | None:
@@ -302,11 +302,13 @@ class ByLease:
                 return (free_at_ms - now_ms + 1) / 1000
         return await self._write(self._seen, None)
 
-    async def _write(self, before: Tenure, within_ms: int | None) -> float:
+    async def _write(self, before: LeaderElectionRecord, within_ms: int | None) -> float:
         """Take or renew the Lease that is as ``before``; seconds until the next try."""
         began_ms = self._clock().steady_ms
         transitions = before.transitions + (before.holder != self._identity)
-        wanted = Tenure(self._identity, self._wanted_seconds, transitions, before.version)
+        wanted = LeaderElectionRecord(
+            self._identity, self._wanted_seconds, transitions, before.version
+        )
         was_late, self._is_late = self._is_late, False
         try:
             async with asyncio.timeout(WRITE_SECONDS if within_ms is None else within_ms / 1000):
@@ -384,22 +386,22 @@ class ByLease:
     async def _is_ours(self) -> bool:
         """Read whose the Lease is; return whether it was read and is still ours."""
         try:
-            tenure = await self._lease.read()
+            record = await self._lease.read()
         except StoreError:
             return False
         if self._own is None:
-            self._see_other(tenure)
+            self._see_other(record)
             return False
-        if tenure.holder == self._identity:
-            self._own = tenure
+        if record.holder == self._identity:
+            self._own = record
             return True
-        self._lose(tenure, f"the Lease is {tenure.holder or 'nobody'}'s")
+        self._lose(record, f"the Lease is {record.holder or 'nobody'}'s")
         return False
 
-    def _lose(self, tenure: Tenure, why: str) -> None:
+    def _lose(self, record: LeaderElectionRecord, why: str) -> None:
         _log.warning("leads no more: %s", why)
         self._own = None
-        self._see(tenure)
+        self._see(record)
         self._on_change()
 
     async def release(self) -> None:
@@ -409,17 +411,14 @@ class ByLease:
             return
         try:
             async with answered_within(_RELEASE_SECONDS):
-                await self._lease.write(Tenure("", 1, own.transitions, own.version))
+                await self._lease.write(LeaderElectionRecord("", 1, own.transitions, own.version))
         except StoreError as error:
             _log.warning("the Lease is not given up and will run out: %s", error)
 
-    async def _wait(self, seconds: float | None) -> None:
-        await is_set_within(self._wake, seconds)
 
-
-def _safe_ms(tenure: Tenure) -> int:
+def _safe_ms(record: LeaderElectionRecord) -> int:
     """Return for how long after it was asked for a Lease proves that no other process leads."""
-    return tenure.duration_seconds * 1000 * (_MARGIN - 1) // _MARGIN
+    return record.duration_seconds * 1000 * (_MARGIN - 1) // _MARGIN
 
 
 def leadership(

@@ -1,4 +1,4 @@
-"""Small files that are kept for the next run."""
+"""Atomic replacement of small files that are kept for the next run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Give a small file this content, so that a reader sees the old or the new one whole.
+    """Replace a small file, so that a reader sees all of the old or all of the new content.
 
-    Its directory is made where it is not there. Not synced to the disk. Raises ``OSError``.
+    A missing directory is made. Nothing is synced to the disk. Raises ``OSError``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.new")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.files.private import private_database
@@ -18,33 +19,35 @@ if TYPE_CHECKING:
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
+@dataclass(frozen=True)
+class ConnectionSettings:
+    """How a connection works: ``wal_bytes`` of the file's log are kept.
+
+    Without ``autocheckpoint`` another connection makes the checkpoints, from the first commit on.
+    """
+
+    busy_seconds: float = 5.0
+    wal_bytes: int = 4 << 20
+    cache_kib: int = 256
+    autocheckpoint: bool = True
+
+
 def open_database(
     path: Path,
     schema: str,
     version: int,
     *,
     synchronous: str,
-    busy_seconds: float = 5.0,
-    wal_bytes: int = 4 << 20,
-    cache_kib: int = 256,
-    autocheckpoint: bool = True,
+    settings: ConnectionSettings = ConnectionSettings(),
 ) -> sqlite3.Connection:
     """Open a file for writing, in WAL mode and with ``schema``, and make it where it is not there.
 
-    Without ``autocheckpoint`` another connection makes the checkpoints, from the first commit on.
     Raises ``sqlite3.NotSupportedError`` for one of a later ``version``, ``sqlite3.Error`` and
     ``OSError``.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     private_database(path)
-    connection = connect_writer(
-        path,
-        synchronous=synchronous,
-        busy_seconds=busy_seconds,
-        wal_bytes=wal_bytes,
-        cache_kib=cache_kib,
-        autocheckpoint=autocheckpoint,
-    )
+    connection = connect_writer(path, synchronous, settings)
     try:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
         if found > version:
@@ -58,28 +61,19 @@ def open_database(
 
 
 def connect_writer(
-    path: Path,
-    *,
-    synchronous: str,
-    busy_seconds: float,
-    wal_bytes: int,
-    cache_kib: int,
-    autocheckpoint: bool,
+    path: Path, synchronous: str, settings: ConnectionSettings
 ) -> sqlite3.Connection:
-    """Connect to a file in WAL mode, of whose log ``wal_bytes`` are kept.
-
-    Raises ``sqlite3.Error``.
-    """
+    """Connect to a file in WAL mode. Raises ``sqlite3.Error``."""
     connection = sqlite3.connect(
-        path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+        path, timeout=settings.busy_seconds, isolation_level=None, check_same_thread=False
     )
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={synchronous}")
-        if not autocheckpoint:
+        if not settings.autocheckpoint:
             connection.execute("PRAGMA wal_autocheckpoint=0")
-        connection.execute(f"PRAGMA journal_size_limit={wal_bytes}")
-        connection.execute(f"PRAGMA cache_size=-{cache_kib}")
+        connection.execute(f"PRAGMA journal_size_limit={settings.wal_bytes}")
+        connection.execute(f"PRAGMA cache_size=-{settings.cache_kib}")
     except BaseException:
         connection.close()
         raise

@@ -57,8 +57,9 @@ def private_database(path: Path) -> None:
 
 
 def _is_of_many(path: Path) -> bool:
-    """Return whether others use it, too. Of a directory that all may write their files prove
-    nothing.
+    """Return whether other users need the directory.
+
+    Files of others prove nothing in a directory in which all may write; only its sticky bit does.
     """
     there = path.stat().st_mode
     if there & (stat.S_IWGRP | stat.S_IWOTH):

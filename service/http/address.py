@@ -1,4 +1,4 @@
-"""The address of ``--listen``: tried again until it can be had, and noted in a file."""
+"""The address of ``--listen``: tried again until it is free, and written to a file."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ListenAddress:
         return True
 
     async def keep_trying(self) -> None:
-        """Try again until it can be had."""
+        """Try again until the address is served."""
         while True:
             await asyncio.sleep(_RETRY_SECONDS)
             if await self.attempt():

@@ -24,11 +24,11 @@ _BAD = (b"400 Bad Request", b"this is no HTTP request\n")
 _TOO_LARGE = (b"431 Request Header Fields Too Large", b"the request is too large\n")
 
 SENT_WITH_ALL = {"X-Content-Type-Options": "nosniff"}
-"""Headers of every answer: a browser is to take no answer for a script or a page."""
+"""Headers of every answer: a browser must not treat an answer as a script or a page."""
 
 
 class HttpConnection(asyncio.Protocol):
-    """Stands between a transport and aiohttp's handler.
+    """A protocol between a transport and aiohttp's handler.
 
     The request line and the headers are one request. No page takes a body: a request that has one
     is answered without it, and its connection is closed.
@@ -101,13 +101,13 @@ class HttpConnection(asyncio.Protocol):
         self._look(0)
 
     def pause_writing(self) -> None:
-        """Take note that something is unsent."""
+        """Record that something is unsent."""
         self.unsent_since = self._loop.time()
         if self._handler is not None:
             self._handler.pause_writing()
 
     def resume_writing(self) -> None:
-        """Take note that everything was sent."""
+        """Record that everything was sent."""
         self.unsent_since = None
         if self._handler is not None:
             self._handler.resume_writing()

@@ -72,12 +72,12 @@ class Connections:
         self._limit_all(connection)
 
     def asks(self, connection: Open) -> None:
-        """Take note that a request is whole: it is answered in its turn."""
+        """Record that a request is whole: it is answered in its turn."""
         del self._waiting[connection]
         self.rate.ask(connection)
 
     def waits(self, connection: Open) -> None:
-        """Take note that a request was answered: the next one is awaited."""
+        """Record that a request was answered: the next one is awaited."""
         if connection in self._all:
             self._waiting[connection] = None
 

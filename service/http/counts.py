@@ -7,6 +7,8 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from prometheus_client.registry import Collector
+
 from service.metric_families import counter, single_counter, single_gauge
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class RequestResult(Enum):
     """A page could not be made."""
 
 
-class Counts:
+class Counts(Collector):
     """Counts of all listeners of a daemon. ``steady_seconds`` is a clock that is never set."""
 
     def __init__(self, steady_seconds: Callable[[], float] = time.monotonic) -> None:
@@ -65,8 +67,8 @@ class Counts:
         self._traceback_at = now
         return True
 
-    def families(self) -> Iterator[Metric]:
-        """Make the metrics."""
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
         if self.listening is not None:
             yield single_gauge(
                 "npu_vigil_http_listening",

@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.registry import Collector
+from prometheus_client import generate_latest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-    from prometheus_client import Metric
+    from collections.abc import Awaitable, Callable
 
     from service.http.counts import Counts
 
 _FRESH_SECONDS = 1.0
 
 
-class Exposition(Collector):
+class Exposition:
     """What ``render`` makes, followed by the metrics of ``counts``."""
 
     def __init__(self, render: Callable[[], bytes | Awaitable[bytes]], counts: Counts) -> None:
@@ -33,18 +30,12 @@ class Exposition(Collector):
             self._task = asyncio.create_task(self._rendered(), name="exposition")
         return await asyncio.shield(self._task)
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of the pages."""
-        return self._counts.families()
-
     async def _rendered(self) -> bytes:
         self._good_until = 0.0
         shown = self._render()
         body = shown if isinstance(shown, bytes) else await shown
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
         self._good_until = self._now() + _FRESH_SECONDS
-        return body + generate_latest(registry)
+        return body + generate_latest(self._counts)
 
     @staticmethod
     def _now() -> float:

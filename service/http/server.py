@@ -45,7 +45,7 @@ class HttpServer:
             self._listeners.append(Listener(one, new, self.counts, limits.connections))
 
     def close(self) -> None:
-        """Accept and begin nothing more; what is being answered goes on."""
+        """Accept and begin nothing more; requests that are being answered are finished."""
         for listener in self._listeners:
             listener.close()
         self._rate.close()

@@ -1,7 +1,7 @@
-"""Lines of the log about what may come in a flood: a few each minute, with a count of the rest.
+"""Lines of the log about events that may be frequent: a few each minute, with a count of the rest.
 
-Nothing is left out of the counts: what comes faster waits for the next line, which names the first
-few of it. So a log stays readable, and no disk fills, however often something changes.
+The counts are complete: faster events wait for the next line, which names the first few of them. So
+a log stays readable, and no disk fills, however often something changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes wrong for a while: one line of the log when it begins and one when it ends."""
+"""Failures that last for a while: one line of the log when one begins and one when it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ K = TypeVar("K")
 
 
 class Trouble:
-    """Knows why something does not work, and logs that it begins and that it ends.
+    """The reason why something does not work, logged when it begins and when it ends.
 
     ``begins`` is logged at ``level`` and gets ``about`` and the reason, ``ends`` gets ``about``.
     The end of an error is a warning, that of a warning an information. Without ``ends`` it has no
@@ -79,5 +79,5 @@ class Troubles(Generic[K]):
             one.end()
 
     def forget(self, key: K) -> None:
-        """Leave out what is gone, without a line."""
+        """Forget a key that is gone, without a line."""
         self._now.pop(key, None)

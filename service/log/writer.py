@@ -1,7 +1,7 @@
 """Writes lines beside the event loop: the program never waits for the reader of its log.
 
 Lines wait in a bounded queue for a thread of their own. That thread may wait in a write for as long
-as there is no reader: a container runtime that hangs, a journal that stands still. Meanwhile the
+as there is no reader: a container runtime that hangs, a journal that is stopped. Meanwhile the
 oldest lines are kept, because they name the cause, and newer ones are dropped and counted.
 ``logging.handlers.QueueHandler`` has no bound in bytes and ends only when all was written.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MOST_BYTES = 1 << 18
-"""So much waits at most, about 2,000 lines."""
+"""The most bytes that wait, about 2,000 lines."""
 _END_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 

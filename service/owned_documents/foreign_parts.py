@@ -1,7 +1,7 @@
 """What of a document is ours, and what others added to it (``docs/decisions/013``).
 
 Labels, annotations and data keys that others add are theirs: no foreign change, and our writes keep
-those that stand. What readers act on is ours whether we write it or not
+them. What readers act on is ours whether we write it or not
 (``contract/documents/reader_keys.py``).
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stores.base import Document
 
 MOST_BYTES = 32 * 1024
-"""So much of others is kept, the small things first: ours must fit into the store beside it."""
+"""The most that is kept of others, the smallest first: ours must fit into the store as well."""
 
 
 class Added(msgspec.Struct, frozen=True):
@@ -78,8 +78,7 @@ def added_by_others(shown: Document | None, *, all_keys: bool = False) -> Added:
 def differences(
     shown: Document | None, written: Document | None, *, all_keys: bool = False
 ) -> tuple[str, ...]:
-    """Return what of ours is otherwise in ``shown`` than in ``written``; nothing where they are the
-    same.
+    """Return the parts of ours that differ between ``shown`` and ``written``.
 
     Annotations and versions are compared nowhere. ``all_keys`` as above.
     """

@@ -1,10 +1,10 @@
-"""Others change what is ours: when that is a conflict, when we write in one, and when it is over.
+"""Foreign writes of what is ours: when they are a conflict, when we write in one, when it ends.
 
 More than 3 foreign changes within a minute are a conflict. During one it is written again after
 pauses that double from 1 s to 45 s, for as long as each write is undone. A conflict is over when
 no other program has changed anything for a minute. The longest pause is shorter than that minute:
-our last write stands for a while before a conflict is over. Source: docs/architecture.md, invariant
-5, and ``docs/decisions/013``.
+our last write is intact for a while before a conflict is over. Source: docs/architecture.md,
+invariant 5, and ``docs/decisions/013``.
 """
 
 from __future__ import annotations
@@ -77,15 +77,11 @@ class ForeignWrites:
         self._pauses = pauses()
         self._pause_seconds = 0.0
         self._paused_from = 0.0
-        self._stands = False
-
-    @property
-    def stands(self) -> bool:
+        self.is_write_intact = False
         """Whether no other program has changed anything since we wrote."""
-        return self._stands
 
-    def saw(self, now: float) -> bool:
-        """Count one change.
+    def record_foreign_write(self, now: float) -> bool:
+        """Count one change by another program.
 
         Returns whether it is the first one after which we wait: a conflict begins with it, or it
         undoes what we wrote in one.
@@ -93,24 +89,23 @@ class ForeignWrites:
         self.total += 1
         self._at.append(now)
         if self.is_conflict:
-            stood, self._stands = self._stands, False
-            if stood:
+            was_intact, self.is_write_intact = self.is_write_intact, False
+            if was_intact:
                 self._pause_seconds = self._pauses.next_seconds()
-            return stood
-        self._stands = False
+            return was_intact
+        self.is_write_intact = False
         if len(self._at) < MANY or now - self._at[0] >= WINDOW_SECONDS:
             return False
         self.is_conflict = True
         self._pauses.reset()
         self._pause_seconds = self._pauses.next_seconds()
         self._paused_from = now
-        self._stands = False
         return True
 
-    def wrote(self, now: float) -> None:
+    def record_write(self, now: float) -> None:
         """Record a write or an attempt: a conflict allows the next write after its pause."""
         self._paused_from = now
-        self._stands = True
+        self.is_write_intact = True
 
     def pause_seconds(self, now: float) -> float:
         """Return for how long we may not write yet; 0 without a conflict."""
@@ -122,7 +117,7 @@ class ForeignWrites:
         """Return in how many seconds the conflict is over, if no foreign write comes until then."""
         return max(0.0, self._at[-1] + QUIET_SECONDS - now) if self.is_conflict else 0.0
 
-    def ended(self, now: float) -> bool:
+    def end_if_over(self, now: float) -> bool:
         """End the conflict if it is over; return whether it was ended."""
         if not self.is_conflict or self.seconds_until_over(now) > 0:
             return False
@@ -130,7 +125,7 @@ class ForeignWrites:
         return True
 
     def forget(self, why: str = _QUIET) -> None:
-        """Count nothing of what was so far; a conflict is over because of ``why``."""
+        """Forget all changes so far; a conflict is over because of ``why``."""
         self._at.clear()
         self.is_conflict = False
         self.writer = UNKNOWN

@@ -83,9 +83,9 @@ class OwnedDocument:
         self.own_version: str | None = None
         """That of our last acknowledged write, empty for a deletion."""
         self.added = NOTHING
-        """What others added to it, which our writes keep."""
+        """The parts that others added, which our writes keep."""
         self.differing: tuple[str, ...] = ()
-        """What the answer to our own last write has otherwise than the write."""
+        """The parts in which the answer to our own last write differs from the write."""
         self.foreign = ForeignWrites()
         self._left_out: tuple[str, ...] = ()
 
@@ -114,7 +114,7 @@ class OwnedDocument:
         return is_changed
 
     def differences(self, wanted: Document | None) -> tuple[str, ...]:
-        """Return what of ours is shown otherwise than ``wanted`` has it."""
+        """Return the parts of ours that differ between what is shown and ``wanted``."""
         return differences(self.there, wanted, all_keys=self.all_keys)
 
     @property

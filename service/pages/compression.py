@@ -1,7 +1,7 @@
 """Compresses JSON answers for clients that accept gzip.
 
-A large answer is compressed in a thread, and one at a time: zlib lets the loop go on meanwhile, and
-clients that all ask for it cannot take more than one core.
+A large answer is compressed in a thread, and one at a time: zlib lets the loop run meanwhile, and
+many clients cannot take more than one core.
 """
 
 from __future__ import annotations

@@ -139,9 +139,7 @@ async def serving(
 
 
 async def _sends(request: web.Request, response: web.StreamResponse) -> None:
-    """Release the right to compute: a page that begins to send is computed, and is sent for as long
-    as its client reads.
-    """
+    """Free the place of a page that was computed: sending it lasts as long as its client reads."""
     free_place(request)
     response.headers.update(SENT_WITH_ALL)
 
@@ -165,15 +163,11 @@ def _only_for(names: Collection[str]) -> Middleware:
     return check
 
 
-def _make_way(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-
-
 def _serve_socket(server: HttpServer, path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
     try:
-        _make_way(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
         # Before the name exists, so that no other user can ever connect.
         os.fchmod(listener.fileno(), 0o600)
         listener.bind(str(path))

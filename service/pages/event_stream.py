@@ -1,12 +1,13 @@
 """Changes as server-sent events: ``GET /api/v1/stream``.
 
-A client that reads slowly loses nothing without notice: where too much waits for it, or what it
-missed is not known any more, it is sent a ``gap`` and asks the other pages for how things are. Each
-of their answers has in ``stream`` the id of the newest event that it contains. A client that sends
-this as ``Last-Event-ID`` gets all that came since.
+A client that reads slowly misses no event without notice. Where too many events wait for it, or are
+not kept any more, it gets a ``gap`` and reads the state from the other pages. Each of their answers
+has in ``stream`` the id of the newest event that it contains. A client that sends this id as
+``Last-Event-ID`` gets all later events.
 
-A client that sends nothing and reads nothing looks like one that waits for a change. So where all
-places are taken a new client gets one: from the address with the most clients, the oldest of them.
+A client that sends nothing and reads nothing cannot be distinguished from one that waits for an
+event. So where all places are taken, a new client gets the place of the oldest client of the
+address that has the most.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ class Stream:
 
 
 class _Client:
-    """What waits for one client."""
+    """The events that wait for one client."""
 
     def __init__(self, node: str | None, address: str) -> None:
         self.address = address
@@ -170,7 +171,7 @@ class _Client:
         self._came.set()
 
     def miss(self) -> None:
-        """Drop what waits and cannot be sent; count the gap."""
+        """Replace the waiting events by a gap, and count it."""
         self.gaps += 1
         self._waiting.clear()
         self._waiting.append(_GAP)

@@ -66,11 +66,12 @@ class DirectoryHeartbeats:
         """See ``Store``."""
         if node is not None:
             check_node_name(node)
-            return _some(self._read(node))
+            beat = self._read(node)
+            return () if beat is None else (beat,)
         nodes = files.names(self._root, files.BEATS)
         for gone in self._good.keys() - frozenset(nodes):
             self._drop(gone)
-        return tuple(beat for one in nodes for beat in _some(self._read(one)))
+        return tuple(beat for one in nodes if (beat := self._read(one)) is not None)
 
     def _read(self, node: str) -> Beat | None:
         """Return the beat in a file, or the last good one where the file is refused."""
@@ -107,10 +108,6 @@ class DirectoryHeartbeats:
 
     def _path(self, node: str) -> Path:
         return files.document_path(self._root, files.BEATS, node)
-
-
-def _some(beat: Beat | None) -> tuple[Beat, ...]:
-    return () if beat is None else (beat,)
 
 
 def _problem(beat: Beat, node: str) -> str | None:

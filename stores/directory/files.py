@@ -10,22 +10,20 @@ import contextlib
 import errno
 import fcntl
 import functools
-import hashlib
 import os
 import stat
 import time
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
-from contract.validation_texts import decode_text
-from stores.base import Document
+from stores import json_documents
 from stores.document_names import is_name, is_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from stores.base import Document
 
 BEATS = "beats"
 """Where the heartbeats are: no namespace, though it could be called so."""
@@ -52,7 +50,7 @@ _REFUSALS = (PermissionError, NotADirectoryError, IsADirectoryError)
 
 
 class MalformedFile(Exception):
-    """A file that is no document; the text is the reason, ``digest`` stands for its content."""
+    """A file that is no document; the text is the reason, ``digest`` one of its content."""
 
     def __init__(self, what: str, digest: str) -> None:
         super().__init__(what)
@@ -67,17 +65,8 @@ class Locked(Exception):
         self.path = path
 
 
-class _File(msgspec.Struct, omit_defaults=True):
-    labels: dict[str, str]
-    data: dict[str, str]
-    annotations: dict[str, str] = {}
-
-
-_decoder = msgspec.json.Decoder(_File)
-
-
 def document_path(root: Path, namespace: str, name: str) -> Path:
-    """Return where the document lies."""
+    """Return the path of the document."""
     return root / namespace / (name + _SUFFIX)
 
 
@@ -87,28 +76,28 @@ def name_in(file_name: str) -> str | None:
     return name if name != file_name and is_name(name) else None
 
 
-def namespaces(root: Path) -> list[str]:
-    """Return the namespaces there are."""
-    try:
-        with os.scandir(root) as entries:
-            return sorted(
-                e.name for e in entries if is_namespace(e.name) and e.name != BEATS and e.is_dir()
-            )
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise storage_error(error, f"read {root}") from error
+def namespaces(root: Path, only: str | None = None) -> tuple[str, ...]:
+    """Return the namespaces there are, or ``only`` this one."""
+    with (
+        _explained(f"read {root}"),
+        contextlib.suppress(FileNotFoundError),
+        os.scandir(root) as entries,
+    ):
+        found = (e.name for e in entries if is_namespace(e.name) and e.name != BEATS and e.is_dir())
+        return tuple(sorted(name for name in found if only in (None, name)))
+    return ()
 
 
 def names(root: Path, namespace: str) -> list[str]:
     """Return the names for which there is a file, whether it can be read or not."""
-    try:
-        with os.scandir(root / namespace) as entries:
-            found = [name_in(entry.name) for entry in entries]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise storage_error(error, f"read {root / namespace}") from error
+    directory = root / namespace
+    found = []
+    with (
+        _explained(f"read {directory}"),
+        contextlib.suppress(FileNotFoundError, NotADirectoryError),
+        os.scandir(directory) as entries,
+    ):
+        found = [name_in(entry.name) for entry in entries]
     return sorted(name for name in found if name is not None)
 
 
@@ -119,11 +108,9 @@ def read(root: Path, namespace: str, name: str) -> Document | None:
         return None
     content, status = found
     try:
-        file = _decoder.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedFile(decode_text(error), _digest(content)) from None
-    version = _version(content, status)
-    return Document(namespace, name, file.data, file.labels, file.annotations, version)
+        return json_documents.decode((namespace, name), content, _version(content, status))
+    except ValueError as error:
+        raise MalformedFile(str(error), json_documents.digest(content)) from None
 
 
 def content(path: Path, *, follow: bool = True) -> bytes | None:
@@ -138,12 +125,7 @@ def content(path: Path, *, follow: bool = True) -> bytes | None:
 
 def encode(document: Document) -> bytes:
     """Return the content of the document's file."""
-    file = _File(document.labels, document.data, document.annotations)
-    try:
-        return msgspec.json.encode(file) + b"\n"
-    except (UnicodeEncodeError, TypeError) as error:
-        place = f"{document.namespace}/{document.name}"
-        raise StoreRefused(f"{place} cannot be written as JSON: {error}") from None
+    return json_documents.encode(document) + b"\n"
 
 
 def replace(directory: int, path: Path, content: bytes) -> str:
@@ -169,11 +151,8 @@ def replace(directory: int, path: Path, content: bytes) -> str:
 
 def remove(directory: int, path: Path) -> None:
     """Remove the file if there is one. Needs the lock. ``directory`` is as for ``replace``."""
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path.name, dir_fd=directory)
-    except OSError as error:
-        raise storage_error(error, f"delete {path}") from error
+    with _explained(f"delete {path}"), contextlib.suppress(FileNotFoundError):
+        os.unlink(path.name, dir_fd=directory)
 
 
 def _new_draft(directory: int, name: str) -> int:
@@ -321,11 +300,7 @@ def _version(content: bytes, status: os.stat_result) -> str:
     """Return a digest of content and file: old content that is put back is a change, which a watch
     must report.
     """
-    return f"{_digest(content)}-{status.st_ino:x}-{status.st_mtime_ns:x}"
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=12).hexdigest()
+    return f"{json_documents.digest(content)}-{status.st_ino:x}-{status.st_mtime_ns:x}"
 
 
 def storage_error(error: OSError, what: str) -> StoreRefused | StoreUnavailable:

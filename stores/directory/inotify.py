@@ -84,7 +84,8 @@ class Inotify:
                         self._directories.pop(watch, None)
                 else:
                     file = os.fsdecode(name.rstrip(b"\0"))
-                    if not mask & _CREATE or _is_link(directory / file):
+                    # Unlike a file that was made, a link is complete at once.
+                    if not mask & _CREATE or (directory / file).is_symlink():
                         files.add((directory, file))
 
     def __enter__(self) -> Self:
@@ -102,11 +103,6 @@ class Inotify:
             await readable.wait()
         finally:
             loop.remove_reader(self._descriptor)
-
-
-def _is_link(path: Path) -> bool:
-    """Return whether it is a link: unlike a file that was made, it is complete at once."""
-    return path.is_symlink()
 
 
 def _os_error(what: str) -> OSError:

@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 10.0
 IDENTITY_SECONDS = 4.0
-"""Between two looks at whether the path still leads to the same directory."""
+"""The time between two checks whether the path still leads to the same directory."""
 SHOWN_SECONDS = 2.0
-"""For so long the event of a change that a listing found may still come."""
+"""The time in which the event of a change that a listing found may still come."""
 _SHARED_SECONDS = 1.0
 
 _Key: TypeAlias = tuple[str, str]
@@ -38,7 +38,7 @@ Identity: TypeAlias = tuple[int, int]
 
 
 class Stamp(NamedTuple):
-    """What is another one when a file was replaced or edited."""
+    """The attributes of a file that change when it is replaced or edited."""
 
     inode: int
     size: int
@@ -59,7 +59,7 @@ def listed(root: Path, selection: Selection) -> DirectoryListing:
     Raises ``StoreUnavailable`` where the directory is not there.
     """
     identity = _identity(root)
-    found = tuple(n for n in files.namespaces(root) if selection.namespace in (None, n))
+    found = files.namespaces(root, selection.namespace)
     stamps: dict[_Key, Stamp] = {}
     for namespace in found:
         if selection.name is None:
@@ -134,7 +134,7 @@ class Lister:
                 self._seen = began, await self._thread.run(_identity, self._root)
             return self._seen[1]
 
-    def miss(self, count: int, key: _Key) -> None:
+    def count_missed(self, count: int, key: _Key) -> None:
         """Count changes that no event showed; ``key`` is one of the documents."""
         if not self.missed:
             _log.warning(
@@ -146,7 +146,7 @@ class Lister:
 
 
 class ListingComparison:
-    """What one watch knows of the files, against what a listing shows.
+    """The files that one watch knows, compared with those of a listing.
 
     Times are those of the loop. ``listing`` was made before the documents were read, and
     ``identity`` read before the kernel was asked to report changes.
@@ -182,12 +182,12 @@ class ListingComparison:
         """Record a change that is reported, and whether only a list shows a deletion."""
         (self._gone.add if is_by_list else self._gone.discard)(key)
 
-    def late(self, keys: Iterable[_Key]) -> tuple[_Key, ...]:
+    def late_deletions(self, keys: Iterable[_Key]) -> tuple[_Key, ...]:
         """Return those of ``keys`` that a list lacked before the kernel reported their change."""
         return tuple(key for key in keys if key in self._gone)
 
     def compare(self, listing: DirectoryListing, now: float) -> tuple[_Key, ...]:
-        """Return the documents that are other ones and that no event showed so far."""
+        """Return the documents that have changed and that no event showed so far."""
         before, after = self.listing.stamps, listing.stamps
         others: set[_Key] = set()
         if before != after:
@@ -205,7 +205,7 @@ class ListingComparison:
         for key in keys:
             self._unshown.setdefault(key, now + SHOWN_SECONDS)
 
-    def missed(self, now: float) -> tuple[_Key, ...]:
+    def pop_missed(self, now: float) -> tuple[_Key, ...]:
         """Return the changes whose event did not come in time, each once."""
         missed = tuple(key for key, until in self._unshown.items() if until <= now)
         for key in missed:

@@ -7,13 +7,15 @@ long; with one thread that is all it costs. The end of a program does not wait f
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from contract.errors import StoreUnavailable
+from pacing.abandonable_thread import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,37 +41,23 @@ class OneThread:
         """Return what ``work`` returns or raises.
 
         Raises ``StoreUnavailable`` when a piece takes too long, this one or one before it. What has
-        begun then still goes on, before anything that is handed over later.
+        begun then still runs to its end, before anything that is handed over later.
         """
-        loop = asyncio.get_running_loop()
-        result: asyncio.Future[T] = loop.create_future()
-
-        def finish(error: BaseException | None, value: T | None) -> None:
-            if result.done():
-                return
-            if error is not None:
-                result.set_exception(error)
-            else:
-                result.set_result(cast("T", value))
+        result: Future[T] = Future()
 
         def piece() -> None:
-            if result.cancelled():
-                return
-            error, value = None, None
-            try:
-                value = work(*args, **kwargs)
-            except BaseException as raised:
-                error = raised
-            with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
-                loop.call_soon_threadsafe(finish, error, value)
+            if result.set_running_or_notify_cancel():
+                finish(result, partial(work, *args, **kwargs))
 
         self._start()
         self._pieces.put(piece)
+        waiting = asyncio.wrap_future(result)
         try:
-            await self._wait_for(result)
+            await self._wait_for(waiting)
         finally:
             result.cancel()
-        return result.result()
+            waiting.cancel()
+        return waiting.result()
 
     def close(self) -> None:
         """Let the thread end when everything that was handed over is done."""

@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
-from contract.errors import StoreConflict, StoreError, StoreRefused, StoreUnavailable
+from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from pacing.backoff import Backoff
-from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent, spoilt
+from stores.base import (
+    Changed,
+    Deleted,
+    Document,
+    DocumentsListed,
+    Selection,
+    WatchEvent,
+    malformed_document,
+)
 from stores.directory import files
 from stores.directory import mark as directory_mark
 from stores.directory.beats import DirectoryHeartbeats
@@ -27,7 +35,7 @@ from stores.directory.one_thread import OneThread
 from stores.directory.owner import OwnerCheck
 from stores.document_names import check_names
 from stores.interruption import Interrupted
-from stores.touch import TOUCHED, touched_now
+from stores.json_documents import demand_version, touched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable
@@ -35,7 +43,6 @@ if TYPE_CHECKING:
 
     from stores.base import Beat, LastWriter
     from stores.directory.listing import Identity
-    from stores.refusals import Refusals
 
 _log = logging.getLogger(__name__)
 
@@ -69,13 +76,9 @@ class DirectoryStore:
         self._thread = OneThread(str(root))
         self._lister = Lister(root, self._thread)
         self._heartbeats = DirectoryHeartbeats(root, self._owner)
+        self.refusals = self._heartbeats.refusals
         self.leader_lock = DirectoryLock(root)
         self.mark = DirectoryMark(root, self._owner, self._thread)
-
-    @property
-    def refusals(self) -> Refusals:
-        """See ``Store``."""
-        return self._heartbeats.refusals
 
     @property
     def missed_changes(self) -> int:
@@ -211,7 +214,7 @@ class DirectoryStore:
             self._demand_same(comparison, await self._lister.identity(fresh=everything))
         keys = self._keys(changed, selection)
         comparison.shown(keys)
-        late = comparison.late(keys)
+        late = comparison.late_deletions(keys)
         if everything:
             await self._thread.run(self._add_all, inotify, selection)
             comparison.shown(comparison.listing.stamps)
@@ -225,9 +228,9 @@ class DirectoryStore:
             events = await self._updates(keys, selection, known)
         there = {_key(event) for event in events}
         events += tuple(Deleted(*key) for key in late if key not in there)
-        missed = comparison.missed(_now())
+        missed = comparison.pop_missed(_now())
         if missed:
-            self._lister.miss(len(missed), missed[0])
+            self._lister.count_missed(len(missed), missed[0])
         if _now() < comparison.due:
             return events
         for event in events:
@@ -267,7 +270,7 @@ class DirectoryStore:
             inotify.add(self._root)
         except OSError as error:
             raise StoreUnavailable(f"cannot watch {self._root}: {error.strerror}") from error
-        for namespace in self._namespaces(selection):
+        for namespace in files.namespaces(self._root, selection.namespace):
             try:
                 inotify.add(self._root / namespace)
             except (FileNotFoundError, NotADirectoryError):
@@ -275,10 +278,6 @@ class DirectoryStore:
             except OSError as error:
                 where = self._root / namespace
                 raise StoreUnavailable(f"cannot watch {where}: {error.strerror}") from error
-
-    def _namespaces(self, selection: Selection) -> tuple[str, ...]:
-        found = files.namespaces(self._root)
-        return tuple(n for n in found if selection.namespace in (None, n))
 
     def _keys(self, changed: Iterable[tuple[Path, str]], selection: Selection) -> tuple[_Key, ...]:
         keys = []
@@ -292,7 +291,7 @@ class DirectoryStore:
 
     def _scan(self, selection: Selection, known: dict[_Key, Document]) -> dict[_Key, Document]:
         found = {}
-        for namespace in self._namespaces(selection):
+        for namespace in files.namespaces(self._root, selection.namespace):
             for name in files.names(self._root, namespace):
                 if selection.name in (None, name):
                     document = self._read(namespace, name, known, selection)
@@ -305,15 +304,15 @@ class DirectoryStore:
     ) -> tuple[Changed | Deleted, ...]:
         before = {key: known[key] for key in keys if key in known}
         after = {}
-        spoilt = []
+        malformed = []
         for key in keys:
             document = self._read(*key, known, selection)
             if document is not None and selection.fits(document.labels):
                 after[key] = document
             elif selection.owned and key not in before and key in self._complained:
-                # It was spoilt, written anew and spoilt again between two reads.
-                spoilt.append(Deleted(*key))
-        return (*_difference(before, after), *spoilt)
+                # It was spoilt, written anew and malformed again between two reads.
+                malformed.append(Deleted(*key))
+        return (*_difference(before, after), *malformed)
 
     def _read(
         self,
@@ -330,8 +329,8 @@ class DirectoryStore:
         try:
             document = files.read(self._root, namespace, name)
         except files.MalformedFile as error:
-            if selection.spoilt:
-                return spoilt((namespace, name), str(error), error.digest, selection)
+            if selection.shows_malformed:
+                return malformed_document((namespace, name), str(error), error.digest, selection)
             self._complain(namespace, name, error)
             return None if selection.owned else known.get((namespace, name))
         self._complained.pop((namespace, name), None)
@@ -360,12 +359,7 @@ class DirectoryStore:
         if expected is None:
             return
         current = self._read_or_complain(namespace, name)
-        version = "" if current is None else current.version
-        if version != expected:
-            wanted = f"version {expected}" if expected else "nothing"
-            there = f"version {version}" if version else "nothing"
-            path = self._path(namespace, name)
-            raise StoreConflict(f"{path}: expected {wanted}, found {there}")
+        demand_version(self._path(namespace, name), current, expected)
 
     def _touch(self, namespace: str, name: str) -> None:
         if not self._path(namespace, name).exists():
@@ -374,9 +368,8 @@ class DirectoryStore:
         with files.locked(self._root, namespace) as directory:
             document = self._read_or_complain(namespace, name)
             if document is not None:
-                annotations = document.annotations | {TOUCHED: touched_now()}
-                touched = msgspec.structs.replace(document, annotations=annotations)
-                files.replace(directory, self._path(namespace, name), files.encode(touched))
+                content = files.encode(touched(document))
+                files.replace(directory, self._path(namespace, name), content)
 
     def _delete(self, namespace: str, name: str, expected: str | None) -> None:
         if (self._root / namespace).is_dir():

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
-from msgspec.structs import astuple
 
 from contract.errors import StoreConflict, StoreUnavailable
 from contract.names import HEARTBEAT_NAMESPACE, heartbeat_name
@@ -20,14 +19,14 @@ from contract.refusal import Reason
 from stores.base import Beat
 from stores.document_names import check_node_name
 from stores.kubernetes_api import leases, wire
-from stores.kubernetes_api.namespaces import create_namespace
+from stores.kubernetes_api.namespaces import create
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:
     from stores.kubernetes_api.client.attempts import ApiAnswer
     from stores.kubernetes_api.client.connection import ApiConnection
 
-_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{HEARTBEAT_NAMESPACE}/leases"
+_LEASES = wire.object_path(leases.API, "leases", HEARTBEAT_NAMESPACE)
 _FROM_CACHE = "resourceVersion=0"
 _LABELLED = urlencode({"labelSelector": "=".join(leases.LABEL)})
 _ETCD = (
@@ -89,7 +88,7 @@ class LeaseHeartbeats:
                 await self._check_holder(beat, what)
         raise StoreUnavailable(f"cannot {what}: others write and delete it all the time")
 
-    async def beats(self, node: str | None) -> tuple[Beat, ...]:
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
         """See ``Store``."""
         if node is None:
             good = {}
@@ -126,7 +125,7 @@ class LeaseHeartbeats:
         self._held.pop(node, None)
 
     async def _check_holder(self, beat: Beat, what: str) -> None:
-        """Raise ``StoreConflict`` if another holder has it now: the holder goes on."""
+        """Raise ``StoreConflict`` if another holder has the Lease now."""
         lease = await self._read(beat.node, "", what)
         if lease is not None and lease.holder not in ("", beat.holder):
             raise StoreConflict(f"cannot {what}: another holder has written it")
@@ -160,19 +159,17 @@ class LeaseHeartbeats:
         if found == beat:
             return
         self._altered[beat.node] = (lease.metadata.resource_version, beat)
-        pairs = zip(found.__struct_fields__, astuple(found), strict=True) if found else ()
-        written = dict(zip(beat.__struct_fields__, astuple(beat), strict=True))
-        differing = [field for field, value in pairs if value != written[field]] or ["no heartbeat"]
-        raise wire.altered(what, differing)
+        fields = beat.__struct_fields__ if found is not None else ()
+        differing = [name for name in fields if getattr(found, name) != getattr(beat, name)]
+        raise wire.altered(what, differing or ["no heartbeat"])
 
     async def _create(self, beat: Beat, what: str) -> bool:
         """Create the first Lease of this node; return whether there was none."""
         body = msgspec.json.encode(leases.whole(beat))
-        answer = await self._connection.request(
-            "POST", f"{_LEASES}?{wire.FIELD_MANAGER}", body, is_urgent=True
+        path = f"{_LEASES}?{wire.FIELD_MANAGER}"
+        answer = await create(
+            self._connection, path, body, namespace=HEARTBEAT_NAMESPACE, what=what
         )
-        if answer.status == HTTPStatus.NOT_FOUND:
-            await create_namespace(self._connection, HEARTBEAT_NAMESPACE, what)
         return self._is_written(beat, answer, what)
 
     async def _read(self, node: str, query: str, what: str) -> leases.Lease | None:
@@ -215,7 +212,7 @@ def _place(name: str) -> str:
 
 def _path(node: str) -> str:
     check_node_name(node)
-    return f"{_LEASES}/{quote(heartbeat_name(node), safe='')}"
+    return wire.object_path(leases.API, "leases", HEARTBEAT_NAMESPACE, heartbeat_name(node))
 
 
 def _decoded(body: bytes, what: str) -> leases.Lease:

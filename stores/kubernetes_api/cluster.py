@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import msgspec
 
 from contract.errors import StoreNotFound
 from stores.document_names import check_names
 from stores.kubernetes_api import wire
-from stores.kubernetes_api.any_kind import follow_objects
 from stores.kubernetes_api.cluster_pods import PODS
-from stores.kubernetes_api.feed import Feed, follow_if_installed
+from stores.kubernetes_api.feed import Feed, WatchedKind, follow_if_installed, read_raw_page
 from stores.kubernetes_api.nodes import NODES
 from stores.kubernetes_api.pod_groups import POD_GROUPS
 from stores.kubernetes_api.watch import ListPage, listed
@@ -49,6 +47,21 @@ class _Identified(msgspec.Struct):
 _read_page = msgspec.json.Decoder(ListPage[_Identified]).decode
 
 
+class _Bytes(wire.Item):
+    """An object of which only its identity is read; ``content`` is all of it."""
+
+    content: msgspec.Raw
+
+
+def _read_item(content: msgspec.Raw) -> _Bytes:
+    return _Bytes(wire.item_decoder.decode(content).metadata, msgspec.Raw(content))
+
+
+def _read_items(body: bytes) -> ListPage[_Bytes]:
+    page = read_raw_page(body)
+    return ListPage(page.metadata, [_read_item(raw) for raw in page.items or ()])
+
+
 class KubernetesCluster:
     """See ``Cluster``."""
 
@@ -71,7 +84,16 @@ class KubernetesCluster:
         self, kind: ObjectKind[Value]
     ) -> AsyncIterator[Snapshot[Value] | Update[Value] | KindUnavailable | Interrupted]:
         """See ``Cluster``."""
-        return follow_objects(self._connection, kind)
+        watched: WatchedKind[_Bytes, Value] = WatchedKind(
+            name=kind.name,
+            path=kind.path,
+            query=kind.query,
+            read_page=_read_items,
+            read_item=_read_item,
+            key=lambda metadata: metadata.uid,
+            read=lambda item: kind.read(item.content),
+        )
+        return follow_if_installed(self._connection, watched)
 
     async def versions(self, kind: ObjectKind[Value]) -> dict[str, str]:
         """See ``Cluster``. A list without a resourceVersion has what is stored, not a cache."""
@@ -88,12 +110,12 @@ class KubernetesCluster:
         A program that may write a pod may put another program into it.
         """
         check_names(namespace, name)
-        place = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        path = wire.object_path("/api/v1", "pods", namespace, name)
         # The uid of a pod cannot be changed: a patch with another one is refused.
         metadata = {"labels": labels} | ({} if uid is None else {"uid": uid})
         answer = await self._connection.request(
             "PATCH",
-            f"{place}/status?{wire.FIELD_MANAGER}",
+            f"{path}/status?{wire.FIELD_MANAGER}",
             msgspec.json.encode({"metadata": metadata}),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )

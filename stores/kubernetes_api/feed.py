@@ -80,13 +80,7 @@ class Feed(Generic[AnyItem, Value]):
         """Follow them for ever. Raises ``StoreRefused``."""
         kind = self._kind
         return watched(
-            connection,
-            kind.path,
-            kind.query,
-            self._read_page,
-            kind.name,
-            self._everything,
-            self._one,
+            connection, kind.path, kind.query, self._read_page, kind.name, self._snapshot, self._one
         )
 
     def _read_page(self, body: bytes) -> ListPage[_Read[Value]]:
@@ -96,14 +90,15 @@ class Feed(Generic[AnyItem, Value]):
         """
         try:
             page = self._kind.read_page(body)
-        except (msgspec.ValidationError, RecursionError):
+            found = [self._read(item) for item in page.items or ()]
+        except (ValueError, RecursionError):
             raw = read_raw_page(body)
-            each = (self._attempt(one) for one in raw.items or ())
+            each = [self._attempt(one) for one in raw.items or ()]
             return ListPage(raw.metadata, [one for one in each if one is not None])
-        found = (self._take(item) for item in page.items or ())
-        return ListPage(page.metadata, [one for one in found if one is not None])
+        kept = [_Read(key, value) for key, value in found if value is not None]
+        return ListPage(page.metadata, kept)
 
-    def _everything(self, found: list[_Read[Value]]) -> Snapshot[Value]:
+    def _snapshot(self, found: list[_Read[Value]]) -> Snapshot[Value]:
         items = {one.key: one.value for one in found if one.value is not None}
         unreadable = frozenset(one.key for one in found if one.value is None)
         for key in self._unreadable.keys() - unreadable:
@@ -128,17 +123,10 @@ class Feed(Generic[AnyItem, Value]):
     def _attempt(self, content: msgspec.Raw) -> _Read[Value] | None:
         """Read one object of a page in which something is wrong."""
         try:
-            item = self._kind.read_item(content)
-        except (msgspec.DecodeError, RecursionError) as error:
+            key, value = self._read(self._kind.read_item(content))
+        except (ValueError, RecursionError) as error:
             key, _ = self._refuse(content, error)
             return _Read(key, None)
-        return self._take(item)
-
-    def _take(self, item: AnyItem) -> _Read[Value] | None:
-        try:
-            key, value = self._read(item)
-        except ValueError as error:
-            return _Read(self._log_state(item.metadata, error), None)
         return None if value is None else _Read(key, value)
 
     def _read(self, item: AnyItem) -> tuple[str, Value | None]:

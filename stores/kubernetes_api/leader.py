@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
-from stores.base import Tenure
+from stores.base import LeaderElectionRecord
 from stores.kubernetes_api import wire
-from stores.kubernetes_api.namespaces import create_namespace
+from stores.kubernetes_api.leases import API, LeaseSpec
+from stores.kubernetes_api.namespaces import create
 from stores.kubernetes_api.watch import ListPage, watched
 
 if TYPE_CHECKING:
@@ -23,22 +24,15 @@ if TYPE_CHECKING:
     from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import ApiConnection
 
-_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"
+_LEASES = wire.object_path(API, "leases", LEADER_NAMESPACE)
 
-NO_TENURE = Tenure("", 0)
+NO_RECORD = LeaderElectionRecord("", 0)
 """The value where there is no Lease."""
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    lease_transitions: int | None = None
-    acquire_time: str | None = None
 
 
 class _Lease(msgspec.Struct):
     metadata: wire.LabelledMetadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
 
 _decoder = msgspec.json.Decoder(_Lease)
@@ -58,81 +52,81 @@ class KubernetesLeaderLease:
         self._added = wire.LabelledMetadata()
         """The labels and annotations of the Lease: all are other people's, and stay."""
 
-    def watch(self) -> AsyncIterator[Tenure | Interrupted]:
+    def watch(self) -> AsyncIterator[LeaderElectionRecord | Interrupted]:
         """See ``LeaderLease``."""
         query = {"fieldSelector": f"metadata.name={self._name}"}
         return watched(
             self._connection, _LEASES, query, _read_page, self._what, self._everything, self._one
         )
 
-    async def read(self) -> Tenure:
+    async def read(self) -> LeaderElectionRecord:
         """See ``LeaderLease``."""
         answer = await self._connection.request("GET", self._path, is_urgent=True)
         if answer.status == HTTPStatus.NOT_FOUND:
-            return NO_TENURE
+            return NO_RECORD
         what = f"read {self._what}"
         return self._decoded(wire.accepted(answer, what), what)
 
-    async def write(self, tenure: Tenure) -> Tenure:
+    async def write(self, record: LeaderElectionRecord) -> LeaderElectionRecord:
         """See ``LeaderLease``. A missing namespace is created."""
         what = f"write {self._what}"
-        body = self._body(tenure)
-        method, path = ("PUT", self._path) if tenure.version else ("POST", _LEASES)
-        for _ in range(2):
-            answer = await self._connection.request(
-                method, f"{path}?{wire.FIELD_MANAGER}", body, is_urgent=True
-            )
-            if answer.status != HTTPStatus.NOT_FOUND:
-                break
-            if tenure.version:
+        body = self._body(record)
+        if record.version:
+            path = f"{self._path}?{wire.FIELD_MANAGER}"
+            answer = await self._connection.request("PUT", path, body, is_urgent=True)
+            if answer.status == HTTPStatus.NOT_FOUND:
                 # It was deleted: the next candidate makes a new one.
                 raise wire.refusal(HTTPStatus.CONFLICT, answer.body, what)
-            await create_namespace(self._connection, LEADER_NAMESPACE, what)
+        else:
+            path = f"{_LEASES}?{wire.FIELD_MANAGER}"
+            answer = await create(
+                self._connection, path, body, namespace=LEADER_NAMESPACE, what=what
+            )
         written = self._decoded(wire.accepted(answer, what), what)
-        _check(tenure, written, what)
+        _check(record, written, what)
         return written
 
-    def _body(self, tenure: Tenure) -> bytes:
+    def _body(self, record: LeaderElectionRecord) -> bytes:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        if self._acquired is None or self._acquired[0] != tenure.holder:
-            self._acquired = (tenure.holder, now)
+        if self._acquired is None or self._acquired[0] != record.holder:
+            self._acquired = (record.holder, now)
         metadata: dict[str, object] = {"name": self._name, "namespace": LEADER_NAMESPACE}
-        if tenure.version:
-            metadata["resourceVersion"] = tenure.version
+        if record.version:
+            metadata["resourceVersion"] = record.version
             metadata["labels"] = self._added.labels
             metadata["annotations"] = self._added.annotations
         spec = {
-            "holderIdentity": tenure.holder,
-            "leaseDurationSeconds": tenure.duration_seconds,
-            "leaseTransitions": tenure.transitions,
+            "holderIdentity": record.holder,
+            "leaseDurationSeconds": record.duration_seconds,
+            "leaseTransitions": record.transitions,
             "acquireTime": self._acquired[1],
             "renewTime": now,
         }
         api = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
         return msgspec.json.encode({**api, "metadata": metadata, "spec": spec})
 
-    def _decoded(self, body: bytes, what: str) -> Tenure:
-        return self._tenure(wire.decoded(_decoder, body, f"the answer to {what} is no Lease"))
+    def _decoded(self, body: bytes, what: str) -> LeaderElectionRecord:
+        return self._record_of(wire.decoded(_decoder, body, f"the answer to {what} is no Lease"))
 
-    def _tenure(self, lease: _Lease) -> Tenure:
+    def _record_of(self, lease: _Lease) -> LeaderElectionRecord:
         self._added = lease.metadata
         spec = lease.spec
-        return Tenure(
+        return LeaderElectionRecord(
             spec.holder_identity or "",
             spec.lease_duration_seconds or 0,
             spec.lease_transitions or 0,
             lease.metadata.resource_version,
         )
 
-    def _everything(self, found: list[_Lease]) -> Tenure:
-        return self._tenure(found[0]) if found else NO_TENURE
+    def _everything(self, found: list[_Lease]) -> LeaderElectionRecord:
+        return self._record_of(found[0]) if found else NO_RECORD
 
-    def _one(self, kind: str, content: msgspec.Raw) -> tuple[Tenure, str]:
-        tenure = self._tenure(_decoder.decode(content))
-        return NO_TENURE if kind == "DELETED" else tenure, tenure.version
+    def _one(self, kind: str, content: msgspec.Raw) -> tuple[LeaderElectionRecord, str]:
+        record = self._record_of(_decoder.decode(content))
+        return NO_RECORD if kind == "DELETED" else record, record.version
 
 
-def _check(wanted: Tenure, written: Tenure, what: str) -> None:
+def _check(wanted: LeaderElectionRecord, written: LeaderElectionRecord, what: str) -> None:
     """Raise ``StoreRefused`` where the API server made something else of our own write."""
     pairs = (
         ("holderIdentity", wanted.holder, written.holder),

@@ -17,6 +17,7 @@ from contract.validation_texts import decode_text
 from stores.base import Beat
 from stores.kubernetes_api import wire
 
+API = "/apis/coordination.k8s.io/v1"
 LABEL = ("npu-vigil/heartbeat", "true")
 """Which Leases are heartbeats."""
 _NODE = "npu-vigil/node"
@@ -54,7 +55,9 @@ class _Metadata(msgspec.Struct, gc=False):
     resource_version: str = msgspec.field(default="", name="resourceVersion")
 
 
-class _Spec(msgspec.Struct, rename="camel", gc=False):
+class LeaseSpec(msgspec.Struct, rename="camel", gc=False):
+    """What is read of the ``spec`` of a Lease."""
+
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     renew_time: str | None = None
@@ -65,7 +68,7 @@ class Lease(msgspec.Struct, gc=False):
     """What is read of a Lease."""
 
     metadata: _Metadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
     @property
     def holder(self) -> str:

@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from stores.base import NodeChanged, NodeObject, NodesListed
+from stores.base import NodeObject
+from stores.cluster import Snapshot, Update
 from stores.document_names import check_node_name
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.own_node_only import is_own_node_only
@@ -66,7 +67,7 @@ class KubernetesObjects:
         """See ``ClusterObjects``."""
         answer = await self._connection.request(
             "POST",
-            f"/api/v1/namespaces/{quote(event.namespace, safe='')}/events?{wire.FIELD_MANAGER}",
+            f"{wire.object_path('/api/v1', 'events', event.namespace)}?{wire.FIELD_MANAGER}",
             msgspec.json.encode(event_body(event, await self._uid(event))),
             headers=wire.ONLY_METADATA,
         )
@@ -83,12 +84,8 @@ class KubernetesObjects:
             return involved.name
         if involved.uid or involved.kind != "ConfigMap":
             return involved.uid
-        namespace, name = quote(involved.namespace, safe=""), quote(involved.name, safe="")
-        answer = await self._connection.request(
-            "GET",
-            f"/api/v1/namespaces/{namespace}/configmaps/{name}",
-            headers=wire.ONLY_METADATA,
-        )
+        path = wire.object_path("/api/v1", "configmaps", involved.namespace, involved.name)
+        answer = await self._connection.request("GET", path, headers=wire.ONLY_METADATA)
         if answer.status != HTTPStatus.OK:
             return ""
         try:
@@ -213,7 +210,7 @@ def _time(at_ms: int, precision: str) -> str:
 
 def _path(node: str) -> str:
     check_node_name(node)
-    return f"{_NODES}/{quote(node, safe='')}"
+    return wire.object_path("/api/v1", "nodes", None, node)
 
 
 def _object(node: _Node) -> NodeObject:
@@ -231,10 +228,10 @@ def _one(kind: str, content: msgspec.Raw) -> tuple[NodeObject, str]:
 
 
 def _all_nodes(found: list[_Node]) -> NodesEvent:
-    return NodesListed({node.metadata.name: _object(node) for node in found})
+    return Snapshot({node.metadata.name: _object(node) for node in found})
 
 
 def _one_of_all(kind: str, content: msgspec.Raw) -> tuple[NodesEvent, str]:
     node = _node.decode(content)
     seen = _object(node)
-    return NodeChanged(node.metadata.name, None if kind == "DELETED" else seen), seen.version
+    return Update(node.metadata.name, None if kind == "DELETED" else seen), seen.version

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import msgspec
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 POLICY = "npu-vigil-agent-own-node-only"
 
-_REHEARSAL = f"dryRun=All&{wire.FIELD_MANAGER}"
+_DRY_RUN = f"dryRun=All&{wire.FIELD_MANAGER}"
 _NO_KEY_OF_OURS = "npu-vigil/rehearsal"
 
 
@@ -37,33 +36,25 @@ async def is_own_node_only(connection: ApiConnection, node: str) -> bool | None:
     Returns ``False`` if one of them is let through, and ``None`` if no answer shows it: the agent
     may not write at all, or something else refuses the dry run. Raises ``StoreUnavailable``.
     """
-    document = _is_refused(await _document_of_another(connection, node))
-    if document is False:
-        return False
-    label = _is_refused(await _annotation_of_others(connection, node))
-    return False if label is False else document
-
-
-async def _document_of_another(connection: ApiConnection, node: str) -> ApiAnswer:
-    body = {
+    document = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": node_info_name(f"not-{node}")},
     }
-    path = f"/api/v1/namespaces/{NODE_INFO_NAMESPACE}/configmaps?{_REHEARSAL}"
-    return await connection.request(
-        "POST", path, msgspec.json.encode(body), headers=wire.ONLY_METADATA
+    path = wire.object_path("/api/v1", "configmaps", NODE_INFO_NAMESPACE)
+    of_another = await connection.request(
+        "POST", f"{path}?{_DRY_RUN}", msgspec.json.encode(document), headers=wire.ONLY_METADATA
     )
-
-
-async def _annotation_of_others(connection: ApiConnection, node: str) -> ApiAnswer:
-    """Try to write another node's annotation, which the first release of the policy allowed."""
-    return await connection.request(
+    if _is_refused(of_another) is False:
+        return False
+    # An annotation that is not ours, which the first release of the policy allowed.
+    annotation = await connection.request(
         "PATCH",
-        f"/api/v1/nodes/{quote(node, safe='')}/status?{_REHEARSAL}",
+        f"{wire.object_path('/api/v1', 'nodes', None, node)}/status?{_DRY_RUN}",
         msgspec.json.encode({"metadata": {"annotations": {_NO_KEY_OF_OURS: "true"}}}),
         headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
     )
+    return False if _is_refused(annotation) is False else _is_refused(of_another)
 
 
 def _is_refused(answer: ApiAnswer) -> bool | None:

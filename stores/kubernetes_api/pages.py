@@ -17,12 +17,8 @@ _PAGE = 500
 _MOST_PAGES = 1000
 
 
-class _Metadata(msgspec.Struct, rename={"token": "continue"}):
-    token: str = ""
-
-
 class _Page(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: wire.ListMetadata = msgspec.field(default_factory=wire.ListMetadata)
 
 
 _page = msgspec.json.Decoder(_Page)
@@ -41,7 +37,8 @@ class ObjectPages:
             behind = f"&continue={quote(token, safe='')}" if token else ""
             page = await self.get(f"{path}?limit={_PAGE}{behind}")
             yield page
-            token = wire.decoded(_page, page, f"the list at {path} makes no sense").metadata.token
+            read = wire.decoded(_page, page, f"the list at {path} makes no sense")
+            token = read.metadata.continue_token
             if not token:
                 return
 

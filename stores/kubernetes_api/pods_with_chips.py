@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stores.base import PodUsage, UsageEnded, UsageListed
+from stores.base import PodUsage
+from stores.cluster import Snapshot, Update
 from stores.document_names import check_node_name
 from stores.kubernetes_api.watch import ListPage, watched
 from stores.kubernetes_api.wire import Item, ObjectMetadata
@@ -82,17 +83,18 @@ def follow_pods(connection: ApiConnection, node: str) -> AsyncIterator[UsageEven
 def _one(kind: str, content: msgspec.Raw) -> tuple[UsageEvent, str]:
     pod = _pod.decode(content)
     usage = None if kind == "DELETED" else _usage(pod)
-    return usage or UsageEnded(pod.metadata.uid), pod.metadata.resource_version
+    return Update(pod.metadata.uid, usage), pod.metadata.resource_version
 
 
 def _everything(pods: list[_Pod]) -> UsageEvent:
-    return UsageListed(tuple(one for pod in pods if (one := _usage(pod)) is not None))
+    found = (one for pod in pods if (one := _usage(pod)) is not None)
+    return Snapshot({one.uid: one for one in found})
 
 
 def _usage(pod: _Pod) -> PodUsage | None:
-    told = pod.metadata.annotations
-    chips = chip_names(told.real)
-    assigned = chip_names(",".join((told.ascend910, told.npu, told.ascend310p, told.ascend310)))
+    given = pod.metadata.annotations
+    chips = chip_names(given.real)
+    assigned = chip_names(",".join((given.ascend910, given.npu, given.ascend310p, given.ascend310)))
     if not (chips or assigned) or not pod.spec.node_name:
         return None
     asking = [one.name for one in pod.spec.containers if _asks_for_chips(one)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import msgspec
 
@@ -21,7 +20,7 @@ from stores.kubernetes_api.beats import LeaseHeartbeats
 from stores.kubernetes_api.client.connection import ApiConnection
 from stores.kubernetes_api.cluster import KubernetesCluster
 from stores.kubernetes_api.leader import KubernetesLeaderLease
-from stores.kubernetes_api.namespaces import create_namespace
+from stores.kubernetes_api.namespaces import create
 from stores.kubernetes_api.objects import KubernetesObjects
 from stores.kubernetes_api.pods_with_chips import follow_pods
 from stores.kubernetes_api.watch import ListPage, listed, watched
@@ -30,9 +29,8 @@ from stores.touch import TOUCHED, touched_now
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-    from stores.base import Beat, LastWriter, UsageEvent
+    from stores.base import LastWriter, UsageEvent
     from stores.kubernetes_api.client.attempts import ApiAnswer
-    from stores.refusals import Refusals
 
 _ATTEMPTS = 3
 
@@ -59,15 +57,15 @@ class KubernetesStore:
         self.url = url
         self._manager = wire.OPERATOR_MANAGER if by_operator else wire.FIELD_MANAGER
         self._connection = ApiConnection(kubeconfig)
-        self._heartbeats = LeaseHeartbeats(self._connection)
+        heartbeats = LeaseHeartbeats(self._connection)
+        self.refusals = heartbeats.refusals
+        self.beat = heartbeats.beat
+        self.beats = heartbeats.beats
+        self.dry_run_beat = heartbeats.dry_run
+        self.forget_beat = heartbeats.forget
         self.objects = KubernetesObjects(self._connection)
         self.cluster = KubernetesCluster(self._connection)
         self.leader_lease = KubernetesLeaderLease(self._connection)
-
-    @property
-    def refusals(self) -> Refusals:
-        """See ``Store``."""
-        return self._heartbeats.refusals
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
@@ -99,14 +97,15 @@ class KubernetesStore:
     async def _put(
         self, document: Document, expected: str | None, headers: Mapping[str, str]
     ) -> Document:
-        """Put a document; what is answered, whose data are only there if ``headers`` ask for it."""
+        """Put a document; return the answer, with data only if ``headers`` ask for them."""
         namespace, name = document.namespace, document.name
         check_names(namespace, name)
         what = f"write ConfigMap {namespace}/{name}"
         body = wire.config_map_body(document, expected)
         for _ in range(_ATTEMPTS):
             if expected != "":
-                answer = await self._write("PUT", _path(namespace, name), body, headers)
+                path = f"{_path(namespace, name)}?{self._manager}"
+                answer = await self._connection.request("PUT", path, body, headers, is_urgent=True)
                 shown = await self._shown(answer, document, what)
                 if shown is not None:
                     return shown
@@ -119,13 +118,15 @@ class KubernetesStore:
                     raise wire.refusal(answer.status, answer.body, what)
                 elif expected is not None:
                     raise StoreConflict(f"cannot {what}: version {expected} was deleted")
-            answer = await self._write("POST", _path(namespace), body, headers)
+            path = f"{_path(namespace)}?{self._manager}"
+            answer = await create(
+                self._connection, path, body, headers, namespace=namespace, what=what
+            )
             shown = await self._shown(answer, document, what)
             if shown is not None:
                 return shown
-            if answer.status == HTTPStatus.NOT_FOUND:
-                await create_namespace(self._connection, namespace, what)
-            elif answer.status != HTTPStatus.CONFLICT or expected is not None:
+            is_conflict = answer.status == HTTPStatus.CONFLICT and expected is None
+            if not is_conflict and answer.status != HTTPStatus.NOT_FOUND:
                 raise wire.refusal(answer.status, answer.body, what)
         raise StoreUnavailable(f"cannot {what}: others write it all the time")
 
@@ -185,12 +186,6 @@ class KubernetesStore:
         )
         return True
 
-    async def _write(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> ApiAnswer:
-        path = f"{path}?{self._manager}"
-        return await self._connection.request(method, path, body, headers, is_urgent=True)
-
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
         check_names(namespace, name)
@@ -211,22 +206,6 @@ class KubernetesStore:
     def usage(self, node: str) -> AsyncIterator[UsageEvent]:
         """See ``Store``."""
         return follow_pods(self._connection, node)
-
-    async def beat(self, beat: Beat) -> None:
-        """See ``Store``."""
-        await self._heartbeats.beat(beat)
-
-    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
-        """See ``Store``."""
-        return await self._heartbeats.beats(node)
-
-    async def dry_run_beat(self, node: str) -> None:
-        """See ``Store``."""
-        await self._heartbeats.dry_run(node)
-
-    async def forget_beat(self, node: str) -> None:
-        """See ``Store``."""
-        await self._heartbeats.forget(node)
 
     async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
@@ -278,13 +257,7 @@ class KubernetesStore:
 
 
 def _path(namespace: str | None, name: str | None = None) -> str:
-    path = "/api/v1"
-    if namespace is not None:
-        path += f"/namespaces/{quote(namespace, safe='')}"
-    path += "/configmaps"
-    if name is not None:
-        path += f"/{quote(name, safe='')}"
-    return path
+    return wire.object_path("/api/v1", "configmaps", namespace, name)
 
 
 def _query(selection: Selection) -> dict[str, str]:

@@ -36,7 +36,7 @@ class _Nodes(msgspec.Struct):
 _nodes = msgspec.json.Decoder(_Nodes)
 
 
-class Remains(ObjectPages):
+class UninstallRequests(ObjectPages):
     """Asks the API server that ``kubeconfig`` names, or this pod's. Raises ``StoreError``."""
 
     async def nodes_with_plugin(self) -> frozenset[str]:

@@ -22,7 +22,8 @@ from stores.kubernetes_api.pages import ObjectPages
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-PATH = "/apis/batch.volcano.sh/v1alpha1/jobs"
+_API = "/apis/batch.volcano.sh/v1alpha1"
+PATH = f"{_API}/jobs"
 _JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 
 
@@ -60,8 +61,8 @@ class VcJobs(ObjectPages):
         """Return the pods that the controller made for a job, as they are now."""
         check_names(namespace, name)
         selector = quote(f"volcano.sh/job-name={name}", safe="")
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?labelSelector={selector}"
-        return _items(await self.get(path))
+        path = wire.object_path("/api/v1", "pods", namespace)
+        return _items(await self.get(f"{path}?labelSelector={selector}"))
 
     async def patch(self, namespace: str, name: str, patch: Sequence[Mapping[str, Any]]) -> str:
         """Change a job by a JSON patch; return its new version."""
@@ -84,12 +85,12 @@ class VcJobs(ObjectPages):
 
     async def node(self, name: str) -> bytes:
         """Return a Node as it is now."""
-        return await self.get(f"/api/v1/nodes/{quote(name, safe='')}")
+        return await self.get(wire.object_path("/api/v1", "nodes", None, name))
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
         """Delete a pod by force, whatever runs of it; another one of its name stays."""
         check_names(namespace, name)
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        path = wire.object_path("/api/v1", "pods", namespace, name)
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
         answer = await self.connection.request(
             "DELETE", path, msgspec.json.encode(options), headers=wire.ONLY_METADATA
@@ -129,7 +130,7 @@ class VcJobs(ObjectPages):
         """Return whether a Command that ends a job waits for the controller."""
         check_names(namespace, name)
         try:
-            await self.get(f"{_commands(namespace)}/{quote(_command(name, uid), safe='')}")
+            await self.get(_commands(namespace, _command(name, uid)))
         except StoreNotFound:
             return False
         return True
@@ -151,11 +152,10 @@ def _command(name: str, uid: str) -> str:
     return f"{name}-terminatejob-{uid}"
 
 
-def _commands(namespace: str) -> str:
-    return f"/apis/bus.volcano.sh/v1alpha1/namespaces/{quote(namespace, safe='')}/commands"
+def _commands(namespace: str, name: str | None = None) -> str:
+    return wire.object_path("/apis/bus.volcano.sh/v1alpha1", "commands", namespace, name)
 
 
 def _path(namespace: str, name: str) -> str:
     check_names(namespace, name)
-    place = f"/apis/batch.volcano.sh/v1alpha1/namespaces/{quote(namespace, safe='')}/jobs"
-    return f"{place}/{quote(name, safe='')}"
+    return wire.object_path(_API, "jobs", namespace, name)

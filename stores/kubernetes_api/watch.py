@@ -1,7 +1,7 @@
 """Lists in pages and watches of one kind of object of an API server.
 
-A watch goes on where it was when the server ends it in the usual way, and lists again after
-anything else.
+A watch is resumed at its last version when the server ends it in the usual way. After any other end
+everything is listed again.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -121,13 +122,13 @@ bookmark_decoder = msgspec.json.Decoder(Bookmark)
 status_decoder = msgspec.json.Decoder(ApiStatus)
 
 FIELD_MANAGER = "fieldManager=npu-vigil"
-"""Goes with every write: the name under which the server keeps who set a field."""
+"""The query of every write: the name by which the server records who set a field."""
 
 OPERATOR_MANAGER = "fieldManager=npu-vigil-operator"
-"""Goes with the edits of a person by a command of ours."""
+"""The query of edits that a person makes by a command of ours."""
 
 TOUCH_MANAGER = "fieldManager=npu-vigil-touch"
-"""Goes with a touch: under the other name it would look as if the data had been written now."""
+"""The query of a touch: with the other name the data would seem to be written now."""
 
 ONLY_METADATA = {
     "Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
@@ -150,6 +151,16 @@ MERGE_PATCH_HEADERS = {"Content-Type": "application/merge-patch+json"}
 
 SUCCESS = (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED)
 _TEMPORARY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.GONE)
+
+
+def object_path(api: str, kind: str, namespace: str | None, name: str | None = None) -> str:
+    """Return the path of an object, or without ``name`` of all; ``api`` is as ``/api/v1``.
+
+    Without ``namespace`` those of all namespaces, or one that is in none, as a Node.
+    """
+    parts = [] if namespace is None else ["namespaces", namespace]
+    parts += [kind] if name is None else [kind, name]
+    return "/".join((api, *(quote(part, safe="") for part in parts)))
 
 
 def document(config_map: ConfigMap) -> Document:
@@ -185,9 +196,7 @@ def status_text(status: int, body: bytes) -> str:
 
 
 def refusal(status: int, body: bytes, what: str) -> StoreError:
-    """Return the error of ours for an answer that is no success; ``what`` is what could not be
-    done.
-    """
+    """Return the error for an answer without success; ``what`` is what could not be done."""
     text = f"cannot {what}: {status_text(status, body)}"
     if status == HTTPStatus.CONFLICT:
         return StoreConflict(text)

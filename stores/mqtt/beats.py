@@ -100,7 +100,7 @@ class LastWill:
         )
         return aiomqtt.Will(beat_topic(self._node), msgspec.json.encode(broken), qos=1, retain=True)
 
-    def beaten(self, pulse: HeartbeatMessage) -> None:
+    def record_beat(self, pulse: HeartbeatMessage) -> None:
         """Record that this beat was made; the next will repeats it."""
         if pulse.node == self._node:
             self._last = pulse
@@ -120,11 +120,9 @@ class ReceivedHeartbeats:
         self._refusals = refusals
         self._received: dict[str, _ReceivedBeat] = {}
         self._listed: set[str] | None = None
-        self.end_reason = ""
 
     def begin_list(self) -> None:
         """Begin a list: all that is retained comes now."""
-        self.end_reason = ""
         self._listed = set()
 
     def end_list(self) -> None:
@@ -175,8 +173,7 @@ class ReceivedHeartbeats:
         self._received[node] = _ReceivedBeat(payload, pulse, time.monotonic())
 
     def end(self, reason: str) -> None:
-        """End it: nothing more comes."""
-        self.end_reason = reason
+        """Do nothing: what was received stays. See ``MessageSink``."""
 
     def beats(self) -> tuple[Beat, ...]:
         """Return all nodes that beat or beat once."""
@@ -224,14 +221,14 @@ class BrokerHeartbeats:
         )
         await session.publish(beat_topic(beat.node), msgspec.json.encode(pulse), retain=True)
         if self._will is not None:
-            self._will.beaten(pulse)
+            self._will.record_beat(pulse)
 
     async def forget(self, node: str) -> None:
         """See ``Store.forget_beat``."""
         check_node_name(node)
         await self._connection.publish(beat_topic(node), b"", retain=True)
 
-    async def beats(self, node: str | None) -> tuple[Beat, ...]:
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
         """See ``Store``."""
         if node is not None:
             check_node_name(node)

@@ -66,12 +66,9 @@ class MqttChannel:
             try:
                 value = decode(node, message.payload)
             except DocumentError as error:
-                self._refuse(message.topic, error)
+                is_foreign = isinstance(error, OtherNodeError)
+                reason = Reason.OTHER_NODE if is_foreign else Reason.UNREADABLE
+                self._refusals.refuse(message.topic, reason, f"{error}; it changes nothing")
             else:
                 self._refusals.accept(message.topic)
                 yield value
-
-    def _refuse(self, topic: str, error: DocumentError) -> None:
-        is_foreign = isinstance(error, OtherNodeError)
-        reason = Reason.OTHER_NODE if is_foreign else Reason.UNREADABLE
-        self._refusals.refuse(topic, reason, f"{error}; it changes nothing")

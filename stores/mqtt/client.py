@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from stores.mqtt.address import BrokerAddress
-    from stores.mqtt.limits import Sizes
+    from stores.mqtt.limits import PacketLimit
     from stores.mqtt.settings import Mqtt
 
 _ANSWER_SECONDS = 10.0
@@ -56,18 +56,18 @@ class MqttClient(aiomqtt.Client):
         identifier: str,
         will: aiomqtt.Will | None,
         take: Callable[[str, bytes, bool], None],
-        sizes: Sizes,
+        packet_limit: PacketLimit,
     ) -> None:
         self._last_error = _LastError()
         self._address = address
         self._mqtt = mqtt
         self._take = take
-        self._sizes = sizes
+        self._packet_limit = packet_limit
         self._on_their_way: dict[int, int] = {}
         """The sizes of packets that are not acknowledged."""
         self.limits = BrokerLimits()
         self.granted_qos = 0
-        """Of the last subscription."""
+        """The QoS that the broker granted to the last subscription."""
         self._failure: OSError | None = None
         self._acknowledgements: dict[int, asyncio.Future[Any]] = {}
         is_v5 = mqtt.protocol == "5"
@@ -128,7 +128,7 @@ class MqttClient(aiomqtt.Client):
         not take is not sent.
         """
         size = packet_bytes(topic, payload, is_v5=self._mqtt.protocol == "5")
-        self._sizes.check(topic, size)
+        self._packet_limit.check(topic, size)
         try:
             info = self._client.publish(topic, payload, 1, retain)
         except ValueError as error:
@@ -171,12 +171,14 @@ class MqttClient(aiomqtt.Client):
         return self._disconnected.done()
 
     async def ended(self) -> str:
-        """Wait for the end of the connection; why it ended."""
+        """Wait for the end of the connection; return its reason."""
         await asyncio.wait({self._disconnected})
         error = self._disconnected.exception()
         reason = self._last_error.text or end_reason(error)
         largest = max(self._on_their_way.values(), default=0)
-        self._sizes.broke(largest, was_too_large=is_too_large(getattr(error, "rc", None)))
+        self._packet_limit.record_break(
+            largest, was_too_large=is_too_large(getattr(error, "rc", None))
+        )
         for waiting in self._acknowledgements.values():
             if not waiting.done():
                 waiting.set_exception(StoreUnavailable(f"the connection broke: {reason}"))
@@ -217,9 +219,9 @@ class MqttClient(aiomqtt.Client):
         size = self._on_their_way.pop(mid, 0)
         error = publish_error(self._address, reason_code)
         if is_too_large(reason_code):
-            self._sizes.refuse(size)
+            self._packet_limit.refuse(size)
         elif error is None:
-            self._sizes.took(size)
+            self._packet_limit.record_accepted(size)
         self._acknowledge(mid, error)
 
     def _on_subscribe(
@@ -237,7 +239,7 @@ class MqttClient(aiomqtt.Client):
         self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None
     ) -> None:
         self.limits = limits_of(properties)
-        self._sizes.begin(self.limits)
+        self._packet_limit.begin(self.limits)
         super()._on_connect(client, userdata, flags, reason_code, properties)
 
     def _on_disconnect(

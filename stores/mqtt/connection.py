@@ -24,7 +24,7 @@ from pacing.backoff import Backoff
 from stores.interruption import Interrupted
 from stores.mqtt.client import MqttClient
 from stores.mqtt.errors import ended_at_first, first_refused, hung_up_at_retained
-from stores.mqtt.limits import Sizes, no_qos, no_retain, unusable
+from stores.mqtt.limits import PacketLimit, no_qos, no_retain, unusable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -66,10 +66,9 @@ BrokerEvent: TypeAlias = Received | Subscribed | Interrupted
 
 
 class Sink:
-    """What was received and not yet taken. Of too much, or after the session, nothing is left."""
+    """The messages that wait for their reader; dropped when too many wait or the session ends."""
 
-    def __init__(self, most: int = MOST_WAITING) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._waiting: deque[Received] = deque()
         self._more = asyncio.Event()
         self._end = ""
@@ -78,7 +77,7 @@ class Sink:
         """Add a message."""
         if self._end:
             return
-        if len(self._waiting) >= self._most:
+        if len(self._waiting) >= MOST_WAITING:
             dropped = len(self._waiting) + 1
             self.end(
                 f"{counted(dropped, 'message')} dropped: they came faster than they were processed"
@@ -262,20 +261,19 @@ class Session:
             first.set_result(payload == self._echo_name)
 
     async def only_new(self, topics: str, qos: int) -> None:
-        """Go on with a subscription at another QoS; what is retained is not sent again."""
+        """Change the QoS of a subscription; retained messages are not sent again."""
         granted = self._connected.subscribe_now(topics, qos, only_new=True)
         await self._answer(granted, f"subscription to {topics}")
 
     async def ask(self) -> None:
         """Send a ping; done when the broker answered: it is alive, and so is the way to it.
 
-        A broker that stands still, or packets that go nowhere, are noticed by the keepalive only
-        after twice its seconds.
+        The keepalive detects a broker that hangs, or lost packets, only after twice its seconds.
         """
         await self.publish(self._echo, b"", retain=False)
 
     async def ended(self) -> str:
-        """Wait for the end; why."""
+        """Wait for the end; return its reason."""
         await self._over.wait()
         return self._end
 
@@ -336,7 +334,7 @@ class BrokerConnection:
         self._node = node
         self._will = will
         # Not the node's name alone: two agents of one name would throw each other out for ever.
-        self.sizes = Sizes(address)
+        self.packet_limit = PacketLimit(address)
         """Which packets the broker takes."""
         self._identifier = f"npu-vigil-{node or 'cluster'}-{uuid.uuid4().hex[:8]}"
         self._task: asyncio.Task[NoReturn] | None = None
@@ -367,10 +365,10 @@ class BrokerConnection:
         session = await self.session()
         await session.publish(topic, payload, retain=retain)
 
-    async def messages(self, topics: str, most: int = MOST_WAITING) -> AsyncIterator[BrokerEvent]:
+    async def messages(self, topics: str) -> AsyncIterator[BrokerEvent]:
         """Follow a filter of ``contract.topics`` at QoS 1, over interruptions, for ever.
 
-        Begins with ``Subscribed`` or ``Interrupted``. When more than ``most`` messages wait to be
+        Begins with ``Subscribed`` or ``Interrupted``. When more than 20,000 messages wait to be
         taken they are dropped, which is an interruption.
         """
         reason = ""
@@ -378,7 +376,7 @@ class BrokerConnection:
         while True:
             try:
                 session = await self.session(waits=bool(reason))
-                sink = Sink(most)
+                sink = Sink()
                 async with session.subscribed((topics,), sink):
                     await session.list_now(topics)
                     backoff.reset()
@@ -422,7 +420,7 @@ class BrokerConnection:
                     self._identifier,
                     self._will(),
                     session.dispatch,
-                    self.sizes,
+                    self.packet_limit,
                 )
                 async with client:
                     began = time.monotonic()
@@ -437,13 +435,14 @@ class BrokerConnection:
             await asyncio.sleep(backoff.next_seconds())
 
     async def _work(self, session: Session, client: MqttClient) -> str:
-        """Work until the connection ends; why it did."""
+        """Work until the connection ends; return the reason of its end."""
         reason = f"{self._address}: the connection was closed"
         ending = asyncio.create_task(client.ended())
         try:
             await session.begin(client)
             is_back = self._error is not None
-            self._up(session)
+            self._session, self._error = session, None
+            self._notify()
             if is_back and not (await asyncio.wait({ending}, timeout=_STEADY_SECONDS))[0]:
                 _log.info("%s: connected again", self._address)
             reason = f"{self._address}: the connection broke: {await ending}"
@@ -451,11 +450,6 @@ class BrokerConnection:
             ending.cancel()
             session.end(reason)
         return reason
-
-    def _up(self, session: Session) -> None:
-        self._session = session
-        self._error = None
-        self._notify()
 
     def _lost(self, error: StoreError) -> None:
         self._session = None

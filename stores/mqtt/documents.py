@@ -1,20 +1,17 @@
-"""Documents as retained messages: what is in one, and following those that are selected."""
+"""Documents as retained messages: their content, and watches of those that are selected."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from contract.counted import counted
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.topics import document_filters, document_place
-from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
-from stores.base import Changed, Deleted, Document, DocumentsListed, spoilt
+from stores import json_documents
+from stores.base import Changed, Deleted, Document, DocumentsListed, malformed_document
 from stores.document_names import is_name, is_namespace
 from stores.interruption import Interrupted
 
@@ -31,53 +28,26 @@ _MOST_DOCUMENTS = 65_536
 _MOST_COMPLAINTS = 1000
 
 
-class MalformedMessage(Exception):
-    """A message that is no document of its topic; the text is the reason."""
-
-
-class _Payload(msgspec.Struct, omit_defaults=True):
-    labels: dict[str, str]
-    data: dict[str, str]
-    annotations: dict[str, str] = {}
-
-
-_decoder = msgspec.json.Decoder(_Payload)
-
-
 def encode(document: Document) -> bytes:
     """Return the message that holds the document. Raises ``StoreRefused``."""
-    place = f"{document.namespace}/{document.name}"
-    try:
-        payload = msgspec.json.encode(
-            _Payload(document.labels, document.data, document.annotations)
-        )
-    except (UnicodeEncodeError, TypeError) as error:
-        raise StoreRefused(f"{place} cannot be written as JSON: {error}") from None
+    payload = json_documents.encode(document)
     if len(payload) > LARGEST_BYTES:
+        place = f"{document.namespace}/{document.name}"
         raise StoreRefused(f"{place} has {len(payload)} bytes, more than {LARGEST_BYTES}")
     return payload
 
 
 def decode(topic: str, payload: bytes) -> Document:
-    """Return the document in a message. Raises ``MalformedMessage``."""
+    """Return the document in a message. Raises ``ValueError`` with why it is none."""
     place = document_place(topic)
     if place is None or not is_namespace(place[0]) or not is_name(place[1]):
-        raise MalformedMessage("no document has this topic")
+        raise ValueError("no document has this topic")
     if len(payload) > LARGEST_BYTES:
-        raise MalformedMessage(f"it has {len(payload)} bytes, more than {LARGEST_BYTES}")
-    try:
-        found = _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(decode_text(error)) from None
-    return Document(*place, found.data, found.labels, found.annotations, version_of(payload))
+        raise ValueError(f"it has {len(payload)} bytes, more than {LARGEST_BYTES}")
+    return json_documents.decode(place, payload, json_documents.digest(payload))
 
 
-def version_of(payload: bytes) -> str:
-    """Return what stands for the content of a message."""
-    return hashlib.blake2b(payload, digest_size=12).hexdigest()
-
-
-class Complaints:
+class MalformedTopics:
     """Logs of each topic once what is wrong with it, and again when something else is."""
 
     def __init__(self) -> None:
@@ -93,7 +63,7 @@ class Complaints:
             _log.warning("%s is left out: %s", topic, problem)
 
     def forget(self, topic: str) -> None:
-        """Forget its trouble: it is good now."""
+        """Forget the problem of a topic: its message is good now."""
         self._logged.pop(topic, None)
 
 
@@ -160,7 +130,7 @@ class BrokerDocuments:
         self._connection = connection
         self._shows_flags = shows_flags
         self._has_named_flags = False
-        self._complaints = Complaints()
+        self._malformed = MalformedTopics()
 
     async def read(self, topics: tuple[str, ...]) -> dict[str, Document]:
         """Return the documents retained below these filters, by topic."""
@@ -203,9 +173,7 @@ class BrokerDocuments:
             await asyncio.sleep(backoff.next_seconds())
 
     def _passed_on(self, topic: str) -> None:
-        """Observe a document without the retain flag: a client that connects later does
-        not get it.
-        """
+        """Log once that a document has no retain flag: later clients do not get it."""
         if self._shows_flags and not self._has_named_flags:
             self._has_named_flags = True
             _log.warning(
@@ -234,17 +202,19 @@ class BrokerDocuments:
     ) -> Document | None:
         """Return the document in a message; where it is malformed, the known one or the problem."""
         if not payload:
-            self._complaints.forget(topic)
+            self._malformed.forget(topic)
             return None
         try:
             document = decode(topic, payload)
-        except MalformedMessage as error:
+        except ValueError as error:
             place = document_place(topic)
-            if selection is not None and selection.spoilt and place is not None:
-                return spoilt(place, str(error), version_of(payload), selection)
-            self._complaints.log_once(topic, f"it is no document: {error}")
+            if selection is not None and selection.shows_malformed and place is not None:
+                return malformed_document(
+                    place, str(error), json_documents.digest(payload), selection
+                )
+            self._malformed.log_once(topic, f"it is no document: {error}")
             return known
-        self._complaints.forget(topic)
+        self._malformed.forget(topic)
         return document
 
     def _event(
@@ -265,6 +235,6 @@ class BrokerDocuments:
             return Deleted(before.namespace, before.name)
         place = document_place(topic)
         if selection.owned and after is None and payload and place is not None:
-            # It was spoilt, written anew and spoilt again between two reads.
+            # It was spoilt, written anew and malformed again between two reads.
             return Deleted(*place)
         return None

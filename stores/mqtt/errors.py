@@ -1,4 +1,4 @@
-"""What a broker's refusals mean, and what the reader can do about them."""
+"""The errors for refusals of a broker: their cause, and what the reader can do."""
 
 from __future__ import annotations
 

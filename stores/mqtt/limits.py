@@ -1,4 +1,4 @@
-"""What a broker accepts: stated in its CONNACK (MQTT 5), or found out from how it behaves."""
+"""The limits of a broker: stated in its CONNACK (MQTT 5), or learned from its behaviour."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST_BYTES = 4096
 """A broker that takes no larger packets cannot be used: heartbeats may be as long."""
 
 _BESIDE_DOCUMENT_BYTES = 1024
-"""Of a packet beside its document: the topic above all."""
+"""The room in a packet for everything but its document, above all the topic."""
 
 FIRST_PAUSE_SECONDS = 60.0
 LAST_PAUSE_SECONDS = 3600.0
@@ -73,15 +73,12 @@ def no_qos(address: BrokerAddress) -> StoreRefused:
 def packet_bytes(topic: str, payload: bytes, *, is_v5: bool) -> int:
     """Return the size of a PUBLISH packet at QoS 1 without properties (MQTT 5, 3.3)."""
     rest = 2 + len(topic.encode()) + 2 + (1 if is_v5 else 0) + len(payload)
-    return 1 + _length_bytes(rest) + rest
+    length_bytes = next(count for count in (1, 2, 3, 4, 5) if rest < 128**count)
+    return 1 + length_bytes + rest
 
 
-def _length_bytes(rest: int) -> int:
-    return next(count for count in (1, 2, 3, 4, 5) if rest < 128**count)
-
-
-class Sizes:
-    """Which packets a broker takes, over all connections to it.
+class PacketLimit:
+    """The largest packet that a broker takes, learned over all connections to it.
 
     A limit in CONNACK counts for its connection. A broker that states none, as with MQTT 3.1.1,
     hangs up or throws away what is too large for it. A connection that breaks twice, one after the
@@ -134,7 +131,7 @@ class Sizes:
                 f"raise {_SET_SIZE}; nothing else is held up"
             )
 
-    def took(self, size: int) -> None:
+    def record_accepted(self, size: int) -> None:
         """Record that a packet was acknowledged."""
         self._taken = max(self._taken, size)
         if self._suspect is not None and size >= self._suspect:
@@ -149,7 +146,7 @@ class Sizes:
         self._again_at = self._steady_seconds() + self._pause_seconds
         self._pause_seconds = min(2 * self._pause_seconds, LAST_PAUSE_SECONDS)
 
-    def broke(self, largest: int, *, was_too_large: bool) -> None:
+    def record_break(self, largest: int, *, was_too_large: bool) -> None:
         """Record that the connection broke while ``largest`` was sent, 0 for nothing."""
         self._announced = None
         if was_too_large and largest:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Mqtt(Section):
-    """How an MQTT broker is spoken to, for stores ``mqtt://`` and ``mqtts://``.
+    """The settings of connections to an MQTT broker, for stores ``mqtt://`` and ``mqtts://``.
 
     Files are PEM. Without ``ca_file`` an ``mqtts://`` broker is judged by the system's authorities.
     """

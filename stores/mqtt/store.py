@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.errors import StoreConflict, StoreForbidden
+from contract.errors import StoreForbidden
 from contract.topics import document_topic
 from stores.document_names import check_names
+from stores.json_documents import demand_version, digest, touched
 from stores.mqtt.beats import BrokerHeartbeats, LastWill
 from stores.mqtt.channel import MqttChannel
 from stores.mqtt.connection import BrokerConnection
-from stores.mqtt.documents import BrokerDocuments, encode, selected_topics, version_of
+from stores.mqtt.documents import BrokerDocuments, encode, selected_topics
 from stores.mqtt.limits import packet_bytes
-from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from stores.mqtt.address import BrokerAddress
     from stores.mqtt.connection import Session
     from stores.mqtt.settings import Mqtt
-    from stores.refusals import Refusals
 
 
 class MqttStore:
@@ -66,7 +65,11 @@ class MqttStore:
         )
         self._documents = BrokerDocuments(self._connection, shows_flags=mqtt.protocol == "5")
         self._heartbeats = BrokerHeartbeats(self._connection, will)
-        self.channel = MqttChannel(self._connection, self._heartbeats.refusals)
+        self.refusals = self._heartbeats.refusals
+        self.beat = self._heartbeats.beat
+        self.beats = self._heartbeats.beats
+        self.forget_beat = self._heartbeats.forget
+        self.channel = MqttChannel(self._connection, self.refusals)
         self._writing: dict[str, asyncio.Lock] = {}
         self._names_refusals = mqtt.protocol == "5"
         self._writable: set[str] = set()
@@ -75,14 +78,9 @@ class MqttStore:
         self._proven_in: Session | None = None
 
     @property
-    def refusals(self) -> Refusals:
-        """See ``Store``."""
-        return self._heartbeats.refusals
-
-    @property
     def largest_document(self) -> int | None:
         """See ``Store``."""
-        return self._connection.sizes.largest_document
+        return self._connection.packet_limit.largest_document
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
@@ -102,9 +100,9 @@ class MqttStore:
         payload = encode(document)
         async with self._alone(topic):
             if expected is not None:
-                await self._demand(topic, expected)
+                demand_version(topic, await self._get(topic), expected)
             await self._connection.publish(topic, payload, retain=True)
-            version = version_of(payload)
+            version = digest(payload)
             if not self._names_refusals:
                 await self._prove(topic, payload, version)
         return version
@@ -119,8 +117,8 @@ class MqttStore:
         check_names(namespace, name)
         topic = document_topic(namespace, name)
         async with self._alone(topic):
-            if expected is not None and await self._get(topic) is not None:
-                await self._demand(topic, expected)
+            if expected is not None and (current := await self._get(topic)) is not None:
+                demand_version(topic, current, expected)
             await self._connection.publish(topic, b"", retain=True)
 
     def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
@@ -131,20 +129,8 @@ class MqttStore:
         """See ``Store``. A broker knows nothing of pods."""
         return
 
-    async def beat(self, beat: Beat) -> None:
-        """See ``Store``."""
-        await self._heartbeats.beat(beat)
-
-    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
-        """See ``Store``."""
-        return await self._heartbeats.beats(node)
-
     async def dry_run_beat(self, node: str) -> None:
         """See ``Store``. Nothing is in the way of a beat."""
-
-    async def forget_beat(self, node: str) -> None:
-        """See ``Store``."""
-        await self._heartbeats.forget(node)
 
     async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """See ``Store``."""
@@ -154,9 +140,7 @@ class MqttStore:
         async with self._alone(topic):
             document = await self._get(topic)
             if document is not None:
-                annotations = document.annotations | {TOUCHED: touched_now()}
-                touched = msgspec.structs.replace(document, annotations=annotations)
-                await self._connection.publish(topic, encode(touched), retain=True)
+                await self._connection.publish(topic, encode(touched(document)), retain=True)
 
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``. A broker does not name the writer."""
@@ -199,19 +183,11 @@ class MqttStore:
             return
         if topic in self._writable:
             size = packet_bytes(topic, payload, is_v5=False)
-            self._connection.sizes.refuse(size)
-            self._connection.sizes.check(topic, size)
+            self._connection.packet_limit.refuse(size)
+            self._connection.packet_limit.check(topic, size)
         raise StoreForbidden(
             f"publication of {topic}: acknowledged and not there. Check that the broker's "
             "access rules let this client write and read it. Check that the broker keeps retained "
             f"messages (retain_available true) of {len(payload)} bytes. Otherwise another program "
             "wrote it just now"
         )
-
-    async def _demand(self, topic: str, expected: str) -> None:
-        current = await self._get(topic)
-        version = "" if current is None else current.version
-        if version != expected:
-            wanted = f"version {expected}" if expected else "nothing"
-            there = f"version {version}" if version else "nothing"
-            raise StoreConflict(f"{topic}: expected {wanted}, found {there}")

@@ -16,7 +16,8 @@ from agent.journal.journal import Journal
 from agent.journal.rows import JournalRow, RowKind
 from agent.publishing.device_info import FIRST_DOCUMENT_SECONDS, DeviceInfoDocument
 from contract.observation import Assertion
-from stores.base import PodUsage, UsageEnded, UsageListed
+from stores.base import PodUsage
+from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
 from tests.agent.policy.builders import NODE, T, after, answered, healthy, inventory, seen
 
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
 
 def pod(uid: str, *chips: str, assigned: tuple[str, ...] = ()) -> PodUsage:
     return PodUsage(uid, NODE, chips, assigned)
+
+
+def listed(*pods: PodUsage) -> Snapshot[PodUsage]:
+    return Snapshot({pod.uid: pod for pod in pods})
+
+
+def changed(pod: PodUsage) -> Update[PodUsage]:
+    return Update(pod.uid, pod)
+
+
+def ended(uid: str) -> Update[PodUsage]:
+    return Update(uid, None)
 
 
 class Followed:
@@ -67,11 +80,10 @@ class Followed:
 
 async def test_pods_come_and_go(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
-    listed = UsageListed((pod("a", "x-0", "x-1"), pod("b", assigned=("x-2",))))
-    chips = await followed.send(listed)
+    chips = await followed.send(listed(pod("a", "x-0", "x-1"), pod("b", assigned=("x-2",))))
     assert chips == ChipAllocation(frozenset({"x-0", "x-1"}), frozenset({"x-2"}))
     assert followed.usage.answered
-    chips = await followed.send(pod("b", "x-2", assigned=("x-2",)), UsageEnded("a"))
+    chips = await followed.send(changed(pod("b", "x-2", assigned=("x-2",))), ended("a"))
     assert chips == ChipAllocation(frozenset({"x-2"}), frozenset({"x-2"}))
     assert len(followed.changes) == 3
     row = await followed.end(tmp_path)
@@ -81,10 +93,10 @@ async def test_pods_come_and_go(tmp_path: Path) -> None:
 
 async def test_only_changes_are_reported_and_journaled(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
-    await followed.send(UsageListed((pod("a", "x-0"),)))
+    await followed.send(listed(pod("a", "x-0")))
     rows = followed.journal.last_sequence
     # A second pod of the same chip, one that is replaced, and the same again.
-    await followed.send(pod("b", "x-0"), UsageEnded("a"), UsageListed((pod("c", "x-0"),)))
+    await followed.send(changed(pod("b", "x-0")), ended("a"), listed(pod("c", "x-0")))
     assert followed.changes == [T]
     assert followed.journal.last_sequence == rows == 1
     await followed.end(tmp_path)
@@ -92,7 +104,7 @@ async def test_only_changes_are_reported_and_journaled(tmp_path: Path) -> None:
 
 async def test_no_use_is_an_answer_and_no_change(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
-    await followed.send(UsageListed(()))
+    await followed.send(listed())
     assert followed.usage.answered
     assert followed.changes == [T], "who waits for the answer is told"
     assert await followed.end(tmp_path) is None
@@ -102,12 +114,12 @@ async def test_last_known_allocation_stays_while_the_store_is_away(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     followed = Followed(tmp_path)
-    known = await followed.send(UsageListed((pod("a", "x-0"),)))
+    known = await followed.send(listed(pod("a", "x-0")))
     assert await followed.send(Interrupted("away"), Interrupted("still away")) == known
     blind = followed.usage.blind
     assert blind is not None
     assert (blind.source, blind.since_ms, blind.reason) == ("pods", T, "away")
-    assert await followed.send(UsageListed(())) == ChipAllocation()
+    assert await followed.send(listed()) == ChipAllocation()
     assert followed.usage.blind is None
     assert len(caplog.messages) == 2, "once when it begins, once when it ends"
     await followed.end(tmp_path)
@@ -115,12 +127,12 @@ async def test_last_known_allocation_stays_while_the_store_is_away(
 
 async def test_a_restart_remembers_until_the_store_answers(tmp_path: Path) -> None:
     first = Followed(tmp_path / "state")
-    known = await first.send(UsageListed((pod("a", "x-0", assigned=("x-0", "x-1")),)))
+    known = await first.send(listed(pod("a", "x-0", assigned=("x-0", "x-1"))))
     row = await first.end(tmp_path / "state")
     second = Followed(tmp_path / "second", row)
     assert second.usage.chips == known
     assert await second.send(Interrupted("away")) == known
-    assert await second.send(UsageListed(())) == ChipAllocation()
+    assert await second.send(listed()) == ChipAllocation()
     await second.end(tmp_path / "second")
 
 

@@ -82,7 +82,7 @@ def test_a_node_name_that_kubernetes_would_refuse(name: str) -> None:
         ("VIGIL_CHIP_FAULTS_CARD_LOST_AFTER_SECONDS", "-1", "must be at least 10.0; given -1.0"),
     ],
 )
-def test_what_is_wrong_is_reported_in_words(variable: str, value: str, what: str) -> None:
+def test_problem_of_a_variable_is_reported_in_words(variable: str, value: str, what: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load_agent(None, {"NODE_NAME": "node-1", variable: value}, {})
     (problem,) = caught.value.problems

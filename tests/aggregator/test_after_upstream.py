@@ -60,7 +60,7 @@ async def test_documents_of_the_real_clusterd_count_and_stay(elect: bool, tmp_pa
             await site.kill()
 
 
-def test_what_is_read_counts_on_top_of_what_was_kept_until_more_is_kept() -> None:
+def test_chips_read_from_upstream_are_added_to_kept_ones_until_more_is_kept() -> None:
     ours = ProcessorEngine(1, lambda _: node_context())
     for name, data in (
         (separation_policy.NAME, {separation_policy.KEY: SHIPPED}),

@@ -96,7 +96,9 @@ async def repaired(store: Store, right: dict[str, str]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_what_others_change_or_delete_is_repaired(store: Store, daemon: Daemon) -> None:
+async def test_document_changed_or_deleted_by_others_is_repaired(
+    store: Store, daemon: Daemon
+) -> None:
     await store.put(report("n1", faulty()))
     daemon.start()
     right = await values(store)

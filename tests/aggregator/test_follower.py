@@ -67,7 +67,7 @@ def test_stamps_go_on_from_those_of_the_leader() -> None:
     assert entry["UpdateTime"] > last
 
 
-def test_what_the_leader_published_and_the_follower_does_not_know_yet_stays_until_it_does() -> None:
+def test_entry_of_the_leader_stays_until_the_follower_knows_its_document() -> None:
     both = Both()
     both.observe(0, listed(n1=healthy()))
     both.publish(0)
@@ -77,7 +77,7 @@ def test_what_the_leader_published_and_the_follower_does_not_know_yet_stays_unti
     assert both.take_over(2) == set()
 
 
-def test_what_changed_while_no_replica_led_is_written() -> None:
+def test_change_while_no_replica_led_is_written() -> None:
     both = Both()
     both.observe(0, listed(n1=healthy(), n2=healthy()))
     both.publish(0)

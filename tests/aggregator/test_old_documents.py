@@ -29,7 +29,7 @@ def v5(at: int) -> Document:
     return of("n1", encode_node_beat(NodeBeat(at, 5)))
 
 
-def test_what_a_node_of_generation_c_reports_of_its_parts_counts() -> None:
+def test_parts_reported_by_a_node_of_generation_c_count() -> None:
     bench = Bench(v6rc(1_710_907_679, [CPU], "UnHealthy"))
     (entry,) = bench.servers().values()
     assert entry["NodeStatus"] == "UnHealthy"

@@ -117,7 +117,7 @@ def test_any_change_of_a_switch_is_a_write(record: SwitchRecord) -> None:
 
 
 @pytest.mark.parametrize("make", [node_report, None])
-def test_what_an_earlier_run_wrote_in_another_order_stays(
+def test_entry_written_in_another_order_by_an_earlier_run_stays(
     make: Callable[..., Document] | None,
 ) -> None:
     def reported(*, is_reversed: bool) -> Document:

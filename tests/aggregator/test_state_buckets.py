@@ -18,7 +18,7 @@ def test_a_bucket_has_the_name_of_documents_that_are_kept_already(
     assert bucket_of("node-1", buckets, form) == bucket
 
 
-def test_what_changed_is_taken_once() -> None:
+def test_changed_buckets_are_popped_once() -> None:
     changed = ChangedBuckets(("02",))
     changed.add("01", "02")
     assert changed.pop() == {"01", "02"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from agent.pages.operations import OPERATIONS
+from agent.pages.routes import OPERATIONS
 from contract.codes.levels import Severity
 
 if TYPE_CHECKING:

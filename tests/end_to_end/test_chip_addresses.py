@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.node.chip_keys import ChipKeys
+from agent.node.chip_labels import ChipLabels
 from agent.node.node_object import NodeObjectWriter
 from contract.errors import DriverCallError
 from dcmi_shim.driver import Driver
@@ -59,7 +59,7 @@ async def driver(hardware: tuple[Emulator, Path]) -> AsyncIterator[Driver]:
 @contextlib.asynccontextmanager
 async def keeping(objects: ClusterObjects, driver: Driver) -> AsyncIterator[None]:
     keeper = NodeObjectWriter(
-        objects, "node-1", lambda: True, ChipKeys(driver, refresh_seconds=0.2), None
+        objects, "node-1", lambda: True, ChipLabels(driver, refresh_seconds=0.2), None
     )
     running = asyncio.create_task(keeper.run())
     yield

@@ -17,9 +17,8 @@ from stores.base import (
     DocumentsListed,
     LastWriter,
     PodUsage,
-    UsageEnded,
-    UsageListed,
 )
+from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
 from tests.replay.objects import RecordedObjects
 
@@ -85,12 +84,12 @@ class RecordedCluster:
     def run(self, pod: PodUsage) -> None:
         """A pod uses chips."""
         self._pods[pod.uid] = pod
-        self._send_usages(pod)
+        self._send_usages(Update(pod.uid, pod))
 
     def end(self, uid: str) -> None:
         """A pod uses no chips any more."""
         self._pods.pop(uid, None)
-        self._send_usages(UsageEnded(uid))
+        self._send_usages(Update(uid, None))
 
     def do(self, action: str) -> None:
         """What happens to the API server."""
@@ -217,8 +216,8 @@ class RecordedCluster:
     def _listed(self, selection: Selection) -> DocumentsListed:
         return DocumentsListed(tuple(d for d in self.documents.values() if _selects(selection, d)))
 
-    def _used(self) -> UsageListed:
-        return UsageListed(tuple(self._pods.values()))
+    def _used(self) -> Snapshot[PodUsage]:
+        return Snapshot(dict(self._pods))
 
     def _send(self, namespace: str, name: str, event: WatchEvent) -> None:
         if not self._is_up:

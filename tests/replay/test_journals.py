@@ -34,7 +34,7 @@ async def test_the_journal_of_a_recording_leads_to_the_verdicts_in_it(
         await player.run(1.0)
     (journal,) = tmp_path.rglob(FILE_NAME)
     found = replay(read_rows(journal), catalogue_of(EVERYTHING_ISOLATES), Span())
-    assert found.deviations == ()
+    assert found.deviations == []
     assert found.checked > 1
     for day in found.days:
         if day.recorded is not None and day.replayed is not None:

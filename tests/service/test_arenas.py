@@ -10,7 +10,7 @@ import pytest
 
 _CODE = """
 import ctypes, threading
-from vigil.starting import daemon_process
+from vigil.daemon_process import daemon_process
 with daemon_process():
     threads = [threading.Thread(target=bytearray, args=(10_000,)) for _ in range(4)]
     for thread in threads:

@@ -33,7 +33,7 @@ async def test_nothing_is_none(store: Store) -> None:
     assert await store.list(Selection("mindx-dl")) == ()
 
 
-async def test_what_was_put_is_got(store: Store) -> None:
+async def test_document_that_was_put_is_read(store: Store) -> None:
     document = Document(
         "mindx-dl",
         "mindx-dl-deviceinfo-node.1",
@@ -339,7 +339,7 @@ async def test_malformed_document_is_shown_to_watches_with_spoilt(
         )
 
     spoil(b"[]")
-    selection = Selection(namespace, label=LABEL, spoilt=True)
+    selection = Selection(namespace, label=LABEL, shows_malformed=True)
     async with watching(store, selection) as seen:
         await seen.until(lambda seen: (namespace, name) in seen.documents)
         first = seen.documents[namespace, name]

@@ -171,9 +171,7 @@ def test_a_cluster_without_a_node_is_not_well(name: str, known: Stand) -> None:
         (b"HTTP/1.1 999999 \x1b[31m\r\n\r\n", "gives no answer"),
     ],
 )
-def test_what_is_no_answer_of_a_daemon_is_named(
-    verb: str, stand: Stand, raw: bytes, why: str
-) -> None:
+def test_an_answer_of_no_daemon_is_named(verb: str, stand: Stand, raw: bytes, why: str) -> None:
     stand.raw = raw
     status, output, errors = vigil(stand, *VERBS[verb])
     assert (status, output) == (3, b"")
@@ -242,7 +240,7 @@ def test_a_filter_without_a_match_hides_no_fault(filtered: tuple[str, str], know
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["explain 80E18402", "timeline", "status"])
-def test_what_cannot_be_written_is_a_sentence(verb: str, known: Stand) -> None:
+def test_a_full_output_ends_with_one_line_and_status_3(verb: str, known: Stand) -> None:
     where = [] if verb.startswith("explain") else ["--server", known.url]
     command = [sys.executable, "-m", "vigil", *verb.split(), *where]
     with Path("/dev/full").open("wb") as full:

@@ -105,7 +105,7 @@ def test_a_chip_without_faults_is_well(aggregator: Stand) -> None:
     assert not any("Ascend910-4" in line for line in lines), "there is nothing to explain"
 
 
-def test_what_is_held_back_shows_its_end(aggregator: Stand) -> None:
+def test_a_withheld_fault_shows_until_when(aggregator: Stand) -> None:
     held = FAULT | {"published": None, "until_ms": AT_MS + 60_000, "because": "held back"}
     chip = NODE["chips"][0] | {"faults": [held]}
     aggregator.answers["/api/v1/nodes/node-1"] = NODE | {"chips": [chip]}

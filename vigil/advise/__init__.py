@@ -1,1 +1,1 @@
-"""What ``vigil advise`` is made of: dumps, assumptions, and what is printed."""
+"""The parts of ``vigil advise``: dumps, requests to an aggregator, and output."""

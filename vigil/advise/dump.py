@@ -97,18 +97,18 @@ class _Reader:
         self._uids: dict[str, tuple[JsonValue, int, str]] = {}
         self._names: dict[str, tuple[JsonValue, int, str]] = {}
         self._latest = LatestTime()
+        self._problems: list[tuple[int, str, str]] = []
 
     def session(self, parts: list[JsonValue], now_ms: int | None) -> ClusterSnapshot:
         """Return the session; ``now_ms`` of ``None`` is the newest time that an object has."""
         first = any(part.outer.first_session for part in parts)
         for part in parts:
-            problems: list[tuple[int, str, str]] = []
             for index, raw in enumerate(_items(part)):
-                self._take(part, index, raw, problems, timed=now_ms is None)
-                if len(problems) >= _MOST_PROBLEMS:
+                self._take(part, index, raw, timed=now_ms is None)
+                if len(self._problems) >= _MOST_PROBLEMS:
                     break
-            if problems:
-                raise _error(part, problems)
+            if self._problems:
+                raise _error(part, self._problems)
             part.text, part.outer.items = b"", None
         found = self._found
         return ClusterSnapshot(
@@ -123,19 +123,11 @@ class _Reader:
             configmaps=tuple(sorted(found["configmaps"], key=_written)),
         )
 
-    def _take(
-        self,
-        part: JsonValue,
-        index: int,
-        raw: msgspec.Raw,
-        problems: list[tuple[int, str, str]],
-        *,
-        timed: bool,
-    ) -> None:
+    def _take(self, part: JsonValue, index: int, raw: msgspec.Raw, *, timed: bool) -> None:
         try:
             head = _head.decode(raw)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            problems.append((index, f"item {index}", f"is no object: {decode_text(error)}"))
+            self._problems.append((index, f"item {index}", f"is no object: {decode_text(error)}"))
             return
         kind = head.kind or part.outer.kind.removesuffix("List")
         known = _KINDS.get((head.version.partition("/")[0] if "/" in head.version else "", kind))
@@ -143,35 +135,28 @@ class _Reader:
             known = next((one for (_, named), one in _KINDS.items() if named == kind), None)
         if known is None:
             if not kind:
-                problems.append((index, f"item {index}", "has no kind"))
+                self._problems.append((index, f"item {index}", "has no kind"))
             return
         name, read = known
         try:
             one = read(raw)
         except DocumentError as error:
-            problems.append((index, error.document, f"{error.where}: {error.what}"))
+            self._problems.append((index, error.document, f"{error.where}: {error.what}"))
             return
         called = f"{kind} {'/'.join(filter(None, (getattr(one, 'namespace', ''), one.name)))}"
-        self._check_unique(part, index, called, one.uid, problems)
+        self._check_unique(part, index, called, one.uid)
         self._found[name].append(one)
         if timed:
-            self._latest.see(raw)
+            self._latest.update(raw)
 
-    def _check_unique(
-        self,
-        part: JsonValue,
-        index: int,
-        called: str,
-        uid: str,
-        problems: list[tuple[int, str, str]],
-    ) -> None:
+    def _check_unique(self, part: JsonValue, index: int, called: str, uid: str) -> None:
         twin = self._uids.get(uid) if uid else None
         again = self._names.get(called)
         other = twin or again
         if other is not None:
             where = f"{other[0].source} {_line(other[0], other[1])}".strip()
             what = f"uid {uid} is also that of {other[2]}" if twin else "is there twice"
-            problems.append((index, called, f"{what} ({where})"))
+            self._problems.append((index, called, f"{what} ({where})"))
             return
         if uid:
             self._uids[uid] = (part, index, called)

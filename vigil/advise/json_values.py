@@ -25,7 +25,7 @@ _LAST_MS = 253_402_300_799_999
 """The end of the year 9999: dates go no further."""
 
 
-class Outer(msgspec.Struct):
+class JsonEnvelope(msgspec.Struct):
     """A List as ``kubectl`` prints it, a session of JSON Lines, or one object.
 
     ``items`` is ``None`` where there is no such member.
@@ -43,7 +43,7 @@ class JsonValue(msgspec.Struct):
     source: str
     line: int
     text: bytes
-    outer: Outer
+    outer: JsonEnvelope
 
     def lines(self, wanted: set[int]) -> dict[int, int]:
         """Return the line of each of these items."""
@@ -62,7 +62,7 @@ class JsonValue(msgspec.Struct):
         return found
 
 
-_outer = msgspec.json.Decoder(Outer)
+_outer = msgspec.json.Decoder(JsonEnvelope)
 
 
 def parts_of(content: bytes, source: str) -> Iterator[JsonValue]:
@@ -88,7 +88,7 @@ def parts_of(content: bytes, source: str) -> Iterator[JsonValue]:
 
 
 def _is_lines(content: bytes) -> bool:
-    """Whether the first line is a whole value, and another one follows. Copies no other line."""
+    """Return whether the first line is a whole value and another follows; copy no other line."""
     begin = _SOLID.search(content)
     end = content.find(b"\n", begin.start()) if begin is not None else -1
     following = _SOLID.search(content, end) if end >= 0 else None
@@ -103,7 +103,7 @@ def _is_lines(content: bytes) -> bool:
     return True
 
 
-def _decoded(text: bytes, source: str, line: int) -> Outer:
+def _decoded(text: bytes, source: str, line: int) -> JsonEnvelope:
     try:
         return _outer.decode(text)
     except (msgspec.ValidationError, msgspec.DecodeError, RecursionError, UnicodeError) as error:

@@ -1,6 +1,6 @@
-"""When a List was made: the newest time that the API server or a kubelet has put into it.
+"""The time of a List: the newest one that the API server or a kubelet wrote into it.
 
-A List does not have it, and the clock of the reader would make each run of one dump another one.
+A List has no time of its own, and the reader's clock would give each run of a dump another result.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class LatestTime:
         self.at_ms = 0
         self._newest = ""
 
-    def see(self, raw: msgspec.Raw) -> None:
-        """Count the times of an object."""
+    def update(self, raw: msgspec.Raw) -> None:
+        """Take in the times of an object."""
         try:
             read = _times.decode(raw)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):

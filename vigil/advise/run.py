@@ -1,4 +1,4 @@
-"""Runs the advisor over the sessions of a dump, with the state of each profile in between."""
+"""Runs the advisor over the sessions of dumps, with the state of each profile in between."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from advisor.inputs.scheduler_options import scheduler_options
 from advisor.layered_dict import as_dict
 from advisor.options import AdvisorOptions, Profile
 from advisor.report import AdviceReport, Finding, FindingSeverity
+from advisor.report_filter import has_node, of_job, of_node, scope_of
 from advisor.scheduler_view.state import SchedulerState
 from advisor.what_if.assume import assume
 from contract.errors import ConfigurationError, Problem
@@ -35,7 +36,7 @@ class AdvicePair(NamedTuple):
     base: AdviceReport | None
 
 
-class States(msgspec.Struct, frozen=True):
+class SchedulerStates(msgspec.Struct, frozen=True):
     """What ``--state`` keeps: the memory of the scheduler in each profile."""
 
     version: int = _STATE_VERSION
@@ -56,7 +57,7 @@ def run(
 
     Assumptions hold in every session, and are not in the state that is written.
     """
-    states = States() if state_file is None else read_states(state_file)
+    states = SchedulerStates() if state_file is None else read_states(state_file)
     now_ms = states.now_ms
     base = {profile: states.profiles.get(profile, SchedulerState()) for profile in profiles}
     assumed = dict(base)
@@ -81,7 +82,41 @@ def run(
                 without = report
             yield other or snapshot, AdvicePair(_noted(shown, problem), without)
     if state_file is not None:
-        _write_states(state_file, States(_STATE_VERSION, now_ms, base))
+        _write_states(state_file, SchedulerStates(_STATE_VERSION, now_ms, base))
+
+
+def from_dumps(
+    sources: Sequence[str],
+    profiles: Sequence[Profile],
+    job: str | None,
+    node: str | None,
+    assumptions: Sequence[Assumption],
+    state: Path | None,
+    parts: Mapping[str, bool],
+) -> Iterator[list[AdvicePair]]:
+    """Yield the reports of each session in ``sources``; ``parts`` as in ``run``."""
+
+    def narrowed(report: AdviceReport, snapshot: ClusterSnapshot) -> AdviceReport:
+        if job is not None:
+            scope = scope_of(snapshot, job)
+            if scope is None:
+                what = f"no PodGroup {job} is in the dump, and none that it owns"
+                raise ConfigurationError("--job", [Problem(repr(job), what)])
+            report = of_job(report, scope)
+        if node is not None:
+            if not has_node(snapshot, node):
+                what = "no such Node is in the dump"
+                raise ConfigurationError("--node", [Problem(repr(node), what)])
+            report = of_node(report, snapshot, node)
+        return report
+
+    pairs: list[AdvicePair] = []
+    for snapshot, (report, base) in run(sources, profiles, assumptions, state, parts):
+        narrowed_base = None if base is None else narrowed(base, snapshot)
+        pairs.append(AdvicePair(narrowed(report, snapshot), narrowed_base))
+        if len(pairs) == len(profiles):
+            yield pairs
+            pairs = []
 
 
 def _noted(report: AdviceReport, problem: str) -> AdviceReport:
@@ -91,7 +126,7 @@ def _noted(report: AdviceReport, problem: str) -> AdviceReport:
     return msgspec.structs.replace(report, findings=(*report.findings, finding))
 
 
-def read_states(file: Path) -> States:
+def read_states(file: Path) -> SchedulerStates:
     """Return what ``file`` keeps, the states of a scheduler that starts where there is none.
 
     Raises ``ConfigurationError``.
@@ -99,13 +134,13 @@ def read_states(file: Path) -> States:
     try:
         content = file.read_bytes()
     except FileNotFoundError:
-        return States()
+        return SchedulerStates()
     except OSError as error:
         raise ConfigurationError(
             str(file), [Problem("file", error.strerror or str(error))]
         ) from None
     try:
-        states = msgspec.json.decode(content, type=States)
+        states = msgspec.json.decode(content, type=SchedulerStates)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         what = f"is no state that an earlier run wrote: {decode_text(error)}"
         raise ConfigurationError(str(file), [Problem("$", what)]) from None
@@ -115,7 +150,7 @@ def read_states(file: Path) -> States:
     return states
 
 
-def _write_states(file: Path, states: States) -> None:
+def _write_states(file: Path, states: SchedulerStates) -> None:
     try:
         replace(file, msgspec.json.encode(states, enc_hook=as_dict, order="deterministic"))
     except OSError as error:

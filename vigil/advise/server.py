@@ -122,7 +122,7 @@ def _asked(server: str, path: str, query: Mapping[str, str | list[str]], model: 
 
 
 def _reason(body: bytes) -> str:
-    """Why a page has no answer."""
+    """Return why a page refuses the request."""
     try:
         return quoted(_refusal.decode(body).error)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

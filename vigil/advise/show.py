@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from advisor.report import (
         AdviceReport,
         CreateAdvice,
-        Deletion,
         ElasticAdvice,
         Finding,
         Gang,
@@ -163,34 +162,24 @@ def _finding(one: Finding) -> str:
     return f"{one.severity} {one.code} {one.object}: {one.text}"
 
 
-def _deletion(one: Deletion) -> str:
-    return f"deletion of {one.namespace}/{one.name} with {one.grace_seconds} s"
-
-
-def _summary(one: Any, member: str) -> str:
-    match member:
-        case "node_verdicts":
-            return f"node {_node(one)}"
-        case "decisions":
-            return next(_decision(one))
-        case "create_advice":
-            return _creation(one)
-        case "elastic_advice":
-            return _elastic(one)
-        case "findings":
-            return _finding(one)
-        case "deletions":
-            return _deletion(one)
-        case "placement":
-            return next(_place(one))
-    return f"gang {_gang(one)}"
+_SUMMARIES: dict[str, Callable[[Any], str]] = {
+    "node_verdicts": lambda one: f"node {_node(one)}",
+    "decisions": lambda one: next(_decision(one)),
+    "create_advice": _creation,
+    "elastic_advice": _elastic,
+    "findings": _finding,
+    "deletions": lambda one: f"deletion of {one.namespace}/{one.name} with {one.grace_seconds} s",
+    "placement": lambda one: next(_place(one)),
+    "gangs": lambda one: f"gang {_gang(one)}",
+}
+"""One line for an entry, by the member of the report that has it."""
 
 
 def _changed(report: AdviceReport, base: AdviceReport) -> Iterator[str]:
     found = changes(report, base)
     for sign, side in (("+", "adds"), ("-", "takes_away")):
         shown = [
-            f"{sign} {_summary(one, member)}"
+            f"{sign} {_SUMMARIES[member](one)}"
             for member, listed in found[side].items()
             for one in listed
         ]

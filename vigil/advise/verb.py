@@ -90,8 +90,8 @@ def advise(
     from advisor.options import Profile
     from advisor.what_if.assumptions import parse_all
     from contract.errors import ConfigurationError, Problem
-    from vigil.advise.dump_reports import from_dumps
     from vigil.advise.json_line import json_line
+    from vigil.advise.run import from_dumps
     from vigil.advise.server import from_server
     from vigil.advise.show import lines
 

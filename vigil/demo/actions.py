@@ -1,4 +1,4 @@
-"""What a step of the demo can do: to the hardware and the agents, and as the operator.
+"""Actions of the demo's steps: on hardware, on agents, and as the operator.
 
 Each function returns an action. A role is a node of the story. With fewer nodes than roles several
 roles share a node, which works because no two roles use the same chip.

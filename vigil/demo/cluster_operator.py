@@ -1,4 +1,4 @@
-"""What the operator of the demo's cluster does: policies, public faults, releases of chips."""
+"""The operator of the demo's cluster: writes policies and public faults, and releases chips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo from its options to its verdict."""
+"""Runs a demo with the options of the command line and shows it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vigil.demo.run import Player, StepResult
-    from vigil.demo.steps import DemoStep
+    from vigil.demo.story import DemoStep
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class DemoOptions:
 
 
 async def play(options: DemoOptions, story: Sequence[DemoStep] = STORY) -> bool:
-    """Play ``story`` and show it; whether every expected state was reached.
+    """Play and show ``story``; return whether every expected state was reached.
 
     Servers of one profile have a shorter story of their own.
     """

@@ -1,4 +1,4 @@
-"""What the documents must show of one node, as far as the story has got."""
+"""The states of a node that its documents may show at this point of the story."""
 
 from __future__ import annotations
 
@@ -11,33 +11,30 @@ from vigil.demo.reader import ChipsView, DemoNodeView, HealthView
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vigil.demo.steps import Levels
+    from vigil.demo.story import Levels
 
 _STATUS = {"SeparateFault": "UnHealthy", "Separate": "UnHealthy"}
 
 
 class Expected:
-    """The states of one node that are right now: time alone may turn one into another.
+    """The expected states of one node; time alone may turn one into another.
 
-    ``parts`` and ``ports`` are levels of the server's parts and of switch faults, ``public`` those
-    of public faults by chip (``None``: all chips) and code; ``None`` where one is over.
+    ``faults`` are by chip the sets of codes that it may have. ``parts`` and ``ports`` are levels of
+    the server's parts and of switch faults, ``public`` those of public faults by chip (``None``:
+    all chips) and code; ``None`` where one is over.
     """
 
     def __init__(self, chips: range) -> None:
         self._chips = chips
-        self._faults: dict[int, tuple[Levels, ...]] = {}
+        self.faults: dict[int, tuple[Levels, ...]] = {}
         self.parts: dict[str, str | None] = {}
         self.ports: dict[str, str | None] = {}
         self.public: dict[tuple[int | None, str], str | None] = {}
         self.lost = False
 
-    def chip(self, chip: int, codes: Levels) -> None:
-        """From now on ``chip`` has these codes and no other."""
-        self._faults[chip] = (codes,)
-
     def chip_soon(self, chip: int, codes: Levels) -> None:
-        """From now on ``chip`` may also have these codes."""
-        self._faults[chip] = (*self._faults.get(chip, ({},)), codes)
+        """Expect that ``chip`` may also have these codes from now on."""
+        self.faults[chip] = (*self.faults.get(chip, ({},)), codes)
 
     def differences(self, seen: DemoNodeView | None, *, in_cluster: bool) -> list[str]:
         """Return what is wrong with ``seen``, in words; nothing for one of the right states."""
@@ -51,8 +48,8 @@ class Expected:
         if self.lost and in_cluster:
             server = replace(server, status="UnHealthy")
         public = frozenset(code for (_, code), level in self.public.items() if level is not None)
-        chips = tuple(self._faults)
-        for codes in itertools.product(*self._faults.values()):
+        chips = tuple(self.faults)
+        for codes in itertools.product(*self.faults.values()):
             own = dict(zip(chips, codes, strict=True))
             yield DemoNodeView(
                 ChipsView.expected(self._chips, self._with_public(own)).merged()

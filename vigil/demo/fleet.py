@@ -17,7 +17,6 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, EmulatedServer, install_servers
 from dcmi_shim.emulator.scenario import CHIPS
 from vigil.demo.host import Host
-from vigil.demo.story import A3_ROLE, LOCK_UP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
     from prometheus_client.samples import Sample
 
 
+LOCK_UP_SECONDS = 8.0
+"""How long a lockup holds that is not repeated."""
+_A3_ROLE = 2
+"""The node with an on-board switch. With fewer nodes than roles its node is an A3, too."""
 _STOP_SECONDS = 5.0
 
 _AGENT_CONFIGURATION = """\
@@ -75,33 +78,33 @@ class DemoNode:
     host: Host = field(init=False)
 
     def open(self) -> None:
-        """Take hold of its hardware."""
+        """Open the emulator of the installed server, and its host."""
         self.emulator = Emulator(self.server.emulator_dir)
         self.host = Host(self.directory)
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the emulator and the host."""
         self.emulator.close()
         self.host.close()
 
     @property
     def server(self) -> EmulatedServer:
-        """Its hardware, to be installed."""
+        """Return the hardware to install."""
         return EmulatedServer(self.driver_root, self.directory / "emulator", self.profile)
 
     @property
     def driver_root(self) -> Path:
-        """Where the emulated driver lies, laid out as the vendor's."""
+        """Return the folder of the emulated driver, laid out as the vendor's."""
         return self.directory / "driver"
 
     @property
     def chips(self) -> range:
-        """Physical ids of its chips."""
+        """Return the physical ids of its chips."""
         return range(CHIPS[self.profile])
 
     @property
     def log(self) -> Path:
-        """What the agent wrote to standard error."""
+        """Return the file with what the agent wrote to standard error."""
         return self.directory / "agent.log"
 
 
@@ -138,7 +141,7 @@ class Fleet:
             DemoNode(
                 f"vigil-demo-{number + 1}",
                 self._made(f"node-{number + 1}"),
-                profile or ("a3" if number == A3_ROLE % nodes else "a2"),
+                profile or ("a3" if number == _A3_ROLE % nodes else "a2"),
             )
             for number in range(nodes)
         )
@@ -222,7 +225,7 @@ class Fleet:
         await node.agent.wait()
 
     async def blind_chips(self, node: DemoNode) -> frozenset[int]:
-        """Chips that the agent of ``node`` reports as blind in its metrics."""
+        """Return the chips that the agent of ``node`` reports as blind in its metrics."""
         return frozenset(
             int(sample.labels["chip"])
             for sample in await _samples(node)
@@ -242,7 +245,7 @@ class Fleet:
         return "in force" if "configmap" in sources else None
 
     def dead(self) -> list[str]:
-        """Return processes that ended by themselves, with their last words."""
+        """Return the processes that ended without a request, each with the last line of its log."""
         named = [(f"agent of {node.name}", node.agent, node.log) for node in self.nodes]
         named.append(("aggregator", self._aggregator, self.directory / "aggregator.log"))
         return [

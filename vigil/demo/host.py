@@ -1,4 +1,4 @@
-"""What an agent sees of its host: a kernel's log and the status file of a storage client."""
+"""The emulated host of an agent: a kernel log and the status file of a storage client."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Host:
         self._dpc = directory / "dpc_status_check"
         self._dtfs = directory / "dtfs_status_check"
         os.mkfifo(self._log)
-        # Open for reading, too: a pipe whose last reader is killed loses what nobody read.
+        # Open for reading, too: a pipe loses its content when its last reader is killed.
         self._pipe = os.open(self._log, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._records = 0
         self.dpc(works=True)
 
     @property
     def environment(self) -> dict[str, str]:
-        """Lets an agent look here, not at the machine that it runs on. There is no DTFS."""
+        """Return the variables that make an agent read this host. There is no DTFS."""
         return {
             "VIGIL_KERNEL_LOG_DEVICE": str(self._log),
             "VIGIL_STORAGE_DPC_FILE": str(self._dpc),

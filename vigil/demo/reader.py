@@ -1,4 +1,4 @@
-"""Reads the documents as a stranger would: plain JSON, no codec of the writers.
+"""Reads the documents as another program would: plain JSON, no codec of the writers.
 
 Formats: ``device-plugin#1.2`` to 1.4 and 5.3, ``noded#2.3``, ``clusterd#2.2``
 and 4.1.
@@ -229,20 +229,18 @@ class DemoReader:
             whole.switches |= by_node.switches
         return whole.views()
 
-    async def follow_reports(self, namespace: str) -> None:
-        """Follow the nodes' documents in ``namespace`` until cancelled."""
-        label = ("mx-consumer-cim", "true")
-        await self._follow(namespace, label, self._read_report, self._forget_report)
-
-    async def follow_public_faults(self) -> None:
-        """Follow messages about public faults until cancelled."""
-        label = ("mc-consumer-publicfault", "true")
-        await self._follow("mindx-dl", label, self._read_message, self._forget_message)
-
-    async def follow_cluster(self) -> None:
-        """Follow the aggregator's documents until cancelled."""
-        label = ("mx-consumer-volcano", "true")
-        await self._follow("mindx-dl", label, self._read_cluster, self._forget_cluster)
+    async def follow(self) -> None:
+        """Follow the documents of nodes and of the aggregator until cancelled."""
+        report = ("mx-consumer-cim", self._read_report, self._forget_report)
+        message = ("mc-consumer-publicfault", self._read_message, self._forget_message)
+        cluster = ("mx-consumer-volcano", self._read_cluster, self._forget_cluster)
+        async with asyncio.TaskGroup() as group:
+            for namespace, (label, read, forget) in (
+                *(("kube-system", report), ("mindx-dl", report)),
+                *(("mindx-dl", message), ("mindx-dl", cluster)),
+            ):
+                following = self._follow(namespace, (label, "true"), read, forget)
+                group.create_task(following, name=f"follow {label} in {namespace}")
 
     async def _follow(
         self,
@@ -276,7 +274,7 @@ class DemoReader:
         if name.startswith(_DEVICE_PREFIX):
             node = name.removeprefix(_DEVICE_PREFIX)
             chips = read_device_info(data["DeviceInfoCfg"])
-            # The key counts here; what the fault list says of it is in the levels.
+            # The key decides here; the levels have what the fault list shows of it.
             by_node.chips[node] = replace(chips, isolated=_ids(data[_ISOLATED]))
             if "SwitchInfoCfg" in data:
                 by_node.switches[node] = _switch_health(json.loads(data["SwitchInfoCfg"]))

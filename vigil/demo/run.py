@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from vigil.demo.cluster_operator import Operator
     from vigil.demo.fleet import DemoNode, Fleet
     from vigil.demo.reader import DemoNodeView, DemoReader
-    from vigil.demo.steps import DemoStep
+    from vigil.demo.story import DemoStep
 
 _CONFIGURATIONS = (
     (FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME),
@@ -39,6 +40,7 @@ _LABELS = ("mx-consumer-cim", "mx-consumer-volcano", "mc-consumer-publicfault")
 _PATIENCE_SECONDS = 10.0
 _STEADY_SECONDS = 0.4
 _POLL_SECONDS = 0.1
+_NO_ANSWER = (aiohttp.ClientError, OSError, TimeoutError)
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Summary:
 
     @property
     def well(self) -> bool:
-        """Whether every expected state was reached."""
+        """Return whether every expected state was reached."""
         return not self.problems and not any(result.problems for result in self.results)
 
 
@@ -152,7 +154,7 @@ class Player:
             return self._expected[self._fleet.node(role).name]
 
         for (role, chip), codes in step.expect.items():
-            of(role).chip(chip, codes)
+            of(role).faults[chip] = (codes,)
         for (role, chip), codes in step.soon.items():
             of(role).chip_soon(chip, codes)
         for (role, part), level in step.parts.items():
@@ -200,10 +202,9 @@ class Player:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _policy(self, node: DemoNode) -> str | None:
-        try:
+        with suppress(*_NO_ANSWER):
             return await self._fleet.policy(node)
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return None
+        return None
 
     async def _wait_for_blindness(self, role: int, chip: int, *, wanted: bool) -> list[str]:
         node = self._fleet.node(role)
@@ -216,11 +217,10 @@ class Player:
         return []
 
     async def _see_blind(self, node: DemoNode) -> frozenset[int]:
-        try:
+        with suppress(*_NO_ANSWER):
             self.blind[node.name] = await self._fleet.blind_chips(node)
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return frozenset()
-        return self.blind[node.name]
+            return self.blind[node.name]
+        return frozenset()
 
 
 @dataclass(frozen=True)
@@ -277,20 +277,14 @@ async def run(
     show: Callable[[StepResult], None],
     player_made: Callable[[Player], None],
 ) -> Summary:
-    """Start the fleet, play ``story``, and sum up. The fleet goes on running."""
+    """Start the fleet, play ``story``, and return the result. The fleet keeps running."""
     started = time.monotonic()
     player = Player(fleet, operator, reader, speed, show)
     player_made(player)
     async with asyncio.TaskGroup() as group:
-        followers = [
-            group.create_task(reader.follow_reports("kube-system"), name="follow device-info"),
-            group.create_task(reader.follow_reports("mindx-dl"), name="follow node-info"),
-            group.create_task(reader.follow_public_faults(), name="follow public faults"),
-            group.create_task(reader.follow_cluster(), name="follow cluster-info"),
-        ]
+        following = group.create_task(reader.follow(), name="follow documents")
         await fleet.start()
         results = await player.play(story)
-        for follower in followers:
-            follower.cancel()
+        following.cancel()
     problems = tuple(fleet.dead() + reader.errors)
     return Summary(results, problems, time.monotonic() - started)

@@ -45,7 +45,7 @@ def plain(result: StepResult) -> str:
 
 
 def summary_lines(summary: Summary) -> str:
-    """Return the last words of the demo."""
+    """Return the result of the demo as text."""
     right = sum(not result.problems for result in summary.results)
     lines = [f"problem: {problem}" for problem in summary.problems]
     lines.append(

@@ -2,11 +2,54 @@
 
 from __future__ import annotations
 
-from vigil.demo import actions
-from vigil.demo.steps import DemoStep
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-A3_ROLE = 2
-"""The node with an on-board switch. With fewer nodes than roles its node is an A3, too."""
+from vigil.demo import actions
+from vigil.demo.fleet import LOCK_UP_SECONDS
+
+if TYPE_CHECKING:
+    from vigil.demo.actions import Action
+
+Levels: TypeAlias = dict[str, str]
+"""Fault code to handling level of one chip; empty for a healthy chip."""
+
+
+@dataclass(frozen=True)
+class DemoStep:
+    """One step: actions, and in ``expect`` the codes that chips must have because of them.
+
+    ``soon`` is what time alone makes of a chip: from here on either is right, until a later step
+    expects it. ``parts`` and ``ports`` are levels of the server's parts and of switch ports, by
+    role and name; ``None`` where one is well again. ``public`` are levels of public faults by role,
+    chip (``None``: every one of the node) and code: in messages, and in cluster-info only with
+    a level; ``None`` where one is over. ``lost`` is the node that must be published as lost,
+    ``back`` the one that must no longer be. ``blind`` is the chip that must be reported blind from
+    here on, ``sighted`` the one that must no longer be. ``policy`` is what every agent must report
+    of the operator's. ``holds_seconds`` is for how long of real time, since the step before began,
+    what was expected then must stay; ``takes_seconds`` how long what is expected now may take by
+    itself.
+    """
+
+    title: str
+    meaning: str
+    pause_seconds: float = 2.5
+    actions: tuple[Action, ...] = ()
+    expect: dict[tuple[int, int], Levels] = field(default_factory=dict)
+    soon: dict[tuple[int, int], Levels] = field(default_factory=dict)
+    parts: dict[tuple[int, str], str | None] = field(default_factory=dict)
+    ports: dict[tuple[int, str], str | None] = field(default_factory=dict)
+    public: dict[tuple[int, int | None, str], str | None] = field(default_factory=dict)
+    lost: int | None = None
+    back: int | None = None
+    blind: tuple[int, int] | None = None
+    sighted: tuple[int, int] | None = None
+    policy: Literal["in force", "refused"] | None = None
+    holds_seconds: float = 0.0
+    takes_seconds: float = 0.0
+    unchanged: bool = False
+    """The documents must stay as they are: there is no time of arrival to show."""
+
 
 _LINK = "81078603"
 _BUS = "80C98009"
@@ -15,9 +58,6 @@ _PORT = "[0x08520003,na,npu,na]"
 _SERVER = "2C000031"
 _DPC = "110001020"
 _PUBLIC = "220001001"
-
-LOCK_UP_SECONDS = 8.0
-"""How long a lockup holds that is not repeated."""
 
 _START = DemoStep(
     "the nodes start",

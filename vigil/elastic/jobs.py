@@ -1,4 +1,4 @@
-"""What people ask of elastic vcjobs, with their own rights (``vigil elastic``)."""
+"""Shows, switches and restores elastic vcjobs with the rights of the caller."""
 
 from __future__ import annotations
 

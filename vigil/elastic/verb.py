@@ -1,4 +1,4 @@
-"""``vigil elastic``: elastic training, the daemon and what people ask of their jobs."""
+"""``vigil elastic``: the daemon of elastic training, and commands about its jobs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def elastic(
         return
     import os
 
-    from vigil.starting import daemon_process
+    from vigil.daemon_process import daemon_process
 
     given = {
         "act": act,

@@ -15,11 +15,10 @@ from agent.chip_removal import BECAUSE, request_removal
 from agent.fault_state import configured_by, restore
 from agent.journal.file import FILE_NAME, JournalFile, read_restored
 from agent.journal.rows import JournalRow, RowKind, body_of
-from agent.pages.routes import SOCKET_NAME
 from agent.policy.chips import compared
 from agent.policy.state import ChipsListed, Forgotten
 from agent.policy.step import step
-from agent.state_dir import claimed
+from agent.state_dir import SOCKET_NAME, claimed
 from collectors.boot import boot_id, machine_digest
 from contract.codes.catalogue import shipped
 from contract.codes.families import FAMILIES
@@ -28,9 +27,10 @@ from contract.errors import DriverCallError, DriverCallStuck, DriverError, Store
 from contract.listed_chips import ListedChip
 from contract.observation import chip_subject
 from contract.operator_rules.fault_configuration import catalogue_of
+from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import find_library
 from vigil.daemon_client import DaemonClient
-from vigil.driver_at_work import driver_at_work, first_answer
+from vigil.driver_session import driver_session, first_answer
 from vigil.exit_status import ExitStatus, print_done, print_refusal
 from vigil.reports.answers import AgentAnswer
 from vigil.reports.status_report import STATUS
@@ -56,7 +56,7 @@ class AgentPaths:
 
 
 def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
-    """Forget the chip ``name``, or only show what that would be; return the exit status."""
+    """Forget the chip ``name``, or only show what would be forgotten; return the exit status."""
     logging.disable(logging.CRITICAL)
     if not (node.state_dir / FILE_NAME).exists():
         return print_refusal(f"{node.state_dir} has no journal of an agent", ExitStatus.OUTSIDE)
@@ -151,7 +151,8 @@ def _names(state: PolicyState) -> list[str]:
 async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
     """Return whether the driver lists the chip, and it answers. Raises ``DriverError``."""
     library = find_library(node.driver_root, trust_driver=node.trust_driver, environment=os.environ)
-    async with driver_at_work(library) as (driver, ended):
+    driver = Driver(library, lambda: time.time_ns() // 1_000_000)
+    async with driver_session(driver) as ended:
         chips = await first_answer(driver.listed(), ended, _LIST_SECONDS)
         if chips is None:
             if ended.done():

@@ -61,11 +61,11 @@ class FoundNode:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything is there."""
+        """Return whether a store has anything of the node."""
         return bool(self.documents or self.beats or self.is_published or self.is_recorded)
 
     def shown(self) -> str:
-        """Return what is there, for people."""
+        """Return in words what stores have of the node."""
         parts = [document.name for _, document in self.documents]
         parts += ["its heartbeat"] if self.beats else []
         parts += ["its entry in cluster-info"] if self.is_published else []
@@ -73,7 +73,7 @@ class FoundNode:
 
 
 async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool) -> ExitStatus:
-    """Forget all of ``nodes``, or none; the exit status. Raises ``StoreError``."""
+    """Forget all of ``nodes``, or none; return the exit status. Raises ``StoreError``."""
     for node in nodes:
         if problem := node_name_problem(node):
             return print_refusal(f"the node name {problem}")
@@ -82,11 +82,13 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
     unknown = [node for node in nodes if not found[node].is_known]
     if unknown:
         where = ", ".join(store.url for store in stores.all)
-        known = sorted(await _known(stores) | published.keys())
+        # All nodes that have an agent have a heartbeat.
+        known = {beat.node for store in stores.read for beat in await store.beats()}
+        known |= published.keys()
         return print_refusal(
             f"nothing is known of {shortened(unknown)}: {where} has no document, no heartbeat "
             "and no entry of cluster-info about it; there are: "
-            f"{shortened(known) or 'no nodes'}",
+            f"{shortened(sorted(known)) or 'no nodes'}",
         )
     alive = await beating(beat for one in found.values() for beat in one.beats)
     if alive:
@@ -107,7 +109,7 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
 
 
 async def forget_mark(stores: Stores, identity: str, *, is_meant: bool) -> ExitStatus:
-    """Put a directory in the place of the one with this mark; the exit status."""
+    """Put a directory in the place of the one with this mark; return the exit status."""
     marked = [(store.url, store.mark) for store in stores.read if store.mark is not None]
     if len(marked) != 1:
         return print_refusal("--mark needs --store directory:PATH, one directory")
@@ -174,7 +176,7 @@ def _end_of(seconds: int) -> int:
 
 
 async def _published(stores: Stores) -> dict[str, int]:
-    """Node in cluster-info to the latest time in its entry."""
+    """Return the nodes in cluster-info, each with the latest time in its entry."""
     found: dict[str, int] = {}
     selection = Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
     for store in stores.all:
@@ -197,13 +199,8 @@ def _entry(key: str, text: str, document: str) -> tuple[str, int]:
     return key.removeprefix(DEVICE_INFO_PREFIX), 0
 
 
-async def _known(stores: Stores) -> set[str]:
-    """Return nodes with a heartbeat, which all that have an agent have."""
-    return {beat.node for store in stores.read for beat in await store.beats()}
-
-
 async def _forget(stores: Stores, node: str, found: FoundNode) -> None:
-    """Leave the record first: an aggregator is to know why the documents go."""
+    """Write the record first, so that an aggregator knows why the documents are deleted."""
     at_ms = max(time.time_ns() // 1_000_000, found.latest_ms)
     record = ForgetRecord(node, at_ms, f"user {os.geteuid()} on {socket.gethostname()}")
     data = encode_forget_record(record)

@@ -1,4 +1,4 @@
-"""What a person wants of a chip, and the edit of each document that does it."""
+"""A requested isolation or release of a chip, and the edit of each document for it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Isolation:
 
     @property
     def isolates(self) -> bool:
-        """Whether the chip is to be isolated, not released."""
+        """Return whether the chip is to be isolated, not released."""
         return bool(self.by)
 
 
@@ -82,29 +82,25 @@ def is_named(document: Document, chip: str) -> bool:
     return chip_of(chip) in (read_names(document.data) or ())
 
 
-def isolated(document: Document, chip: str, change: Isolation) -> Document:
-    """Return a device-info with the name of the chip, and with the request for it."""
-    number = chip_of(chip)
-    assert number is not None
-    names = _names(document)
-    if number not in map(chip_of, names):
-        names.append(chip)
-    names.sort(key=lambda name: (chip_of(name) or 0, name))
-    kind = chip.rpartition("-")[0]
-    requests = {
-        f"{kind}-{known}": one for known, one in read_requests(document.annotations).items()
-    }
-    requests[chip] = IsolationRequest(change.by, time.time_ns() // 1_000_000, change.reason)
-    annotations = document.annotations | {ISOLATION_ANNOTATION: encode_requests(requests)}
+def edited_report(document: Document, change: Isolation) -> Document | None:
+    """Return a device-info with the change in it; ``None`` where it is so already.
+
+    A request goes with the name of the chip. After a release the key stays (device-plugin#3.6).
+    """
+    if is_named(document, change.chip) is change.isolates:
+        return None
+    names, annotations = _names(document), document.annotations
+    if change.isolates:
+        names = sorted([*names, change.chip], key=lambda name: (chip_of(name) or 0, name))
+        kind = change.chip.rpartition("-")[0]
+        requests = {f"{kind}-{known}": one for known, one in read_requests(annotations).items()}
+        now_ms = time.time_ns() // 1_000_000
+        requests[change.chip] = IsolationRequest(change.by, now_ms, change.reason)
+        annotations = annotations | {ISOLATION_ANNOTATION: encode_requests(requests)}
+    else:
+        names = [name for name in names if chip_of(name) != chip_of(change.chip)]
     data = document.data | {MANUALLY_SEPARATE_KEY: ",".join(names)}
     return msgspec.structs.replace(document, data=data, annotations=annotations)
-
-
-def released(document: Document, chip: str) -> Document:
-    """Return a device-info without the name of the chip; the key stays (device-plugin#3.6)."""
-    names = [name for name in _names(document) if chip_of(name) != chip_of(chip)]
-    data = document.data | {MANUALLY_SEPARATE_KEY: ",".join(names)}
-    return msgspec.structs.replace(document, data=data)
 
 
 def _names(document: Document) -> list[str]:
@@ -118,10 +114,15 @@ def is_separated(document: Document, node: str, chip: str) -> bool:
     return text is not None and chip in manual_info.read_chips(node, text)
 
 
-def without_separation(document: Document, node: str, chip: str) -> Document:
-    """Return ``clusterd-manual-info-cm`` without the chip. Raises ``DocumentError``."""
+def without_separation(document: Document, node: str, chip: str) -> Document | None:
+    """Return ``clusterd-manual-info-cm`` without the chip; ``None`` where it has none.
+
+    Raises ``DocumentError``.
+    """
+    if not is_separated(document, node, chip):
+        return None
     chips = manual_info.read_chips(node, document.data[node])
-    chips.pop(chip, None)
+    del chips[chip]
     data = {key: text for key, text in document.data.items() if key != node}
     if chips:
         data[node] = manual_info.render_chips(chips)

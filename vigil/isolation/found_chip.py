@@ -1,4 +1,4 @@
-"""Which documents isolate a chip, and which chips a node has."""
+"""Finds which documents isolate a chip, which chips a node has, and why a request is refused."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from aggregator.processors import manual_info
 from contract.documents.device_info import decode
 from contract.documents.isolation_request import read_requests
 from contract.documents.separation import chip_of, read_names
+from contract.documents.write_numbers import NoWrites, decode_owned
 from contract.errors import DocumentError, StoreError, StoreRefused
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
     device_info_name,
 )
+from stores.kubernetes_api.writers import OURS
 from vigil.isolation.change import is_named, is_separated
 
 if TYPE_CHECKING:
@@ -109,3 +111,34 @@ async def beats_of(stores: Stores, node: str) -> tuple[Beat, ...] | None:
         return tuple([beat for store in stores.read for beat in await store.beats(node)])
     except StoreRefused:
         return None
+
+
+async def refusal(found: FoundChip, node: str) -> str | None:
+    """Return why the writer of device-info would refuse a request; ``None`` where it takes it."""
+    for store, document in found.reports:
+        writer = await store.writer(document.namespace, document.name)
+        if writer is not None and writer.name not in OURS:
+            return (
+                f"device-info of {node} is written by {writer.name!r}, which takes an added name "
+                "out again. Isolate the chip with the means of that program, or cordon the node"
+            )
+    if found.problems:
+        return found.problems[0]
+    if found.beats is None:
+        return None
+    if not found.beats:
+        return (
+            f"no agent of NPU Vigil has a heartbeat for {node}, so none would take the request; "
+            "device-info is another program's, or it is left behind"
+        )
+    for beat in found.beats:
+        try:
+            owned = decode_owned(beat.writes) if beat.writes else frozenset[str]()
+        except NoWrites:
+            continue
+        if owned is not None and "device-info" not in owned:
+            return (
+                f"the agent of {node} does not write device-info: it is in shadow, of an earlier "
+                "release, or another program writes it"
+            )
+    return None

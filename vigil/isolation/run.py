@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,19 +16,11 @@ from contract.documents.separation import chip_of
 from contract.errors import StoreConflict, StoreError, StoreForbidden, StoreRefused, quoted
 from vigil.aggregator_stores import open_stores
 from vigil.exit_status import ExitStatus
-from vigil.isolation.change import (
-    Consent,
-    is_named,
-    is_separated,
-    isolated,
-    released,
-    without_separation,
-)
-from vigil.isolation.found_chip import FoundChip, find
-from vigil.isolation.refusal import refusal
+from vigil.isolation.change import Consent, edited_report, is_named, without_separation
+from vigil.isolation.found_chip import FoundChip, find, refusal
 from vigil.isolation.shown_isolation import Published, ShownChip
 from vigil.isolation.wait import wait_until_shown
-from vigil.reports.show import answering, print_lines
+from vigil.reports.show import answering, print_json, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +69,7 @@ async def run(
     """
     try:
         async with open_stores(configuration, by_operator=True) as stores:
-            return await _Run(stores, change, as_json=as_json).go(consent)
+            return await _Run(stores, change, as_json=as_json).execute(consent)
     except StoreForbidden as error:
         raise StoreRefused(f"{error}; {_RIGHTS}") from None
 
@@ -91,7 +83,7 @@ class _Run:
         self._holders: tuple[str, ...] = ()
         self._changed = False
 
-    async def go(self, consent: Consent) -> ExitStatus:
+    async def execute(self, consent: Consent) -> ExitStatus:
         change = self._change
         found = await find(self._stores, change.node, change.chip)
         if (why := self._unknown(found)) is not None:
@@ -107,7 +99,7 @@ class _Run:
                 return self._end(found, ExitStatus.NOT_WELL, f"refused: {why}", shown)
         elif not self._holders:
             if any(one.is_isolated for one in shown) and not found.problems:
-                # Somebody released it a moment ago.
+                # Another request released it a moment ago.
                 return await self._wait(found)
             text = f"{found.chip} of {change.node} is not isolated: nothing is to be released"
             status = ExitStatus.OK
@@ -164,34 +156,24 @@ class _Run:
 
     async def _write(self, found: FoundChip) -> None:
         """Edit each document. Raises ``StoreError`` that names what is done already."""
+        change = replace(self._change, chip=found.chip)
         done: list[str] = []
         try:
             for store, document in found.reports:
-                if self._change.isolates or is_named(document, found.chip):
-                    edit = partial(self._report_edit, chip=found.chip)
-                    await _edit(store, document.namespace, document.name, edit)
-                    done.append(f"{document.namespace}/{document.name} of {store.url}")
-            if not self._change.isolates:
-                for store in found.separating:
-                    edit = partial(self._separation_edit, chip=found.chip)
-                    await _edit(store, manual_info.NAMESPACE, manual_info.NAME, edit)
+                if change.isolates or is_named(document, change.chip):
+                    place = (document.namespace, document.name)
+                    await _edit(store, *place, lambda there: edited_report(there, change))
+                    done.append(f"{'/'.join(place)} of {store.url}")
+            for store in () if change.isolates else found.separating:
+                await _edit(
+                    store,
+                    *(manual_info.NAMESPACE, manual_info.NAME),
+                    lambda there: without_separation(there, change.node, change.chip),
+                )
         except StoreError as error:
             if done:
                 raise type(error)(f"written: {', '.join(done)}; not written: {error}") from None
             raise
-
-    def _report_edit(self, there: Document, chip: str) -> Document | None:
-        """Return device-info as it is to be; ``None`` where it is so."""
-        if is_named(there, chip) is self._change.isolates:
-            return None
-        if self._change.isolates:
-            return isolated(there, chip, self._change)
-        return released(there, chip)
-
-    def _separation_edit(self, there: Document, chip: str) -> Document | None:
-        """Return ``clusterd-manual-info-cm`` without the chip; ``None`` where it has none."""
-        node = self._change.node
-        return without_separation(there, node, chip) if is_separated(there, node, chip) else None
 
     async def _wait(self, found: FoundChip) -> ExitStatus:
         change = self._change
@@ -233,7 +215,7 @@ class _Run:
         )
         if self._as_json:
             with answering():
-                print(msgspec.json.encode(outcome).decode())
+                print_json(outcome)
         else:
             lines = [outcome.text]
             if worst and not self._change.isolates:
@@ -253,7 +235,7 @@ async def _consents(plan: str) -> bool:
     """Return whether the person at the terminal agrees to ``plan``; Ctrl-C is no answer."""
     print(f"This will {plan}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     loop, is_answered = asyncio.get_running_loop(), asyncio.Event()
-    # A thread that reads would hold up the end until somebody presses Enter.
+    # A thread that reads would delay the end until Enter is pressed.
     loop.add_reader(sys.stdin, is_answered.set)
     try:
         await is_answered.wait()

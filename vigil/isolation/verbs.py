@@ -11,7 +11,9 @@ from vigil import agent_options as options  # noqa: TC001  (typer reads it)
 from vigil.sources.options import Json  # noqa: TC001  (typer reads it)
 
 if TYPE_CHECKING:
-    from vigil.isolation.change import Isolation
+    from collections.abc import Mapping
+
+    from vigil.isolation.change import Consent, Isolation
 
 _Node: TypeAlias = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
 _Chip: TypeAlias = Annotated[
@@ -50,15 +52,9 @@ def isolate(
     """
     from vigil.isolation.change import Isolation, stated_name
 
-    _change(
-        Isolation(node, chip, stated_name(), reason),
-        store,
-        kubeconfig,
-        config,
-        yes=yes,
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+    consent = _consent(yes=yes, dry_run=dry_run)
+    given = {"store": store or None, "kubeconfig": kubeconfig}
+    _change(Isolation(node, chip, stated_name(), reason), consent, config, given, as_json=as_json)
 
 
 def release(
@@ -79,25 +75,23 @@ def release(
     """
     from vigil.isolation.change import Isolation
 
-    _change(
-        Isolation(node, chip),
-        store,
-        kubeconfig,
-        config,
-        yes=yes,
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+    consent = _consent(yes=yes, dry_run=dry_run)
+    given = {"store": store or None, "kubeconfig": kubeconfig}
+    _change(Isolation(node, chip), consent, config, given, as_json=as_json)
+
+
+def _consent(*, yes: bool, dry_run: bool) -> Consent:
+    from vigil.isolation.change import Consent
+
+    return Consent.DRY_RUN if dry_run else Consent.GIVEN if yes else Consent.ASK
 
 
 def _change(
     change: Isolation,
-    store: list[str] | None,
-    kubeconfig: Path | None,
+    consent: Consent,
     config: Path | None,
+    given: Mapping[str, object],
     *,
-    yes: bool,
-    dry_run: bool,
     as_json: bool,
 ) -> NoReturn:
     import asyncio
@@ -105,10 +99,7 @@ def _change(
     import sys
 
     from aggregator.config import load_aggregator
-    from vigil.isolation.change import Consent
     from vigil.isolation.run import run
 
-    consent = Consent.DRY_RUN if dry_run else Consent.GIVEN if yes else Consent.ASK
-    given = {"store": store or None, "kubeconfig": kubeconfig}
     configuration = load_aggregator(config, os.environ, given)
     sys.exit(asyncio.run(run(configuration, change, consent, as_json=as_json)))

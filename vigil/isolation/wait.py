@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from vigil.heartbeats import Silence
 from vigil.isolation.change import is_named
@@ -24,13 +24,6 @@ _REQUESTS = 2
 """A broker compares no versions: the agent's own write may overwrite the first request."""
 
 
-class Waited(NamedTuple):
-    """What cluster-info shows of a chip, and why that is not the change; ``None``: it is."""
-
-    shown: list[ShownChip]
-    why_not: str | None
-
-
 async def wait_until_shown(
     stores: Stores,
     change: Isolation,
@@ -39,9 +32,10 @@ async def wait_until_shown(
     write: Callable[[], Awaitable[None]],
     *,
     is_written: bool,
-) -> Waited:
-    """Wait for ``change``; ``write`` makes it again where the agent took it out.
+) -> tuple[list[ShownChip], str | None]:
+    """Return what cluster-info shows of the chip, and why that is not ``change``, else ``None``.
 
+    ``write`` makes the change again where the agent took it out.
     Ends early where the agent of the node falls silent. Raises ``StoreError``.
     """
     node, chip = change.node, found.chip
@@ -51,21 +45,21 @@ async def wait_until_shown(
     while True:
         shown = await published.shown(chip)
         if shown and all(one.is_isolated is change.isolates for one in shown):
-            return Waited(shown, None)
+            return shown, None
         if change.isolates and not await _is_requested(found):
             if requests == _REQUESTS:
                 why = (
                     f"the agent of {node} took the request out again: it knows no chip {chip}, or "
                     "it is of an earlier release"
                 )
-                return Waited(shown, why)
+                return shown, why
             requests += 1
             await write()
         silent_seconds = silence.seconds(await beats_of(stores, node))
         if silent_seconds or time.monotonic() >= give_up:
             done = "written" if is_written else "no document isolates it"
             why = _why_not(f"{node}/{chip}", node, silent_seconds, is_shown=bool(shown))
-            return Waited(shown, f"{done}, but cluster-info does not show that{why}")
+            return shown, f"{done}, but cluster-info does not show that{why}"
         await asyncio.sleep(_LOOK_SECONDS)
 
 

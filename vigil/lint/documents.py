@@ -1,4 +1,4 @@
-"""What a reader makes of a file: documents, and what is wrong with the text itself."""
+"""Results of reading a file: documents, and errors of the text itself."""
 
 from __future__ import annotations
 
@@ -49,6 +49,15 @@ class UnparsedText:
     unreadable: list[Unreadable] = field(default_factory=list)
     templates: list[int] = field(default_factory=list)
     """Lines at which a template begins that is no YAML."""
+
+
+class UnreadableFrom(Exception):
+    """A text cannot be read from ``line`` on."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(why)
+        self.line = line
+        self.why = why
 
 
 class TooMuch(Exception):

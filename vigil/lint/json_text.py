@@ -1,4 +1,4 @@
-"""JSON with the lines of its values. No level calls itself, so depth costs nothing."""
+"""Reads JSON with the lines of its values, without recursion."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
 from advisor.lint.model import Mapping, Scalar, Sequence
-from vigil.lint.documents import DEPTH, MOST_VALUES, ManifestDocument, Repeated, Unreadable
+from vigil.lint.documents import (
+    DEPTH,
+    MOST_VALUES,
+    ManifestDocument,
+    Repeated,
+    Unreadable,
+    UnreadableFrom,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,13 +35,8 @@ _TOKEN = re.compile(
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
-class NoJson(Exception):
+class NoJson(UnreadableFrom):
     """The text is no JSON from ``line`` on."""
-
-    def __init__(self, line: int, why: str) -> None:
-        self.line = line
-        self.why = why
-        super().__init__(why)
 
 
 def read_json(text: str, into: UnparsedText) -> Iterator[ManifestDocument]:
@@ -71,7 +73,7 @@ class _Scanner:
         return bisect_right(self._ends, self._at - 1) + self._offset + 1
 
     def has_more(self) -> bool:
-        """Whether anything but blanks follows."""
+        """Skip blanks, and return whether anything follows."""
         found = _BLANK.match(self._text, self._at)
         self._at = found.end() if found else self._at
         return self._at < len(self._text)
@@ -184,7 +186,7 @@ class _Open:
         self.key, self.key_line = "", line
 
     def may_end(self, kind: str) -> bool:
-        """Whether ``kind`` closes it without a member before."""
+        """Return whether ``kind`` closes it before its first member."""
         return kind == self.end == "]" and self.is_fresh
 
     def closed(self) -> Node:

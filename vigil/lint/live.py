@@ -1,4 +1,4 @@
-"""What runs in a cluster, judged like files, with the rights of the caller."""
+"""What runs in a cluster and what its scheduler decides, judged with the rights of the caller."""
 
 from __future__ import annotations
 
@@ -7,8 +7,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.advise import advise
+from advisor.findings import LIVE_CODES
+from advisor.inputs.scheduler_options import scheduler_options
 from advisor.lint.elastic import ELASTIC_DAEMON, ELASTIC_PARTS
-from contract.errors import StoreError, StoreForbidden, StoreNotFound, StoreUnavailable
+from advisor.lint.finding import FindingPlace, finding
+from advisor.options import AdvisorOptions
+from advisor.scheduler_view.state import SchedulerState
+from contract.errors import (
+    ConfigurationError,
+    StoreError,
+    StoreForbidden,
+    StoreNotFound,
+    StoreUnavailable,
+)
 from contract.names import CLUSTER_NAMESPACE
 from contract.scheduling import (
     SCALING_RULE,
@@ -17,7 +29,7 @@ from contract.scheduling import (
 )
 from stores.address import kubeconfig_files
 from stores.kubernetes_api.pages import ObjectPages
-from vigil.lint.decisions import judge_decisions
+from vigil.advise.dump import sessions_of
 from vigil.lint.reading import File
 from vigil.lint.run import lint
 
@@ -25,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from advisor.lint.finding import LintFinding
     from vigil.lint.run import LintReport
 
 _SCHEDULER, _RULE = "scheduler", "scaling-rule"
@@ -49,6 +62,8 @@ _OF_THE_SCHEDULER = {
 _CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 _DAEMON = f'"{ELASTIC_DAEMON}"'.encode()
 _SECONDS = 60.0
+SCHEDULER = "kubernetes:scheduler"
+"""The file of findings about decisions."""
 
 
 class _Metadata(msgspec.Struct):
@@ -74,7 +89,7 @@ def judge_live(files: Iterable[File], kubeconfig: Path | None) -> LintReport:
     not_known: list[str] = []
     cluster = asyncio.run(_read(kubeconfig_files(kubeconfig), not_known))
     # The scheduler knows no scaling rules.
-    decided = judge_decisions([one for one in cluster if one[0] != _RULE], not_known)
+    decided = _judge_decisions([one for one in cluster if one[0] != _RULE], not_known)
     judged = [
         File(f"kubernetes:{kind}", page.decode(errors="replace"), is_live=True)
         for kind, page in cluster
@@ -84,6 +99,28 @@ def judge_live(files: Iterable[File], kubeconfig: Path | None) -> LintReport:
     report = lint([*files, *judged], decided, is_cluster=is_cluster)
     report.not_known = not_known
     return report
+
+
+def _judge_decisions(pages: Iterable[tuple[str, bytes]], not_known: list[str]) -> list[LintFinding]:
+    """Return what the scheduler is not shown, or decides by a defect of its own.
+
+    ``pages`` are lists and objects of an API server with a name for each. What cannot be read is
+    added to ``not_known``.
+    """
+    found = []
+    try:
+        for snapshot in sessions_of(pages):
+            options = scheduler_options(snapshot.configmaps)
+            report, _ = advise(
+                snapshot, SchedulerState(), options[0] if options else AdvisorOptions()
+            )
+            for one in report.findings:
+                if one.code in LIVE_CODES:
+                    place = FindingPlace(SCHEDULER, 0, one.object)
+                    found.append(finding(one.code, place, text=one.text))
+    except ConfigurationError as error:
+        not_known.append(f"not known: what the scheduler decides: {error}")
+    return found
 
 
 async def _read(kubeconfig: str | None, not_known: list[str]) -> list[tuple[str, bytes]]:

@@ -1,4 +1,4 @@
-"""What was found, for people and for the pipelines that show it in place."""
+"""Prints findings for people, and for pipelines that show them beside the code."""
 
 from __future__ import annotations
 
@@ -93,15 +93,11 @@ def _escaped(text: str, *, values: bool = False) -> str:
     return text.replace(":", "%3A").replace(",", "%2C") if values else text
 
 
-_LEVELS = {
-    FindingSeverity.ERROR: "error",
-    FindingSeverity.WARNING: "warning",
-    FindingSeverity.INFO: "note",
-}
+_LEVELS = _COMMANDS | {FindingSeverity.INFO: "note"}
 
 
 def _sarif(report: LintReport) -> dict[str, object]:
-    """SARIF 2.1.0."""
+    """Return a log in SARIF 2.1.0."""
     codes = sorted({one.rule.code for one in report.findings})
     rules = [
         {

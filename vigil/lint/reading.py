@@ -1,4 +1,4 @@
-"""Files, directories and standard input, as texts in a fixed order."""
+"""Reads files, directories and standard input in a fixed order."""
 
 from __future__ import annotations
 
@@ -58,10 +58,9 @@ def _read(path: str) -> File:
     name = STANDARD_INPUT if path == "-" else path
     try:
         content = sys.stdin.buffer.read(LARGEST + 1) if path == "-" else _content(path)
-    except OSError as error:
-        return File(name, "", Unreadable(1, f"cannot be opened: {error.strerror or error}"))
-    except ValueError as error:
-        return File(name, "", Unreadable(1, f"cannot be opened: {error}"))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        return File(name, "", Unreadable(1, f"cannot be opened: {why}"))
     if len(content) > LARGEST:
         why = f"is larger than {LARGEST >> 20} MiB"
         return File(name, "", Unreadable(1, why))

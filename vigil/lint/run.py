@@ -1,4 +1,4 @@
-"""Reads everything of a call, has it judged, and leaves out what a comment silences."""
+"""Judges the files of a call as one set, and leaves out findings that a comment silences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of YAML as values, and what is wrong with them: keys, tags, aliases, actions."""
+"""Turns nodes of YAML into values, and finds wrong keys, tags, aliases and actions."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from yaml import MarkedYAMLError, YAMLError
 from yaml._yaml import CParser
 
-from vigil.lint.documents import DEPTH, MOST_VALUES, ManifestDocument, Unreadable
+from vigil.lint.documents import DEPTH, MOST_VALUES, ManifestDocument, Unreadable, UnreadableFrom
 from vigil.lint.yaml_nodes import ACTION, document_of
 
 if TYPE_CHECKING:
@@ -32,12 +32,8 @@ _PARSED = 4 << 20
 """So many characters are parsed again to find them."""
 
 
-class _TooLarge(Exception):
+class _TooLarge(UnreadableFrom):
     """A value is nested too deep, or a document has too many of them."""
-
-    def __init__(self, line: int, why: str) -> None:
-        self.line = line
-        self.why = why
 
 
 class _Composer(CParser):  # type: ignore[misc]
@@ -105,7 +101,7 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _with_errors(text: str, into: UnparsedText, offset: int) -> Iterator[ManifestDocument]:
-    """One document after another one had an error: itself, or its errors."""
+    """Yield a document of a text with an error elsewhere; add its own errors to ``into``."""
     lines = text.split("\n")
     found: list[Unreadable] = []
     for _ in range(max(min(_ERRORS, _PARSED // len(text)), 2)):

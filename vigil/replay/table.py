@@ -1,4 +1,4 @@
-"""What ``vigil replay`` prints for people."""
+"""Prints the findings of ``vigil replay`` as tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contract.counted import counted
 
 if TYPE_CHECKING:
     from agent.policy.state import Change
-    from agent.replay.findings import Day, DaySums, Findings, LevelDifference
+    from agent.replay.comparison import Day, DaySums, Findings, LevelDifference
 
 _SHOWN_DEVIATIONS = 10
 _SHOWN_BREAKS = 20

@@ -1,7 +1,7 @@
-"""What a daemon answers, as far as ``vigil status`` and ``vigil faults`` show it.
+"""Answers of daemons, as far as verbs show them.
 
 Only these fields are read, and those that another release may lack have a default. Times are epoch
-milliseconds.
+milliseconds. ``reported`` is the level that the node reports, ``published`` that in cluster-info.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from contract.pages.blind import BlindStatus
+from contract.pages.faults import FaultStatus
 
 
 class AgentUpgrade(msgspec.Struct, frozen=True):
@@ -143,3 +144,121 @@ class ReadinessAnswer(msgspec.Struct, frozen=True):
 
     ready: bool
     reasons: tuple[str, ...] = ()
+
+
+class ExplainedFaultAnswer(msgspec.Struct, frozen=True):
+    """A code on a chip."""
+
+    code: str
+    because: str
+    fault_type: str = ""
+    severity: str | None = None
+    reported: str | None = None
+    published: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+class ExplainedChipAnswer(msgspec.Struct, frozen=True):
+    """A chip. ``reported`` and ``published`` are the lists that it is in; ``pods`` use it."""
+
+    chip: str
+    because: tuple[str, ...]
+    reported: str = ""
+    published: str = ""
+    pods: tuple[str, ...] = ()
+    faults: tuple[ExplainedFaultAnswer, ...] = ()
+    blind: tuple[BlindStatus, ...] = ()
+
+
+class ExplainedEventAnswer(ExplainedFaultAnswer, frozen=True, kw_only=True):
+    """A code on a port of a switch."""
+
+    switch: int
+    port: int
+
+
+class ExplainedJobAnswer(msgspec.Struct, frozen=True):
+    """A job with pods on the node. ``since_ms`` is ``None`` where nothing here hits it."""
+
+    job: str
+    namespace: str
+    name: str
+    health: str
+    because: tuple[str, ...]
+    pods: tuple[str, ...] = ()
+    since_ms: int | None = None
+
+
+class NodeAnswer(msgspec.Struct, frozen=True):
+    """``/api/v1/nodes/{node}`` of an aggregator.
+
+    ``documents`` hold the node; with whether every store has them as they are now.
+    """
+
+    node: NodeSummaryAnswer
+    because: tuple[str, ...]
+    chips: tuple[ExplainedChipAnswer, ...]
+    switch_events: tuple[ExplainedEventAnswer, ...] = ()
+    documents: dict[str, bool] = {}
+    server_faults: tuple[FaultStatus, ...] = ()
+    jobs: tuple[ExplainedJobAnswer, ...] = ()
+
+
+class DeviceAnswer(msgspec.Struct, frozen=True):
+    """A fault that hits a job; ``time_ms`` is 0 where its source gives no time."""
+
+    device_id: str
+    device_type: str
+    code: str
+    level: str
+    time_ms: int = 0
+
+
+class HitNodeAnswer(msgspec.Struct, frozen=True):
+    """What hits a job on one node."""
+
+    node: str
+    health: str
+    since_ms: int
+    faults: tuple[DeviceAnswer, ...] = ()
+
+
+class HitJobAnswer(msgspec.Struct, frozen=True):
+    """A job that is hit."""
+
+    job: str
+    namespace: str
+    name: str
+    health: str
+    since_ms: int | None
+    nodes: tuple[HitNodeAnswer, ...]
+
+
+class JobsAnswer(msgspec.Struct, frozen=True):
+    """``/api/v1/jobs`` of an aggregator."""
+
+    at_ms: int
+    jobs: tuple[HitJobAnswer, ...]
+
+
+class ObjectsAnswer(msgspec.Struct, frozen=True):
+    """What one store reports of one kind of objects."""
+
+    store: str
+    kind: str
+    followed: bool
+    known: bool
+    interrupted: str | None = None
+
+
+class StoreStateAnswer(msgspec.Struct, frozen=True):
+    """What stores report besides documents."""
+
+    objects: tuple[ObjectsAnswer, ...]
+
+
+class ClusterStateAnswer(msgspec.Struct, frozen=True):
+    """``/api/v1/cluster-state`` of an aggregator."""
+
+    cluster_state: StoreStateAnswer

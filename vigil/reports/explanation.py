@@ -1,4 +1,4 @@
-"""Why a node and its parts are in the state they are in, from an agent or an aggregator."""
+"""Explains the state of a node and its parts, from an agent or an aggregator."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from contract.codes.reference import CodeKind, text_of_level
 from contract.errors import ConfigurationError, Problem
 from contract.pages.faults import FaultRule, FaultsPage
 from vigil.daemon_client import OtherNode, UnknownNode
-from vigil.reports.answers import AgentAnswer, LeaderAnswer
-from vigil.reports.node_answers import NodeAnswer
+from vigil.reports.answers import AgentAnswer, LeaderAnswer, NodeAnswer
 from vigil.reports.status_report import (
     STATUS,
     BlindRow,
@@ -24,6 +23,8 @@ from vigil.reports.status_report import (
     is_all_known,
     not_known_of_nodes,
     of_agent,
+    of_cluster,
+    of_nodes,
     reasons_of_blind,
     reasons_of_faults,
     reasons_of_nodes,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from vigil.daemon_client import DaemonClient
+    from vigil.reports.status_report import StatusReport
 
 _AVAILABLE = "available"
 _CHIP = re.compile(r"([A-Za-z0-9]+-)?[0-9]+")
@@ -117,11 +119,36 @@ def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
             )
             raise OtherNode(node, what)
         return _of_agent(client, answer, part)
+    return _of_aggregator(client, _node_of(client, node, "is no fault code, and "), part)
+
+
+def report_of(client: DaemonClient, node: str | None) -> StatusReport:
+    """Return what is wrong with ``node``, or with everything that the daemon knows.
+
+    Raises ``UnknownNode`` for a node that it does not know, ``StoreUnavailable`` where it does
+    not answer.
+    """
+    answer = client.find(STATUS, AgentAnswer)
+    if answer is not None:
+        return of_agent(client.server, answer, node)
+    if node is None:
+        return of_cluster(client)
+    found = _node_of(client, node)
+    rows = (
+        msgspec.structs.replace(one.fault, withheld=one.published is None)
+        for part in parts_of(found)
+        for one in part.faults
+    )
+    facts = {"because": found.because}
+    return of_nodes(client, node, None, (found.node,), tuple(rows), facts)
+
+
+def _node_of(client: DaemonClient, node: str, otherwise: str = "") -> NodeAnswer:
     found = client.find(f"/api/v1/nodes/{quote(node, safe='')}", NodeAnswer)
     if found is None:
-        what = f"is no fault code, and the aggregator at {client.server} knows no node of this name"
+        what = f"{otherwise}the aggregator at {client.server} knows no node of this name"
         raise UnknownNode(node, what)
-    return _of_aggregator(client, found, part)
+    return found
 
 
 def _of_agent(client: DaemonClient, answer: AgentAnswer, part: str) -> NodeExplanation:

@@ -21,7 +21,7 @@ def explanation_lines(
     yield from head_lines(
         f"{found.node} {found.part}".strip(), found.reasons, columns, well=found.well
     )
-    yield from source_lines(found, columns)
+    yield from source_lines(found.source, found.server, found.not_known, columns)
     for text in found.because:
         yield from field("because", text, columns)
     for text in found.documents:
@@ -47,27 +47,25 @@ def _fault_lines(
 ) -> Iterator[str]:
     fault = one.fault
     yield from wrapped(f"{fault.code}  {fault.name(language)}", columns, "  ", "    ")
-    if fault.since_ms is not None:
-        yield from _field("since", since(fault.since_ms, now_ms, utc=utc), columns)
-    if fault.severity:
-        yield from _field("severity", fault.severity, columns)
-    if one.observed_by:
-        yield from _field("observed", f"by {', '.join(one.observed_by)}", columns)
-    for rule in one.rules:
-        place = f"{rule.file}, {rule.key}, line {rule.line}"
-        yield from _field("rule", f"{rule.text} ({place})", columns)
-    if one.reported is not None:
-        yield from _field("reported", one.reported, columns)
-    if one.published is not None:
-        yield from _field("published", one.published, columns)
-    for text in one.because:
-        yield from _field("because", text, columns)
-    if one.until_ms is not None:
-        yield from _field("until", since(one.until_ms, now_ms, utc=utc), columns)
-    if one.effect:
-        yield from _field("jobs", one.effect, columns)
-    if one.remedy:
-        yield from _field("to do", one.remedy, columns)
+    times = [
+        None if at_ms is None else since(at_ms, now_ms, utc=utc)
+        for at_ms in (fault.since_ms, one.until_ms)
+    ]
+    observed = f"by {', '.join(one.observed_by)}" if one.observed_by else None
+    for heading, text in (
+        ("since", times[0]),
+        ("severity", fault.severity or None),
+        ("observed", observed),
+        *(("rule", f"{r.text} ({r.file}, {r.key}, line {r.line})") for r in one.rules),
+        ("reported", one.reported),
+        ("published", one.published),
+        *(("because", text) for text in one.because),
+        ("until", times[1]),
+        ("jobs", one.effect or None),
+        ("to do", one.remedy or None),
+    ):
+        if text is not None:
+            yield from _field(heading, text, columns)
 
 
 def _job_lines(job: JobExplanation, now_ms: int, *, utc: bool, columns: int) -> Iterator[str]:

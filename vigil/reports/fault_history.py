@@ -1,8 +1,7 @@
-"""What happened to faults, from the history of a daemon."""
+"""Reads changes of faults from the history of a daemon."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
@@ -15,8 +14,7 @@ from vigil.daemon_client import UnknownNode
 from vigil.reports.answers import AgentAnswer
 from vigil.reports.explanation import is_meant
 from vigil.reports.job_report import leader_of
-from vigil.reports.status_report import STATUS, agent_source, in_language, names_of, other_node
-from vigil.reports.wrapping import wrapped
+from vigil.reports.status_report import STATUS, agent_source, names_of, other_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,11 +22,10 @@ if TYPE_CHECKING:
     from contract.pages.history import HistoryRow
     from vigil.daemon_client import DaemonClient
 
-_STATUS = "status"
 _PATH = "/api/v1/history"
 
 
-class PastRow(msgspec.Struct, frozen=True):
+class TimelineRow(msgspec.Struct, frozen=True):
     """One change. ``was`` and ``level`` are ``None`` where the fault did not hold.
 
     ``origin`` is ``published`` for a change of cluster-info, ``reported`` for one that the node
@@ -49,13 +46,13 @@ class PastRow(msgspec.Struct, frozen=True):
     lost: int = 0
 
 
-class Past(msgspec.Struct, frozen=True):
+class Timeline(msgspec.Struct, frozen=True):
     """What happened, oldest first; see ``Report``."""
 
     source: str
     server: str
     not_known: tuple[str, ...]
-    rows: tuple[PastRow, ...]
+    rows: tuple[TimelineRow, ...]
 
 
 class DaemonHistory:
@@ -78,15 +75,15 @@ class DaemonHistory:
         if leader is None:
             self._past = self._of_agent(node)
         else:
-            self._past = Past(leader, client.server, (), ())
+            self._past = Timeline(leader, client.server, (), ())
             if node is not None:
                 self._check(node)
 
-    def about(self) -> Past:
+    def about(self) -> Timeline:
         """Return who answers; without rows."""
         return self._past
 
-    def read(self) -> Iterator[PastRow]:
+    def read(self) -> Iterator[TimelineRow]:
         """Yield what came since the last call."""
         more = True
         while more:
@@ -94,7 +91,7 @@ class DaemonHistory:
             self._asked["after"] = page.next
             more = page.more
             for entry in page.events:
-                row = past_row_of(entry, self._chip_type)
+                row = timeline_row(entry, self._chip_type)
                 if not self._part or is_meant(self._part, row.part):
                     yield row
 
@@ -107,7 +104,7 @@ class DaemonHistory:
             what = f"the aggregator at {self._client.server} knows no node of this name"
             raise UnknownNode(node, what)
 
-    def _of_agent(self, node: str | None) -> Past:
+    def _of_agent(self, node: str | None) -> Timeline:
         answer = self._client.get(STATUS, AgentAnswer)
         if node not in (None, answer.node):
             raise other_node(self._client.server, answer, node)
@@ -116,36 +113,10 @@ class DaemonHistory:
         if answer.chips:
             self._chip_type = answer.chips[0].device.rpartition("-")[0]
         not_known = ("what the cluster published about this node",)
-        return Past(agent_source(answer), self._client.server, not_known, ())
+        return Timeline(agent_source(answer), self._client.server, not_known, ())
 
 
-def past_lines(row: PastRow, *, language: str, utc: bool, columns: int) -> list[str]:
-    """Return the text of one change."""
-    at = "unknown time"
-    try:
-        time = datetime.fromtimestamp(row.at_ms / 1000, UTC)
-        at = f"{time if utc else time.astimezone():%Y-%m-%d %H:%M:%S}{' UTC' if utc else ''}"
-    except (ValueError, OverflowError, OSError):
-        pass
-    name = in_language(language, row.name_en, row.name_zh)
-    code = "" if row.code == _STATUS else row.code
-    words = (at, row.node, row.part, code, row.origin, _what(row), row.because, name)
-    return wrapped("  ".join(filter(None, words)), columns)
-
-
-def _what(row: PastRow) -> str:
-    if row.lost:
-        return f"{row.lost} earlier changes are in no journal any more"
-    if row.was is None:
-        return f"begins at {row.level or 'no level'}"
-    if row.level is None:
-        return f"ends, was {row.was or 'without level'}"
-    if row.was == row.level:
-        return f"stays {row.level or 'without level'}"
-    return f"changes from {row.was or 'no level'} to {row.level or 'no level'}"
-
-
-def past_row_of(entry: HistoryRow, chip_type: str = "") -> PastRow:
+def timeline_row(entry: HistoryRow, chip_type: str = "") -> TimelineRow:
     """Return an entry of a history, with the names of its code.
 
     A chip has its name where the ``chip_type`` of its node is known (``Ascend910``), else a number.
@@ -153,7 +124,7 @@ def past_row_of(entry: HistoryRow, chip_type: str = "") -> PastRow:
     number, node, change, event = entry.number, entry.node, entry.published, entry.event
     if change is not None:
         about = (change.subject, change.code, *names_of(change.code))
-        return PastRow(
+        return TimelineRow(
             number, change.at_ms, "published", node, *about, change.was, change.level, ""
         )
     if event is not None:
@@ -163,6 +134,6 @@ def past_row_of(entry: HistoryRow, chip_type: str = "") -> PastRow:
             part = subject_name(subject, chip_type)
         about = (part, event.code, *names_of(event.code))
         levels = (event.old_level, event.new_level)
-        return PastRow(number, event.at_ms, "reported", node, *about, *levels, event.because)
+        return TimelineRow(number, event.at_ms, "reported", node, *about, *levels, event.because)
     nothing = ("", "", "", "", None, None, "")
-    return PastRow(number, entry.received_at_ms, "lost", node, *nothing, lost=entry.lost)
+    return TimelineRow(number, entry.received_at_ms, "lost", node, *nothing, lost=entry.lost)

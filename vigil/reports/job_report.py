@@ -1,4 +1,4 @@
-"""Which jobs are hit, by what, from an aggregator."""
+"""The jobs that faults hit, from an aggregator."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import msgspec
 
 from contract.errors import ConfigurationError, Problem
 from contract.pages.faults import FaultsPage
-from vigil.reports.answers import LeaderAnswer
-from vigil.reports.cluster_answers import ClusterStateAnswer, JobsAnswer
+from vigil.reports.answers import ClusterStateAnswer, JobsAnswer, LeaderAnswer
 from vigil.reports.show import source_lines
 from vigil.reports.status_report import in_language, names_of, source_of
 from vigil.reports.times import since
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from vigil.daemon_client import DaemonClient
-    from vigil.reports.cluster_answers import DeviceAnswer
+    from vigil.reports.answers import DeviceAnswer
 
 _WHOLE = "-1"
 _CHIP = "NPU"
@@ -102,7 +101,7 @@ def job_report(client: DaemonClient) -> JobReport:
 
 def job_lines(found: JobReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
     """Return who answered, and a paragraph for each job."""
-    yield from source_lines(found, columns)
+    yield from source_lines(found.source, found.server, found.not_known, columns)
     if not found.jobs:
         yield "no job is known to be hit"
     for job in found.jobs:

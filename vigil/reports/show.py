@@ -6,7 +6,9 @@ import os
 import shutil
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from contract.errors import printable
 from vigil.exit_status import ExitStatus
@@ -26,19 +28,6 @@ _FAULT_COLUMNS = ("node", "part", "code", "severity", "level", "since", "jobs", 
 _NARROWEST_NAME = 30
 
 
-class NodeAnswered(Protocol):
-    """An answer with its source, and what is then not known."""
-
-    @property
-    def source(self) -> str: ...
-
-    @property
-    def server(self) -> str: ...
-
-    @property
-    def not_known(self) -> tuple[str, ...]: ...
-
-
 def width() -> int:
     """Return the columns of the terminal, or of lines in a file."""
     if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
@@ -53,9 +42,14 @@ def print_lines(lines: Iterable[str]) -> None:
         print(printable(line).encode(encoding, "replace").decode(encoding))
 
 
+def print_json(value: object) -> None:
+    """Print ``value`` as one line of JSON."""
+    print(msgspec.json.encode(value).decode(), flush=True)
+
+
 @contextmanager
 def answering() -> Iterator[None]:
-    """Keep the exit status that of the answer where a reader stops reading.
+    """Keep the exit status of the answer where the reader of the output ends early.
 
     Ends with 3 where the output cannot be written for another reason, such as a full disk.
     """
@@ -75,7 +69,7 @@ def answering() -> Iterator[None]:
 def status_lines(report: StatusReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
     """Return the whole report: well or not and why first."""
     yield from head_lines(report.about, report.reasons, columns, well=report.well)
-    yield from source_lines(report, columns)
+    yield from source_lines(report.source, report.server, report.not_known, columns)
     for heading, counts in report.counts.items():
         counted = "; ".join(f"{number} {word}" for word, number in counts.items()) or "none"
         yield from field(heading, counted, columns)
@@ -109,10 +103,10 @@ def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) 
     yield ""
 
 
-def source_lines(report: NodeAnswered, columns: int) -> Iterator[str]:
-    """Return who answered, and what is then not known."""
-    yield from field("answered by", f"{report.source} ({report.server})", columns)
-    for what in report.not_known:
+def source_lines(source: str, server: str, not_known: Iterable[str], columns: int) -> Iterator[str]:
+    """Yield who answered, and what is then not known."""
+    yield from field("answered by", f"{source} ({server})", columns)
+    for what in not_known:
         yield from field("not known", what, columns)
 
 
@@ -123,7 +117,7 @@ def report_lines(
 
     Without ``is_all`` the report has only those that were asked for.
     """
-    yield from source_lines(report, columns)
+    yield from source_lines(report.source, report.server, report.not_known, columns)
     if not report.faults:
         yield "no fault holds" if is_all else "no fault that holds is as asked for"
         return
@@ -194,14 +188,11 @@ def newest_first(rows: Iterable[FaultRow]) -> list[FaultRow]:
     return sorted(rows, key=lambda row: (-(row.since_ms or 0), row.node, row.part, row.code))
 
 
-def _where(row: BlindRow) -> str:
-    return f"{row.node} {row.part}".strip()
-
-
 def blind_text(row: BlindRow, now_ms: int, *, utc: bool) -> str:
     """Return which source gives no answer, since when and why."""
     began = "" if row.since_ms is None else f", since {since(row.since_ms, now_ms, utc=utc)}"
-    return f"{row.source} of {_where(row)}{began}: {row.reason}"
+    place = f"{row.node} {row.part}".strip()
+    return f"{row.source} of {place}{began}: {row.reason}"
 
 
 def field(heading: str, text: str, columns: int) -> list[str]:

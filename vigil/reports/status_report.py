@@ -1,4 +1,4 @@
-"""What is wrong, in rows and sentences, from the answers of an agent or an aggregator."""
+"""Status of a node or the cluster, in rows and sentences, from an agent or an aggregator."""
 
 from __future__ import annotations
 
@@ -42,11 +42,13 @@ STATUS = "/api/v1/status"
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 _ALIVE, _UNKNOWN = "alive", "unknown"
 _REPORTED = "reported"
-_HARMLESS = frozenset(
+HARMLESS = frozenset(
     {ChipLevel.NOT_HANDLE_FAULT, NodeLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, ""}
 )
+"""Levels at which a fault changes nothing for jobs."""
 _SWITCH_CODE = re.compile(r"\[.*,.*,.*,.*\]")
 _RANK = {level: rank for rank, level in enumerate([*ChipLevel, *NodeLevel, *SwitchLevel])}
+_KINDS = {"switch": CodeKind.SWITCH, "host": CodeKind.NODE, "storage": CodeKind.PUBLIC}
 SWITCHES, SERVER = "the switches are", "the server is"
 NAMED = 5
 _ALARM = "silence alarm: too many nodes fell silent at once, so none of them is published lost"
@@ -310,16 +312,11 @@ def reasons_of_names(by_word: Mapping[str, list[str]], about: str | None) -> Ite
         yield word if names == [about] else f"{word}: {shortened(names, NAMED)}"
 
 
-def is_harmless(level: str) -> bool:
-    """Return whether a fault at ``level`` changes nothing for jobs."""
-    return level in _HARMLESS
-
-
 def reasons_of_faults(faults: Iterable[FaultRow], about: str | None = None) -> Iterator[str]:
     """Yield which parts are hit at which level, worst level first."""
     parts: dict[str, dict[str, None]] = {}
     for row in faults:
-        if not is_harmless(row.level):
+        if row.level not in HARMLESS:
             parts.setdefault(row.level, {})[_named(row.node, row.part, about)] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])
@@ -341,10 +338,8 @@ def _named(node: str, part: str, about: str | None) -> str:
 
 
 def _cluster_rows(found: FaultsPage) -> Iterator[FaultRow]:
-    kinds = {"chip": CodeKind.CHIP, "switch": CodeKind.SWITCH, "host": CodeKind.NODE}
     for one in found.faults:
-        public = one.fault_type == "PublicFault" or one.kind == "storage"
-        kind = CodeKind.PUBLIC if public else kinds.get(one.kind, CodeKind.CHIP)
+        kind = CodeKind.PUBLIC if one.fault_type == "PublicFault" else _kind_of(one.kind)
         since = one.since_ms or one.received_at_ms
         row = fault_row(one.node, one.subject, kind, one.code, one.level, one.severity, since)
         yield msgspec.structs.replace(row, withheld=one.hidden is not None)
@@ -418,9 +413,8 @@ def _part_of(fault: AgentFault) -> str:
 
 
 def _kind_of(subject: str) -> CodeKind:
-    return {"switch": CodeKind.SWITCH, "host": CodeKind.NODE, "storage": CodeKind.PUBLIC}.get(
-        subject.partition(" ")[0], CodeKind.CHIP
-    )
+    """Return what a code on ``subject`` (``switch 2``, or its kind alone) is about."""
+    return _KINDS.get(subject.partition(" ")[0], CodeKind.CHIP)
 
 
 def blind_rows(node: str, part: str, found: Iterable[BlindStatus]) -> Iterator[BlindRow]:

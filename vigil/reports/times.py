@@ -1,4 +1,4 @@
-"""Times as people read and write them."""
+"""Times in output and options."""
 
 from __future__ import annotations
 
@@ -29,6 +29,15 @@ def since(at_ms: int, now_ms: int, *, utc: bool) -> str:
         return "at an unknown time"
     form = "%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S"
     return f"{ago(at_ms, now_ms)} ({at.strftime(form)}{' UTC' if utc else ''})"
+
+
+def written(at_ms: int, *, utc: bool) -> str:
+    """Return ``at_ms`` with its date: ``2026-11-23 21:44:20``."""
+    try:
+        time = datetime.fromtimestamp(at_ms / _SECOND_MS, UTC)
+        return f"{time if utc else time.astimezone():%Y-%m-%d %H:%M:%S}{' UTC' if utc else ''}"
+    except (ValueError, OverflowError, OSError):
+        return "unknown time"
 
 
 def since_of(text: str, now_ms: int, *, utc: bool) -> int:

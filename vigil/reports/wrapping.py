@@ -1,4 +1,4 @@
-"""Text in lines of a width, as a terminal shows it."""
+"""Breaks text into lines of a width, as a terminal shows it."""
 
 from __future__ import annotations
 

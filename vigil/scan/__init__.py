@@ -1,1 +1,1 @@
-"""``vigil scan``: a look at everything that the agent needs, which changes nothing."""
+"""``vigil scan``: checks everything that the agent needs, and changes nothing."""

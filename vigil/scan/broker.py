@@ -1,4 +1,4 @@
-"""The MQTT broker: there, trusted, lets us in, and lets this node write and read its own topics.
+"""Checks of the MQTT broker: connection, TLS, login, and rights to the topics of this node.
 
 The last will of a running agent is not touched: this connection has a name of its own and no will.
 What is published goes to the node's echo topic and is not retained.
@@ -16,17 +16,17 @@ from contract.counted import counted
 from contract.errors import StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
 from contract.topics import ack_topic, document_topic
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from stores.address import shown
 from stores.deadline import answered_within
 from stores.mqtt.address import parse_address
 from stores.mqtt.client import MqttClient, tls_of
 from stores.mqtt.connection import BrokerConnection, Sink
 from stores.mqtt.documents import BrokerDocuments
-from stores.mqtt.limits import Sizes, unusable
+from stores.mqtt.limits import PacketLimit, unusable
 from vigil.exit_status import ExitStatus
 from vigil.scan.certificates import end_of_der, end_of_pem
-from vigil.scan.documents import WRITERS, look_at_fault_configuration
+from vigil.scan.documents import WRITERS, check_fault_configuration
 from vigil.scan.findings import not_applicable, ok, problem
 
 if TYPE_CHECKING:
@@ -35,35 +35,27 @@ if TYPE_CHECKING:
     from stores.mqtt.address import BrokerAddress
     from vigil.scan.findings import Check
 
-BROKER, TLS, OWN_CERTIFICATE, LOGIN, TOPICS = (
-    "broker",
-    "broker-tls",
-    "client-certificate",
-    "broker-login",
-    "broker-topics",
-)
+BROKER, TLS, OWN_CERTIFICATE = "broker", "broker-tls", "client-certificate"
+LOGIN, TOPICS = "broker-login", "broker-topics"
 _CONNECT_SECONDS = 5.0
 _LOGIN_SECONDS = 12.0
 _TOPICS_SECONDS = 25.0
 _SOON = timedelta(days=14)
 
 
-async def look_at_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
-    """Try each step to the broker by itself: what fails is found where it fails."""
+async def check_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
+    """Check each step to the broker separately, so that the failing one is named."""
     try:
         address = parse_address(configuration.store)
     except ValueError as error:
         advice = "write mqtts://HOST:PORT or mqtt://HOST:PORT"
         found = f"{shown(configuration.store)} {error}"
         return (problem(BROKER, found, advice, ExitStatus.WRONG_USE),)
-    checks = [_own_certificate(configuration)]
-    there = await _tcp(address)
-    checks.insert(0, there)
-    encrypted = await _tls(address, configuration)
-    checks.insert(1, encrypted)
-    if ExitStatus.OUTSIDE in (there.means, encrypted.means):
+    connections = (await _tcp(address), await _tls(address, configuration))
+    checks = [*connections, _own_certificate(configuration)]
+    if any(check.means is ExitStatus.OUTSIDE for check in connections):
         left_out = [not_applicable(name, "no connection") for name in (LOGIN, TOPICS)]
-        judged = await look_at_fault_configuration(configuration, None)
+        judged = await check_fault_configuration(configuration, None)
         return (*checks, *left_out, _writers(), judged)
     connection = BrokerConnection(address, configuration.mqtt, configuration.node_name)
 
@@ -78,7 +70,7 @@ async def look_at_broker(configuration: AgentConfiguration) -> tuple[Check, ...]
             checks.append(await _topics(connection, configuration.node_name))
         else:
             checks.append(not_applicable(TOPICS, "the broker does not let us in"))
-        judged = await look_at_fault_configuration(configuration, read if is_in else None)
+        judged = await check_fault_configuration(configuration, read if is_in else None)
         return (*checks, _writers(), judged)
     finally:
         await connection.close()
@@ -160,10 +152,10 @@ async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> C
             MqttClient(
                 address,
                 configuration.mqtt,
-                _identifier(),
+                f"npu-vigil-scan-{uuid.uuid4().hex[:8]}",
                 None,
                 lambda *_: None,
-                Sizes(address),
+                PacketLimit(address),
             ) as client,
         ):
             lacking = unusable(address, client.limits)
@@ -180,12 +172,8 @@ async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> C
     return ok(LOGIN, "the broker lets us in")
 
 
-def _identifier() -> str:
-    return f"npu-vigil-scan-{uuid.uuid4().hex[:8]}"
-
-
 async def _topics(connection: BrokerConnection, node: str) -> Check:
-    """Publish to the node's echo topic behind a subscription to each of what it reads."""
+    """Subscribe to the topics that the node reads, and publish to its echo topic."""
     sink = Sink()
     try:
         async with answered_within(_TOPICS_SECONDS):

@@ -1,4 +1,4 @@
-"""How long certificates are good for, which the standard library does not read from a file."""
+"""Reads when a certificate ends, which the standard library does not read from a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def end_of_der(content: bytes) -> datetime:
 
 
 def _element(content: bytes, wanted: int | None = None) -> tuple[int, bytes, bytes]:
-    """Tag and content of the first DER element, and what follows it."""
+    """Return tag and content of the first DER element, and what follows it."""
     tag, length, start = content[0], content[1], 2
     if wanted is not None and tag != wanted:
         raise ValueError("is no certificate")

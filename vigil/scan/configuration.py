@@ -1,4 +1,4 @@
-"""The configuration, as the agent would read it."""
+"""Check of the configuration, as the agent would read it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CONFIGURATION, NODE = "configuration", "node-name"
 
 
-def look_at_configuration(
+def check_configuration(
     file: Path | None, environment: Mapping[str, str], command_line: Mapping[str, object]
 ) -> tuple[AgentConfiguration | None, tuple[Check, ...]]:
     """Return what is configured, ``None`` if it cannot be used, and every problem of it."""

@@ -1,4 +1,4 @@
-"""The directory store: there, writable, with room, and its files replaceable by rename."""
+"""Check of the directory store: writable, with free space, and files that a rename can replace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from stores.directory.files import BEATS, document_path
 from stores.directory.owner import shared_problem
 from vigil.exit_status import ExitStatus
@@ -29,7 +29,7 @@ _FREE_BYTES = 16 << 20
 _OF_A_NETWORK = ("nfs", "cifs", "smb", "9p", "ceph", "glusterfs", "lustre", "fuse.")
 
 
-async def look_at_directory(url: str, node: str, *, others_may_write: bool) -> Check:
+async def check_directory(url: str, node: str, *, others_may_write: bool) -> Check:
     """Check whether the documents of ``node`` can be written in ``directory:PATH``."""
     place = url.removeprefix("directory:")
     try:

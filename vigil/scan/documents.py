@@ -1,4 +1,4 @@
-"""What the store holds: other writers of our documents, and the fault configuration."""
+"""Checks of documents in the store: other writers, and the fault configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contract.operator_rules.fault_configuration import (
     InForce,
     judge,
 )
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from stores.deadline import answered_within
 from vigil.exit_status import ExitStatus
 from vigil.scan.findings import not_applicable, ok, problem
@@ -34,7 +34,7 @@ Read: TypeAlias = "Callable[[str, str], Awaitable[Document | None]]"
 """Reads a document by namespace and name, as ``Store.get``."""
 
 
-async def look_at_writers(configuration: AgentConfiguration, store: Store) -> Check:
+async def check_writers(configuration: AgentConfiguration, store: Store) -> Check:
     """Check whether a Device Plugin or NodeD writes what this agent is to write."""
     if configuration.shadow:
         return not_applicable(WRITERS, "in shadow nothing is written, others are expected")
@@ -57,9 +57,7 @@ async def look_at_writers(configuration: AgentConfiguration, store: Store) -> Ch
     return ok(WRITERS, f"no other program writes {' or '.join(one.kind for one in owned)}")
 
 
-async def look_at_fault_configuration(
-    configuration: AgentConfiguration, read: Read | None
-) -> Check:
+async def check_fault_configuration(configuration: AgentConfiguration, read: Read | None) -> Check:
     """Return what is wrong in the operator's tables and rules, in the store and in files."""
     given: dict[OperatorConfigMap, Mapping[str, str] | None] = {}
     unread = "the store is not asked" if read is None else ""

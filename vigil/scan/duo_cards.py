@@ -1,10 +1,10 @@
-"""Cards of two dies beside a Device Plugin that resets them as one."""
+"""Check of cards with two dies beside a Device Plugin that resets them as one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.node.duo_cards import ADVICE, is_duo, plugins_resetting_cards
+from agent.node.device_plugin import ADVICE, is_duo, plugins_resetting_cards
 from contract.errors import VigilError
 from stores.address import open_store
 from vigil.scan.findings import ok, problem
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DUO = "duo-cards"
 
 
-async def look_at_duo_cards(
+async def check_duo_cards(
     configuration: AgentConfiguration, inventory: Inventory | None
 ) -> tuple[Check, ...]:
     """Check whether device-info and such a plugin agree; nothing where there are no such cards."""
@@ -40,7 +40,7 @@ async def _plugins(configuration: AgentConfiguration) -> list[str]:
         return await plugins_resetting_cards(None, node)
     try:
         store = open_store(configuration.store, configuration.kubeconfig)
-    except VigilError:  # which another check says
+    except VigilError:  # which another check reports
         return await plugins_resetting_cards(None, node)
     try:
         return await plugins_resetting_cards(store.objects, node)

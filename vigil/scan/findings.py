@@ -1,4 +1,4 @@
-"""What was found of one thing, and what it means for the whole."""
+"""Results of checks, and the exit status that follows from them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def problem(
     means: ExitStatus = ExitStatus.NOT_WELL,
     facts: Facts | None = None,
 ) -> Check:
-    """Something is wrong, and ``advice`` is what to do."""
+    """Return that something is wrong; ``advice`` is what to do."""
     return Check(name, CheckState.PROBLEM, found, advice, facts or {}, means)
 
 

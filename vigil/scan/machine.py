@@ -1,4 +1,4 @@
-"""This machine: who we are, the kernel's log and modules, the clock."""
+"""Checks of this machine: user, kernel log, kernel modules, clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from collectors.bmc import BmcSection
 from collectors.host_clock import is_synchronised
 from collectors.kernel_log.collector import KernelLogSection
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem, warning
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _MODULES = ("ipmi_msghandler", "ipmi_si", "ipmi_devintf")
 _LOADED = Path("/sys/module")
 
 
-def look_at_user(configuration: AgentConfiguration) -> Check:
+def check_user(configuration: AgentConfiguration) -> Check:
     """Check whether the driver will talk to us."""
     user = os.geteuid()
     if user == 0:
@@ -38,7 +38,7 @@ def look_at_user(configuration: AgentConfiguration) -> Check:
     return problem(USER, found, advice, facts={"uid": user})
 
 
-async def look_at_kernel_log(configuration: AgentConfiguration) -> Check:
+async def check_kernel_log(configuration: AgentConfiguration) -> Check:
     """Check whether the kernel's log can be read; a record of it is."""
     if not configuration.settings_of(KernelLogSection).enabled:
         return not_applicable(KERNEL_LOG, "kernel_log.enabled is false")
@@ -71,7 +71,7 @@ async def look_at_kernel_log(configuration: AgentConfiguration) -> Check:
     return ok(KERNEL_LOG, f"{path} can be read")
 
 
-def look_at_modules(configuration: AgentConfiguration) -> Check:
+def check_modules(configuration: AgentConfiguration) -> Check:
     """Return a hint for an unreachable BMC; a driver built into the kernel is no module."""
     bmc = configuration.settings_of(BmcSection)
     if not bmc.enabled:
@@ -89,7 +89,7 @@ def look_at_modules(configuration: AgentConfiguration) -> Check:
     return ok(MODULES, found, advice, facts={"loaded": loaded, "missing": missing})
 
 
-def look_at_clock(configuration: AgentConfiguration) -> Check:
+def check_clock(configuration: AgentConfiguration) -> Check:
     """Check whether the kernel shows that the clock is synchronised.
 
     Nothing of ours compares the clocks of two hosts; readers of the old heartbeats do.

@@ -1,4 +1,4 @@
-"""Which namespaces the aggregator takes public faults and rank tables from, as configured here."""
+"""Checks of the namespaces from which the aggregator takes public faults and rank tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aggregator.accepted_namespaces import ALL
 from aggregator.config import load_aggregator
 from contract.errors import ConfigurationError
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ _SECONDS = 10.0
 _VARIABLES = ("VIGIL_PUBLIC_FAULTS_NAMESPACES", "VIGIL_RANK_TABLES_NAMESPACES")
 
 
-async def look_at_namespaces(
-    file: Path | None, environment: Mapping[str, str]
-) -> tuple[Check, ...]:
+async def check_namespaces(file: Path | None, environment: Mapping[str, str]) -> tuple[Check, ...]:
     """Return both settings of the aggregator that ``file`` or ``environment`` configures.
 
     Without ``file`` the usual one is read, if it is there.

@@ -1,4 +1,4 @@
-"""Which rights an agent needs in a cluster, and what for (docs/installation.md has the same)."""
+"""The rights that an agent needs in a cluster, and what for (as in docs/installation.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All checks: side by side where they do not need each other, shown in one order."""
+"""Runs all checks: concurrently where they are independent, shown in one order."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from contract.errors import ConfigurationError, VigilError
 from stores.address import open_store
 from vigil.exit_status import ExitStatus
-from vigil.scan.chips import look_at_driver
-from vigil.scan.cluster import look_at_cluster
-from vigil.scan.configuration import look_at_configuration
-from vigil.scan.directory_store import look_at_directory
-from vigil.scan.documents import look_at_fault_configuration, look_at_writers
-from vigil.scan.duo_cards import look_at_duo_cards
+from vigil.scan.api_server import check_cluster
+from vigil.scan.configuration import check_configuration
+from vigil.scan.directory_store import check_directory
+from vigil.scan.documents import check_fault_configuration, check_writers
+from vigil.scan.driver import check_driver
+from vigil.scan.duo_cards import check_duo_cards
 from vigil.scan.findings import problem, report
-from vigil.scan.machine import look_at_clock, look_at_kernel_log, look_at_modules, look_at_user
-from vigil.scan.namespaces import look_at_namespaces
-from vigil.scan.state_directory import look_at_place
-from vigil.scan.storage import look_at_storage
-from vigil.scan.tools import look_at_bmc, look_at_links, look_at_switches
+from vigil.scan.machine import check_clock, check_kernel_log, check_modules, check_user
+from vigil.scan.namespaces import check_namespaces
+from vigil.scan.state_directory import check_state_directory
+from vigil.scan.storage import check_storage
+from vigil.scan.tools import check_bmc, check_links, check_switches
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -39,17 +39,17 @@ async def scan(
     aggregator_file: Path | None = None,
 ) -> ScanReport:
     """Look at everything that an agent with this configuration would use. Changes nothing."""
-    configuration, checks = look_at_configuration(file, environment, command_line)
+    configuration, checks = check_configuration(file, environment, command_line)
     if configuration is None:
         return report(None, checks)
     areas: dict[str, Callable[[AgentConfiguration], Awaitable[tuple[Check, ...]]]] = {
         "machine": _machine,
-        "place": look_at_place,
+        "place": check_state_directory,
         "hardware": _hardware,
-        "bmc": look_at_bmc,
-        "storage": look_at_storage,
+        "bmc": check_bmc,
+        "storage": check_storage,
         "store": _store,
-        "namespaces": lambda _: look_at_namespaces(aggregator_file, environment),
+        "namespaces": lambda _: check_namespaces(aggregator_file, environment),
     }
     found = await asyncio.gather(
         *(_bounded(name, look(configuration)) for name, look in areas.items())
@@ -70,42 +70,42 @@ async def _bounded(name: str, looking: Awaitable[tuple[Check, ...]]) -> tuple[Ch
 
 async def _machine(configuration: AgentConfiguration) -> tuple[Check, ...]:
     return (
-        look_at_user(configuration),
-        await look_at_kernel_log(configuration),
-        look_at_modules(configuration),
-        look_at_clock(configuration),
+        check_user(configuration),
+        await check_kernel_log(configuration),
+        check_modules(configuration),
+        check_clock(configuration),
     )
 
 
 async def _hardware(configuration: AgentConfiguration) -> tuple[Check, ...]:
-    driver = await look_at_driver(configuration)
+    driver = await check_driver(configuration)
     switches, links = await asyncio.gather(
-        look_at_switches(configuration, driver.inventory),
-        look_at_links(configuration, driver.inventory),
+        check_switches(configuration, driver.inventory),
+        check_links(configuration, driver.inventory),
     )
-    cards = await look_at_duo_cards(configuration, driver.inventory)
+    cards = await check_duo_cards(configuration, driver.inventory)
     return (*driver.checks, *cards, switches, links)
 
 
 async def _store(configuration: AgentConfiguration) -> tuple[Check, ...]:
     if configuration.store.startswith(("mqtt://", "mqtts://")):
-        from vigil.scan.broker import look_at_broker
+        from vigil.scan.broker import check_broker
 
-        return await look_at_broker(configuration)
+        return await check_broker(configuration)
     others_may_write = configuration.directory.others_may_write
     if configuration.store.startswith("directory:"):
         checks: tuple[Check, ...] = (
-            await look_at_directory(
+            await check_directory(
                 configuration.store,
                 configuration.node_name,
                 others_may_write=others_may_write,
             ),
         )
     else:
-        checks = await look_at_cluster(configuration)
+        checks = await check_cluster(configuration)
     is_usable = all(check.means < ExitStatus.WRONG_USE for check in checks)
     if not is_usable:
-        return (*checks, await look_at_fault_configuration(configuration, None))
+        return (*checks, await check_fault_configuration(configuration, None))
     try:
         store = open_store(
             configuration.store, configuration.kubeconfig, others_may_write=others_may_write
@@ -113,12 +113,12 @@ async def _store(configuration: AgentConfiguration) -> tuple[Check, ...]:
     except ConfigurationError as error:
         found = "; ".join(str(one) for one in error.problems)
         wrong = problem("store", found, "correct --store", ExitStatus.WRONG_USE)
-        return (*checks, wrong, await look_at_fault_configuration(configuration, None))
+        return (*checks, wrong, await check_fault_configuration(configuration, None))
     try:
         return (
             *checks,
-            await look_at_writers(configuration, store),
-            await look_at_fault_configuration(configuration, store.get),
+            await check_writers(configuration, store),
+            await check_fault_configuration(configuration, store.get),
         )
     finally:
         await store.close()

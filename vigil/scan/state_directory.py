@@ -1,4 +1,4 @@
-"""The agent's own place on this machine: state directory, other agents, address of its pages."""
+"""Checks of the state directory, of an agent that runs on it, and of the address of its pages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from agent.state_dir import is_claimed
+from pacing.abandonable_thread import AbandonableThread
 from service.pages.daemon_pages import LISTEN_NAME
-from stores.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ _FREE_BYTES = 128 << 20
 """Twice the journal at its largest, with what SQLite needs beside it."""
 
 
-async def look_at_place(configuration: AgentConfiguration) -> tuple[Check, ...]:
-    """State directory, whether an agent works on it, and whether the address is free."""
+async def check_state_directory(configuration: AgentConfiguration) -> tuple[Check, ...]:
+    """Check the state directory, whether an agent works on it, and whether the address is free."""
     directory = configuration.state_dir
     try:
         checks, runs = await AbandonableThread(lambda: _state_dir(directory), "scan").result(
@@ -70,7 +70,7 @@ def _directory(directory: Path) -> Check:
 
 
 def _noted(directory: Path) -> str | None:
-    """Return where the agent that runs listens, as its file has it."""
+    """Return the address on which the running agent listens, from its file."""
     try:
         return (directory / LISTEN_NAME).read_text().strip().removeprefix("http://")
     except (OSError, UnicodeDecodeError):
@@ -91,13 +91,10 @@ def _listen(configuration: AgentConfiguration, used_by_agent: str | None) -> Che
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(place)
     except OSError as error:
-        if error.errno == errno.EADDRINUSE and _same_port(address, used_by_agent):
+        is_port_of_agent = used_by_agent is not None and used_by_agent.rpartition(":")[2] == port
+        if error.errno == errno.EADDRINUSE and is_port_of_agent:
             return ok(LISTEN, f"{address} is used by the agent that runs")
         text = f"{address} cannot be listened on: {error.strerror or error}"
         advice = "choose another --listen, or end whoever has it: ss -ltnp"
         return problem(LISTEN, text, advice)
     return ok(LISTEN, f"{address} is free")
-
-
-def _same_port(address: str, other: str | None) -> bool:
-    return other is not None and address.rpartition(":")[2] == other.rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""Shared storage: status files of its clients, and the ClusterD that gets their faults."""
+"""Checks of shared storage: status files of its clients, and the ClusterD for their faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from collectors.storage.collector import StorageSection
 from collectors.storage.status_file import read_checked
 from collectors.storage.status_parser import DPC, DTFS, parse
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _FILE_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0
 
 
-async def look_at_storage(configuration: AgentConfiguration) -> tuple[Check, ...]:
+async def check_storage(configuration: AgentConfiguration) -> tuple[Check, ...]:
     """Check whether the files of DPC and DTFS can be read, and whether ClusterD answers."""
     storage, any_owner = configuration.settings_of(StorageSection), configuration.trust_driver
     return (

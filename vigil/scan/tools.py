@@ -1,4 +1,4 @@
-"""What is asked beside the driver: the switch library, ``hccn_tool`` and the BMC."""
+"""Checks of the switch library, of ``hccn_tool`` and of the BMC."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ from dcmi_shim.library.discovery import find_library
 from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.tool import check_tool, tool_environment
-from stores.abandonable_thread import AbandonableThread
+from pacing.abandonable_thread import AbandonableThread
+from vigil.driver_session import driver_session
 from vigil.scan.findings import not_applicable, ok, problem, warning
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
     from dcmi_shim.values import Chip, Inventory
-    from vigil.scan.findings import Check
+from vigil.scan.findings import Check
 
 SWITCHES, LINKS, BMC, BMC_TOOL = "switch-library", "hccn_tool", "bmc", "ipmitool"
 _SWITCH_SECONDS = 15.0
@@ -44,7 +45,7 @@ _DEVICE_SECONDS = 5.0
 _A5 = "Ascend910A5"
 
 
-async def look_at_switches(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
+async def check_switches(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
     """Check whether the switch library of a server that has switches lists their faults."""
     if inventory is None:
         return not_applicable(SWITCHES, "the driver does not show whether there are switches")
@@ -59,9 +60,8 @@ async def look_at_switches(configuration: AgentConfiguration, inventory: Invento
         ),
         lambda: time.time_ns() // 1_000_000,
     )
-    work = asyncio.create_task(driver.run(), name="switch driver")
     try:
-        async with asyncio.timeout(_SWITCH_SECONDS):
+        async with driver_session(driver), asyncio.timeout(_SWITCH_SECONDS):
             faults = await driver.faults()
     except (DriverError, TimeoutError) as error:
         found = str(error) or f"it hangs: no answer within {_SWITCH_SECONDS:g} s"
@@ -70,10 +70,6 @@ async def look_at_switches(configuration: AgentConfiguration, inventory: Invento
             "90 s, so scan again"
         )
         return problem(SWITCHES, found, advice)
-    finally:
-        work.cancel()
-        await asyncio.wait({work})
-        driver.close()
     return ok(
         SWITCHES,
         f"it answers and lists {counted(len(faults), 'fault')}",
@@ -81,7 +77,7 @@ async def look_at_switches(configuration: AgentConfiguration, inventory: Invento
     )
 
 
-async def look_at_links(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
+async def check_links(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
     """Check whether ``hccn_tool`` answers, asked about the first chip of each card."""
     if inventory is None:
         return not_applicable(LINKS, "without the driver no chip is known to ask about")
@@ -134,7 +130,7 @@ async def _is_up(tool: HccnTool, family: str, chip: Chip, seconds: float) -> boo
     return await tool.ask(LINK, chip.physical_id, seconds)
 
 
-async def look_at_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
+async def check_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
     """Check whether the BMC lists its alarms by the way that the agent would take."""
     settings = configuration.settings_of(BmcSection)
     if not settings.enabled:

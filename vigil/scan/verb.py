@@ -38,7 +38,7 @@ def scan(
     Give it the options of ``vigil agent``. Exit status: 0 all is well, 1 something is not, 2 the
     configuration is wrong, 3 the driver or the store cannot be used.
     """
-    given = options.given(locals())
+    given = options.agent_settings(locals())
     import asyncio
     import logging
     import os
@@ -49,7 +49,7 @@ def scan(
     from vigil.scan.run import scan as look
     from vigil.scan.show import lines
 
-    # What the parts used say while they look is in what they find.
+    # The checks report what the parts in use would log.
     logging.disable(logging.CRITICAL)
     loop = asyncio.new_event_loop()
     report = loop.run_until_complete(look(config, os.environ, given, aggregator_config))

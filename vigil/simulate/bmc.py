@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Annotated
 
 import typer
 
-from vigil.emulator import EmulatorDir, open_emulator, severity_named
+from vigil.emulator import EmulatorDir, change_emulator, severity_named
 
 app = typer.Typer(help="Change the emulated BMC.", no_args_is_help=True)
 
@@ -31,36 +30,32 @@ def occur(
     """Raise an alarm."""
     from dcmi_shim.emulator.bmc import BmcAlarm
 
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.bmc.occur(BmcAlarm(code, device, index, severity_named(severity)))
+    alarm = BmcAlarm(code, device, index, severity_named(severity))
+    change_emulator(emulator_dir, lambda emulator: emulator.bmc.occur(alarm))
 
 
 @app.command()
 def recover(code: Code, device: Device, index: Index = 0, emulator_dir: EmulatorDir = None) -> None:
     """End an alarm."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.bmc.recover(code, device, index)
+    change_emulator(emulator_dir, lambda emulator: emulator.bmc.recover(code, device, index))
 
 
 @app.command()
 def clear(emulator_dir: EmulatorDir = None) -> None:
     """End all alarms."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.bmc.clear()
+    change_emulator(emulator_dir, lambda emulator: emulator.bmc.clear())
 
 
 @app.command()
 def absent(emulator_dir: EmulatorDir = None) -> None:
     """Take the BMC away: neither its device nor ipmitool works."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.bmc.present(False)
+    change_emulator(emulator_dir, lambda emulator: emulator.bmc.present(False))
 
 
 @app.command()
 def present(emulator_dir: EmulatorDir = None) -> None:
     """Bring the BMC back."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.bmc.present(True)
+    change_emulator(emulator_dir, lambda emulator: emulator.bmc.present(True))
 
 
 @app.command()
@@ -71,8 +66,7 @@ def hang(
     emulator_dir: EmulatorDir = None,
 ) -> None:
     """Let commands get no answer."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.bmc.hang(where)
+    change_emulator(emulator_dir, lambda emulator: emulator.bmc.hang(where))
 
 
 @app.command()
@@ -81,8 +75,7 @@ def slow(
     emulator_dir: EmulatorDir = None,
 ) -> None:
     """Let every command take longer."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.bmc.slow(delay_ms)
+    change_emulator(emulator_dir, lambda emulator: emulator.bmc.slow(delay_ms))
 
 
 @app.command()
@@ -98,8 +91,7 @@ def fail(
         number = parse_completion_code(completion_code)
     except ValueError as error:
         raise ConfigurationError("command line", [Problem("CC", str(error))]) from None
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.bmc.fail(number)
+    change_emulator(emulator_dir, lambda emulator: emulator.bmc.fail(number))
 
 
 @app.command()
@@ -108,8 +100,7 @@ def page(
     emulator_dir: EmulatorDir = None,
 ) -> None:
     """Hand the list out in pages of N alarms (10 at first)."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.bmc.page(alarms)
+    change_emulator(emulator_dir, lambda emulator: emulator.bmc.page(alarms))
 
 
 @app.command()
@@ -119,8 +110,7 @@ def label(
     emulator_dir: EmulatorDir = None,
 ) -> None:
     """Change what the BMC reports about the server."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.bmc.label(serial, manufacturer)
+    change_emulator(emulator_dir, lambda emulator: emulator.bmc.label(serial, manufacturer))
 
 
 @app.command()
@@ -149,12 +139,10 @@ def reply(
         ]
     except ValueError as error:
         raise ConfigurationError("command line", [Problem("REQUEST BYTES", str(error))]) from None
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.bmc.replies(pairs)
+    change_emulator(emulator_dir, lambda emulator: emulator.bmc.replies(pairs))
 
 
 @app.command()
 def ok(emulator_dir: EmulatorDir = None) -> None:
     """Let the BMC work again; its alarms stay."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.bmc.ok()
+    change_emulator(emulator_dir, lambda emulator: emulator.bmc.ok())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil.emulator import EmulatorDir, open_emulator, severity_named
+from vigil.emulator import EmulatorDir, change_emulator, open_emulator, severity_named
 from vigil.simulate import bmc as simulate_bmc
 
 if TYPE_CHECKING:
@@ -99,15 +98,13 @@ def occur(
     chip: Chip, code: Code, severity: SeverityWord = None, emulator_dir: EmulatorDir = None
 ) -> None:
     """Raise a fault on a chip."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.occur(chip, code, _severity(severity))
+    change_emulator(emulator_dir, lambda emulator: emulator.occur(chip, code, _severity(severity)))
 
 
 @app.command()
 def recover(chip: Chip, code: Code, emulator_dir: EmulatorDir = None) -> None:
     """End a fault of a chip."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.recover(chip, code)
+    change_emulator(emulator_dir, lambda emulator: emulator.recover(chip, code))
 
 
 @app.command()
@@ -115,8 +112,7 @@ def once(
     chip: Chip, code: Code, severity: SeverityWord = None, emulator_dir: EmulatorDir = None
 ) -> None:
     """Send a one-off event, after which no recovery follows."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.once(chip, code, _severity(severity))
+    change_emulator(emulator_dir, lambda emulator: emulator.once(chip, code, _severity(severity)))
 
 
 @switch.command(name="occur")
@@ -132,8 +128,8 @@ def switch_occur(
 ) -> None:
     """Raise a fault of a switch port or a whole switch."""
     fault = _switch_fault(code, sub_type, peer, chip, port, peer_port)
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.switch_occur(fault, _severity(severity))
+    level = _severity(severity)
+    change_emulator(emulator_dir, lambda emulator: emulator.switch_occur(fault, level))
 
 
 @switch.command(name="recover")
@@ -148,8 +144,7 @@ def switch_recover(
 ) -> None:
     """End a fault of a switch."""
     fault = _switch_fault(code, sub_type, peer, chip, port, peer_port)
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.switch_recover(fault)
+    change_emulator(emulator_dir, lambda emulator: emulator.switch_recover(fault))
 
 
 @switch.command(name="once")
@@ -165,8 +160,8 @@ def switch_once(
 ) -> None:
     """Send a notice of a switch, after which no recovery follows."""
     fault = _switch_fault(code, sub_type, peer, chip, port, peer_port)
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.switch_once(fault, _severity(severity))
+    level = _severity(severity)
+    change_emulator(emulator_dir, lambda emulator: emulator.switch_once(fault, level))
 
 
 @app.command()
@@ -176,22 +171,19 @@ def drop(
     emulator_dir: EmulatorDir = None,
 ) -> None:
     """Take a card away: its health call answers -8012."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.drop(chip, hard)
+    change_emulator(emulator_dir, lambda emulator: emulator.drop(chip, hard))
 
 
 @app.command(name="return")
 def return_(chip: Chip, emulator_dir: EmulatorDir = None) -> None:
     """Bring a dropped card back."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.restore(chip)
+    change_emulator(emulator_dir, lambda emulator: emulator.restore(chip))
 
 
 @app.command()
 def hang(function: Function, chip: OnChip = None, emulator_dir: EmulatorDir = None) -> None:
     """Let calls of a function not return until it is cleared."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.hang(function, chip)
+    change_emulator(emulator_dir, lambda emulator: emulator.hang(function, chip))
 
 
 @app.command()
@@ -202,8 +194,7 @@ def slow(
     emulator_dir: EmulatorDir = None,
 ) -> None:
     """Let calls of a function take longer."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.slow(function, delay_ms, chip)
+    change_emulator(emulator_dir, lambda emulator: emulator.slow(function, delay_ms, chip))
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -214,15 +205,13 @@ def fail(
     emulator_dir: EmulatorDir = None,
 ) -> None:
     """Let calls of a function answer a return code."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.fail(function, return_code, chip)
+    change_emulator(emulator_dir, lambda emulator: emulator.fail(function, return_code, chip))
 
 
 @app.command()
 def clear(function: Function, chip: OnChip = None, emulator_dir: EmulatorDir = None) -> None:
     """Let a function be normal again, on one chip or everywhere."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.clear(function, chip)
+    change_emulator(emulator_dir, lambda emulator: emulator.clear(function, chip))
 
 
 @app.command()
@@ -236,7 +225,7 @@ def link(
     emulator_dir: EmulatorDir = None,
 ) -> None:
     """Take a chip's network link down, or bring it up."""
-    with closing(open_emulator(emulator_dir)) as emulator:
+    with open_emulator(emulator_dir) as emulator:
         emulator.link(chip, up=state is LinkState.UP, quietly=quietly, ports=ports)
 
 
@@ -260,7 +249,7 @@ def tool(
     from dcmi_shim.emulator.tools import SLOW
 
     delay_ms, exit_status = (value, None) if trouble == SLOW else (None, value)
-    with closing(open_emulator(emulator_dir)) as emulator:
+    with open_emulator(emulator_dir) as emulator:
         emulator.tool(name, trouble, chip, delay_ms=delay_ms, exit_status=exit_status, text=text)
 
 
@@ -286,7 +275,7 @@ def load(
         problem = Problem("--processes", f"{processes!r} is no list of process ids")
         raise ConfigurationError("command line", [problem]) from None
     flows = None if traffic is None else traffic is Traffic.FLOWING
-    with closing(open_emulator(emulator_dir)) as emulator:
+    with open_emulator(emulator_dir) as emulator:
         emulator.load(chip, aicore=aicore, hbm=hbm, traffic=flows, processes=users)
 
 
@@ -297,8 +286,8 @@ def address(
     emulator_dir: EmulatorDir = None,
 ) -> None:
     """Give the network port of a chip another address."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.address(chip, None if value == "none" else value)
+    given = None if value == "none" else value
+    change_emulator(emulator_dir, lambda emulator: emulator.address(chip, given))
 
 
 @app.command()
@@ -308,8 +297,7 @@ def virtual(
     emulator_dir: EmulatorDir = None,
 ) -> None:
     """Cut a chip into virtual devices."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.virtual(chip, count)
+    change_emulator(emulator_dir, lambda emulator: emulator.virtual(chip, count))
 
 
 @app.command()
@@ -319,12 +307,10 @@ def play(file: ScenarioFile, emulator_dir: EmulatorDir = None) -> None:
     from dcmi_shim.emulator.scenario import read_scenario
 
     scenario = read_scenario(file)
-    with closing(open_emulator(emulator_dir)) as emulator:
-        play_scenario(scenario, emulator)
+    change_emulator(emulator_dir, lambda emulator: play_scenario(scenario, emulator))
 
 
 @app.command()
 def reset(emulator_dir: EmulatorDir = None) -> None:
     """Make everything healthy and normal again."""
-    with closing(open_emulator(emulator_dir)) as emulator:
-        emulator.reset()
+    change_emulator(emulator_dir, lambda emulator: emulator.reset())

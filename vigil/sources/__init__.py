@@ -1,1 +1,1 @@
-"""Where the verbs for people have their answers from: a daemon, or the documents of a store."""
+"""Sources of answers for the verbs: daemons, documents of a store, or a journal."""

@@ -10,10 +10,9 @@ from urllib.parse import quote
 
 from contract.errors import StoreError
 from vigil.daemon_client import NOT_FOUND, DaemonClient
-from vigil.reports.explanation import NodeExplanation, explain_node
+from vigil.reports.explanation import NodeExplanation, explain_node, report_of
 from vigil.reports.fault_history import DaemonHistory
 from vigil.reports.job_report import JobReport, job_report
-from vigil.reports.node_report import report_of
 
 if TYPE_CHECKING:
     from vigil.reports.status_report import StatusReport

@@ -10,7 +10,7 @@ from contract.errors import StoreUnavailable
 from stores.cluster import Snapshot
 from stores.interruption import Interrupted
 from vigil.reports.job_report import JobFault, JobReport, JobRow
-from vigil.reports.status_report import is_harmless
+from vigil.reports.status_report import HARMLESS
 from vigil.sources.document_report import SOURCE
 from vigil.sources.document_rows import compared_faults
 from vigil.sources.store_contents import read_contents
@@ -73,7 +73,7 @@ def _hits(contents: StoreContents, node: str) -> list[FaultRow]:
     if found is None:
         return []
     rows = (one.row for one in compared_faults(node, found))
-    return [row for row in rows if not row.withheld and not is_harmless(row.level)]
+    return [row for row in rows if not row.withheld and row.level not in HARMLESS]
 
 
 def _row(key: str, pods: list[PodState], hits: Mapping[str, list[FaultRow]]) -> JobRow:

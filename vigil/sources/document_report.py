@@ -57,7 +57,7 @@ def report_of_documents(contents: StoreContents, address: str, node: str | None)
         server=address,
         about=node or "the cluster",
         at_ms=contents.at_ms,
-        # What nobody has looked at is not well.
+        # Without a live agent nothing is known to be well: ``vigil status`` ends with 1.
         well=False,
         reasons=(
             *contents.problems,

@@ -1,4 +1,4 @@
-"""The faults of a node as its documents and cluster-info have them, side by side."""
+"""Compares the faults of a node in its documents with those in cluster-info."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vigil.reports.status_report import FaultRow, fault_row
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from contract.documents.cluster_device import CodeFault, DeviceRecord
+    from contract.documents.cluster_device import DeviceRecord
     from contract.documents.node_info import NodeRecord
     from contract.documents.switch_info import SwitchRecord
     from vigil.sources.store_contents import DocumentView, NodeContents
@@ -114,12 +114,9 @@ def _of_chips(record: DeviceRecord) -> Iterator[_Fault]:
     for fault in record.faults:
         is_public = fault.fault_type == _PUBLIC
         kind = CodeKind.PUBLIC if is_public else CodeKind.CHIP
-        yield _Fault(fault.chip, kind, fault.code, fault.level, _since_ms(fault, is_public))
-
-
-def _since_ms(fault: CodeFault, is_public: bool) -> int | None:
-    # A public fault has its time in seconds (clusterd#3.2).
-    return _sane(fault.time_ms * 1000 if is_public else fault.time_ms)
+        # A public fault has its time in seconds (clusterd#3.2).
+        since_ms = _sane(fault.time_ms * 1000 if is_public else fault.time_ms)
+        yield _Fault(fault.chip, kind, fault.code, fault.level, since_ms)
 
 
 def _of_switches(record: SwitchRecord) -> Iterator[_Fault]:

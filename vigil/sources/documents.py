@@ -91,7 +91,7 @@ async def _opened(url: str, kubeconfig: str | None) -> Store:
         from aggregator.config import load_aggregator
 
         mqtt = load_aggregator(None, os.environ, {"store": [url]}).mqtt
-    # Whoever only reads may read a directory that others may write.
+    # A verb that only reads may use a directory that others may write.
     return open_store(url, kubeconfig, mqtt=mqtt, others_may_write=True)
 
 

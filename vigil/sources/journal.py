@@ -1,4 +1,4 @@
-"""The journal of an agent that does not run, as a source of what happened."""
+"""The journal of an agent that does not run, as a source of the history."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent.state_dir import is_claimed
 from contract.errors import JournalError, StoreUnavailable
 from vigil.daemon_client import OtherNode
 from vigil.reports.explanation import is_meant
-from vigil.reports.fault_history import Past, PastRow, past_row_of
+from vigil.reports.fault_history import Timeline, TimelineRow, timeline_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,15 +65,15 @@ class JournalFileHistory:
             if row.kind == RowKind.START:
                 self.node = decoded(row, Start).node
 
-    def about(self) -> Past:
+    def about(self) -> Timeline:
         """See ``FaultHistory``."""
         not_known = (
             "what happened since the agent ended",
             "what the cluster published about this node",
         )
-        return Past(f"journal of the agent of {self.node}", str(self._path), not_known, ())
+        return Timeline(f"journal of the agent of {self.node}", str(self._path), not_known, ())
 
-    def read(self) -> Iterator[PastRow]:
+    def read(self) -> Iterator[TimelineRow]:
         """See ``FaultHistory``. The file is read again only where it changed."""
         state = tuple(
             file.stat().st_mtime
@@ -95,8 +95,8 @@ class JournalFileHistory:
         except (JournalError, OSError) as error:
             raise StoreUnavailable(str(error)) from None
 
-    def _shown(self, row: JournalRow) -> Iterator[PastRow]:
+    def _shown(self, row: JournalRow) -> Iterator[TimelineRow]:
         for entry in history_rows(row, self.node, ""):
-            shown = past_row_of(entry)
+            shown = timeline_row(entry)
             if not self._part or is_meant(self._part, shown.part):
                 yield shown

@@ -81,10 +81,9 @@ def sources_of(
 
     ``kind`` is a ``SourceQuestion`` of ``vigil.sources.sources``.
     """
-    from vigil.sources.sources import AnswerSources, SourceOptions, SourceQuestion
+    from vigil.sources.sources import AnswerSources, SourceQuestion
 
-    asked = SourceOptions(server, state_dir, kubeconfig, store)
-    return AnswerSources(asked, SourceQuestion(kind))
+    return AnswerSources(server, state_dir, kubeconfig, store, SourceQuestion(kind))
 
 
 def language_of(chosen: Language | None) -> Language:

@@ -1,4 +1,4 @@
-"""What every source of answers for people offers."""
+"""The interface of all sources of answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vigil.reports.explanation import NodeExplanation
-    from vigil.reports.fault_history import Past, PastRow
+    from vigil.reports.fault_history import Timeline, TimelineRow
     from vigil.reports.job_report import JobReport
     from vigil.reports.status_report import StatusReport
 
@@ -23,10 +23,10 @@ class Signal(Protocol):
 class FaultHistory(Protocol):
     """What happened to faults."""
 
-    def about(self) -> Past:
+    def about(self) -> Timeline:
         """Return who answers; without rows."""
 
-    def read(self) -> Iterator[PastRow]:
+    def read(self) -> Iterator[TimelineRow]:
         """Yield what came since the last call, oldest first."""
 
 

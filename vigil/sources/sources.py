@@ -1,12 +1,13 @@
-"""Which source answers: the first one that can, in the order of ``--server`` to ``--store``."""
+"""Chooses the source: the first one that answers, in the order of ``--server`` to ``--store``."""
 
 from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from contract.errors import StoreError, StoreUnavailable, printable
 from service.log.setup import last_words
@@ -35,29 +36,23 @@ class SourceQuestion(Enum):
     HISTORY = "history"
 
 
-class SourceOptions(NamedTuple):
-    """The options that choose a source, as they were given."""
+@dataclass
+class AnswerSources:
+    """Asks the sources that the options allow, one after the other; stays with the first answer.
+
+    ``kind`` is what all questions are about; the other options are as they were given.
+    """
 
     server: str | None
     state_dir: Path | None
     kubeconfig: Path | None
     store: str | None
-
-
-class AnswerSources:
-    """Asks the sources that ``asked`` allows, one after the other, and stays with the first answer.
-
-    ``kind`` is what all questions are about.
-    """
-
-    def __init__(self, asked: SourceOptions, kind: SourceQuestion) -> None:
-        self._asked = asked
-        self._kind = kind
-        self._chosen: AnswerSource | None = None
+    kind: SourceQuestion
+    _chosen: AnswerSource | None = field(default=None, init=False)
 
     @property
     def chosen(self) -> AnswerSource:
-        """The source that answered."""
+        """Return the source that answered."""
         assert self._chosen is not None
         return self._chosen
 
@@ -94,21 +89,20 @@ class AnswerSources:
             self._chosen.close()
 
     def _candidates(self) -> Iterator[AnswerSource]:
-        asked = self._asked
-        if asked.server is not None:
-            yield DaemonSource(DaemonClient(asked.server, _ANSWER_SECONDS))
+        if self.server is not None:
+            yield DaemonSource(DaemonClient(self.server, _ANSWER_SECONDS))
             return
         for path in self._sockets():
             if is_listening(path):
                 yield DaemonSource(DaemonClient(f"unix:{path}", _ANSWER_SECONDS))
-        if self._kind is SourceQuestion.HISTORY:
+        if self.kind is SourceQuestion.HISTORY:
             yield from self._journal()
-        kubeconfig = _kubeconfig(asked)
+        kubeconfig = _kubeconfig(self.kubeconfig)
         if kubeconfig is not None:
             from vigil.sources.api_server import ApiServerClient
 
             yield DaemonSource(ApiServerClient(kubeconfig))
-        store = asked.store or (_KUBERNETES if kubeconfig is not None else None)
+        store = self.store or (_KUBERNETES if kubeconfig is not None else None)
         if store is not None:
             from vigil.sources.documents import StoreSource
 
@@ -118,13 +112,13 @@ class AnswerSources:
         """Yield the journal on this host, where no agent runs."""
         from vigil.sources.journal import JournalSource, has_journal
 
-        directory = self._asked.state_dir or _AGENT[0]
+        directory = self.state_dir or _AGENT[0]
         if has_journal(directory):
             yield JournalSource(directory)
 
     def _sockets(self) -> list[Path]:
-        places = (_AGGREGATOR,) if self._kind is SourceQuestion.CLUSTER else (_AGENT, _AGGREGATOR)
-        return [(self._asked.state_dir or usual) / name for usual, name in places]
+        places = (_AGGREGATOR,) if self.kind is SourceQuestion.CLUSTER else (_AGENT, _AGGREGATOR)
+        return [(self.state_dir or usual) / name for usual, name in places]
 
     def _nothing(self) -> str:
         places = " or ".join(f"unix:{path}" for path in self._sockets())
@@ -134,12 +128,12 @@ class AnswerSources:
         )
 
 
-def _kubeconfig(asked: SourceOptions) -> str | None:
+def _kubeconfig(given: Path | None) -> str | None:
     """Return the files with the way to the API server: given, of the environment, usual."""
     from stores.address import kubeconfig_files
 
-    if asked.kubeconfig is not None or os.environ.get("KUBECONFIG"):
-        return kubeconfig_files(asked.kubeconfig)
+    if given is not None or os.environ.get("KUBECONFIG"):
+        return kubeconfig_files(given)
     usual = _USUAL_KUBECONFIG.expanduser()
     return str(usual) if usual.is_file() else None
 

@@ -1,4 +1,4 @@
-"""What the documents of a store have about nodes, read once."""
+"""Reads what the documents of a store have about nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CLUSTER_INFOS = Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
 
 
 class DocumentView(msgspec.Struct):
-    """One node as one side has it: as it reports itself, or as cluster-info has it.
+    """The documents about a node of one side: its own ones, or cluster-info.
 
     ``None``: there is no such document or entry, or it cannot be read.
     """
@@ -222,7 +222,7 @@ class _Reading:
 
 @contextmanager
 def _problems_into(problems: list[str]) -> Iterator[None]:
-    """Add to ``problems`` why a document cannot be read, and go on behind the block."""
+    """Add to ``problems`` why a document cannot be read; the program continues behind the block."""
     try:
         yield
     except DocumentError as error:

@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -17,7 +16,8 @@ import typer
 
 from contract.errors import StoreUnavailable
 from vigil.exit_status import ExitStatus
-from vigil.reports.show import answering, print_lines, width
+from vigil.reports.show import answering, print_json, print_lines, width
+from vigil.reports.times import written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -40,7 +40,7 @@ class Output:
 
     @property
     def key(self) -> bytes:
-        """What differs between two states: everything but times that pass."""
+        """Return what makes two states differ: all but the ages in them."""
         values = msgspec.to_builtins(self.document)
         for name in ("at_ms", "facts", "documents"):
             values.pop(name, None)
@@ -68,7 +68,7 @@ def show(
         state = sources.ask(ask)
         with answering():
             if as_json:
-                print(msgspec.json.encode(state.document).decode())
+                print_json(state.document)
             else:
                 print_lines(state.lines(width()))
         raise typer.Exit(0 if state.well else ExitStatus.NOT_WELL)
@@ -107,30 +107,21 @@ class _Paper:
         self._shown = b""
 
     def show(self, state: Output) -> None:
-        key = state.key
-        if key == self._shown:
-            return
-        self._shown = key
-        if self._as_json:
-            print(msgspec.json.encode(state.document).decode(), flush=True)
-        else:
-            self._print(state.lines(width()))
+        self._print(state.key, state.document, state.lines)
 
     def fail(self, why: str) -> None:
-        key = why.encode(errors="replace")
+        self._print(why.encode(errors="replace"), {"error": why}, lambda _: [why])
+
+    def _print(self, key: bytes, document: object, lines: Callable[[int], Iterable[str]]) -> None:
         if key == self._shown:
             return
         self._shown = key
         if self._as_json:
-            print(msgspec.json.encode({"error": why}).decode(), flush=True)
+            print_json(document)
         else:
-            self._print([why])
-
-    def _print(self, lines: Iterable[str]) -> None:
-        now = datetime.now(UTC)
-        shown = now if self._utc else now.astimezone()
-        print_lines([f"{shown:%Y-%m-%d %H:%M:%S}{' UTC' if self._utc else ''}", *lines, ""])
-        sys.stdout.flush()
+            now = written(int(time.time() * 1000), utc=self._utc)
+            print_lines([now, *lines(width()), ""])
+            sys.stdout.flush()
 
 
 class _Terminal:

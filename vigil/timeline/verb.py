@@ -43,7 +43,7 @@ def timeline(
 
     from vigil.reports.show import answering
     from vigil.reports.times import since_of
-    from vigil.timeline.output import show_past
+    from vigil.timeline.output import show_timeline
 
     since_ms = None if since is None else since_of(since, int(time.time() * 1000), utc=utc)
     language = options.language_of(lang)
@@ -51,4 +51,4 @@ def timeline(
     with closing(options.sources_of(server, state_dir, kubeconfig, store, "history")) as sources:
         history = sources.ask(lambda source: source.history(node or None, part, since_ms))
         with answering():
-            show_past(history, follow=follow, language=language, as_json=as_json, utc=utc)
+            show_timeline(history, follow=follow, language=language, as_json=as_json, utc=utc)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -45,10 +46,13 @@ from vigil.heartbeats import beating
 from vigil.uninstall.elastic_jobs import clear_jobs, elastic_lease, plan_jobs
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from advisor.snapshot import VcJob
     from aggregator.cluster_documents.kinds import DocumentKind
     from aggregator.config import AggregatorConfiguration
     from stores.base import LeaderLease, Store
+    from stores.kubernetes_api.uninstall import UninstallRequests
     from vigil.aggregator_stores import Stores
 
 _SELECTIONS = (
@@ -78,7 +82,7 @@ class Plan:
 
     store: Store
     heal: list[Document] = field(default_factory=list)
-    """Documents of the cluster as they are to be for a touch period."""
+    """Documents of the cluster without faults, for a touch period."""
     delete: list[Document] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
     """Whose heartbeats go."""
@@ -101,16 +105,16 @@ async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: boo
             for plan in plans:
                 _show(plan)
             return print_done("nothing was changed: add --yes")
-        if sum([await _heal(plan) for plan in plans]):
+        for plan in plans:
+            for document in plan.heal:
+                await plan.store.put(document, expected=document.version)
+        if any(plan.heal for plan in plans):
             seconds = configuration.touch_period_seconds
             print_done(f"cluster-info has no faults any more; its readers get {seconds:g} s")
             await asyncio.sleep(seconds)
         for plan in plans:
             await _delete(plan, configuration)
-        for plan in plans:
-            for line in plan.left:
-                print_done(line)
-        for line in _REMARKS:
+        for line in (*(line for plan in plans for line in plan.left), *_REMARKS):
             print_done(line)
         return ExitStatus.OK
 
@@ -157,14 +161,14 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
     }
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def stranger(document: Document) -> str | None:
+    async def other_writer(document: Document) -> str | None:
         async with gate:
             writer = await store.writer(document.namespace, document.name)
         return None if writer is None or writer.name in OURS else writer.name
 
-    strangers = await asyncio.gather(*map(stranger, documents.values()))
+    others = await asyncio.gather(*map(other_writer, documents.values()))
     with_plugin = await _nodes_with_plugin(store, configuration)
-    for document, other in zip(documents.values(), strangers, strict=True):
+    for document, other in zip(documents.values(), others, strict=True):
         what = f"{document.namespace}/{document.name}"
         kind = kind_of(document.name)
         if other is not None:
@@ -183,9 +187,8 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
 
 
 def _is_of_aggregator(document: Document) -> bool:
-    if document.namespace == FORGET_NAMESPACE or STATE_LABEL in document.labels:
-        return True
-    return document.name in (manual_info.NAME, statistic_view.NAME)
+    is_record = document.namespace == FORGET_NAMESPACE or STATE_LABEL in document.labels
+    return is_record or document.name in (manual_info.NAME, statistic_view.NAME)
 
 
 async def _nodes_with_plugin(
@@ -193,12 +196,18 @@ async def _nodes_with_plugin(
 ) -> frozenset[str]:
     if not _is_kubernetes(store):
         return frozenset()
-    from stores.address import kubeconfig_files
-    from stores.kubernetes_api.uninstall import Remains
-
-    remains = Remains(kubeconfig_files(configuration.kubeconfig))
-    try:
+    async with _remains(configuration) as remains:
         return await remains.nodes_with_plugin()
+
+
+@asynccontextmanager
+async def _remains(configuration: AggregatorConfiguration) -> AsyncIterator[UninstallRequests]:
+    from stores.address import kubeconfig_files
+    from stores.kubernetes_api.uninstall import UninstallRequests
+
+    remains = UninstallRequests(kubeconfig_files(configuration.kubeconfig))
+    try:
+        yield remains
     finally:
         await remains.close()
 
@@ -234,26 +243,14 @@ def _healed(
     return [msgspec.structs.replace(document, data=data)]
 
 
-async def _heal(plan: Plan) -> int:
-    for document in plan.heal:
-        await plan.store.put(document, expected=document.version)
-    return len(plan.heal)
-
-
 async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
     for document in plan.delete:
         await plan.store.delete(document.namespace, document.name)
     for node in plan.nodes:
         await plan.store.forget_beat(node)
     if _is_kubernetes(plan.store):
-        from stores.address import kubeconfig_files
-        from stores.kubernetes_api.uninstall import Remains
-
-        remains = Remains(kubeconfig_files(configuration.kubeconfig))
-        try:
+        async with _remains(configuration) as remains:
             await remains.delete_leader_leases()
-        finally:
-            await remains.close()
         plan.left += await clear_jobs(configuration.kubeconfig, plan.jobs)
     print_done(
         f"{plan.store.url}: deleted {counted(len(plan.delete), 'document')} and "
@@ -262,13 +259,11 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
 
 
 def _show(plan: Plan) -> None:
-    for document in plan.heal:
-        print_done(f"{document.namespace}/{document.name} would lose its faults first")
-    for document in plan.delete:
-        print_done(f"{document.namespace}/{document.name} would be deleted")
-    for node in plan.nodes:
-        print_done(f"the heartbeat of {node} would be deleted")
-    for job in plan.jobs:
-        print_done(f"vcjob {job.key} would lose its annotations of npu-vigil/elastic")
-    for line in plan.left:
+    for line in (
+        *(f"{one.namespace}/{one.name} would lose its faults first" for one in plan.heal),
+        *(f"{one.namespace}/{one.name} would be deleted" for one in plan.delete),
+        *(f"the heartbeat of {node} would be deleted" for node in plan.nodes),
+        *(f"vcjob {job.key} would lose its annotations of npu-vigil/elastic" for job in plan.jobs),
+        *plan.left,
+    ):
         print_done(line)

@@ -1,4 +1,4 @@
-"""What a file is, and the checks of fault configurations for people."""
+"""Recognises the kind of a file, and checks fault configurations."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _members(text: str) -> dict[str, Any]:
         content = json.loads(text.removeprefix("\ufeff"))
         return {folded(key): value for key, value in content.items()}
     except (ValueError, RecursionError):
-        return {}  # what is wrong with it is told by who reads it
+        return {}  # its reader reports what is wrong with it
 
 
 def _kind_of_json(members: dict[str, Any], source: str) -> str:
@@ -227,7 +227,7 @@ def _misplaced(content: dict[str, Any], config_map: OperatorConfigMap) -> list[P
 
 
 def _shown(value: object) -> str:
-    """``value`` for people. In YAML a few lines may be a list of billions."""
+    """Return ``value`` as text. In YAML a few lines may be a list of billions."""
     return (
         repr(quoted(value))
         if isinstance(value, str)

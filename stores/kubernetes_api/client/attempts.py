@@ -191,7 +191,7 @@ class Attempts:
 
 
 def _take_notice(task: asyncio.Task[ApiAnswer]) -> None:
-    """Retrieve the error, so that asyncio logs nothing: the other attempt may have answered."""
+    """Retrieve the error, so that asyncio does not log it: the other attempt may have succeeded."""
     if not task.cancelled():
         task.exception()
 

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stores.kubernetes_api.client.unusable import Unusable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-
-class ProviderUnusable(Exception):
-    """What is wrong with a provider, as the end of a sentence that names it."""
 
 
 def authorization_by(
@@ -25,7 +23,7 @@ def authorization_by(
 ) -> str:
     """Return the ``Authorization`` header that ``provider`` gives. Blocks, with a loop of its own.
 
-    ``run`` is what runs the command of ``gcp``. Raises ``ProviderUnusable``, and what ``run`` does.
+    ``run`` is what runs the command of ``gcp``. Raises ``Unusable``, and what ``run`` does.
     """
     return asyncio.run(_ask(provider, run, seconds))
 
@@ -55,8 +53,8 @@ async def _ask(
             loader = KubeConfigLoader(content, get_google_credentials=of_command)
             await loader.load_and_set(configuration)
     except TimeoutError:
-        raise ProviderUnusable(f"gives no answer within {seconds:g} s") from None
+        raise Unusable(f"gives no answer within {seconds:g} s") from None
     token = configuration.api_key.get("BearerToken")
     if not isinstance(token, str):
-        raise ProviderUnusable("gives no token")
+        raise Unusable("gives no token")
     return token

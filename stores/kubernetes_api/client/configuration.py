@@ -12,15 +12,15 @@ import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from contract.errors import Problem, StoreMisconfigured, quoted
-from stores.kubernetes_api.client.auth_providers import ProviderUnusable, authorization_by
-from stores.kubernetes_api.client.credential_files import FileUnusable
-from stores.kubernetes_api.client.credential_plugin import PluginUnusable, credential_in, request_to
-from stores.kubernetes_api.client.kubeconfig import KubeconfigUnusable, current_context
+from contract.errors import Problem, quoted
+from stores.kubernetes_api.client.auth_providers import authorization_by
+from stores.kubernetes_api.client.credential_plugin import credential_in, request_to
+from stores.kubernetes_api.client.kubeconfig import current_context
 from stores.kubernetes_api.client.proxies import proxy_for
-from stores.kubernetes_api.client.tls import TlsUnusable, check_server_name, client_tls, identify
+from stores.kubernetes_api.client.tls import check_server_name, client_tls, identify
+from stores.kubernetes_api.client.unusable import Unusable, misconfigured, naming
 from stores.kubernetes_api.client.urls import AuthorizedUrl, address_of, basic
 
 if TYPE_CHECKING:
@@ -107,10 +107,8 @@ class ConfigurationReader:
         authorization = self._token_in(token, where)
         authorities = Path(incluster_config.SERVICE_CERT_FILENAME)
         pem = self._file(authorities, where, _LONGEST_PEM)
-        try:
+        with naming(where, str(authorities)):
             tls = client_tls(pem, verify=True)
-        except TlsUnusable as error:
-            _wrong(where, f"{authorities} {error}")
         proxy = self._proxy(server.url, None, "")
         endpoint = ApiEndpoint(server.url, None, True, pem, None, None, *proxy)
         return ClientConfiguration(endpoint, authorization, tls)
@@ -124,10 +122,7 @@ class ConfigurationReader:
                 contents.append((path, self._file(path, "kubeconfig", _LONGEST_KUBECONFIG)))
             else:
                 self._files.note_absent(path)
-        try:
-            cluster, user = current_context(contents)
-        except KubeconfigUnusable as error:
-            raise _misconfigured(error.problem) from None
+        cluster, user = current_context(contents)
         server = _address(cluster.value.server or "", f"{cluster.where}.server")
         credential = self._plugin_credential(user)
         authorization = self._authorization(user, credential)
@@ -156,14 +151,11 @@ class ConfigurationReader:
         plugin = user.value.exec
         if plugin is None or user.value.auth_provider is not None:
             return None
-        where = f"{user.where}.exec"
         name = plugin.command
         command = [str(user.directory / name) if "/" in name else name, *(plugin.args or ())]
-        try:
+        with naming(f"{user.where}.exec", quoted(name)):
             printed = self._plugins.run(command, self._environment_of(plugin), self._deadline)
             return credential_in(printed, plugin.api_version)
-        except PluginUnusable as error:
-            _wrong(where, f"{quoted(name)} {error}")
 
     def _environment_of(self, plugin: Plugin) -> dict[str, str]:
         own = {variable.name: variable.value for variable in plugin.env or ()}
@@ -194,10 +186,10 @@ class ConfigurationReader:
         try:
             seconds = max(self._deadline - time.monotonic(), 0.0)
             header = authorization_by(provider, run, seconds)
-        except (ProviderUnusable, PluginUnusable) as error:
-            _wrong(where, str(error))
+        except Unusable as error:
+            raise misconfigured(where, str(error)) from None
         except Exception as error:  # the official client's are of any kind, with any text
-            _wrong(where, f"cannot be used: {type(error).__name__}")
+            raise misconfigured(where, f"cannot be used: {type(error).__name__}") from None
         protocol, _, token = header.partition(" ")
         return f"{protocol} {_token(token, where)}"
 
@@ -218,15 +210,11 @@ class ConfigurationReader:
             how.certificate_authority_data,
             how.certificate_authority,
         )
-        try:
+        with naming(f"{cluster.where}.certificate-authority"):
             tls = client_tls(authorities, verify=not how.insecure_skip_tls_verify)
-        except TlsUnusable as error:
-            _wrong(f"{cluster.where}.certificate-authority", str(error))
         if how.tls_server_name:
-            try:
+            with naming(f"{cluster.where}.tls-server-name"):
                 check_server_name(tls, how.tls_server_name)
-            except TlsUnusable as error:
-                _wrong(f"{cluster.where}.tls-server-name", str(error))
         if credential is not None and credential.client_certificate_data is not None:
             where = f"{user.where}.exec: its certificate"
             certificate = credential.client_certificate_data.encode("utf-8", "replace")
@@ -240,10 +228,8 @@ class ConfigurationReader:
                 return tls, (authorities, None, None)
             certificate = pem
             key = self._pem(user, "client-key", who.client_key_data, who.client_key)
-        try:
+        with naming(where):
             identify(tls, certificate, key)
-        except TlsUnusable as error:
-            _wrong(where, str(error))
         return tls, (authorities, certificate, key)
 
     def _pem(
@@ -258,7 +244,7 @@ class ConfigurationReader:
             try:
                 return binascii.a2b_base64(data)
             except ValueError:
-                _wrong(f"{where}-data", "is no base64")
+                raise misconfigured(f"{where}-data", "is no base64") from None
         return self._file(entry.directory / file, where, _LONGEST_PEM) if file else None
 
     def _token_in(self, path: Path, where: str) -> str:
@@ -266,17 +252,13 @@ class ConfigurationReader:
         return _bearer(content.decode("utf-8", "replace"), f"{where}: {quoted(str(path))}")
 
     def _file(self, path: Path, where: str, most_bytes: int) -> bytes:
-        try:
+        with naming(where, quoted(str(path))):
             return self._files.read(path, most_bytes)
-        except FileUnusable as error:
-            _wrong(where, f"{quoted(str(path))} {error}")
 
 
 def _address(text: str, where: str) -> AuthorizedUrl:
-    try:
+    with naming(where):
         return address_of(text)
-    except ValueError as error:
-        _wrong(where, str(error))
 
 
 def _bearer(text: str, where: str) -> str:
@@ -287,17 +269,9 @@ def _token(text: str, where: str) -> str:
     """Return ``text`` without the white space around it, if a header can hold it."""
     token = text.strip()
     if not token:
-        _wrong(where, "is an empty token")
+        raise misconfigured(where, "is an empty token")
     if len(token) > _LONGEST_TOKEN:
-        _wrong(where, f"is no token: it is longer than {_LONGEST_TOKEN} bytes")
+        raise misconfigured(where, f"is no token: it is longer than {_LONGEST_TOKEN} bytes")
     if not _HEADER_TEXT.fullmatch(token):
-        _wrong(where, "is no token: it has white space inside, or is not ASCII")
+        raise misconfigured(where, "is no token: it has white space inside, or is not ASCII")
     return token
-
-
-def _misconfigured(problem: Problem) -> StoreMisconfigured:
-    return StoreMisconfigured("store kubernetes", [problem])
-
-
-def _wrong(where: str, what: str) -> NoReturn:
-    raise _misconfigured(Problem(where, what)) from None

@@ -21,13 +21,13 @@ from stores.kubernetes_api.client.attempts import ApiAnswer, Attempts, RequestKi
 from stores.kubernetes_api.client.credentials import Credentials
 from stores.kubernetes_api.client.pauses import Pauses
 from stores.kubernetes_api.client.pool import ConnectionPool
-from stores.kubernetes_api.client.tls import is_of_tls
+from stores.kubernetes_api.client.tls import is_tls_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from stores.kubernetes_api.client.configuration import ClientConfiguration
-    from stores.kubernetes_api.client.pool import Line
+    from stores.kubernetes_api.client.pool import PooledConnection
 
 _CONNECT_SECONDS = 4.0
 _ANSWER_SECONDS = 10.0
@@ -141,12 +141,12 @@ class ApiConnection:
             # A watch has no deadline, but its events come at once.
             async with asyncio.timeout(_ANSWER_SECONDS if asked.is_watch else None) as deadline:
                 asked = asked._replace(end=partial(deadline.reschedule, 0.0))
-                line, response = await self._answer(used, asked, is_new=is_new)
+                pooled, response = await self._answer(used, asked, is_new=is_new)
             retry_after = response.headers.get("Retry-After")
             self._pauses.answered(host, asked.urgent, response.status, retry_after)
             is_whole = False
             try:
-                line.end = partial(_abandon, response)
+                pooled.end = partial(_abandon, response)
                 async with response:
                     try:
                         yield response
@@ -155,9 +155,9 @@ class ApiConnection:
                         _abandon(response)
             finally:
                 if is_whole:
-                    self._pool.give_back(line)
+                    self._pool.give_back(pooled)
                 else:
-                    self._pool.discard(line)
+                    self._pool.discard(pooled)
         except TimeoutError as error:
             raise StoreUnavailable(f"{host} gives no answer in time {what}") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -165,43 +165,43 @@ class ApiConnection:
 
     async def _answer(
         self, used: ClientConfiguration, asked: _Asked, *, is_new: bool
-    ) -> tuple[Line, aiohttp.ClientResponse]:
+    ) -> tuple[PooledConnection, aiohttp.ClientResponse]:
         """Ask once; once more with newer credentials, where those in use are refused."""
         try:
-            line, response = await self._send(used, asked, is_new=is_new)
+            pooled, response = await self._send(used, asked, is_new=is_new)
         except (aiohttp.ClientError, OSError) as error:
-            newer = await self._credentials.renewed(used) if is_of_tls(error) else used
+            newer = await self._credentials.renewed(used) if is_tls_error(error) else used
             if newer is used:
                 raise
             return await self._send(newer, asked)
         if response.status != _UNAUTHORIZED:
-            return line, response
+            return pooled, response
         try:
             # Read now: the deadline of the answer does not count while credentials are read.
             await response.read()
             newer = await self._credentials.renewed(used)
         except BaseException:
-            self._pool.discard(line)
+            self._pool.discard(pooled)
             raise
         if newer is used:
-            return line, response
-        self._pool.give_back(line)
+            return pooled, response
+        self._pool.give_back(pooled)
         return await self._send(newer, asked)
 
     async def _send(
         self, used: ClientConfiguration, asked: _Asked, *, is_new: bool = False
-    ) -> tuple[Line, aiohttp.ClientResponse]:
-        line = self._pool.take(used, is_new=is_new)
-        line.is_watch, line.end = asked.is_watch, asked.end
+    ) -> tuple[PooledConnection, aiohttp.ClientResponse]:
+        pooled = self._pool.take(used, is_new=is_new)
+        pooled.is_watch, pooled.end = asked.is_watch, asked.end
         try:
-            return line, await _sent(line, used, asked)
+            return pooled, await _sent(pooled, used, asked)
         except BaseException:
-            self._pool.discard(line)
+            self._pool.discard(pooled)
             raise
 
 
 async def _sent(
-    line: Line, configuration: ClientConfiguration, asked: _Asked
+    pooled: PooledConnection, configuration: ClientConfiguration, asked: _Asked
 ) -> aiohttp.ClientResponse:
     endpoint = configuration.endpoint
     headers = {"Accept": "application/json", "User-Agent": "npu-vigil"}
@@ -219,7 +219,7 @@ async def _sent(
             options["proxy_headers"] = {"Proxy-Authorization": endpoint.proxy_authorization}
         else:
             headers["Proxy-Authorization"] = endpoint.proxy_authorization
-    return await line.session.request(
+    return await pooled.session.request(
         asked.method,
         URL(endpoint.server + asked.path, encoded=True),
         # aiohttp writes a large body piece by piece only if it is a file.
@@ -233,9 +233,9 @@ async def _sent(
 
 
 def _abandon(response: aiohttp.ClientResponse) -> None:
-    """Leave a connection on which more would come, as that of a watch, without a goodbye.
+    """Abort a connection with an unfinished answer, such as that of a watch.
 
-    A server that hangs would not answer it, and closing the store does not wait for it.
+    An orderly end would wait for a server that hangs.
     """
     connection = response.connection  # none once everything has come
     if connection is not None and connection.transport is not None:

@@ -9,14 +9,12 @@ import os
 import stat
 from typing import TYPE_CHECKING, TypeAlias
 
+from stores.kubernetes_api.client.unusable import Unusable
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 _Stamp: TypeAlias = tuple[int, ...]
-
-
-class FileUnusable(Exception):
-    """What is wrong with a file, as the end of a sentence that begins with its name."""
 
 
 class CredentialFiles:
@@ -26,7 +24,7 @@ class CredentialFiles:
         self._stamps: dict[Path, _Stamp | None] = {}
 
     def read(self, path: Path, most_bytes: int) -> bytes:
-        """Read a regular file. Raises ``FileUnusable``, also for an empty one."""
+        """Read a regular file. Raises ``Unusable``, also for an empty one."""
         self._stamps[path] = None
         try:
             # Opening a named pipe would wait for a writer.
@@ -35,25 +33,25 @@ class CredentialFiles:
                 status = os.fstat(descriptor)
                 self._stamps[path] = _stamp(status)
                 if stat.S_ISDIR(status.st_mode):
-                    raise FileUnusable("is a directory; name a file")
+                    raise Unusable("is a directory; name a file")
                 if not stat.S_ISREG(status.st_mode):
-                    raise FileUnusable("is no regular file")
+                    raise Unusable("is no regular file")
                 with open(descriptor, "rb", closefd=False) as file:
                     content = file.read(most_bytes + 1)
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise FileUnusable(f"cannot be read: {error.strerror}") from error
+            raise Unusable(f"cannot be read: {error.strerror}") from error
         except ValueError:
-            raise FileUnusable("has a name that no file can have") from None
+            raise Unusable("has a name that no file can have") from None
         if not content:
-            raise FileUnusable("is empty")
+            raise Unusable("is empty")
         if len(content) > most_bytes:
-            raise FileUnusable(f"is longer than {most_bytes} bytes")
+            raise Unusable(f"is longer than {most_bytes} bytes")
         return content
 
     def note_absent(self, path: Path) -> None:
-        """Take a file for changed once it is there."""
+        """Record that a file is absent: it has changed once it is there."""
         self._stamps[path] = None
 
     def have_changed(self) -> bool:

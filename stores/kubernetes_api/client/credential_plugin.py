@@ -19,6 +19,7 @@ import msgspec
 
 from contract.errors import quoted
 from contract.validation_texts import decode_text
+from stores.kubernetes_api.client.unusable import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 _LONGEST_OUTPUT = 1 << 20
 _LONGEST_COMPLAINT = 4096
 _READ_BYTES = 1 << 16
-
-
-class PluginUnusable(Exception):
-    """What is wrong with a plugin, as the end of a sentence that begins with its command."""
 
 
 class Plugins:
@@ -46,11 +43,11 @@ class Plugins:
         """Return what ``command`` prints before it ends with status 0. Blocks.
 
         At ``deadline`` (``time.monotonic``) its process group is killed, and so it is when it
-        prints too much. Raises ``PluginUnusable``.
+        prints too much. Raises ``Unusable``.
         """
         with self._lock:
             if self._closed:
-                raise PluginUnusable("is not run: the store has been closed")
+                raise Unusable("is not run: the store has been closed")
             self.began = time.monotonic()
             try:
                 process = subprocess.Popen(
@@ -62,9 +59,9 @@ class Plugins:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise PluginUnusable(f"cannot be run: {error.strerror}") from error
+                raise Unusable(f"cannot be run: {error.strerror}") from error
             except ValueError:
-                raise PluginUnusable("cannot be run: its arguments or variables are none") from None
+                raise Unusable("cannot be run: its arguments or variables are none") from None
             self._running = process
         try:
             return _finished(process, deadline)
@@ -100,15 +97,15 @@ def _finished(process: subprocess.Popen[bytes], deadline: float) -> bytes:
                 key.data.extend(chunk)
             del complaint[_LONGEST_COMPLAINT:]
             if len(printed) > _LONGEST_OUTPUT:
-                raise PluginUnusable(f"printed more than {_LONGEST_OUTPUT} bytes and was ended")
+                raise Unusable(f"printed more than {_LONGEST_OUTPUT} bytes and was ended")
         try:
             status = process.wait(_left(deadline))
         except subprocess.TimeoutExpired:
-            raise PluginUnusable(_TOO_SLOW) from None
+            raise Unusable(_TOO_SLOW) from None
     if status != 0:
         how = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
         why = quoted(complaint.decode(errors="replace"))
-        raise PluginUnusable(f"{how}: {why}" if why else how)
+        raise Unusable(f"{how}: {why}" if why else how)
     return bytes(printed)
 
 
@@ -118,7 +115,7 @@ _TOO_SLOW = "did not end in time and was ended"
 def _left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
-        raise PluginUnusable(_TOO_SLOW)
+        raise Unusable(_TOO_SLOW)
     return left
 
 
@@ -157,18 +154,18 @@ def request_to(version: str) -> str:
 def credential_in(printed: bytes, version: str) -> PluginCredential:
     """Read an ``ExecCredential`` of ``client.authentication.k8s.io``.
 
-    Raises ``PluginUnusable``, which repeats nothing of ``printed``.
+    Raises ``Unusable``, which repeats nothing of ``printed``.
     """
     try:
         answer = msgspec.json.decode(printed, type=_Answer)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         what = decode_text(error) if isinstance(error, msgspec.ValidationError) else "no JSON"
-        raise PluginUnusable(f"printed no ExecCredential: {what}") from None
+        raise Unusable(f"printed no ExecCredential: {what}") from None
     if answer.kind != "ExecCredential" or answer.api_version != version:
-        raise PluginUnusable(f"printed no ExecCredential of {quoted(version)}")
+        raise Unusable(f"printed no ExecCredential of {quoted(version)}")
     status = answer.status
     if (status.client_certificate_data is None) != (status.client_key_data is None):
-        raise PluginUnusable("printed a certificate without its key, or a key without certificate")
+        raise Unusable("printed a certificate without its key, or a key without certificate")
     if status.token is None and status.client_certificate_data is None:
-        raise PluginUnusable("printed neither a token nor a certificate")
+        raise Unusable("printed neither a token nor a certificate")
     return status

@@ -14,15 +14,17 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from contract.errors import Problem, StoreMisconfigured, StoreUnavailable
-from stores.abandonable_thread import AbandonableThread
+from contract.errors import StoreMisconfigured, StoreUnavailable
+from pacing.abandonable_thread import AbandonableThread
 from stores.kubernetes_api.client.configuration import ConfigurationReader
 from stores.kubernetes_api.client.credential_files import CredentialFiles
 from stores.kubernetes_api.client.credential_plugin import Plugins
+from stores.kubernetes_api.client.unusable import misconfigured
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from contract.errors import Problem
     from stores.kubernetes_api.client.configuration import ClientConfiguration
 
 T = TypeVar("T")
@@ -77,7 +79,7 @@ class Credentials:
         return self._in_force()
 
     def close(self) -> None:
-        """End what is under way, and its plugin."""
+        """End the current reading, and its plugin."""
         self._is_closed = True
         self._plugins.end()
         if self._task is not None:
@@ -93,7 +95,7 @@ class Credentials:
 
     @staticmethod
     async def _finished(task: asyncio.Task[None]) -> None:
-        """Wait for ``task``, which goes on for others if this wait is cancelled."""
+        """Wait for ``task``, which keeps running for others if this wait is cancelled."""
         await asyncio.wait([task])
 
     def _refreshing(self, *, is_refused: bool) -> asyncio.Task[None]:
@@ -119,7 +121,7 @@ class Credentials:
                 await self._read(now + _DEADLINE_SECONDS)
         except TimeoutError:
             what = f"cannot be read within {_DEADLINE_SECONDS:g} s; is their file system there?"
-            self._fail(StoreMisconfigured("store kubernetes", [Problem("credentials", what)]))
+            self._fail(misconfigured("credentials", what))
 
     async def _read(self, deadline: float) -> None:
         files = CredentialFiles()

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import msgspec
 import yaml
 
-from contract.errors import Problem, quoted
+from contract.errors import quoted
 from contract.validation_texts import decode_text
+from stores.kubernetes_api.client.unusable import misconfigured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,15 +24,7 @@ _DEEPEST = 50
 _MOST_EVENTS = 50_000
 """Of the parser: twice as many as a file with 700 clusters, users and contexts has."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""In C where it was built with libyaml: 60 clusters take 0.04 s, in Python 0.3 s."""
-
-
-class KubeconfigUnusable(Exception):
-    """A kubeconfig that cannot be used; ``problem`` repeats no value of it."""
-
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(f"{where}: {what}")
-        self.problem = Problem(where, what)
+"""The loader in C if PyYAML has libyaml: 60 clusters take 0.04 s, in Python 0.3 s."""
 
 
 class KubeconfigCluster(msgspec.Struct, frozen=True, rename="kebab"):
@@ -80,7 +73,7 @@ class KubeconfigUser(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class KubeconfigEntry(NamedTuple, Generic[T]):
-    """A cluster or a user, where it stands, and the directory to which its paths are relative."""
+    """A cluster or a user, its place, and the directory to which its paths are relative."""
 
     value: T
     where: str
@@ -121,14 +114,15 @@ class _Place(NamedTuple):
 def current_context(files: Sequence[tuple[Path, bytes]]) -> KubeconfigContext:
     """Read and merge ``files`` as kubectl does: the first file that sets a value decides it.
 
-    Only the entries that the current context names are checked. Raises ``KubeconfigUnusable``.
+    Only the entries that the current context names are checked. Raises ``StoreMisconfigured``,
+    which repeats no value.
     """
     if not files:
-        raise KubeconfigUnusable("kubeconfig", "there is no such file any more")
+        raise misconfigured("kubeconfig", "there is no such file any more")
     read = [(path, _read(path, content)) for path, content in files]
     chosen = [(path, file.current_context) for path, file in read if file.current_context]
     if not chosen:
-        raise KubeconfigUnusable(str(files[0][0]), "has no current-context")
+        raise misconfigured(str(files[0][0]), "has no current-context")
     path, name = chosen[0]
     context = _named(name, "contexts", ((path, file.contexts) for path, file in read), path)
     at = f"{context.path}: contexts[{quoted(name)}].context"
@@ -138,26 +132,20 @@ def current_context(files: Sequence[tuple[Path, bytes]]) -> KubeconfigContext:
     if names.user:
         users = [(p, file.users) for p, file in read]
         user = _named(names.user, "users", users, path)
-    return KubeconfigContext(_cluster(cluster), _user(user, path))
-
-
-def _cluster(place: _Place) -> KubeconfigEntry[KubeconfigCluster]:
-    where = f"{place.path}: clusters[{quoted(place.entry.name)}].cluster"
-    return KubeconfigEntry(
-        _converted(place.entry.cluster, KubeconfigCluster, where), where, _directory(place.path)
-    )
+    server = _entry(cluster, "cluster", cluster.entry.cluster, KubeconfigCluster)
+    return KubeconfigContext(server, _user(user, path))
 
 
 def _user(place: _Place | None, path: Path) -> KubeconfigEntry[KubeconfigUser]:
     if place is None:
         return KubeconfigEntry(KubeconfigUser(), f"{path}: users", _directory(path))
-    where = f"{place.path}: users[{quoted(place.entry.name)}].user"
-    user = (
-        KubeconfigUser()
-        if place.entry.user is None
-        else _converted(place.entry.user, KubeconfigUser, where)
-    )
-    return KubeconfigEntry(user, where, _directory(place.path))
+    value = {} if place.entry.user is None else place.entry.user
+    return _entry(place, "user", value, KubeconfigUser)
+
+
+def _entry(place: _Place, what: str, value: Any, kind: type[T]) -> KubeconfigEntry[T]:
+    where = f"{place.path}: {what}s[{quoted(place.entry.name)}].{what}"
+    return KubeconfigEntry(_converted(value, kind, where), where, _directory(place.path))
 
 
 def _directory(path: Path) -> Path:
@@ -173,9 +161,9 @@ def _read(path: Path, content: bytes) -> _File:
         # Its text repeats the lines around the place, which may hold a secret.
         mark = error.problem_mark
         at = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
-        raise KubeconfigUnusable(str(path), f"is no YAML{at}") from None
+        raise misconfigured(str(path), f"is no YAML{at}") from None
     except (yaml.YAMLError, ValueError, RecursionError):
-        raise KubeconfigUnusable(str(path), "is no YAML") from None
+        raise misconfigured(str(path), "is no YAML") from None
     return _converted(parsed, _File, str(path))
 
 
@@ -199,11 +187,9 @@ def _converted(value: Any, kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise KubeconfigUnusable(
-            where, f"is not as a kubeconfig is: {decode_text(error)}"
-        ) from None
+        raise misconfigured(where, f"is not as a kubeconfig is: {decode_text(error)}") from None
     except UnicodeEncodeError:
-        raise KubeconfigUnusable(where, "has half a character (surrogate)") from None
+        raise misconfigured(where, "has half a character (surrogate)") from None
 
 
 def _named(
@@ -213,4 +199,4 @@ def _named(
         for entry in entries or ():
             if entry.name == name:
                 return _Place(where, entry)
-    raise KubeconfigUnusable(str(path), f"names {quoted(name)}, which is not in {kind}")
+    raise misconfigured(str(path), f"names {quoted(name)}, which is not in {kind}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _KEPT_SECONDS = 90.0
 
 
-class Line:
+class PooledConnection:
     """At most one connection, and the request that it carries."""
 
     def __init__(self, configuration: ClientConfiguration) -> None:
@@ -41,19 +41,19 @@ class Line:
 
 
 class ConnectionPool:
-    """Lines to one endpoint. Those to the one before end with what they carry."""
+    """Connections to one endpoint. Those to the one before end with what they carry."""
 
     def __init__(self) -> None:
         self.dead_before = -math.inf
         """Connections from before this are dead, as far as is known."""
         self._endpoint: object = None
-        self._idle: list[Line] = []
-        self._used: set[Line] = set()
+        self._idle: list[PooledConnection] = []
+        self._used: set[PooledConnection] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
-    def take(self, configuration: ClientConfiguration, *, is_new: bool = False) -> Line:
-        """Return a line that is not in use, the one that was used last if there is any.
+    def take(self, configuration: ClientConfiguration, *, is_new: bool = False) -> PooledConnection:
+        """Return a connection that is not in use, the one that was used last if there is any.
 
         Raises ``StoreUnavailable`` once the pool is closed.
         """
@@ -61,50 +61,50 @@ class ConnectionPool:
             raise StoreUnavailable("the store has been closed")
         if configuration.endpoint != self._endpoint:
             self._endpoint = configuration.endpoint
-            for line in (*self._idle, *self._used):
-                self._close(line)
+            for pooled in (*self._idle, *self._used):
+                self._close(pooled)
             self._idle.clear()
         self._forget_old()
-        line = Line(configuration) if is_new or not self._idle else self._idle.pop()
-        line.idle_since = math.inf
-        self._used.add(line)
-        return line
+        pooled = PooledConnection(configuration) if is_new or not self._idle else self._idle.pop()
+        pooled.idle_since = math.inf
+        self._used.add(pooled)
+        return pooled
 
-    def give_back(self, line: Line) -> None:
-        """Keep a line whose request was answered to its end."""
-        self._used.discard(line)
-        line.end = None
-        if line.session.closed:
+    def give_back(self, pooled: PooledConnection) -> None:
+        """Keep a connection whose request was answered to its end."""
+        self._used.discard(pooled)
+        pooled.end = None
+        if pooled.session.closed:
             return  # another endpoint is used by now, or none
-        line.idle_since = _now()
-        self._idle.append(line)
+        pooled.idle_since = _now()
+        self._idle.append(pooled)
 
-    def discard(self, line: Line) -> None:
-        """Close a line whose request was not answered to its end, without waiting for the peer."""
-        self._used.discard(line)
-        line.end = None
-        self._close(line)
+    def discard(self, pooled: PooledConnection) -> None:
+        """Close a connection whose request was not answered to its end, without a goodbye."""
+        self._used.discard(pooled)
+        pooled.end = None
+        self._close(pooled)
 
     def renew(self, before: float) -> None:
         """Drop connections that were opened before: idle ones are closed, watches end."""
         self.dead_before = max(self.dead_before, before)
         self.drop_idle(before)
-        for line in self._used:
-            if line.is_watch and line.end is not None and line.opened_at < before:
-                line.end()
+        for pooled in self._used:
+            if pooled.is_watch and pooled.end is not None and pooled.opened_at < before:
+                pooled.end()
 
     def drop_idle(self, before: float) -> None:
         """Close the idle connections that were opened before."""
-        for line in self._idle:
-            if line.opened_at < before:
-                self._close(line)
-        self._idle = [line for line in self._idle if line.opened_at >= before]
+        for pooled in self._idle:
+            if pooled.opened_at < before:
+                self._close(pooled)
+        self._idle = [pooled for pooled in self._idle if pooled.opened_at >= before]
 
     async def close(self) -> None:
-        """Close all lines."""
+        """Close all connections."""
         self._is_closed = True
-        for line in (*self._idle, *self._used):
-            self._close(line)
+        for pooled in (*self._idle, *self._used):
+            self._close(pooled)
         self._idle.clear()
         self._used.clear()
         await asyncio.gather(*self._closing)
@@ -115,12 +115,12 @@ class ConnectionPool:
         while self._idle and self._idle[0].idle_since < until:
             self._close(self._idle.pop(0))
 
-    def _close(self, line: Line) -> None:
-        if line.session.closed:
+    def _close(self, pooled: PooledConnection) -> None:
+        if pooled.session.closed:
             return
-        if line.end is not None:
-            line.end()
-        task = asyncio.create_task(line.session.close(), name="close a connection")
+        if pooled.end is not None:
+            pooled.end()
+        task = asyncio.create_task(pooled.session.close(), name="close a connection")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 

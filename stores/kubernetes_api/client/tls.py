@@ -7,16 +7,14 @@ import os
 import ssl
 from typing import TYPE_CHECKING
 
+from stores.kubernetes_api.client.unusable import Unusable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class TlsUnusable(Exception):
-    """What is wrong with a certificate or key, as the end of a sentence that names it."""
-
-
 def client_tls(authorities: bytes | None, *, verify: bool) -> ssl.SSLContext:
-    """Return a context that trusts ``authorities`` (PEM), or the host's. Raises ``TlsUnusable``.
+    """Return a context that trusts ``authorities`` (PEM), or the host's. Raises ``Unusable``.
 
     All of ``authorities`` must be readable: a file half written is no reason to trust half of it.
     """
@@ -24,11 +22,11 @@ def client_tls(authorities: bytes | None, *, verify: bool) -> ssl.SSLContext:
     # authorities of the host.
     text = None if authorities is None else authorities.decode("ascii", "ignore")
     if text is not None and not text.strip():
-        raise TlsUnusable("has no certificates (PEM)")
+        raise Unusable("has no certificates (PEM)")
     try:
         context = ssl.create_default_context(cadata=text)
     except (ssl.SSLError, ValueError) as error:
-        raise TlsUnusable(f"has no certificates (PEM), or broken ones: {_reason(error)}") from None
+        raise Unusable(f"has no certificates (PEM), or broken ones: {_reason(error)}") from None
     # Newer Pythons demand more of certificates than Go does, whose clients all clusters serve.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not verify:
@@ -38,17 +36,17 @@ def client_tls(authorities: bytes | None, *, verify: bool) -> ssl.SSLContext:
 
 
 def check_server_name(context: ssl.SSLContext, name: str) -> None:
-    """Raise ``TlsUnusable`` for what no server can be asked to be."""
+    """Raise ``Unusable`` for what no server can be asked to be."""
     try:
         context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=name)
     except (ssl.SSLError, ValueError, TypeError):
-        raise TlsUnusable("is no name that a certificate can have") from None
+        raise Unusable("is no name that a certificate can have") from None
 
 
 def identify(context: ssl.SSLContext, certificate: bytes, key: bytes | None) -> None:
     """Let ``context`` identify itself. ``key`` is in ``certificate`` where it is ``None``.
 
-    Raises ``TlsUnusable`` where they do not belong together, or the key has a password.
+    Raises ``Unusable`` where they do not belong together, or the key has a password.
     """
     try:
         with contextlib.ExitStack() as stack:
@@ -57,14 +55,14 @@ def identify(context: ssl.SSLContext, certificate: bytes, key: bytes | None) -> 
             # An encrypted key would need a password from a terminal, which a daemon has not.
             context.load_cert_chain(file, key_file, password=b"")
     except (ssl.SSLError, ValueError) as error:
-        raise TlsUnusable(
+        raise Unusable(
             f"is no certificate (PEM) with its key without a password: {_reason(error)}"
         ) from None
     except OSError as error:
-        raise TlsUnusable(f"cannot be kept in memory: {error.strerror}") from None
+        raise Unusable(f"cannot be kept in memory: {error.strerror}") from None
 
 
-def is_of_tls(error: BaseException | None) -> bool:
+def is_tls_error(error: BaseException | None) -> bool:
     """Return whether other certificates might have avoided ``error`` or what caused it."""
     while error is not None:
         if isinstance(error, ssl.SSLError):

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from yarl import URL
 
+from stores.kubernetes_api.client.unusable import Unusable
+
 
 class AuthorizedUrl(NamedTuple):
     """``url`` without user and password, and ``authorization``: the header made of these."""
@@ -18,7 +20,7 @@ class AuthorizedUrl(NamedTuple):
 def address_of(text: str) -> AuthorizedUrl:
     """Split the URL of a server or proxy, with the scheme http or https.
 
-    Raises ``ValueError`` with what is wrong, which repeats nothing of ``text``: no password.
+    Raises ``Unusable`` with what is wrong, which repeats nothing of ``text``: no password.
     """
     try:
         url = URL(text)
@@ -26,13 +28,13 @@ def address_of(text: str) -> AuthorizedUrl:
         # As it will be looked up; that of a label that is too long is no OSError.
         (url.raw_host or "").encode("idna")
     except ValueError:
-        raise ValueError("is no URL; write https://HOST:PORT") from None
+        raise Unusable("is no URL; write https://HOST:PORT") from None
     if url.scheme not in ("http", "https"):
-        raise ValueError("does not begin with https:// or http://; write https://HOST:PORT")
+        raise Unusable("does not begin with https:// or http://; write https://HOST:PORT")
     if not url.host or not port:
-        raise ValueError("names no host, or port 0; write https://HOST:PORT")
+        raise Unusable("names no host, or port 0; write https://HOST:PORT")
     if url.query_string or url.fragment:
-        raise ValueError("has a query (?) or a fragment (#); write https://HOST:PORT")
+        raise Unusable("has a query (?) or a fragment (#); write https://HOST:PORT")
     without = str(url.with_user(None)).rstrip("/")
     if url.user is None and url.password is None:
         return AuthorizedUrl(without, None)

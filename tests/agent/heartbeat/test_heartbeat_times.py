@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.heartbeat.annotations import NodeAnnotations
 from agent.heartbeat.heartbeat import Heartbeat, HeartbeatCallbacks
-from agent.heartbeat.label import RequiredLabel
+from agent.heartbeat.old_readers import NodeAnnotations, RequiredLabel
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
 from stores.base import Beat, NodeObject
 from stores.interruption import Interrupted

@@ -401,7 +401,7 @@ def test_rows_in_force_at_the_oldest_snapshot_stay_for_replays(tmp_path: Path) -
             assert [row[0] for row in stored_rows(tmp_path)] == kept
 
 
-def test_what_was_sent_is_kept_and_what_came_behind_it_is_unacknowledged(tmp_path: Path) -> None:
+def test_sent_events_are_kept_and_later_changes_are_unacknowledged(tmp_path: Path) -> None:
     with closing(JournalFile(tmp_path / FILE_NAME)) as file:
         file.write(
             [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent.kubernetes_events.event_rules import EventRules
 from agent.policy.state import PolicyState, tracked
-from agent.policy.step import step
+from agent.policy.step import PolicyCall, step
 from contract.codes.catalogue import shipped
 from contract.codes.levels import Severity
 from contract.observation import Assertion, Observation, SourceAnswered, chip_subject
@@ -30,7 +30,7 @@ class Chips:
     def take(self, *inputs: Report, later_ms: int = 1000) -> list[tuple[str, str, str]]:
         self.now_ms += later_ms
         self.state, changes = step(self.state, inputs, self.now_ms, shipped())
-        fault_changes = self.rules.of(inputs, changes, shipped())
+        fault_changes = self.rules.of(PolicyCall(inputs, changes, shipped(), 1))
         return [(one.reason, one.code, one.action) for one in fault_changes]
 
     def see(
@@ -82,7 +82,7 @@ def test_a_recovery_of_what_never_occurred_is_reported() -> None:
     assert chips.take(chips.see(Assertion.RECOVER)) == [("Recovery", SEVERE, "SeparateNPU")]
 
 
-def test_what_an_audit_finds_is_reported_once() -> None:
+def test_fault_found_by_an_audit_is_reported_once() -> None:
     chips = Chips()
     assert chips.take(chips.see(Assertion.PRESENT)) == [("Occur", SEVERE, "SeparateNPU")]
     assert chips.take(chips.see(Assertion.PRESENT)) == []
@@ -115,7 +115,7 @@ def test_a_recovery_that_an_audit_disproves_is_an_occurrence() -> None:
     assert [one[0] for one in chips.take(chips.see(Assertion.PRESENT))] == ["Occur"]
 
 
-def test_an_unconfirmed_recovery_of_witnesses_is_one_when_time_decides() -> None:
+def test_an_unconfirmed_recovery_by_two_sources_is_one_when_time_decides() -> None:
     chips = Chips()
     chips.take(SourceAnswered("links", chip_subject(3), chips.now_ms))
     chips.take(chips.see(Assertion.OCCUR, LINK))
@@ -171,7 +171,9 @@ def test_the_time_is_the_events_own_where_its_clock_makes_sense() -> None:
     raised_ms = chips.now_ms - 5000
     known = chips.see(Assertion.OCCUR, raised_ms=raised_ms)
     strange = chips.see(Assertion.OCCUR, raised_ms=7)
-    assert [one.at_ms for one in chips.rules.of([known, strange], (), shipped())] == [
+    assert [
+        one.at_ms for one in chips.rules.of(PolicyCall([known, strange], (), shipped(), 1))
+    ] == [
         raised_ms,
         chips.now_ms,
     ]

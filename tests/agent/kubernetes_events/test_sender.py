@@ -11,6 +11,7 @@ from agent.journal.file import RestoredJournal
 from agent.kubernetes_events.sender import EventSender
 from agent.kubernetes_events.text import Reporter
 from agent.policy.state import PolicyState
+from agent.policy.step import PolicyCall
 from contract.codes.catalogue import shipped
 from contract.codes.levels import Severity
 from contract.observation import Assertion, Observation, chip_subject
@@ -49,7 +50,7 @@ async def test_the_document_goes_before_them(tmp_path: Path) -> None:
     events.begin(RestoredJournal(), PolicyState("node-1", "boot"), shipped())
     sending = asyncio.create_task(events.run())
     await asyncio.sleep(60)
-    events.record_changes([FAULT], (), shipped(), 1)
+    events.record_changes(PolicyCall([FAULT], (), shipped(), 1))
     await asyncio.sleep(0.03)
     assert not objects.events, "its document is being written"
     await asyncio.sleep(0.1)

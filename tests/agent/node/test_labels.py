@@ -91,7 +91,7 @@ def test_an_a5_has_its_own_words() -> None:
         (0x1B, None, None),
     ],
 )
-def test_what_a_card_of_an_a5_is_called(
+def test_card_type_of_an_a5_is_named_by_its_main_board(
     board: int | None, main_board: int | None, card: str | None
 ) -> None:
     a5 = replace(inventory("Ascend910A5", "Ascend950PR"), board_id=board)
@@ -110,7 +110,7 @@ def test_ids_that_the_driver_calls_invalid_make_no_label() -> None:
     assert got.annotations["superPodID"] == "-1"
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_unknown_facts_give_no_label() -> None:
     nothing = replace(inventory("Ascend910B", "910B3"), driver_version=None)
     got = desired_labels(nothing, NodeFacts(), {})
     assert set(got.labels) == {"accelerator", "node.kubernetes.io/npu.chip.name"}

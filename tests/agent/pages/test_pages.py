@@ -326,7 +326,7 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
         }, "the journal of this test is nowhere"
 
 
-def test_what_isolates_a_chip_without_a_fault_has_a_row_as_at_the_aggregator() -> None:
+def test_isolation_without_a_fault_has_a_row_as_at_the_aggregator() -> None:
     manual = ChipLevel.MANUALLY_SEPARATE_NPU
     by = Upgrade(AUTOFILL_CODE, "FaultAutofill", manual, NOW_MS - 5, "alice isolated it", "e7")
     gone = Upgrade("80E18005", "FaultFrequency", manual, NOW_MS - 6, "3 times", "e8")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent.policy.restarts import restarted
 from agent.policy.state import Acknowledged, Adopted, ChipsListed, ChipsRemembered, Forgotten
 from agent.policy.step import next_deadline_ms
-from agent.publishing.render import render
+from agent.publishing.chip_lists import render
 from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel

@@ -12,8 +12,8 @@ import pytest
 from agent.chip_allocation import NOTHING_IN_USE, ChipAllocation
 from agent.policy.state import Adopted, ChangeKind, Configured, PolicyState
 from agent.policy.step import next_deadline_ms, step
+from agent.publishing.chip_lists import render
 from agent.publishing.device_info import DeviceInfoDocument
-from agent.publishing.render import render
 from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.families import FAMILIES

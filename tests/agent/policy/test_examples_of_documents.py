@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from agent.publishing.render import render
+from agent.publishing.chip_lists import render
 from contract.codes.families import FAMILIES
 from contract.documents.device_info import encode, encode_faults
 from contract.observation import Assertion

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agent.publishing.render import render
+from agent.publishing.chip_lists import render
 from collectors.links.tracker import LinkTracker
 from collectors.links.unified_bus import UnifiedBus
 from contract.codes.chip_codes import (

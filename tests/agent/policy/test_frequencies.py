@@ -16,7 +16,7 @@ import pytest
 from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.state import Acknowledged, ChangeKind, Configured, PolicyState
 from agent.policy.step import next_deadline_ms, step
-from agent.publishing.render import render
+from agent.publishing.chip_lists import render
 from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel

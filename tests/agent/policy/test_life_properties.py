@@ -24,8 +24,8 @@ from agent.policy.state import (
     Released,
 )
 from agent.policy.step import Input, next_deadline_ms, step
+from agent.publishing.chip_lists import render
 from agent.publishing.device_info import DeviceInfoDocument
-from agent.publishing.render import render
 from contract.codes.catalogue import Catalogue, shipped
 from contract.codes.families import FAMILIES
 from contract.codes.levels import ChipLevel, most_serious

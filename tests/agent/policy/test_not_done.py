@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import dcmi_shim
 from agent.policy.step import step
-from agent.publishing.render import render
+from agent.publishing.chip_lists import render
 from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import RESET_FINISHED
 from contract.codes.families import FAMILIES

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent.chip_allocation import ChipAllocation
 from agent.policy.state import Acknowledged, Adopted, ChangeKind, PolicyState
 from agent.policy.step import Input, step
-from agent.publishing.render import render
+from agent.publishing.chip_lists import render
 from contract.codes.catalogue import shipped
 from contract.codes.families import FAMILIES
 from contract.codes.levels import ChipLevel, Severity, most_serious

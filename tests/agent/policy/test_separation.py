@@ -12,8 +12,8 @@ import pytest
 
 from agent.policy.state import Acknowledged, Adopted, ChangeKind, Configured, PolicyState, Released
 from agent.policy.step import next_deadline_ms, step
+from agent.publishing.chip_lists import render
 from agent.publishing.device_info import DeviceInfoDocument
-from agent.publishing.render import render
 from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.families import FAMILIES

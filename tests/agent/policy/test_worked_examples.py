@@ -9,7 +9,7 @@ import pytest
 
 from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.state import Acknowledged
-from agent.publishing.render import render
+from agent.publishing.chip_lists import render
 from contract.codes.families import FAMILIES
 from contract.codes.levels import Severity
 from contract.documents.device_info import DeviceInfo, encode, encode_faults, verify_published

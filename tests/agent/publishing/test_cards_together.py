@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agent.publishing.render import render
+from agent.publishing.chip_lists import render
 from contract.codes.families import FAMILIES
 from contract.documents.device_info import encode, verify_published
 from contract.observation import Assertion

@@ -161,7 +161,7 @@ def test_a_document_remembers_its_ports() -> None:
     assert render_switch_info(again, AT) == found
 
 
-def test_what_a_foreign_document_contains_of_ports_is_not_restored() -> None:
+def test_ports_of_a_foreign_document_are_not_restored() -> None:
     state = after(NEVER, [event("[0x00f1fef5,155914,npu,na]")])
     found = render_switch_info(state, AT)
     wrong = [

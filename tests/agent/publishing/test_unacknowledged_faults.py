@@ -111,7 +111,7 @@ class Bench:
 async def test_nothing_is_reported_of_a_fault_that_never_was() -> None:
     bench = Bench()
     bench.faults.update(bench.state)
-    assert not bench.faults.is_known
+    assert not bench.faults.ledger.newest
     assert bench.document.desired() is None
     assert bench.journal.rows == []
 

@@ -84,7 +84,7 @@ async def test_a_source_that_comes_and_goes_costs_few_changes(seconds: float) ->
         assert changes, "it is shown sometimes"
 
 
-async def test_what_was_blind_before_a_start_is_named_at_once() -> None:
+async def test_source_that_was_blind_before_a_start_is_named_at_once() -> None:
     bench = Bench()
     why = Blindness(BEGIN_MS - 60_000, "no answer")
     bench.set(

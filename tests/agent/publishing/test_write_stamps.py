@@ -48,7 +48,7 @@ def written_at(changed_ms: list[int], write_ms: int = 5) -> list[int]:
     return written
 
 
-def test_what_comes_alone_or_in_a_short_burst_waits_for_nothing() -> None:
+def test_single_write_and_short_burst_wait_for_nothing() -> None:
     assert written_at([0, 400, 800]) == [0, 400, 800]
     assert written_at([0, *range(5)]) == [0, 5]
     assert written_at([0, 3, 100, 103]) == [0, 5, 100, 105]

@@ -32,7 +32,7 @@ from tests.agent.node_history import BEGIN_MS, NodeHistory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.replay.findings import Day, Findings
+    from agent.replay.comparison import Day, Findings
     from contract.codes.catalogue import Catalogue
 
 AIC = "80E3A201"
@@ -233,7 +233,7 @@ async def test_a_journal_is_read_while_it_is_written_and_left_as_it_is(tmp_path:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no journal at all" * 100])
-def test_what_is_no_journal_is_refused(tmp_path: Path, content: bytes | None) -> None:
+def test_file_that_is_no_journal_is_refused(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / FILE_NAME).write_bytes(content)
     with pytest.raises(JournalError, match=FILE_NAME):

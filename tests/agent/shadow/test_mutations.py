@@ -81,7 +81,7 @@ def test_a_wrong_check_code_is_named() -> None:
         ("SwitchInfoCfg", "no JSON"),
     ],
 )
-def test_what_cannot_be_read_is_reported_as_such(key: str, text: str) -> None:
+def test_unreadable_text_is_reported_as_such(key: str, text: str) -> None:
     document = written(rich_tree())
     data = document.data | {key: text}
     (reported,) = reported_for(msgspec.structs.replace(document, data=data))

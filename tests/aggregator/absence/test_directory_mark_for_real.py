@@ -50,7 +50,7 @@ def mark(mounted: Mounted) -> str:
 
 @pytest.fixture
 async def filled(mounted: Mounted) -> AsyncIterator[Store]:
-    """The directory behind the mount, with a faulty chip on each node."""
+    """Return the directory behind the mount, with a faulty chip on each node."""
     store = open_store(f"directory:{mounted.real}")
     for node in NODES:
         await store.put(report(node, faulty()))
@@ -68,7 +68,7 @@ def daemon(make: Make, mounted: Mounted, tmp_path: Path) -> Daemon:
 
 @pytest.fixture
 async def reader(tmp_path: Path) -> AsyncIterator[ChipReader]:
-    """Reads what is published, and fails where a chip turns healthy or a node vanishes."""
+    """Read what is published; fail where a chip turns healthy or a node vanishes."""
     store = open_store(f"directory:{tmp_path / 'published'}")
     reader = ChipReader()
     async with reader.reading(store):

@@ -14,6 +14,7 @@ import pytest
 
 from aggregator.absence.last_known import KnownBeat, LastKnown, LastKnownStore
 from aggregator.absence.last_known_file import FILE_NAME, KnownFile, LastKnownRow
+from aggregator.liveness.rules import kept
 from service.clock import system_clock
 from tests.aggregator.nodes import faulty, healthy, report
 
@@ -44,14 +45,14 @@ def load(directory: Path) -> dict[str, LastKnownStore]:
     return LastKnown(directory, system_clock).load()
 
 
-async def test_what_was_put_is_there_and_what_was_dropped_is_not(tmp_path: Path) -> None:
+async def test_recorded_rows_are_loaded_and_removed_ones_are_not(tmp_path: Path) -> None:
     assert load(tmp_path / "new") == {}
     async with running(tmp_path) as known:
         known.record(A, N1.namespace, N1.name, N1)
         known.record(A, N2.namespace, N2.name, N2)
         known.record(B, N1.namespace, N1.name, N1)
-        known.record_beat(A, "n1", KnownBeat("host", 5000))
-        known.record_beat(A, "n2", KnownBeat("host", 5000))
+        known.record_beat(A, "n1", kept("host", 5000, 0))
+        known.record_beat(A, "n2", kept("host", 5000, 0))
         known.record_listed(B)
     async with running(tmp_path) as known:
         known.load()

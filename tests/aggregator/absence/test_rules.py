@@ -101,7 +101,7 @@ class Bench:
 ILL = "Ascend910-3"
 
 
-def test_what_a_list_lacks_stays_for_good() -> None:
+def test_document_missing_from_a_list_stays() -> None:
     bench = Bench()
     bench.apply_event(DocumentsListed((report("n1", faulty()),)))
     bench.step(3600)
@@ -274,7 +274,7 @@ def test_a_beat_without_a_holder_is_taken_by_the_list() -> None:
     assert bench.shown() == {"n1": "", "n2": ILL}
 
 
-def test_what_only_an_earlier_run_published_stays_unless_all_was_known() -> None:
+def test_entry_of_an_earlier_run_stays_unless_all_its_documents_were_known() -> None:
     text = Bench().pipeline.value(cluster_device_name(0)).text
     name = cluster_device_name(0)
     before = Document(CLUSTER_NAMESPACE, name, {name: text})

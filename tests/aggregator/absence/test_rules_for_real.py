@@ -70,7 +70,7 @@ async def write(store: Store, node: str) -> None:
 
 
 def empty(broker: Broker) -> None:
-    """It restarts without persistence."""
+    """Restart the broker without persistence."""
     broker.kill()
     (broker.directory / "mosquitto.db").unlink(missing_ok=True)
     broker.start()
@@ -201,7 +201,7 @@ async def test_a_namespace_of_kubernetes_that_is_emptied_ends_its_nodes(
         await store.close()
 
 
-async def test_what_an_emptied_broker_lacks_stays_and_silent_nodes_are_lost(
+async def test_documents_that_an_emptied_broker_lacks_stay_and_silent_nodes_are_lost(
     broker: Broker, daemon: Daemon, store: Store
 ) -> None:
     nodes = [f"n{number}" for number in range(1, 6)]

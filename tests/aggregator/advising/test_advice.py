@@ -132,7 +132,7 @@ def test_a_heartbeat_of_a_kubelet_is_no_change() -> None:
 
 
 @pytest.mark.parametrize("event", [KindUnavailable("no such kind"), Interrupted("forbidden")])
-def test_what_cannot_be_read_is_not_known(event: Any) -> None:
+def test_unreadable_kind_is_reported_as_unknown_until_it_is_listed(event: Any) -> None:
     found = AdvisedObjects()
     for name in KINDS:
         found.observe(name, event if name == "vcjobs" else Listed({}), NOW_MS)

@@ -123,7 +123,7 @@ def test_pending_sessions_are_counted_up_to_the_last_stage() -> None:
     assert kept.states[Profile.UPSTREAM].jobs["ns/j"].pending == 13
 
 
-def test_what_was_kept_before_and_is_over_goes() -> None:
+def test_job_that_left_the_cache_is_removed_from_the_kept_state() -> None:
     kept = Kept()
     kept.keep(jobs({"ns/j": CachedJob("u", 1)}))
     kept.next()
@@ -169,7 +169,9 @@ def test_one_that_has_computed_sessions_takes_nothing_over() -> None:
         ("last-head", "", "cut off"),
     ],
 )
-def test_what_is_broken_is_not_used_and_replaced(bucket: str, text: str, why: str) -> None:
+def test_broken_bucket_discards_the_kept_state_and_is_replaced(
+    bucket: str, text: str, why: str
+) -> None:
     """An empty text here: the document is not there."""
     kept = Kept()
     kept.keep(jobs({"ns/j": CachedJob("u", 1)}))
@@ -186,7 +188,7 @@ def test_what_is_broken_is_not_used_and_replaced(bucket: str, text: str, why: st
     assert kept.states[Profile.UPSTREAM].jobs == {"ns/j": CachedJob("u", 1)}
 
 
-def test_what_is_too_large_is_logged_and_not_known_afterwards(
+def test_bucket_that_is_too_large_is_logged_and_the_state_is_unknown_to_the_next_run(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = Kept()

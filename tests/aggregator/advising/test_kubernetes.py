@@ -133,7 +133,7 @@ async def test_a_fault_is_published_and_advised_about(
     pod_groups.uninstall(control_plane)
 
 
-async def test_what_if_on_a_server_is_that_of_a_dump(
+async def test_assumptions_on_a_server_and_on_its_dump_give_the_same_advice(
     control_plane: ControlPlane, store: Store, make: Make, tmp_path: Path
 ) -> None:
     """And the pages of a node and a job have a section on it."""

@@ -97,7 +97,7 @@ class Observed:
         return {outcome.value: n for outcome, n in self.outcomes.counts.items() if n}
 
 
-def test_what_comes_as_foretold() -> None:
+def test_foretold_deletion_with_a_new_record_counts_as_come() -> None:
     job = Observed()
     job.go("a", "b")
     job.look(200)
@@ -235,7 +235,9 @@ def test_a_session_that_was_shown_early_and_is_otherwise() -> None:
         (WorkloadKind.AIBRIX, "RestartJob", "not_foretold"),
     ],
 )
-def test_what_the_controller_of_a_job_ends(kind: WorkloadKind, action: str, outcome: str) -> None:
+def test_pods_that_a_controller_ends_are_not_counted_as_the_schedulers(
+    kind: WorkloadKind, action: str, outcome: str
+) -> None:
     job = Observed(grace=None)
     job.vcjobs = (VcJob("ns", "v", policies=(LifecyclePolicy(("PodEvicted",), action),)),)
     job.look(10)
@@ -277,7 +279,7 @@ def test_all_recorded_deletions_of_the_scheduler_come_as_foretold(name: str) -> 
     assert counts == ({DeletionOutcome.CAME: expected} if expected else {})
 
 
-def test_what_does_not_come() -> None:
+def test_foretold_deletion_that_does_not_come_within_the_window_is_counted() -> None:
     job = Observed()
     job.look(WINDOW_MS - 1)
     assert (job.counts, job.outcomes.next_ms) == ({}, job.now_ms + 1)
@@ -288,7 +290,9 @@ def test_what_does_not_come() -> None:
 @pytest.mark.parametrize(
     ("reasons", "outcome"), [(record(1), "not_foretold"), (record(0), "by_others")]
 )
-def test_what_was_not_foretold(reasons: StoredConfigMap, outcome: str) -> None:
+def test_deletion_that_was_not_foretold_is_counted_by_who_made_it(
+    reasons: StoredConfigMap, outcome: str
+) -> None:
     job = Observed(grace=None)
     job.go("a")
     job.reasons = reasons

@@ -40,7 +40,7 @@ def asked(objects: AdvisedObjects, sessions: Sessions) -> WhatIf:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """A computation goes on once it is set."""
+    """Return an event that lets computations continue."""
     opened, computed = threading.Event(), what_if._computed
 
     def waits(*given: Any) -> tuple[AssumedAdvice, float]:
@@ -105,7 +105,7 @@ async def test_it_rests_after_each(asked: WhatIf, monkeypatch: pytest.MonkeyPatc
         await asked.answer([ASSUMED], None, None)
 
 
-async def test_what_fails_leaves_the_next_one_its_turn(asked: WhatIf) -> None:
+async def test_refused_assumption_does_not_block_the_next_request(asked: WhatIf) -> None:
     for _ in range(2):
         with pytest.raises(WrongAssumption, match="there is no Node n9"):
             await asked.answer(["n9 gone"], None, None)
@@ -121,7 +121,9 @@ async def test_what_fails_leaves_the_next_one_its_turn(asked: WhatIf) -> None:
         (["pod <b>/<i> exits 1"], "^there is no such pod$"),
     ],
 )
-async def test_what_is_too_much_or_wrong(asked: WhatIf, texts: list[str], refusal: str) -> None:
+async def test_too_many_or_wrong_assumptions_are_refused(
+    asked: WhatIf, texts: list[str], refusal: str
+) -> None:
     with pytest.raises(WrongAssumption, match=refusal):
         await asked.answer(texts, None, None)
 

@@ -44,7 +44,7 @@ class Bench:
         self.changes = BlindChanges(self.pipeline)
 
     def put(self, data: dict[str, str], node: str = "n1", store: int = 0) -> frozenset[str]:
-        """A device-info arrives; returns the nodes that are merged anew."""
+        """Apply a device-info; return the nodes that are merged anew."""
         watch = self.pipeline.sources[store].devices
         return watch.observe(Changed(report(node, data)), NOW.wall_ms + store)
 

@@ -12,7 +12,7 @@ from aggregator.inputs.node_documents import DocumentSource
 from aggregator.jobs.job_view import JobView
 from aggregator.merge.pipeline import Pipeline
 from aggregator.notify.notifier import Notifier
-from aggregator.notify.pod_labels import Labelling
+from aggregator.notify.pod_labels import PodLabelWriter
 from aggregator.rank_tables.plugin import RankTables
 from contract.documents.vigil_key import VIGIL_KEY, BlindSource, FaultAnswer, encode_vigil_key
 from contract.pages.changes import FaultChange
@@ -74,7 +74,7 @@ def test_of_a_real_plugins_document_the_catalogue_answers() -> None:
     }
 
 
-def test_what_the_agent_left_out_and_what_it_does_not_know() -> None:
+def test_details_that_the_agent_left_out_come_from_the_catalogue() -> None:
     bench = Bench(report("n1", with_answers(T0, FaultAnswer(5, UNKNOWN))))
     assert shown(bench) == {
         LINK: ("minor", False, "catalogue"),
@@ -123,14 +123,14 @@ async def test_the_history_has_the_same() -> None:
         RankTables(1),
         Stream("1"),
         book,  # type: ignore[arg-type]
-        Labelling((), job_view.labels, Always("")),
+        PodLabelWriter((), job_view.labels, Always("")),
     )
     await notifier.seed(instant(0))
 
     def step(at: float, data: dict[str, str]) -> None:
         bench.pipeline.observe(bench.devices, Changed(report("n1", data)), instant(at))
         bench.pipeline.step(instant(at))
-        notifier.after((), instant(at), leads=True)
+        notifier.inform((), instant(at), leads=True)
 
     step(1, with_answers(T0 + 1, *ANSWERS))
     kept = {one.code: (one.severity, one.device_fault, one.severity_source) for one in book.changes}

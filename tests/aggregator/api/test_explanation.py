@@ -167,7 +167,7 @@ def test_a_companion_of_a_uce_fault_is_shown_as_one() -> None:
     assert held.because.startswith("held back from readers while it lasts: it came along with")
 
 
-def test_what_may_have_come_along_shows_its_end() -> None:
+def test_a_possible_companion_of_a_uce_fault_shows_until_when_it_is_withheld() -> None:
     bench = Bench(report("n1", config([one(3, "RestartBusiness", COMPANION)], unhealthy=(3,))))
     (chip,) = unwell(explained(bench, "n1"))
     (held,) = chip.faults

@@ -27,7 +27,7 @@ def test_every_page_is_described_and_can_only_be_read() -> None:
     assert {route.method for route in routes} == {"GET", "HEAD"}
 
 
-def test_what_computes_advice_is_not_loaded_without_advice() -> None:
+def test_the_advisor_is_not_loaded_without_advice() -> None:
     code = "import aggregator.process, sys; "
     code += "wanted = ('advisor.advise', 'advisor.what_if', 'aggregator.advising.advice'); "
     code += "print(*(one for one in sys.modules if one.startswith(wanted)))"

@@ -63,7 +63,7 @@ PUBLIC = PublicFault(
 
 
 async def trouble(store: Store, plane: ControlPlane) -> None:
-    """A fault of every source, on chips, switches, servers and jobs."""
+    """Publish a fault of every source, on chips, switches, servers and jobs."""
     owner = pods.owned_by(JOB, "training")
     filters = {"huawei.com/schedule.filter.faultCode": "80E18402:3600"}
     pod_groups.make(plane, "group", owner, annotations=filters)
@@ -84,7 +84,7 @@ async def trouble(store: Store, plane: ControlPlane) -> None:
 
 
 def strictly(answer: object, kind: object) -> Any:
-    """The answer as the described type; nothing is missing in the description, nor left over."""
+    """Return the reply as the described type; the description has neither less nor more."""
     value = msgspec.convert(answer, kind)
     assert json.loads(msgspec.json.encode(value)) == answer
     return value

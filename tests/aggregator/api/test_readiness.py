@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.store_outage import Failing
+from service.failing_requests import FailingRequests
 from tests.cluster.beating import agents
 from tests.cluster.playing import broken
 from tests.cluster.replicas import replicas
@@ -28,7 +28,7 @@ _CONFIG_MAPS = "api/v1/configmaps"
 
 @contextlib.asynccontextmanager
 async def leader(place: Path) -> AsyncIterator[tuple[Replicas, Replica]]:
-    """A leader of three nodes that beat, which has published everything."""
+    """Return a leader of three nodes that beat, which has published everything."""
     names = ("n1", "n2", "n3")
     async with replicas(place) as site, agents(site, names):
         for node in names:
@@ -39,7 +39,7 @@ async def leader(place: Path) -> AsyncIterator[tuple[Replicas, Replica]]:
 
 
 def reasons(one: Replica) -> tuple[str, ...]:
-    """Why it is not ready."""
+    """Return why it is not ready."""
     return one.made.readiness.health().not_ready
 
 
@@ -132,7 +132,7 @@ async def test_none_to_make_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_the_row_of_failures_ends_with_a_success() -> None:
-    failing = Failing()
+    failing = FailingRequests()
     assert failing.problem("it", 10**9) is None
     failing.failed("a", "no", 0)
     assert failing.problem("it", 29_999) is None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.api.routes import SOCKET_NAME
+from aggregator.config import SOCKET_NAME
 from tests.aggregator.daemon import Daemon
 from vigil.daemon_client import SocketConnection
 

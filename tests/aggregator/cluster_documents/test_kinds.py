@@ -24,7 +24,7 @@ FAN = FaultDevice("Fan", 2, ["28000009"], "NotHandleFault")
 
 
 def switch(level: str, status: str, update_time: int = T0) -> str:
-    """A ``SwitchInfoCfg`` with one event, or none where the level is empty."""
+    """Return a ``SwitchInfoCfg`` with one event, or none where the level is empty."""
     event = {"EventType": 5, "AssembledFaultCode": "[0x00f1ff09,155913,cpu,na]"}
     times = {"k": {"fault_time": T0 * 1000, "fault_level": level}} if level else {}
     return go_json.encode(

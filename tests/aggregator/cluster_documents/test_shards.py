@@ -19,7 +19,7 @@ TEXT = render_device_entry("node-0000", record(healthy()), T0)
 
 
 def entry_of(size: int) -> str:
-    """A JSON text of this many bytes, two bytes a character."""
+    """Return a JSON text of this many bytes, two bytes a character."""
     filler = "é" * ((size - 2) // 2) + "x" * (size % 2)
     return json.dumps(filler, ensure_ascii=False)
 
@@ -38,7 +38,7 @@ def acknowledge_all(shards: ShardedDocument) -> None:
 
 
 def check(shards: ShardedDocument, nodes: set[str]) -> None:
-    """What must always hold."""
+    """Check the invariants of the shards."""
     held = [nodes_in(shards.value(index)) for index in shards.indices]
     assert set().union(*held) == nodes
     for index, members in zip(shards.indices, held, strict=True):

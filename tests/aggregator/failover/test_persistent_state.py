@@ -13,7 +13,7 @@ from aggregator.daemon import Aggregator
 from aggregator.failover.persistent_state import KEY, LARGEST_BYTES, PersistentState
 from aggregator.notify.history import ClusterHistory
 from aggregator.publish.document_writer import WriterContext
-from aggregator.publish.write_queue import WriteQueue
+from aggregator.publish.rate_limited_queue import WriteQueue
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from service.clock import Instant, system_clock
 from service.election.leadership import Always, Leadership, leadership
@@ -34,7 +34,7 @@ STATE = Selection(namespace=STATE_NAMESPACE, label=(STATE_LABEL, "counts"))
 async def running(
     root: Path, counter: Counter, lead: Leadership | None = None
 ) -> AsyncIterator[Aggregator]:
-    """An aggregator with this part on a directory."""
+    """Run an aggregator with this plugin on a directory."""
     store = DirectoryStore(f"directory:{root}", root)
     configuration = AggregatorConfiguration(store=(store.url,), state_dir=root.parent / "state")
     aggregator = Aggregator(
@@ -92,7 +92,9 @@ async def test_state_is_kept_and_found_again_before_anything_is_observed(
     assert "restore" in again.order
 
 
-async def test_what_changed_last_is_kept_at_the_end(root: Path, store: DirectoryStore) -> None:
+async def test_last_changes_are_stored_when_the_aggregator_ends(
+    root: Path, store: DirectoryStore
+) -> None:
     counter = Counter()
     async with running(root, counter), watching(store, VIEW) as seen:
         await store.put(item("a"))
@@ -218,7 +220,7 @@ async def test_a_text_that_is_too_large_stops_no_other_and_is_logged(
         assert one.statuses()[0].problems == ()
 
 
-async def test_what_cannot_be_read_is_logged_and_begun_anew(
+async def test_unreadable_state_is_logged_and_begun_anew(
     store: DirectoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = f"{STATE_PREFIX}texts-a"

@@ -11,7 +11,7 @@ import pytest
 
 from aggregator.failover.persistent_state import KEY, PersistentState
 from aggregator.publish.document_writer import WriterContext
-from aggregator.publish.write_queue import WriteQueue
+from aggregator.publish.rate_limited_queue import WriteQueue
 from contract.names import STATE_NAMESPACE, STATE_PREFIX
 from service.clock import system_clock
 from service.election.leadership import Always
@@ -72,7 +72,7 @@ async def test_each_change_costs_one_request(store: Store, proxy: ApiProxy) -> N
     assert asked == ["list", "create", "update", "update"]
 
 
-async def test_what_a_webhook_makes_of_it_is_named_without_a_read(
+async def test_change_by_a_webhook_is_reported_without_another_read(
     store: Store, proxy: ApiProxy, control_plane: ControlPlane
 ) -> None:
     counter, begin = Counter(), time.monotonic()

@@ -45,7 +45,7 @@ def sees(replica: Replica) -> None:
 
 
 def shown(site: Replicas, node: str) -> list[str]:
-    """The unhealthy chips of a node, as they were published one after the other."""
+    """Return the unhealthy chips of a node in the order in which they were published."""
     found: list[str] = []
     for one in site.played.shown:
         if one.name == DEVICE and one.data:
@@ -80,7 +80,7 @@ async def test_a_fault_that_it_has_not_received_stays(tmp_path: Path, *, interru
 
 
 @pytest.mark.slow
-async def test_what_came_after_the_last_leader_is_read_by_its_name(tmp_path: Path) -> None:
+async def test_document_newer_than_the_last_leader_is_read_by_name(tmp_path: Path) -> None:
     async with replicas(tmp_path) as site:
         await site.device("n1", config())
         one, other = await two(site)

@@ -37,7 +37,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/mindx-dl/leases"
 
 
 async def two(site: Replicas) -> tuple[Replica, Replica]:
-    """The first one leads, the other one follows."""
+    """Start a leader and a follower; return both."""
     one = await site.begin("one", 3)
     other = await site.begin("other", 3)
     assert one.leads
@@ -46,7 +46,7 @@ async def two(site: Replicas) -> tuple[Replica, Replica]:
 
 
 def lease(site: Replicas) -> dict[str, Any]:
-    """The Lease as it is."""
+    """Return the current Lease."""
     status, found = site.api.ask("GET", f"{LEASES}/{LEADER_LEASE}")
     assert status == 200
     return dict(found)
@@ -61,7 +61,7 @@ def give(site: Replicas, replica: Replica) -> None:
 
 
 async def end(site: Replicas, leader: Replica, other: Replica, *, killed: bool) -> None:
-    """The leader ends; the other one leads then."""
+    """Stop the leader, and wait until the other one leads."""
     await (site.killed(leader) if killed else site.stop(leader))
     await site.pass_time(LEASE_SECONDS + 2 if killed else 1)
     assert other.leads
@@ -150,7 +150,7 @@ async def test_a_call_that_waits_while_the_leadership_ends_is_refused(tmp_path: 
 
 
 async def flap(site: Replicas, seconds: float) -> None:
-    """A fault on a chip of a job comes and goes."""
+    """Publish a fault on a chip of a job, and its recovery."""
     faults = [fault(0, "RestartNPU", "80C98000")]
     await site.device("n1", config(faults, unhealthy=(0,)), 2)
     await site.device("n1", config(), seconds)
@@ -171,7 +171,7 @@ def separated(site: Replicas) -> bool:
 
 
 def manual_info(site: Replicas) -> dict[str, str]:
-    """What operators see."""
+    """Return the document of separated chips that operators see."""
     return site.outputs.get("clusterd-manual-info-cm", {})
 
 
@@ -317,13 +317,13 @@ async def test_a_uce_window_goes_on(tmp_path: Path, *, killed: bool) -> None:
 
 
 def labels(site: Replicas) -> list[Any]:
-    """The labels that the pod was given, one after the other."""
+    """Return the labels that the pod was given, one after the other."""
     shown = [one.data for one in site.played.shown if one.name == "Pod default/train-0"]
     return [one["labels"] for one in shown if one is not None]
 
 
 async def relation(site: Replicas) -> None:
-    """A link is down; at the end of 300 s the trigger makes it a reason to separate."""
+    """Publish a link that is down; after 300 s the trigger makes it a reason to separate."""
     link = fault(1, "PreSeparateNPU", "81078603", kind="CardNetwork")
     trigger = fault(0, "NotHandleFault", "8C1F8608")
     await site.device("n1", config([link, trigger], SuperPodID=0, ServerIndex=0), 1)
@@ -401,7 +401,7 @@ async def test_the_lease_is_let_go_at_once_however_slow_the_disk_and_the_store_a
             assert chips == [f"Ascend910-{chip}" for chip in range(8)]
 
 
-async def test_what_was_read_to_take_over_is_of_no_use_once_another_replica_has_led(
+async def test_state_read_for_a_takeover_is_discarded_once_another_replica_has_led(
     tmp_path: Path,
 ) -> None:
     async with replicas(tmp_path) as site:
@@ -446,7 +446,7 @@ async def test_what_was_read_to_take_over_is_of_no_use_once_another_replica_has_
 
 
 def unhealthy_ever(site: Replicas) -> list[str]:
-    """What was published of the chips of n1, one after the other, without repetitions."""
+    """Return what was published of the chips of n1 in its order, without repetitions."""
     found: list[str] = []
     for one in site.played.shown:
         if one.name == DEVICE and one.data and one.data[DEVICE]:
@@ -458,7 +458,7 @@ def unhealthy_ever(site: Replicas) -> list[str]:
 
 
 def published(place: Path, name: str) -> list[tuple[str, str | None, str | None]]:
-    """What the history of a replica has: code or, of a status, subject, and its level before and
+    """Return the history of a replica: code or, of a status, subject, and its level before and
     then."""
     with sqlite3.connect(f"file:{place / name / FILE_NAME}?mode=ro", uri=True) as database:
         rows = database.execute("SELECT body FROM events ORDER BY number").fetchall()
@@ -498,7 +498,7 @@ async def test_nothing_is_reported_as_new_that_the_leader_before_had_published(
         assert published(tmp_path, "one") == over
 
 
-async def test_what_changed_while_no_replica_led_is_reported_when_it_is_published(
+async def test_change_without_a_leader_is_reported_when_it_is_published(
     tmp_path: Path,
 ) -> None:
     async with replicas(tmp_path) as site:

@@ -44,7 +44,7 @@ async def store(control_plane: ControlPlane) -> AsyncIterator[Store]:
 async def two(
     store: Store, control_plane: ControlPlane, make: Make, tmp_path: Path
 ) -> tuple[Daemon, Daemon]:
-    """The first one leads. There is a node of eight chips."""
+    """Start a leader and a follower with a node of eight chips."""
     file = tmp_path / "aggregator.toml"
     file.write_text(
         f"[leader]\nlease_seconds = {LEASE_SECONDS}\n"
@@ -109,7 +109,7 @@ async def until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_what_a_killed_leader_has_answered_is_published_by_the_next(
+async def test_fault_acknowledged_by_a_killed_leader_is_published_by_the_next(
     store: Store, two: tuple[Daemon, Daemon]
 ) -> None:
     one, other = two
@@ -129,7 +129,7 @@ async def test_what_a_killed_leader_has_answered_is_published_by_the_next(
         assert stamps_grow(seen)
 
 
-async def test_what_a_paused_leader_answers_when_it_goes_on_is_durable(
+async def test_fault_acknowledged_by_a_resumed_leader_is_durable(
     store: Store, two: tuple[Daemon, Daemon]
 ) -> None:
     one, other = two

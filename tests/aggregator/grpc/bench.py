@@ -98,13 +98,13 @@ class Bench:
         self.server.changed([message.job_id])
 
     def drop(self, job_id: str) -> None:
-        """A job is no more."""
+        """Remove a job."""
         del self.jobs[job_id]
         assert self.server is not None
         self.server.changed([job_id])
 
     def tabulate(self, job_id: str, text: str) -> None:
-        """A rank table changed."""
+        """Change a rank table."""
         self.tables[job_id] = text
         assert self.server is not None
         self.server.tables_changed([job_id])
@@ -116,15 +116,20 @@ class Bench:
     def make(
         self, tls: TlsFiles | None = None, clock: Clock = system_clock, listen: str = "127.0.0.1:0"
     ) -> GrpcServer:
-        """A server that does not run yet."""
+        """Return a server that does not run yet."""
         self.server = GrpcServer(
-            GrpcEndpoint(listen, tls), self, self, self.send, clock, turned=self.on_turn
+            GrpcEndpoint(listen, tls),
+            self,
+            self,
+            self.send,
+            clock,
+            subscriptions_changed=self.on_turn,
         )
         return self.server
 
     @property
     def target(self) -> str:
-        """Where it listens."""
+        """Return the address of the server."""
         assert self.server is not None
         assert self.server.port is not None
         return f"127.0.0.1:{self.server.port}"
@@ -138,7 +143,7 @@ class Bench:
 
     @asynccontextmanager
     async def serving_again(self) -> AsyncIterator[str]:
-        """The same with the server that was made."""
+        """Serve again with the server that was made."""
         assert self.server is not None
         await self.server.start()
         try:
@@ -148,7 +153,7 @@ class Bench:
 
 
 def tls_files(place: Path) -> TlsFiles:
-    """The server's, as ``tests/parts/certificates.py`` names them."""
+    """Return the server's files, as ``tests/parts/certificates.py`` names them."""
     return TlsFiles(place / "server.crt", place / "server.key", place / "ca.crt")
 
 

@@ -29,7 +29,7 @@ from aggregator.grpc.wire_messages import large_fault_signal
 from contract.errors import ListenError
 from service.clock import Instant
 from tests.aggregator.grpc.bench import Bench, node_faults, normal, until
-from tests.aggregator.grpc.test_faults import refused, until_answered
+from tests.aggregator.grpc.test_fault_service import refused, until_answered
 from tests.aggregator.grpc.upstream import Client, Stream
 
 GET, REGISTER = "fault.Fault/GetFaultMsgSignal", "fault.Fault/Register"
@@ -315,7 +315,7 @@ def test_grpc_is_not_imported_before_it_is_served() -> None:
 async def test_leader_listens_as_soon_as_the_port_is_free(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The leader before was paused, on the same host."""
+    """Cover an earlier leader that is paused on the same host."""
     first = Bench()
     async with first.serving() as target:
         bench = Bench()

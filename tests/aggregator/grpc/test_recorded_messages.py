@@ -18,7 +18,7 @@ from aggregator.grpc.fault_messages import (
     SwitchFaultInfo,
 )
 from tests.aggregator.grpc.bench import Bench, normal
-from tests.aggregator.grpc.test_faults import GET, REGISTER, refused, subscribed
+from tests.aggregator.grpc.test_fault_service import GET, REGISTER, refused, subscribed
 from tests.aggregator.grpc.upstream import Client
 from tests.vectors import VECTORS
 
@@ -26,13 +26,13 @@ CLIENT = {"jobId": "", "role": "cluster-view"}
 
 
 def observed(name: str, method: str) -> list[dict[str, Any]]:
-    """What was recorded of a method."""
+    """Return the recording of a method."""
     recording = json.loads((VECTORS / "clusterd" / f"{name}.json").read_text())
     return [one for one in recording["observed"] if one.get("stream") == f"fault.Fault/{method}"]
 
 
 def a_message(pushed: dict[str, Any]) -> FaultMsgSignal:
-    """The value from which it is to be made again."""
+    """Return the value from which a recorded message is made again."""
     nodes = []
     for node in pushed["nodeFaultInfo"]:
         devices = tuple(

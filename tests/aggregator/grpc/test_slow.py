@@ -10,7 +10,7 @@ import pytest
 
 from aggregator.grpc.fault_messages import FAULT, DeviceFaultInfo, FaultMsgSignal
 from tests.aggregator.grpc.bench import Bench, node_faults, normal
-from tests.aggregator.grpc.test_faults import EVERYBODY, pushed, subscribed
+from tests.aggregator.grpc.test_fault_service import EVERYBODY, pushed, subscribed
 from tests.aggregator.grpc.upstream import Client
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 
 def long(job: str, change: int) -> FaultMsgSignal:
-    """A fault of 2 KB that is like none before."""
+    """Return a message of 2 KB that equals no earlier one."""
     device = DeviceFaultInfo("1", "NPU", (str(change),), "UnHealthy", fault_reasons=(REASON,))
     return FaultMsgSignal(job, FAULT, (node_faults("n1", device),))
 

@@ -23,7 +23,7 @@ GET = "fault.Fault/GetFaultMsgSignal"
 @pytest.fixture(scope="module")
 @needs("server")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Certificates of two authorities that know nothing of each other."""
+    """Return certificates of two unrelated authorities."""
     places = tmp_path_factory.mktemp("ours"), tmp_path_factory.mktemp("theirs")
     for place in places:
         certificates.make_authority(place)
@@ -34,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def place(made: tuple[Path, Path], tmp_path: Path) -> Path:
-    """Where the server's files are; they may be replaced."""
+    """Return the folder of the server's files, which may be replaced."""
     return shutil.copytree(made[0], tmp_path / "pki")
 
 
@@ -47,7 +47,7 @@ def replace(place: Path, *sources: Path) -> None:
 
 
 def credentials(authority: Path, client: Path | None) -> grpc.ChannelCredentials:
-    """Trust one authority, and show a certificate of another, or none."""
+    """Return credentials that trust one authority and show a certificate of another, or none."""
     root = (authority / "ca.crt").read_bytes()
     if client is None:
         return grpc.ssl_channel_credentials(root)
@@ -56,7 +56,7 @@ def credentials(authority: Path, client: Path | None) -> grpc.ChannelCredentials
 
 
 async def gets_in(target: str, authority: Path, client: Path | None) -> bool:
-    """Whether such a client is answered; otherwise it must not even have a connection."""
+    """Return whether such a client is answered; otherwise it must not even have a connection."""
     async with Client(target, credentials(authority, client)) as one:
         try:
             answer = await one.ask(GET)

@@ -104,21 +104,21 @@ class Client:
         await self.channel.close()
 
     async def ask(self, method: str, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One answer."""
+        """Return one reply."""
         service, name = method.split("/")
         shape = _pool().FindServiceByName(service).methods_by_name[name]
         call = self.channel.unary_unary(f"/{method}", *_codecs(shape))
         return _shown(await call(_request(shape, request or {}), timeout=20))
 
     def listen(self, method: str, request: Mapping[str, Any] | None = None) -> Stream:
-        """A stream of answers."""
+        """Return a stream of replies."""
         service, name = method.split("/")
         shape = _pool().FindServiceByName(service).methods_by_name[name]
         call = self.channel.unary_stream(f"/{method}", *_codecs(shape))
         return Stream(call(_request(shape, request or {})))
 
     async def ask_raw(self, path: str, content: bytes) -> bytes:
-        """One answer to bytes that may be no request."""
+        """Return one reply to bytes that may be no request."""
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self.channel.unary_unary(path)
         return await call(content, timeout=20)
 
@@ -135,7 +135,7 @@ class Stream:
         self.call = call
 
     async def next(self) -> dict[str, Any] | None:
-        """The next message; ``None`` where the stream ended well."""
+        """Return the next message; ``None`` where the stream ended without an error."""
         message = await self.call.read()
         return None if message is grpc.aio.EOF else _shown(message)
 

@@ -77,7 +77,7 @@ def at(version: str, document: Document) -> Document:
     return msgspec.structs.replace(document, version=version)
 
 
-def test_what_was_read_by_name_is_not_replaced_by_what_the_watch_shows_from_before() -> None:
+def test_older_events_of_the_watch_do_not_replace_a_document_read_by_name() -> None:
     watch = DocumentSource("test:").devices
     watch.observe(Changed(at("10", report("n1", healthy()))), 1)
     assert watch.read("n1", at("13", report("n1", faulty(3))), 2) == {"n1"}
@@ -97,7 +97,7 @@ def test_what_was_read_by_name_is_not_replaced_by_what_the_watch_shows_from_befo
     assert record_of(watch) is None
 
 
-def test_what_the_watch_has_shown_already_ends_as_ever() -> None:
+def test_deletion_after_a_read_of_the_shown_version_counts() -> None:
     watch = DocumentSource("test:").devices
     watch.observe(Changed(at("10", report("n1", healthy()))), 1)
     watch.read("n1", at("10", report("n1", healthy())), 2)

@@ -91,7 +91,7 @@ class Scene:
         rank: int | None = None,
         labels: dict[str, str] | None = None,
     ) -> None:
-        """``chips`` are numbers with blanks between them."""
+        """Start a pod; ``chips`` are numbers with blanks between them."""
         names = tuple(f"Ascend910-{number}" for number in chips.split())
         annotations = {} if rank is None else {"hccl/rankIndex": str(rank)}
         pod = PodState(name, node, "default", name, job, names, annotations, labels or {})
@@ -138,7 +138,7 @@ class Scene:
 
 
 def healthy(*faults: CodeFault, super_pod: int = -2) -> DeviceRecord:
-    """Sixteen chips with these faults; those with a serious one are in the unhealthy list."""
+    """Return sixteen chips with these faults; serious ones make their chips unhealthy."""
     mild = ("NotHandleFault", "SubHealthFault", "FreeRestartNPU")
     unhealthy = {fault.chip for fault in faults if fault.level not in mild}
     every = (f"Ascend910-{number}" for number in range(16))
@@ -162,7 +162,7 @@ def parts(status: str, *devices: FaultDevice, at_ms: int = T0_MS) -> NodeRecord:
 
 
 def switch(status: str, level: str, *ports: tuple[str, int, int]) -> SwitchRecord:
-    """``ports``: code, chip and port of each event."""
+    """Return a switch; ``ports`` are code, chip and port of each event."""
     events = tuple(
         SwitchEvent(
             assembled_fault_code=code,

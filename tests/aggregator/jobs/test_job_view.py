@@ -56,7 +56,7 @@ def test_a_chip_fault_and_its_recovery() -> None:
 
 
 def test_two_pods_of_one_job_on_one_node_both_count() -> None:
-    """B41."""
+    """Cover defect B41."""
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0 1", rank=0)
     scene.pod("b", "n0", "job", "2 3", rank=1)
@@ -168,7 +168,7 @@ def test_a_node_that_only_fell_silent_is_reported() -> None:
         assert devices(message_sent).keys() == {("Node", "-1")}
 
 
-def test_what_a_filter_hides_is_reported_and_does_not_count() -> None:
+def test_a_fault_that_a_filter_withholds_is_reported_and_does_not_count() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     codes = [fault(chip, "RestartNPU", "80C98000") for chip in (0, 5)]
@@ -198,7 +198,7 @@ def test_a_restart_that_waits_for_the_chip_hits_while_the_chip_is_listed() -> No
     "levels", list(permutations(["SubHealthFault", "RestartNPU", "NotHandleFault"])), ids="-".join
 )
 def test_the_worst_level_counts_in_any_order(levels: tuple[str, ...]) -> None:
-    """B26: of several codes, and of one code that comes more than once."""
+    """Cover defect B26: several codes, and one code more than once."""
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     every = tuple(fault(0, level, "80C98000") for level in levels)

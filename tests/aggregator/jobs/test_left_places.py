@@ -100,7 +100,7 @@ def test_a_deleted_job_is_over() -> None:
 
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_job_that_was_scaled_in_is_complete(size: int) -> None:
-    """0: its PodGroup went, and it is not known how many pods it is to have."""
+    """Cover size 0, too: without its PodGroup it is not known how many pods the job is to have."""
     scene = two_pods()
     scene.end("a", "n0")
     assert hit_nodes(scene) == ["n0"]
@@ -110,7 +110,7 @@ def test_a_job_that_was_scaled_in_is_complete(size: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 3])
 def test_nothing_is_held_where_no_pod_is_known_to_be_missing(size: int) -> None:
-    """Of a job that is known by its pods, has more than it needs, or was never complete."""
+    """Cover jobs that are known by their pods, have more than they need, or were never complete."""
     scene = two_pods(size)
     scene.end("a", "n0")
     assert scene.job_view.message("job") == FaultMsgSignal("job", NORMAL)

@@ -139,7 +139,7 @@ def keep(job_view: JobView, kept: dict[str, str]) -> None:
 
 
 def nodes_go(scene: Scene) -> None:
-    """Of a Node that is gone only who saw it knows the address."""
+    """Add the missing Nodes: only a job view that saw a deleted one knows its address."""
     for name in NODES:
         if name not in scene.lookup.nodes:
             scene.node(name, ready=False)
@@ -147,7 +147,7 @@ def nodes_go(scene: Scene) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(events, max_size=25))
-def test_what_is_reported_step_by_step_is_what_is_reported_at_once(
+def test_messages_are_the_same_step_by_step_and_at_once(
     happened: list[tuple[Any, ...]],
 ) -> None:
     scene = Scene(nodes=3, tables=NO_RELATIONS)

@@ -67,8 +67,8 @@ def test_of_other_jobs_and_of_idle_chips_nothing_follows() -> None:
     assert scene.labels() == {}
 
 
-def test_what_followed_stays_while_the_fault_lasts() -> None:
-    """B43."""
+def test_a_strategy_stays_while_the_relation_fault_lasts() -> None:
+    """Cover defect B43."""
     scene = scene_of_two()
     scene.chips("n0", LINK)
     scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
@@ -99,7 +99,7 @@ def test_sub_health_becomes_separate_and_never_the_other_way_round() -> None:
 
 
 def test_a_port_of_a_switch_whose_time_is_over_makes_its_node_sub_healthy() -> None:
-    """And stays so: upstream shows it for a second (B43)."""
+    """Cover defect B43: upstream shows it for a second only."""
     scene = scene_of_two()
     scene.publish("n0", switch=switch("Healthy", "NotHandle", (PORT_DOWN, 1, 2)))
     scene.wait(WINDOW_MS - 1)

@@ -30,7 +30,8 @@ from contract.documents.node_info import (
     encode_node_beat,
 )
 from service.clock import Instant
-from stores.base import Beat, NodeChanged, NodeObject, NodesListed
+from stores.base import Beat, NodeObject
+from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Scheduler:
     ) -> bool:
         """Whether ``n1`` is healthy."""
         labelled = LegacyNodes()
-        labelled.observe(NodesListed(dict(nodes)))
+        labelled.observe(Snapshot(dict(nodes)))
         lost, now_ms = self.verdict.lost, int(at * 1000)
 
         def is_silent(node: str) -> bool:
@@ -84,7 +85,7 @@ class Scheduler:
 
 
 def timeline(seconds: int) -> int | None:
-    """What the table shows at a second; ``None`` where it was deleted."""
+    """Return the table's heartbeat at a second; ``None`` where it was deleted."""
     if seconds >= 131:
         return None
     return 900 if seconds >= 130 else 1005 if seconds >= 105 else 1000
@@ -143,7 +144,7 @@ def test_without_the_label_a_node_is_always_healthy(label: str | None) -> None:
 def test_a_heartbeat_that_is_no_number_is_0() -> None:
     nodes = LegacyNodes()
     texts = ("abc", "", "1.5", "1e3", " 1", "-", "0x10", "9" * 19, "+5", "-7", "007")
-    nodes.observe(NodesListed({text: node(text, text) for text in texts}))
+    nodes.observe(Snapshot({text: node(text, text) for text in texts}))
     numbers = [beat.at_seconds for beat in nodes.beats.values() if beat is not None]
     assert numbers == [*([0] * 8), 5, -7, 7]
     scheduler = beaten_once()
@@ -235,17 +236,16 @@ def test_the_brake_holds_for_old_heartbeats_too() -> None:
 
 def test_nodes_are_followed() -> None:
     nodes = LegacyNodes()
-    assert not nodes.listed
     nodes.observe(Interrupted("away"))
-    assert (nodes.listed, nodes.interrupted) == (False, "away")
-    nodes.observe(NodesListed({"a": node("5"), "b": node("6", label=None), "c": node(None)}))
-    assert (nodes.listed, nodes.interrupted) == (True, None)
+    assert (nodes.listed, nodes.beats) == (False, {})
+    nodes.observe(Snapshot({"a": node("5"), "b": node("6", label=None), "c": node(None)}))
+    assert nodes.listed
     assert nodes.beats == {"a": NodeBeat(5, 5), "c": None}
-    nodes.observe(NodeChanged("b", node("7", "9")))
-    nodes.observe(NodeChanged("a", node("5", label="off")))
-    nodes.observe(NodeChanged("c", None))
+    nodes.observe(Update("b", node("7", "9")))
+    nodes.observe(Update("a", node("5", label="off")))
+    nodes.observe(Update("c", None))
     assert nodes.beats == {"b": NodeBeat(7, 9)}
-    nodes.observe(NodesListed({}))
+    nodes.observe(Snapshot({}))
     assert nodes.beats == {}
 
 

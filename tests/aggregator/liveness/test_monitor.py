@@ -36,7 +36,7 @@ class Bench:
         self.heartbeat_monitor._restore_silence()
 
     def now(self) -> Instant:
-        """The wall clock goes on over runs, the steady one begins anew."""
+        """Return the time: the wall clock continues over runs, the steady one begins anew."""
         return Instant(int((1000 + self.at) * 1000), int(self.steps * 1000))
 
     async def beats(self) -> tuple[Beat, ...]:

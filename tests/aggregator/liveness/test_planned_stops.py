@@ -24,7 +24,7 @@ ABSENCE_SECONDS = 300
 
 
 async def stop(site: Cluster, node: str) -> None:
-    """The last beat of an agent: its node may be silent for longer."""
+    """Return the last beat of an agent: its node may be silent for longer."""
     beats = LeaseHeartbeats(site.api.client("agents"))  # type: ignore[arg-type]
     await beats.beat(Beat(node, f"host-{node}", ABSENCE_SECONDS / 3, site.wall_ms))
 

@@ -37,7 +37,7 @@ class Observer:
         self.verdict = LostNodes(dict.fromkeys(lost, LONG_AGO_MS))
 
     def list(self, at: float, *beats: Beat, store: int = 0) -> frozenset[str]:
-        """The beats were listed; who is lost now."""
+        """Apply a listing of beats; return the lost nodes."""
         now_ms = int(at * 1000)
         self.listing[store] = listed(self.listing[store], beats, now_ms, self.verdict.lost)
         self.verdict = judge(self.verdict, self.listing, now_ms)

@@ -140,7 +140,7 @@ def test_deleted_and_created_at_once_is_one_change() -> None:
     assert unhealthy(bench.shown()["n1"]) == "Ascend910-3"
 
 
-def test_what_a_list_leaves_out_was_deleted() -> None:
+def test_document_missing_from_a_list_was_deleted() -> None:
     bench = Bench()
     bench.observe(instant(0), listed(n1=faulty(), n2=healthy()))
     bench.write(instant(0))

@@ -41,7 +41,7 @@ def nodes(place: Place) -> bool:
 
 
 def fall_silent(site: Cluster) -> None:
-    """The watches of the nodes' documents live, and show nothing more."""
+    """Let the watches of the nodes' documents live, and show nothing more."""
     assert site._client is not None
     site._client.fall_behind(nodes)
 
@@ -61,7 +61,7 @@ def _logged(caplog: pytest.LogCaptureFixture) -> None:
 
 @contextlib.asynccontextmanager
 async def beating(place: Path, count: int) -> AsyncIterator[tuple[Cluster, Agents]]:
-    """An aggregator that has read so many nodes, which beat and name their writes."""
+    """Run an aggregator that has read so many nodes, which beat and name their writes."""
     names = [f"n{number}" for number in range(count)]
     async with cluster(place) as site:
         for node in names:
@@ -75,7 +75,7 @@ async def beating(place: Path, count: int) -> AsyncIterator[tuple[Cluster, Agent
 
 
 async def write(site: Cluster, beats: Agents, node: str, number: int, *chips: int) -> None:
-    """The agent of a node writes its device-info, and names that in its next beat."""
+    """Write a node's device-info, and name that write in its next beat."""
     await site.device(node, broken(*chips, update_time=number))
     beats.writes[node] = encode_writes({"device-info": number})
 
@@ -311,11 +311,13 @@ def due(known: dict[str, int | None], claimed: int) -> bool:
         ({"n1": None}, -7, True),
     ],
 )
-def test_what_is_to_be_read(known: dict[str, int | None], claimed: int, *, is_due: bool) -> None:
+def test_document_is_due_when_the_heartbeat_names_another_write(
+    known: dict[str, int | None], claimed: int, *, is_due: bool
+) -> None:
     assert due(known, claimed) is is_due
 
 
-def test_what_the_watch_shows_within_two_seconds_is_not_read() -> None:
+def test_write_that_the_watch_shows_within_two_seconds_is_not_read() -> None:
     has: set[int] = set()
     claims = Claims(lambda _, number: number in has)
 

@@ -288,7 +288,7 @@ async def test_a_history_that_cannot_be_read_is_503(parts: Parts, tmp_path: Path
         assert "cannot be read" in (await answer.json())["error"]
 
 
-async def test_what_is_published_is_kept_whatever_the_disk_does(
+async def test_published_changes_are_kept_while_the_disk_fails(
     parts: Parts, tmp_path: Path
 ) -> None:
     folder = tmp_path / "aggregator"
@@ -308,7 +308,7 @@ async def test_what_is_published_is_kept_whatever_the_disk_does(
     assert [one.received_at_ms for one in page.events] == [NOW_MS + 1, NOW_MS + 2]
 
 
-async def test_what_is_published_is_kept_once_a_second_and_at_the_end(
+async def test_published_changes_are_written_once_a_second_and_at_the_end(
     parts: Parts, tmp_path: Path
 ) -> None:
     history = parts.history()

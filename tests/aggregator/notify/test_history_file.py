@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator.notify.history_file import FILE_NAME, HistoryFile, read_page
+from aggregator.notify.history_file import FILE_NAME, MAX_AGE_MS, HistoryFile, read_page
 from contract.documents.episodes import EpisodeEvent
 from contract.observation import chip_subject
 from contract.pages.history import HistoryRange
@@ -56,7 +56,7 @@ def kept(tmp_path: Path, **asked: object) -> list[str]:
     ]
 
 
-def test_what_is_next_is_kept_and_what_is_not_is_asked_for(
+def test_the_next_batch_is_stored_and_a_later_one_is_requested_again(
     file: HistoryFile, tmp_path: Path
 ) -> None:
     taken = file.store_batches([batch(0, 2), batch(3, 5), batch(0, 3)], NOW_MS)
@@ -89,9 +89,7 @@ def test_a_new_journal_begins_anew_and_the_old_one_is_not_reported_twice(
     assert kept(tmp_path) == ["node-1 1", "node-1 2", "node-1 1", "node-1 3"]
 
 
-def test_what_was_lost_is_a_row_of_its_own_and_counted_once(
-    file: HistoryFile, tmp_path: Path
-) -> None:
+def test_lost_rows_are_one_row_and_counted_once(file: HistoryFile, tmp_path: Path) -> None:
     file.store_batches([batch(0, 2)], NOW_MS)
     taken = file.store_batches([batch(2, 8, lost=4)], NOW_MS)
     assert (taken.events, taken.lost) == (2, 4)
@@ -134,10 +132,10 @@ def test_pages_follow_each_other(file: HistoryFile, tmp_path: Path) -> None:
 def test_size_and_age_are_bounded_and_positions_stay(file: HistoryFile, tmp_path: Path) -> None:
     file.store_batches([batch(0, 2_000)], NOW_MS)
     file.store_batches([batch(2_000, 4_000)], NOW_MS + 1_000)
-    while file.prune(older_than_ms=NOW_MS + 1, max_bytes=1 << 30):
+    while file.prune(NOW_MS + MAX_AGE_MS + 1):
         pass
     assert len(kept(tmp_path)) == 2_000
-    while file.prune(older_than_ms=0, max_bytes=10_000):
+    while file.prune(NOW_MS, max_bytes=10_000):
         pass
     assert kept(tmp_path) == []
     assert file.store_batches([batch(4_000, 4_001)], NOW_MS).events == 1
@@ -171,7 +169,7 @@ for number in range(1_000_000):
 
 
 @pytest.mark.slow
-def test_what_was_answered_survives_the_death_of_the_process(tmp_path: Path) -> None:
+def test_acknowledged_batches_survive_the_death_of_the_process(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     with subprocess.Popen(
         [sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, text=True

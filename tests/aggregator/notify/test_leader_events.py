@@ -39,6 +39,6 @@ def test_each_other_leader_is_sent_once() -> None:
     events.send_if_changed()
     at_ms = instant(7).wall_ms
     assert stream.events == [
-        ("leader", LeaderChange(at_ms, "follower of nobody", False, "")),
+        ("leader", LeaderChange(at_ms, "follower", False, "")),
         ("leader", LeaderChange(at_ms, "leader", True, "b")),
     ]

@@ -43,7 +43,7 @@ async def test_a_leader_logs_what_nodes_do(log: pytest.LogCaptureFixture) -> Non
     pair = await Pair().begin()
     pair.first.notifier.log = NodeLog()  # what was observed before this was not published by us
     log.clear()
-    pair.first.notifier.began(instant(0))
+    pair.first.notifier.begin_leading(instant(0))
     assert lines_of(LOGGER, log) == []
     pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
     assert lines_of(LOGGER, log) == [
@@ -101,7 +101,7 @@ class Stranger:
         self._events = events
 
     async def watch(self, _: Selection) -> AsyncIterator[WatchEvent]:
-        """The events, and nothing more."""
+        """Yield the events, and nothing more."""
         for event in self._events:
             yield event
         await asyncio.Event().wait()

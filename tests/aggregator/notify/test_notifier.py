@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aggregator.inputs.cluster_state import ClusterState
 from aggregator.jobs.job_view import JobView
 from aggregator.notify.notifier import Notifier
-from aggregator.notify.pod_labels import Labelling
+from aggregator.notify.pod_labels import PodLabelWriter
 from aggregator.rank_tables.plugin import RankTables
 from contract.pages.changes import JobChange
 from service.election.leadership import Always
@@ -38,10 +38,10 @@ class Book:
         self.changes: list[FaultChange] = []
 
     async def published_levels(self) -> None:
-        """Nothing is known of an earlier run."""
+        """Return that nothing is known of an earlier run."""
 
     def begin(self, standing: object) -> None:
-        """What is published now."""
+        """Record the published levels."""
 
     def record(self, changes: Iterable[FaultChange]) -> None:
         self.changes += changes
@@ -62,7 +62,7 @@ class Replica:
             RankTables(1),
             Stream("1"),
             self.book,  # type: ignore[arg-type]
-            Labelling((), job_view.labels, Always("")),
+            PodLabelWriter((), job_view.labels, Always("")),
         )
 
     @property
@@ -88,14 +88,14 @@ class Pair(Both):
     def observe(self, at: float, *events: object) -> None:
         super().observe(at, *events)
         if hasattr(self, "second"):
-            self.first.notifier.after((), instant(at), leads=True)
-            self.second.notifier.after((), instant(at), leads=False)
+            self.first.notifier.inform((), instant(at), leads=True)
+            self.second.notifier.inform((), instant(at), leads=False)
 
     def publish(self, at: float) -> None:
         self.leader.write(instant(at))
         for one in self.stored():
             followed = self.follower.pipeline.follow(one, instant(at))
-            self.second.notifier.followed(*followed, instant(at))
+            self.second.notifier.observe_published(*followed, instant(at))
 
 
 async def test_a_follower_reports_what_is_published_when_it_is() -> None:
@@ -112,14 +112,14 @@ async def test_a_follower_reports_what_is_published_when_it_is() -> None:
     assert pair.second.rows[-1] == ("Ascend910-3", None)
 
 
-async def test_what_a_follower_never_saw_is_reported_from_the_document() -> None:
+async def test_a_follower_reports_unseen_changes_from_the_document() -> None:
     pair = await Pair().begin()
     changed = Changed(report("n2", faulty(5, T0 + 1)))
     pair.leader.observe(instant(1), changed)
     pair.publish(1.1)
     assert pair.second.rows == [("Ascend910-5", "RestartNPU")]
     pair.follower.observe(instant(1.2), changed)
-    pair.second.notifier.after((), instant(1.2), leads=False)
+    pair.second.notifier.inform((), instant(1.2), leads=False)
     pair.publish(1.3)
     assert len(pair.second.rows) == 1
 
@@ -129,10 +129,10 @@ async def test_a_new_leader_reports_what_is_not_published_yet() -> None:
     pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
     pair.publish(1.1)
     pair.follower.observe(instant(2), Changed(report("n2", faulty(5, T0 + 2))))
-    pair.second.notifier.after((), instant(2), leads=False)
+    pair.second.notifier.inform((), instant(2), leads=False)
     pair.take_over(3)
-    pair.second.notifier.began(instant(3))
-    pair.second.notifier.began(instant(3))
+    pair.second.notifier.begin_leading(instant(3))
+    pair.second.notifier.begin_leading(instant(3))
     assert pair.second.rows == [("Ascend910-3", "RestartNPU"), ("Ascend910-5", "RestartNPU")]
 
 
@@ -155,10 +155,10 @@ async def test_after_a_restart_what_is_published_is_no_news() -> None:
     replica = Replica(again.leader)
     await replica.notifier.seed(instant(2))
     again.leader.observe(instant(2), listed(n1=faulty(3, T0 + 1), n2=healthy()))
-    replica.notifier.began(instant(2))
+    replica.notifier.begin_leading(instant(2))
     assert replica.rows == []
     again.leader.observe(instant(3), Changed(report("n1", healthy(T0 + 3))))
-    replica.notifier.after((), instant(3), leads=True)
+    replica.notifier.inform((), instant(3), leads=True)
     assert replica.rows == [("Ascend910-3", None)]
 
 
@@ -179,14 +179,14 @@ async def test_a_client_of_the_stream_is_sent_which_jobs_are_hit() -> None:
         RankTables(1),
         Sent("1"),
         Book(),  # type: ignore[arg-type]
-        Labelling((), scene.job_view.labels, Always("")),
+        PodLabelWriter((), scene.job_view.labels, Always("")),
     )
     scene.pod("a", "n0", "job", "0 1")
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"))
-    notifier.after((), instant(1), leads=True)
+    notifier.inform((), instant(1), leads=True)
     scene.chips("n0")
-    notifier.after((), instant(2), leads=True)
-    notifier.after((), instant(3), leads=True)
+    notifier.inform((), instant(2), leads=True)
+    notifier.inform((), instant(3), leads=True)
     (began, about), (ended, _) = sent
     assert isinstance(began, JobChange)
     assert isinstance(ended, JobChange)

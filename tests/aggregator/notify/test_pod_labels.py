@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.jobs.relation_state import PodLabel
-from aggregator.notify.pod_labels import Labelling
+from aggregator.notify.pod_labels import PodLabelWriter
 from contract.errors import StoreError, StoreNotFound, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Bench:
         self.lead = Lead()
         self.wanted: tuple[PodLabel, ...] = ()
         clusters: list[Cluster] = list(pods)  # type: ignore[arg-type]
-        self.labelling = Labelling(clusters, lambda: self.wanted, self.lead)  # type: ignore[arg-type]
+        self.labelling = PodLabelWriter(clusters, lambda: self.wanted, self.lead)  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager
@@ -133,7 +133,7 @@ async def test_a_pod_of_another_store_and_one_that_is_gone() -> None:
 
 
 async def test_labelling_stops_between_two_pods_without_the_lease() -> None:
-    """Nothing refuses a label: who was paused must look at his clock before each."""
+    """Check the clock before each label: a store refuses none of a replica that was paused."""
     pods = Pods()
     pods.seconds = 1.0
     async with labelling(pods) as bench:

@@ -33,7 +33,7 @@ class Event(NamedTuple):
 
     @property
     def received(self) -> tuple[object, ...]:
-        """Node, chip, code, and the level from which it went to which."""
+        """Return node, chip, code, and the level before and after."""
         names = ("node", "subject", "code", "was", "level")
         return tuple(self.data.get(name) for name in names)
 
@@ -45,7 +45,7 @@ def kind() -> str:
 
 @contextmanager
 def listening(daemon: Daemon, last: str = "", query: str = "") -> Iterator[BinaryIO]:
-    """A client with a small window for what it has not read yet."""
+    """Yield a client with a small receive window."""
     url = urlsplit(daemon.url)
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL)
@@ -62,7 +62,7 @@ def listening(daemon: Daemon, last: str = "", query: str = "") -> Iterator[Binar
 
 
 def next_event(answer: BinaryIO) -> Event:
-    """The next event about nodes; the lines of chunks between and comments are left out."""
+    """Return the next event about nodes; lines of chunks between and comments are left out."""
     fields: dict[str, str] = {}
     while True:
         line = answer.readline()
@@ -103,7 +103,7 @@ async def test_an_event_arrives_and_what_was_missed_is_sent_again(
 
 
 def much(round_: int) -> dict[str, str]:
-    """A hundred faults on each of eight chips, others in every round."""
+    """Return a hundred faults on each of eight chips, others in every round."""
     codes = [f"80{round_:02X}{number:04X}" for number in range(100)]
     listed = [fault(chip, "RestartNPU", ",".join(codes)) for chip in range(8)]
     return config(listed, unhealthy=tuple(range(8)), update_time=T0 + 10 * round_)

@@ -23,7 +23,7 @@ def chip(number: int) -> str:
 
 
 def one(number: int, level: str, code: str, time_ms: int = T, kind: str = "Card") -> dict[str, Any]:
-    """A fault object with one code."""
+    """Return a fault object with one code."""
     return fault(number, level, code, {code: (time_ms, level)}, kind)
 
 
@@ -33,7 +33,7 @@ def record(*faults: dict[str, Any], **lists: Any) -> DeviceRecord:
 
 
 def record_of(free: Any, faults: Any = (), **lists: Any) -> DeviceRecord:
-    """The same with every list as it is given, by chip numbers."""
+    """Return a record with every list as it is given, by chip numbers."""
     devices = {
         KEY: names(free),
         f"{KEY}-Fault": go_json.encode(list(faults)),
@@ -50,7 +50,9 @@ def pod(*numbers: int, job: str = "job1", uid: str = "", **labels: str) -> PodSt
 
 
 def node_context(*pods: PodState, **annotations: str) -> NodeContext:
-    """Facts of a node with ``pods``; ``annotations`` (``codes``, ``levels``) are ``job1``'s."""
+    """Return the context of a node with ``pods``; ``annotations`` (``codes``, ``levels``) are
+    ``job1``'s.
+    """
     full = {
         f"huawei.com/schedule.filter.fault{name.title()}": text
         for name, text in annotations.items()
@@ -70,14 +72,14 @@ def process(
     state: DeviceState = NO_DEVICE_STATE,
     **context: Any,
 ) -> DeviceResult:
-    """``reported`` through the device chain."""
+    """Run ``reported`` through the device chain."""
     return process_device(
         NODE, reported, state, ChainContext(known or node_context(), **context), now_ms
     )
 
 
 def codes(done: DeviceRecord) -> list[str]:
-    """Codes that are shown, by chip."""
+    """Return the published codes by chip."""
     return [f"{one.chip.removeprefix('Ascend910-')}:{one.code}" for one in done.faults]
 
 

@@ -22,7 +22,7 @@ from tests.contract.documents.test_cluster_device import EXAMPLES, KEY
 
 
 def entry(done: DeviceRecord) -> dict[str, str]:
-    """The ``DeviceList`` of the entry, with short keys, faults by their objects."""
+    """Return the ``DeviceList`` of the entry, with short keys, faults by their objects."""
     devices = json.loads(render_device_entry("node1", done, done.update_time))["DeviceList"]
     return {key.removeprefix(KEY): text for key, text in devices.items()}
 

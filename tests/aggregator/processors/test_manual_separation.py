@@ -24,7 +24,7 @@ def new(
     state: DeviceState = NO_DEVICE_STATE,
     now_ms: int = T,
 ) -> tuple[list[str], DeviceState]:
-    """What counts of a record, and the state."""
+    """Return the faults of a record that count, and the state."""
     done = process(reported, now_ms, known, state, counting=True)
     return [f"{one.chip}:{one.code}:{one.job}" for one in done.occurrences], done.state
 
@@ -46,7 +46,7 @@ def test_a_fault_counts_once_until_it_goes_and_comes_or_changes_its_level() -> N
     assert new(faulty(), mine, state, T + 4)[0] == first
 
 
-def test_what_never_counts() -> None:
+def test_faults_that_never_count() -> None:
     mine = node_context(pod(0))
     for level in ("NotHandleFault", "SubHealthFault"):
         assert new(record(one(0, level, "80C98000")), mine)[0] == []
@@ -113,7 +113,7 @@ def test_only_the_window_counts_and_not_everything_that_is_queued() -> None:
     assert judged(at(0), at(30_001, 1), now_ms=90_000) == [at(0), at(30_001, 1)]
 
 
-def test_what_a_chip_repeats_within_the_window_counts_each_time() -> None:
+def test_a_repeated_fault_of_one_chip_counts_each_time_within_the_window() -> None:
     assert judged(at(0), at(10), at(20)) == [at(0), at(10), at(20)]
 
 

@@ -76,7 +76,7 @@ class Bench:
         return self.step(at)
 
     def apply(self, at: float, name: str, data: dict[str, str] | None) -> frozenset[str]:
-        """A document of operators."""
+        """Apply a document of operators."""
         selection = next(one for one in self.processing.inputs if one.name == name)
         event = DocumentsListed((Document(NAMESPACE, name, data),) if data is not None else ())
         self.pipeline.judge_again(self.processing.observe(0, selection, event, instant(at)))
@@ -285,7 +285,7 @@ def test_a_follower_takes_over_before_it_leads() -> None:
     }
 
 
-def test_what_an_operator_releases_while_no_replica_leads_is_released() -> None:
+def test_a_release_while_no_replica_leads_counts() -> None:
     leader, follower = Bench(), Bench()
     for bench in (leader, follower):
         bench.separating()
@@ -308,7 +308,7 @@ def test_what_an_operator_releases_while_no_replica_leads_is_released() -> None:
     assert follower.unhealthy("n1") == "", "it was seen to be in the document"
 
 
-def test_what_cannot_be_read_of_what_was_kept_is_logged_and_harms_nothing_else() -> None:
+def test_unreadable_state_is_logged_and_harms_no_other_state() -> None:
     first = Bench()
     first.start(n1=faulty(), n2=faulty())
     bad = {bucket: reported.replace("n1", "n1", 1) for bucket, reported in first.kept.items()}

@@ -38,7 +38,7 @@ faults = st.builds(
 
 @st.composite
 def records(draw: st.DrawFn) -> DeviceRecord:
-    """A node of six chips, each in one list, with any faults."""
+    """Draw records of a node of six chips, each in one list, with any faults."""
     places = draw(st.lists(st.sampled_from("auanr"), min_size=6, max_size=6))
     lists = {
         place: tuple(chip(number) for number, one in enumerate(places) if one == place)
@@ -99,7 +99,7 @@ def lists_of(record: DeviceRecord) -> list[tuple[str, ...]]:
 def processed(
     reported: Sequence[DeviceRecord], context: ChainContext, times: Sequence[int]
 ) -> DeviceResult:
-    """The last of several records of one node, one after the other."""
+    """Return the last of several records of one node, processed one after the other."""
     state, now_ms, done = NO_DEVICE_STATE, T, None
     for record, later_ms in zip(reported, times, strict=False):
         now_ms += later_ms

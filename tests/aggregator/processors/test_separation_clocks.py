@@ -36,7 +36,7 @@ def test_a_new_fault_waits_30_s_although_the_clock_was_set_back() -> None:
 
 
 def test_a_chip_that_was_separated_tomorrow_is_released_in_time() -> None:
-    """The clock was a day ahead when the fault came, and is right again."""
+    """Cover a clock that was a day ahead when the fault came, and is right again."""
     day = 24 * HOUR
     bench = Bench()
     bench.use("n1", 3)
@@ -50,7 +50,7 @@ def test_a_chip_that_was_separated_tomorrow_is_released_in_time() -> None:
     assert not counted(bench)
 
 
-def test_what_was_counted_while_the_clock_was_ahead_counts_with_the_rest() -> None:
+def test_faults_counted_while_the_clock_was_ahead_count_with_the_rest() -> None:
     separation = ManualSeparation()
     separation.policy = SeparationPolicy(True, 24, 3, 48)
 
@@ -63,7 +63,7 @@ def test_what_was_counted_while_the_clock_was_ahead_counts_with_the_rest() -> No
 
 
 def test_a_separated_chip_that_is_called_otherwise_now_stays_separated() -> None:
-    """A device plugin begins to call ``Ascend910-3`` ``npu-3``: no ghost, no free chip."""
+    """Cover a device plugin that begins to call ``Ascend910-3`` ``npu-3``."""
     bench = Bench()
     bench.start(n1=healthy())
     bench.separating()

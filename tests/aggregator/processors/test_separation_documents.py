@@ -12,7 +12,7 @@ from aggregator.processors import manual_info
 from aggregator.processors import separation_policy as policy
 from aggregator.processors.manual_info import NAMESPACE, read_chips
 from aggregator.processors.manual_separation import ManualSeparation, Separated
-from aggregator.processors.separation_documents import SeparationDocuments, rendered
+from aggregator.processors.separation_documents import PATIENCE_MS, SeparationDocuments, rendered
 from aggregator.processors.separation_policy import KEY, SeparationPolicy, read_policy
 from aggregator.processors.state_types import Occurrence
 from contract.documents.cluster_info import VALUE_LIMIT
@@ -124,7 +124,7 @@ class Bench:
             self.separation.count(Occurrence(T + n, node, chip(number), "A", "j") for n in range(3))
 
     def shown(self) -> dict[str, str]:
-        """The view."""
+        """Return the view."""
         (view,) = self.documents.views()
         return view.data or {}
 
@@ -205,7 +205,7 @@ def test_counters_of_a_released_chip_begin_anew() -> None:
     assert bench.separation.counts == {}
 
 
-def test_what_was_never_in_the_document_was_not_released() -> None:
+def test_a_chip_that_was_never_in_the_document_is_not_released() -> None:
     bench = on()
     bench.separate("n1")
     before = bench.shown()
@@ -233,7 +233,7 @@ def test_a_value_that_cannot_be_read_releases_no_chip(caplog: pytest.LogCaptureF
     assert bench.documents.problems == {}
 
 
-def test_what_another_program_separated_is_taken_over_at_the_start_only() -> None:
+def test_separations_by_another_program_are_adopted_at_the_start_only() -> None:
     before = on()
     before.separate("n1")
     texts = before.shown()
@@ -291,12 +291,19 @@ def test_a_store_that_is_away_keeps_the_list_back_for_a_while_only() -> None:
     separation.chips = {"n1": {chip(3): Separated({"80C98000": T})}}
     documents = SeparationDocuments(separation, 2)
     policies, chips = documents.inputs
-    documents.wait_for_stores(False)
-    assert documents.views() == (), "nobody answered yet"
+    documents.advance(0)
     documents.observe(0, policies, DocumentsListed(()), T)
     documents.observe(0, chips, DocumentsListed(()), T)
+    documents.advance(PATIENCE_MS - 1)
+    assert documents.views() == ()
+    documents.advance(PATIENCE_MS)
     assert len(documents.views()) == 1
-    documents.wait_for_stores(True)
+
+
+def test_no_list_is_shown_before_a_store_has_answered() -> None:
+    documents = SeparationDocuments(ManualSeparation(), 2)
+    documents.advance(0)
+    documents.advance(PATIENCE_MS)
     assert documents.views() == ()
 
 
@@ -309,7 +316,7 @@ def test_other_documents_are_nobodys() -> None:
     assert bench.separation.of("n1") == {chip(0)}
 
 
-def test_what_is_read_of_a_node() -> None:
+def test_separated_chips_are_read_from_the_value_of_a_node() -> None:
     texts = {"Total": ["a", "b"], "Detail": {"a": None, "b": [], "c": []}}
     assert read_chips("n", json.dumps(texts)) == {"a": {}, "b": {}}
     silent = {"FaultCode": "1", "FaultLevel": "SilentFault", "LastSeparateTime": 1}

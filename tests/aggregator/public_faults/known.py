@@ -23,19 +23,19 @@ class KnownPlaces:
         self._serials: dict[str, str] = {}
 
     def has_node(self, node: str) -> bool:
-        """See ``Places``."""
+        """See ``NodeLookup``."""
         return node in self._reporting or node in self._objects
 
     def chips(self, node: str) -> frozenset[str] | None:
-        """See ``Places``."""
+        """See ``NodeLookup``."""
         return self._chips.get(node)
 
     def node_of(self, serial_number: str) -> str | None:
-        """See ``Places``. No node has the empty number (defect B9)."""
+        """See ``NodeLookup``. No node has the empty number (defect B9)."""
         return self._serials.get(serial_number)
 
     def see_report(self, node: str, record: DeviceRecord | None, used: Iterable[str] = ()) -> None:
-        """A node's device-info, and the chips that pods use there; ``None``: it was deleted."""
+        """Set a node's device-info, and the chips that pods use there; ``None``: it was deleted."""
         if record is None:
             self._reporting.discard(node)
             self._forget(node)
@@ -47,7 +47,7 @@ class KnownPlaces:
             self._chips[node] = known | seen
 
     def see_node(self, name: str, state: NodeState | None) -> None:
-        """A Node object; ``None``: there is none."""
+        """Set a Node object; ``None``: there is none."""
         before = self._objects.pop(name, "")
         if before and self._serials.get(before) == name:
             del self._serials[before]

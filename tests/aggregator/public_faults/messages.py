@@ -28,7 +28,7 @@ OCCURRED_MS = 1_760_000_123_456
 
 
 def at(seconds: float, reported_ms: int = REPORTED_MS) -> Instant:
-    """``seconds`` after the beginning."""
+    """Return the Instant so many ``seconds`` after the beginning."""
     return Instant(reported_ms + round(seconds * 1000), round(seconds * 1000))
 
 
@@ -43,7 +43,7 @@ def one(
     kind: str = "NPU",
     time_ms: int = OCCURRED_MS,
 ) -> PublicFaultEntry:
-    """One fault on one node."""
+    """Return one fault on one node."""
     influence = [Influence(node, serial_number, list(devices))]
     return PublicFaultEntry(name, kind, code, time_ms, assertion, influence=influence)
 
@@ -54,22 +54,22 @@ def fault_message(
     at_ms: int = REPORTED_MS,
     name: str = "message-1",
 ) -> PublicFault:
-    """A message."""
+    """Return a message."""
     return PublicFault(name, at_ms, "1.0", resource, list(faults))
 
 
 def document(name: str, message: PublicFault, namespace: str = "default") -> Document:
-    """The ConfigMap that carries a message."""
+    """Return the ConfigMap that carries a message."""
     return Document(namespace, name, encode_public_fault(message), dict([PUBLIC_FAULT_LABEL]))
 
 
 def changed(name: str, message: PublicFault) -> Changed:
-    """It was written."""
+    """Apply the event that a document was written."""
     return Changed(document(name, message))
 
 
 def places(*nodes: str, synced: bool = True) -> KnownPlaces:
-    """Nodes of eight chips; the serial number of ``n1`` is ``serial of n1``."""
+    """Return nodes of eight chips; the serial number of ``n1`` is ``serial of n1``."""
     known = KnownPlaces()
     for node in nodes:
         known.see_node(node, NodeState(node, serial_number=f"serial of {node}"))
@@ -79,7 +79,7 @@ def places(*nodes: str, synced: bool = True) -> KnownPlaces:
 
 
 def eight() -> DeviceRecord:
-    """Eight healthy chips."""
+    """Return a record of eight healthy chips."""
     return record(healthy())
 
 
@@ -99,7 +99,7 @@ def begun(
 
 
 def kept(faults: PublicFaultsPlugin, before: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What is in the store after what changed was written."""
+    """Return the stored buckets after those that changed were written."""
     texts = dict(before or {})
     for bucket in faults.pop_changed():
         text = faults.text(bucket)
@@ -111,11 +111,11 @@ def kept(faults: PublicFaultsPlugin, before: Mapping[str, str] | None = None) ->
 
 
 def standing(faults: PublicFaultsPlugin, node: str = "n1") -> dict[str, tuple[str, str]]:
-    """Chip to code and level of what a node's record gets."""
+    """Return by chip the code and level of each fault in a node's record."""
     found = faults.apply(node, eight(), at(1000)).faults
     return {one.chip.removeprefix("Ascend910-"): (one.code, one.level) for one in found}
 
 
 def read(faults: PublicFaultsPlugin, *documents: Document, seconds: float = 0) -> None:
-    """The store is listed: it has these documents."""
+    """Apply a listing of the store with these documents."""
     faults.observe(0, MESSAGES, DocumentsListed(documents), at(seconds))

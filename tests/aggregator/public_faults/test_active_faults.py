@@ -65,7 +65,7 @@ def test_a_fault_stands_for_five_seconds_at_least(ledger: ActiveFaults) -> None:
     assert count_at(ledger, 5) == 0
 
 
-def test_what_is_reported_once_stands_for_five_seconds(ledger: ActiveFaults) -> None:
+def test_a_one_off_fault_holds_for_five_seconds(ledger: ActiveFaults) -> None:
     assert apply(ledger, "once", 0) is FaultOutcome.ADDED
     assert count_at(ledger, 4.999) == 1
     assert count_at(ledger, 5) == 0
@@ -81,7 +81,7 @@ def test_repeated_report_does_not_change_a_fault(ledger: ActiveFaults) -> None:
 
 
 def test_a_recovery_of_what_is_not_known_kills_nothing_later(ledger: ActiveFaults) -> None:
-    """Defect B23: upstream deletes what occurs within five seconds."""
+    """Cover defect B23: upstream deletes faults that occur within five seconds."""
     assert apply(ledger, "recover", 0) is FaultOutcome.ABSENT
     assert apply(ledger, "occur", 1) is FaultOutcome.ADDED
     assert count_at(ledger, 100) == 1
@@ -111,7 +111,7 @@ def test_a_fault_that_occurs_again_while_it_ends_stands(ledger: ActiveFaults) ->
     assert count_at(ledger, 100) == 1
 
 
-def test_what_was_reported_once_may_occur(ledger: ActiveFaults) -> None:
+def test_a_fault_may_occur_after_it_was_reported_once(ledger: ActiveFaults) -> None:
     apply(ledger, "once", 0)
     assert apply(ledger, "occur", 2) is FaultOutcome.ADDED
     assert count_at(ledger, 100) == 1
@@ -180,14 +180,14 @@ def test_one_node_leaves_room_for_the_others(
 
 
 def test_a_node_without_faults_leaves_nothing(ledger: ActiveFaults) -> None:
-    """Defect B22."""
+    """Cover defect B22."""
     apply(ledger, "occur", 0)
     apply(ledger, "recover", 10)
     assert not ledger.nodes
 
 
 def restarted(rows: Rows, now: Instant) -> tuple[ActiveFaults, Rows]:
-    """Another process that begins with what the one before has kept."""
+    """Return the state of another process that begins with what the one before has kept."""
     names = {f"{number:02}" for number in range(32)}
     texts = {name: text for name in names if (text := rows.text(name)) is not None}
     state, unreadable = read(texts)
@@ -200,7 +200,7 @@ def restarted(rows: Rows, now: Instant) -> tuple[ActiveFaults, Rows]:
     return ledger, again
 
 
-def test_what_was_reported_last_is_restored_after_a_restart() -> None:
+def test_the_newest_report_is_restored_after_a_restart() -> None:
     rows = Rows()
     ledger = ActiveFaults(rows)
     apply(ledger, "occur", 0, reported=0)
@@ -222,11 +222,10 @@ steps = st.lists(
 @pytest.mark.slow
 @given(steps)
 @settings(deadline=None, max_examples=400)
-def test_what_was_reported_last_holds(history: list[tuple[str, int, int]]) -> None:
-    """In any order of arrival, with restarts in between.
-
-    Each message is sent up to 20 s before it arrives. The one with the newest time counts, of two
-    with the same time the later one. A one-off report is of a fault that does not hold.
+def test_the_newest_report_holds(history: list[tuple[str, int, int]]) -> None:
+    """Apply messages in any order, with restarts in between, each up to 20 s after it was sent. The
+    newest time counts, of two equal ones the later message. A one-off report is of a fault that
+    does not hold.
     """
     rows = Rows()
     ledger = ActiveFaults(rows)

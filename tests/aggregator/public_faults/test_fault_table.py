@@ -62,7 +62,7 @@ def test_the_worst_list_of_a_code_counts() -> None:
     assert len(problems) == 4
 
 
-def test_what_is_shipped() -> None:
+def test_the_shipped_table_has_the_codes_and_resources_of_upstream() -> None:
     shipped = shipped_table()
     assert len(shipped.levels) == 30
     assert shipped.resources == {
@@ -86,7 +86,7 @@ def test_what_is_shipped() -> None:
     ],
 )
 def test_a_bad_table_never_replaces_a_good_one(text: str) -> None:
-    """Defect B21."""
+    """Cover defect B21."""
     with pytest.raises(DocumentError):
         read_public_fault_table(text, "file")
     faults = begun()
@@ -99,7 +99,7 @@ def test_a_bad_table_never_replaces_a_good_one(text: str) -> None:
 
 
 def test_faults_that_hold_are_judged_again_by_a_new_table() -> None:
-    """Defect B21."""
+    """Cover defect B21."""
     faults = begun()
     faults.send(fault_message(one()), at(0))
     faults.pop_changed_nodes()

@@ -48,8 +48,8 @@ def test_each_node_has_a_limit_of_its_own() -> None:
     assert faults.send(fault_message(one("fault-0997"), resource="Netmind"), at(1)).code == 0
 
 
-def test_what_is_invalid_takes_nothing_from_what_is_good() -> None:
-    """Defect B12."""
+def test_invalid_messages_take_no_tokens_from_valid_ones() -> None:
+    """Cover defect B12."""
     faults = begun()
     for _ in range(1000):
         assert faults.send(fault_message(one(code="999999999")), at(0)).code == 409

@@ -42,7 +42,7 @@ async def test_an_empty_request_is_refused() -> None:
 async def test_an_answer_waits_until_the_nodes_are_known() -> None:
     known = places("n1", synced=False)
     faults = begun(known)
-    asking = asyncio.create_task(faults.answered(fault_message(one(node="ghost")), clock))
+    asking = asyncio.create_task(faults.apply_when_ready(fault_message(one(node="ghost")), clock))
     await asyncio.sleep(0)
     assert not asking.done()
     known.synced = True
@@ -55,7 +55,7 @@ async def test_an_answer_waits_until_the_nodes_are_known() -> None:
 async def test_an_answer_does_not_wait_for_ever() -> None:
     known = places("n1", synced=False)
     faults = begun(known)
-    answer = await faults.answered(fault_message(one()), clock, patience_seconds=0.01)
+    answer = await faults.apply_when_ready(fault_message(one()), clock, patience_seconds=0.01)
     assert answer.code == 0
     assert "waits until the nodes are known" in answer.info
     known.synced = True
@@ -64,8 +64,8 @@ async def test_an_answer_does_not_wait_for_ever() -> None:
 
 
 @pytest.mark.slow
-async def test_what_was_taken_of_a_message_is_judged_although_its_sender_has_gone() -> None:
-    """Nothing else may happen for long, so no other call would pop the nodes that changed."""
+async def test_accepted_faults_are_judged_although_the_sender_has_gone() -> None:
+    """Cover the time after that: no other call pops the nodes that changed."""
     names = [f"node-{number}" for number in range(2000)]
     faults = begun(places(*names))
     message = fault_message(

@@ -68,7 +68,7 @@ def storage(
 
 
 def of_both(name: str = "fault-0001") -> PublicFaultEntry:
-    """One fault on both nodes."""
+    """Return one fault on both nodes."""
     both = [Influence(node, "", [0, 1]) for node in ("n2", "n1")]
     return replace(one(name), influence=both)
 
@@ -117,7 +117,7 @@ ATTACKS = {
 
 
 def everything(faults: PublicFaultsPlugin) -> tuple[object, ...]:
-    """What is published, kept, shown and counted of the faults that stand."""
+    """Return what is published, kept, shown and counted of the faults that hold."""
     status = faults.status()
     return (
         *(standing(faults, node) for node in ("n1", "n2")),
@@ -129,7 +129,7 @@ def everything(faults: PublicFaultsPlugin) -> tuple[object, ...]:
 
 
 def own_documents() -> list[Document]:
-    """Documents of both nodes about themselves: a fault of each resource of storage."""
+    """Return documents of both nodes about themselves: a fault of each resource of storage."""
     found = []
     for node in ("n1", "n2"):
         for kind in ("dpc", "dtfs"):
@@ -140,13 +140,13 @@ def own_documents() -> list[Document]:
 
 
 def write_own(faults: PublicFaultsPlugin) -> None:
-    """These are written."""
+    """Write these documents."""
     for each in own_documents():
         faults.observe(0, MESSAGES, Changed(each), at(0))
 
 
 def with_faults() -> PublicFaultsPlugin:
-    """They have counted, and are kept."""
+    """Return a plugin that has applied and kept these documents."""
     faults = begun()
     write_own(faults)
     kept(faults)
@@ -222,7 +222,7 @@ def test_faults_of_a_node_to_come_are_not_kept() -> None:
     assert faults.status().absent == 0
 
 
-def test_what_was_kept_of_it_by_an_earlier_release_does_not_count() -> None:
+def test_foreign_state_of_an_earlier_release_does_not_count() -> None:
     report = PublicFaultReport(
         "n9",
         "",

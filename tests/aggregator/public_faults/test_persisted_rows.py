@@ -20,7 +20,7 @@ def over(number: int) -> EndedFault:
 
 
 def written(rows: Rows, before: Mapping[str, str]) -> dict[str, str]:
-    """The store after what changed was written to it."""
+    """Return the store after what changed was written to it."""
     after = dict(before)
     for bucket in rows.pop_changed():
         text = rows.text(bucket)
@@ -56,7 +56,7 @@ def test_rows_read_back_equal_the_rows_put(monkeypatch: pytest.MonkeyPatch) -> N
     assert max(text.count("CCAE") for text in store.values()) <= 10
 
 
-def test_what_did_not_change_is_not_written() -> None:
+def test_unchanged_buckets_are_not_written() -> None:
     rows = Rows()
     for number in range(50):
         rows.put("over", over(number).key, over(number))

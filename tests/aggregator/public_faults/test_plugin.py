@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def test_an_occurrence_separates_chips_and_a_recovery_ends_that() -> None:
-    """clusterd#E20."""
+    """Follow the example clusterd#E20."""
     faults = begun()
     before = render_device_entry("node1", eight(), T0)
     answer = faults.send(
@@ -78,7 +78,7 @@ def test_an_occurrence_separates_chips_and_a_recovery_ends_that() -> None:
 
 
 def test_all_levels_beside_a_fault_of_the_chip() -> None:
-    """clusterd#E21, but for chip 30, which does not exist."""
+    """Follow the example clusterd#E21, without chip 30, which does not exist."""
     hardware = [fault(3, "RestartNPU", "80C98000", {"80C98000": (1760000000500, "RestartNPU")})]
     data = config(hardware, unhealthy=(3,))
     record = device_record(device_info.decode(data, "x"))
@@ -117,7 +117,7 @@ def test_all_levels_beside_a_fault_of_the_chip() -> None:
 
 
 def test_a_chip_is_called_by_the_type_of_its_node() -> None:
-    """clusterd#E22."""
+    """Follow the example clusterd#E22."""
     devices = {"huawei.com/npu": "npu-0,npu-1", "huawei.com/npu-Fault": "[]"}
     record = device_record(device_info.decode(config(devices=devices), "x"))
     known = places()
@@ -153,7 +153,7 @@ def test_a_node_without_public_faults_costs_nothing() -> None:
         (replace(fault_message(one()), version="1.1"), "version: '1.1'"),
     ],
 )
-def test_what_is_refused_is_named(message: PublicFault, named: str) -> None:
+def test_a_refused_message_is_named(message: PublicFault, named: str) -> None:
     faults = begun()
     answer = faults.send(message, at(0))
     assert answer.code == 409
@@ -185,7 +185,7 @@ def test_each_influence_counts_for_itself() -> None:
 
 
 def test_a_fault_without_a_node_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:
-    """Defect B9: upstream gives it to a node without a serial number."""
+    """Cover defect B9: upstream gives it to a node without a serial number."""
     known = places("n1")
     known.see_node("n1", NodeState("n1"))
     faults = begun(known)
@@ -242,7 +242,7 @@ def test_messages_wait_until_the_nodes_are_known() -> None:
 
 
 def test_the_time_of_an_entry_never_goes_back() -> None:
-    """Defect B3: upstream's goes back to the node's own time when a public fault recovers."""
+    """Cover defect B3: upstream's goes back to the node's own time when a public fault recovers."""
     faults, stamps = begun(), []
     entry = None
     for seconds, assertion in ((0, ""), (100, "occur"), (200, "recover"), (200.5, "once")):
@@ -272,7 +272,7 @@ def test_a_sender_whose_clock_is_behind_learns_that_its_message_is_old() -> None
 
 
 def standing_of(*text: tuple[str, str, tuple[int, ...], int]) -> list[ActivePublicFault]:
-    """Faults by code, level, chips and time."""
+    """Return the faults by code, level, chips and time."""
     return [
         ActivePublicFault(
             "n1", "CCAE", f"fault-{n:05}", "NPU", code, level, chips, at_s, 0, 0, 0, None, True
@@ -282,7 +282,7 @@ def standing_of(*text: tuple[str, str, tuple[int, ...], int]) -> list[ActivePubl
 
 
 def test_a_fault_that_is_reported_under_ever_new_names_leaves_the_entry_small() -> None:
-    """32 messages of 100 faults on 32 chips, which anybody may send: more than 1 MiB."""
+    """Send 32 messages of 100 faults on 32 chips: more than 1 MiB."""
     chips = tuple(range(32))
     flood = [("010001001", "SubHealthFault", chips, T0 + n) for n in range(3200)]
     worse = ("220001001", "SeparateNPU", (31,), T0)

@@ -51,8 +51,9 @@ def test_pending_messages_survive_a_restart() -> None:
 def test_whatever_way_it_comes_the_newest_holds(
     history: list[tuple[str, str, int, bool]],
 ) -> None:
-    """By gRPC or in one of two documents, with a restart after any of them, during which a document
-    may change."""
+    """Send reports by gRPC or in one of two documents, with a restart after any of them, during
+    which a document may change.
+    """
     faults, state = begun(), dict[str, str]()
     texts: dict[str, Document] = {}
     clock_ms, stands = 0, False
@@ -79,7 +80,7 @@ def test_whatever_way_it_comes_the_newest_holds(
 
 
 def test_a_follower_begins_where_the_leader_ended() -> None:
-    """It has read the documents, too, but not the messages over gRPC."""
+    """Cover a follower that has read the documents, but not the messages over gRPC."""
     leader, follower = begun(), PublicFaultsPlugin(places("n1", "n2"))
     follower.step(at(0))
     first = document("pub-1", fault_message(one()))
@@ -99,7 +100,7 @@ def test_a_follower_begins_where_the_leader_ended() -> None:
     assert kept(follower, state).keys() >= state.keys()
 
 
-def test_what_upstream_has_left_is_taken_over() -> None:
+def test_faults_in_the_document_of_upstream_are_adopted() -> None:
     left = {
         "PublicFaults": '{"n1":[{"resource":"CCAE","devIds":[0],"faultId":"fault-0001","type":"NPU"'
         ',"faultCode":"220001001","level":"SeparateNPU","faultTime":1760000123},'
@@ -138,7 +139,7 @@ def test_what_upstream_has_left_is_taken_over() -> None:
         ('"n2":[7],"n1":[GOOD]', "PublicFaults.n2[0]"),
     ],
 )
-def test_what_is_wrong_in_what_upstream_has_left_touches_no_other_fault(
+def test_a_wrong_entry_in_the_document_of_upstream_touches_no_other(
     caplog: pytest.LogCaptureFixture, wrong: str, text: str
 ) -> None:
     good = (
@@ -232,8 +233,10 @@ def test_state_that_is_nested_too_deep_is_logged_and_harms_nothing_else() -> Non
     assert faults.send(fault_message(one()), at(1)).code == 0
 
 
-def test_what_a_document_contained_briefly_is_known_to_its_reader() -> None:
-    """The leader was killed before it had stored that; now the document has another text."""
+def test_a_text_that_a_document_had_briefly_is_applied_after_a_takeover() -> None:
+    """Cover a leader that was killed before it had stored the text; now the document has another
+    one.
+    """
     leader, follower = begun(), begun()
     for part in (leader, follower):
         part.observe(0, MESSAGES, Changed(document("a", fault_message(one("fault-0001")))), at(1))
@@ -249,7 +252,7 @@ def test_what_a_document_contained_briefly_is_known_to_its_reader() -> None:
     assert standing(follower).keys() == {"0", "1", "2"}
 
 
-def test_what_is_over_does_not_come_back_with_it() -> None:
+def test_an_ended_fault_does_not_come_back_with_a_brief_text() -> None:
     leader, follower = begun(), begun()
     for part in (leader, follower):
         occurs = fault_message(one("fault-0001"), one("fault-0002", "once", devices=(1,)))

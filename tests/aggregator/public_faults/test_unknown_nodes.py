@@ -39,7 +39,7 @@ LATE = "n9"
 
 
 def come(known: KnownPlaces, faults: PublicFaultsPlugin, seconds: float) -> frozenset[str]:
-    """The node that was not there comes."""
+    """Add the missing node."""
     known.see_report(LATE, eight())
     return faults.step(at(seconds))
 
@@ -128,7 +128,7 @@ def test_over_grpc_a_node_that_is_not_there_is_refused_for_good() -> None:
     assert standing(faults, LATE) == {}
 
 
-def test_what_is_remembered_of_nodes_that_never_come_has_an_end(
+def test_reports_about_nodes_that_never_come_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("aggregator.public_faults.unknown_nodes.MOST", 20)
@@ -140,7 +140,7 @@ def test_what_is_remembered_of_nodes_that_never_come_has_an_end(
 
 
 def large(nodes: int, faults: int) -> tuple[KnownPlaces, list[str], list[PublicFaultEntry]]:
-    """Places and a message about so many faults on each of so many nodes."""
+    """Return nodes, and a message about so many faults on each of them."""
     names = [f"node-{number:04}" for number in range(nodes)]
     about = [Influence(name, "", [0]) for name in names]
     several = [replace(one(f"fault-{number:04}"), influence=about) for number in range(faults)]
@@ -155,7 +155,7 @@ def clock() -> Instant:
 async def test_a_large_message_lets_others_have_their_turn() -> None:
     known, _, several = large(500, 20)
     faults = begun(known)
-    asking = asyncio.create_task(faults.answered(fault_message(*several), clock))
+    asking = asyncio.create_task(faults.apply_when_ready(fault_message(*several), clock))
     turns, seen = 0, set()
     while not asking.done():
         await asyncio.sleep(0)
@@ -171,10 +171,10 @@ async def test_a_large_message_lets_others_have_their_turn() -> None:
 async def test_a_message_does_not_overtake_a_large_one() -> None:
     known, _, several = large(200, 20)
     faults = begun(known)
-    many = asyncio.create_task(faults.answered(fault_message(*several), clock))
+    many = asyncio.create_task(faults.apply_when_ready(fault_message(*several), clock))
     await asyncio.sleep(0)
     over = one("fault-0019", "recover", node="node-0199")
-    answer = await faults.answered(fault_message(over), clock)
+    answer = await faults.apply_when_ready(fault_message(over), clock)
     assert many.done()
     assert answer.code == 0
     faults.step(at(5))

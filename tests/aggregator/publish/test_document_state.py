@@ -22,7 +22,7 @@ def document(text: str, version: str, labels: dict[str, str] | None = None) -> D
 
 
 def written(text: str = "one", revision: int = 1) -> tuple[ClusterDocument, Value]:
-    """An output whose value is stored as version 10."""
+    """Return an output whose value is stored as version 10."""
     output, value = ClusterDocument(NAME), Value(text, 1, revision)
     assert output.must_write(value, instant(0))
     output.written("10", value, output.version)
@@ -30,7 +30,7 @@ def written(text: str = "one", revision: int = 1) -> tuple[ClusterDocument, Valu
     return output, value
 
 
-def test_what_is_there_already_is_not_written() -> None:
+def test_document_with_the_desired_content_is_not_written() -> None:
     output, value = ClusterDocument(NAME), Value("one", 1, 0)
     output.observe_watch(document("one", "5"))
     assert not output.must_write(value, instant(0))
@@ -73,7 +73,7 @@ def test_a_foreign_change_a_foreign_label_and_a_deletion_are_repaired() -> None:
         assert not output.must_write(value, instant(1))
 
 
-def test_what_others_add_is_left_alone_and_kept_unless_readers_act_on_it() -> None:
+def test_additions_of_others_are_kept_unless_readers_act_on_them() -> None:
     output, value = written()
     output.observe_watch(document("one", "99", {**dict([CLUSTER_LABEL]), "more": "x"}))
     assert not output.must_write(value, instant(1))
@@ -261,7 +261,7 @@ def test_a_write_replaces_what_was_seen_last() -> None:
     assert output.must_write(value, instant(1))
 
 
-def test_what_was_replaced_is_no_foreign_write_when_it_is_shown_late() -> None:
+def test_late_event_of_a_replaced_document_is_no_foreign_write() -> None:
     output, value = written()
     output.observe_read(document("mine", "11"))
     assert output.must_write(value, instant(1))

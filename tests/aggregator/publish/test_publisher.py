@@ -12,7 +12,7 @@ import pytest
 from aggregator.cluster_documents.shards import Value
 from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.publisher import StorePublisher
-from aggregator.publish.write_queue import WriteQueue
+from aggregator.publish.rate_limited_queue import WriteQueue
 from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import cluster_device_name, member, value_of
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, device_info_name
@@ -142,7 +142,7 @@ async def test_a_storm_is_coalesced_and_paced() -> None:
     assert cluster.most_in_a_second() <= WRITES_PER_SECOND
 
 
-async def test_what_no_reader_has_seen_yet_does_not_wait() -> None:
+async def test_first_write_of_a_document_does_not_wait_for_its_turn() -> None:
     cluster = Cluster(60, there=False)
     async with cluster.running():
         await asyncio.sleep(0.5)

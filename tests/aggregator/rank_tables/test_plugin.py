@@ -21,7 +21,7 @@ ME = "inference"
 
 
 def table(**members: Any) -> str:
-    """A rank table of one server with two chips."""
+    """Return a rank table of one server with two chips."""
     server = {
         "device": [
             {"device_id": "0", "device_ip": "10.1.0.1", "rank_id": "0"},
@@ -87,7 +87,7 @@ class Service:
         return None if text is None else json.loads(text)
 
     def servers(self) -> list[list[str]]:
-        """The hosts of each group behind the first two."""
+        """Return the hosts of each group behind the first two."""
         groups = self.now()["server_group_list"][2:]
         return [[server["server_id"] for server in group["server_list"]] for group in groups]
 
@@ -267,13 +267,13 @@ def test_a_table_may_move_to_another_service() -> None:
 
 
 def other_service(host: str = "192.168.0.6") -> Document:
-    """A whole table with our jobID in the namespace ``a`` of another tenant."""
+    """Return a complete table with our jobID in the namespace ``a`` of another tenant."""
     server = {"server_id": "x", "host_ip": host}
     return rings(text=table(server_list=[server]), namespace="a")
 
 
 def other_pods() -> list[PodState]:
-    """A coordinator and a controller with our jobID in that namespace."""
+    """Return a coordinator and a controller with our jobID in that namespace."""
     return [pod("coordinator", 5, namespace="a"), pod("controller", 5, namespace="a")]
 
 

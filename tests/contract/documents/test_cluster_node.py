@@ -7,17 +7,17 @@ import json
 import pytest
 
 from contract.documents.cluster_info import member, value_of
+from contract.documents.cluster_node import pre_separate_node
+from contract.documents.cluster_switch import pre_separate_switch
 from contract.documents.node_info import (
     FaultDevice,
     decode_node_info,
     encode_node_info,
-    pre_separate_node,
     render_node_entry,
 )
 from contract.documents.switch_info import (
     decode_switch_info,
     encode_switch_info,
-    pre_separate_switch,
     render_switch_entry,
 )
 from contract.errors import CheckCodeMismatch, DocumentError

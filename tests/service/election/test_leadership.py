@@ -12,7 +12,7 @@ from contract.errors import StoreConflict, StoreUnavailable
 from service.clock import Instant, system_clock
 from service.election.identity import Identity
 from service.election.leadership import Always, ByLease, ByLock, leadership
-from stores.base import Tenure
+from stores.base import LeaderElectionRecord
 from stores.directory.lock import DirectoryLock
 from stores.directory.store import DirectoryStore
 from stores.interruption import Interrupted
@@ -29,27 +29,27 @@ class Server:
     """The Lease as an API server keeps it."""
 
     def __init__(self) -> None:
-        self.tenure = Tenure("", 0)
+        self.record = LeaderElectionRecord("", 0)
         self.history: list[str] = []
         self._more = asyncio.Condition()
         self._version = 0
 
-    async def put(self, tenure: Tenure) -> Tenure:
-        if tenure.version != self.tenure.version:
+    async def put(self, record: LeaderElectionRecord) -> LeaderElectionRecord:
+        if record.version != self.record.version:
             raise StoreConflict("somebody else was faster")
         self._version += 1
-        self.tenure = Tenure(
-            tenure.holder, tenure.duration_seconds, tenure.transitions, str(self._version)
+        self.record = LeaderElectionRecord(
+            record.holder, record.duration_seconds, record.transitions, str(self._version)
         )
-        self.history.append(tenure.holder)
+        self.history.append(record.holder)
         async with self._more:
             self._more.notify_all()
-        return self.tenure
+        return self.record
 
-    async def changed(self, version: str) -> Tenure:
+    async def changed(self, version: str) -> LeaderElectionRecord:
         async with self._more:
-            await self._more.wait_for(lambda: self.tenure.version != version)
-        return self.tenure
+            await self._more.wait_for(lambda: self.record.version != version)
+        return self.record
 
 
 class Link:
@@ -66,35 +66,35 @@ class Link:
         """Whether its watch shows what the others write."""
         self.reads = 0
         self.accepts_what_was_given_up = False
-        self._late: set[asyncio.Task[Tenure]] = set()
+        self._late: set[asyncio.Task[LeaderElectionRecord]] = set()
 
-    async def watch(self) -> AsyncIterator[Tenure | Interrupted]:
-        yield self.server.tenure
+    async def watch(self) -> AsyncIterator[LeaderElectionRecord | Interrupted]:
+        yield self.server.record
         while True:
-            tenure = await self.server.changed(self.server.tenure.version)
+            record = await self.server.changed(self.server.record.version)
             if self.is_up and self.sees:
-                yield tenure
+                yield record
             elif not self.is_up:
                 yield Interrupted("away")
 
-    async def read(self) -> Tenure:
+    async def read(self) -> LeaderElectionRecord:
         self._demand()
         self.reads += 1
-        return self.server.tenure
+        return self.server.record
 
-    async def write(self, tenure: Tenure) -> Tenure:
+    async def write(self, record: LeaderElectionRecord) -> LeaderElectionRecord:
         self._demand()
         seconds = self.seconds if self.seconds_once is None else self.seconds_once
         self.seconds_once = None
         if not self.accepts_what_was_given_up:
-            return await self._accept(tenure, seconds)
-        task = asyncio.create_task(self._accept(tenure, seconds))
+            return await self._accept(record, seconds)
+        task = asyncio.create_task(self._accept(record, seconds))
         self._late.add(task)
         return await asyncio.shield(task)
 
-    async def _accept(self, tenure: Tenure, seconds: float) -> Tenure:
+    async def _accept(self, record: LeaderElectionRecord, seconds: float) -> LeaderElectionRecord:
         await asyncio.sleep(seconds)
-        return await self.server.put(tenure)
+        return await self.server.put(record)
 
     def _demand(self) -> None:
         if not self.is_up:
@@ -150,7 +150,7 @@ async def test_one_leads_and_renews_and_the_other_follows() -> None:
         )
 
 
-async def test_what_is_given_up_is_taken_at_once() -> None:
+async def test_lease_that_is_given_up_is_taken_at_once() -> None:
     server = Server()
     async with candidates(server, "a", "b") as (a, b):
         await asyncio.sleep(5)
@@ -159,7 +159,7 @@ async def test_what_is_given_up_is_taken_at_once() -> None:
         await asyncio.sleep(0.2)
         assert b.leadership.leads
         assert not a.leadership.leads
-        assert server.tenure.transitions == 2
+        assert server.record.transitions == 2
 
 
 async def test_one_that_dies_is_waited_for_and_no_longer() -> None:
@@ -222,14 +222,14 @@ async def test_one_leads_on_while_renewals_take_long(seconds: float) -> None:
         for _ in range(3000):
             await asyncio.sleep(0.1)
             assert not b.leadership.leads
-            assert server.tenure.duration_seconds <= 120
+            assert server.record.duration_seconds <= 120
             led.append(a.leadership.leads)
         assert all(led)
         assert a.leadership.failing.seconds(NEVER_MS) == 0
         assert (a.on_change, a.leadership.taken_total) == (1, 1)
         a.link.seconds = b.link.seconds = 0
         await asyncio.sleep(130)
-        assert server.tenure.duration_seconds == DURATION
+        assert server.record.duration_seconds == DURATION
 
 
 async def test_one_whose_first_slow_renewal_comes_late_stops_when_it_reads_that() -> None:
@@ -281,7 +281,7 @@ async def test_one_leads_on_when_renewals_take_long_again() -> None:
         await asyncio.sleep(5)
         a.link.seconds_once = 1000.0
         await asyncio.sleep(DURATION)
-        assert server.tenure.duration_seconds == 120
+        assert server.record.duration_seconds == 120
         a.link.seconds = b.link.seconds = DURATION
         for _ in range(1500):
             await asyncio.sleep(0.1)
@@ -319,7 +319,7 @@ async def test_leader_stops_when_it_reads_that_the_lease_is_taken() -> None:
     server = Server()
     async with candidates(server, "a") as (a,):
         await asyncio.sleep(1)
-        server.tenure = Tenure("b", DURATION, 7, "99")
+        server.record = LeaderElectionRecord("b", DURATION, 7, "99")
         assert not await a.leadership.confirm()
         assert (a.leadership.leads, a.leadership.holder) == (False, "b")
         assert a.on_change == 2
@@ -331,7 +331,7 @@ async def test_an_edit_of_the_own_lease_takes_it_from_no_leader() -> None:
     server = Server()
     async with candidates(server, "a") as (a,):
         await asyncio.sleep(1)
-        server.tenure = Tenure("a", DURATION, 1, "99")
+        server.record = LeaderElectionRecord("a", DURATION, 1, "99")
         await asyncio.sleep(10)
         assert a.leadership.leads
         assert a.leadership.taken_total == 1

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
 def umask(request: pytest.FixtureRequest) -> Iterator[int]:
-    """A umask that the service manager or the container runtime gives."""
+    """Set the umask that a service manager or container runtime gives."""
     before = os.umask(request.param)
     yield request.param
     os.umask(before)
@@ -40,7 +40,7 @@ def mode(path: Path) -> int:
 
 
 def open_to_all(directory: Path, *names: str) -> None:
-    """What an earlier release left below a ``hostPath``."""
+    """Make the files that an earlier release left below a ``hostPath``."""
     directory.mkdir(parents=True)
     directory.chmod(0o755)
     for name in names:
@@ -66,7 +66,9 @@ def test_the_state_of_an_agent(tmp_path: Path, umask: int, is_there: bool) -> No
         assert set(files.values()) == {0o600}
 
 
-def test_what_a_killed_agent_left_beside_its_journal(tmp_path: Path) -> None:
+def test_files_that_a_killed_agent_left_beside_its_journal_are_closed_to_others(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "journal.sqlite"
     with closing(JournalFile(path)) as file:
         file.write([JournalRow(1, 0, RowKind.SNAPSHOT, "{}")])

@@ -65,7 +65,7 @@ class Client:
             return int(head.split()[1]), await self.reader.readexactly(int(length))
 
     async def ended(self) -> bytes:
-        """What still came until the server closed the connection."""
+        """Return the bytes that come until the server closes the connection."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             with contextlib.suppress(ConnectionError):
                 return await self.reader.read()

@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def written(kind: str, *, names_it: bool, program: tuple[str, ...] = ("-c", PROGRAM)) -> list[str]:
-    """What a process writes whose standard error is a ``kind``; ``names_it``: as systemd does."""
+    """Return the lines of a process with a ``kind`` as standard error, named as by systemd."""
     if kind == "socket":
         reader, writer = (one.detach() for one in socket.socketpair())
     else:
@@ -129,7 +129,7 @@ def test_an_end_whose_output_is_not_read_waits_for_a_second(
     assert time.monotonic() - begin < 10
 
 
-def test_what_is_not_read_is_kept_from_its_beginning_and_the_rest_counted(
+def test_oldest_unread_lines_are_kept_and_the_rest_is_counted(
     pipe: UnreadPipe,
 ) -> None:
     waits = """

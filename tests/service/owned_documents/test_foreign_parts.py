@@ -21,7 +21,7 @@ def shown(
     )
 
 
-def test_what_others_add_is_no_difference_and_kept() -> None:
+def test_additions_of_others_are_no_difference_and_kept() -> None:
     found = shown({"team": "a"}, {"note": "x"}, {"audit": "yes", "npu-vigil/touched": "now"})
     assert differences(found, OURS) == ()
     written = added_by_others(found).beside(OURS)
@@ -45,7 +45,7 @@ def test_what_others_add_is_no_difference_and_kept() -> None:
         ({}, {NAME: ""}, f"key {NAME}"),
     ],
 )
-def test_what_readers_act_on_is_ours(
+def test_keys_that_readers_act_on_are_ours(
     labels: dict[str, str], data: dict[str, str], what: str
 ) -> None:
     found = shown(labels, data)
@@ -53,7 +53,7 @@ def test_what_readers_act_on_is_ours(
     assert added_by_others(found) is NOTHING
 
 
-def test_what_is_missing_and_what_is_immutable_is_a_difference() -> None:
+def test_missing_keys_and_immutability_are_differences() -> None:
     bare = Document(OURS.namespace, NAME, {}, {}, immutable=True)
     expected = ("immutable", "label mx-consumer-cim", "key DeviceInfoCfg")
     assert differences(bare, OURS) == expected

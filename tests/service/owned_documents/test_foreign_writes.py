@@ -32,15 +32,15 @@ def fight(until: float, *, every: float = 0.0, answers_in: float = 0.0, seconds:
     while now <= seconds:
         at = theirs_at + every if every else ours_at + answers_in
         if now <= until and not (undone and not every) and now >= at:
-            foreign.saw(now)
+            foreign.record_foreign_write(now)
             theirs_at, undone = now, True
             fought.last_foreign = now
-        if foreign.ended(now):
+        if foreign.end_if_over(now):
             fought.over = now
         if foreign.is_conflict and not fought.began:
             fought.began = now
         if undone and foreign.pause_seconds(now) <= 0:
-            foreign.wrote(now)
+            foreign.record_write(now)
             ours_at, undone = now, False
             fought.writes.append(now)
         now += STEP_SECONDS
@@ -94,7 +94,7 @@ def test_a_conflict_never_outlives_its_cause_by_more_than_a_minute(until: float)
 def test_three_a_minute_are_none() -> None:
     foreign = ForeignWrites()
     for number in range(30):
-        assert not foreign.saw(number * 20.0)
+        assert not foreign.record_foreign_write(number * 20.0)
         assert foreign.pause_seconds(number * 20.0) == 0
     assert not foreign.is_conflict
 
@@ -102,24 +102,24 @@ def test_three_a_minute_are_none() -> None:
 def test_after_a_conflict_the_next_begins_anew() -> None:
     foreign = ForeignWrites()
     for _ in range(MANY):
-        foreign.saw(0.0)
+        foreign.record_foreign_write(0.0)
     for at in (1.0, 3.0, 7.0, 15.0):
         assert foreign.pause_seconds(at) == 0
-        foreign.wrote(at)
-        assert foreign.saw(at), "it undoes a write of ours"
-        assert not foreign.saw(at), "that was undone already"
-    assert foreign.ended(75.0)
-    assert [foreign.saw(80.0) for _ in range(MANY)] == [False, False, False, True]
+        foreign.record_write(at)
+        assert foreign.record_foreign_write(at), "it undoes a write of ours"
+        assert not foreign.record_foreign_write(at), "that was undone already"
+    assert foreign.end_if_over(75.0)
+    assert [foreign.record_foreign_write(80.0) for _ in range(MANY)] == [False, False, False, True]
     assert foreign.pause_seconds(80.0) == FIRST_PAUSE_SECONDS
 
 
 def test_change_that_was_not_foreign_does_not_count() -> None:
     foreign = ForeignWrites()
     for _ in range(MANY):
-        foreign.saw(0.0)
+        foreign.record_foreign_write(0.0)
     foreign.forget()
     assert not foreign.is_conflict
-    assert [foreign.saw(1.0) for _ in range(MANY)] == [False, False, False, True]
+    assert [foreign.record_foreign_write(1.0) for _ in range(MANY)] == [False, False, False, True]
 
 
 def test_a_conflict_has_a_line_when_it_begins_and_one_when_it_is_over(
@@ -127,15 +127,15 @@ def test_a_conflict_has_a_line_when_it_begins_and_one_when_it_is_over(
 ) -> None:
     foreign = ForeignWrites()
     for number in range(MANY + 2):
-        foreign.saw(0.0)
+        foreign.record_foreign_write(0.0)
         foreign.writer = ForeignWriter("kubectl-edit")
         foreign.report(_log, "doc", " in a store", "; ask")
         assert len(caplog.records) == (number >= MANY - 1)
-    assert foreign.ended(60.0)
+    assert foreign.end_if_over(60.0)
     foreign.report(_log, "doc")
     assert foreign.writer == ForeignWriter()
     for _ in range(MANY):
-        foreign.saw(70.0)
+        foreign.record_foreign_write(70.0)
     foreign.report(_log, "doc")
     foreign.forget("it is not ours")
     for _ in range(2):

@@ -109,7 +109,7 @@ async def test_reconnected_client_gets_missed_events(
 
 
 @pytest.mark.parametrize("last", ["other-3", "run-10001", "run--1", "run-", "run-6x", "run-1"])
-async def test_what_is_not_known_any_more_is_a_gap(
+async def test_last_event_id_that_is_not_known_any_more_is_a_gap(
     client: TestClient[web.Request, web.Application], stream: Stream, last: str
 ) -> None:
     send(stream, *(change(number) for number in range(10_000)))

@@ -115,9 +115,7 @@ async def test_filters_choose_rows(site: Site) -> None:
         ({"continue": "\u0663"}, "continue is not that of an answer"),
     ],
 )
-async def test_what_is_not_understood_is_refused(
-    site: Site, query: dict[str, str], why: str
-) -> None:
+async def test_malformed_continue_is_refused(site: Site, query: dict[str, str], why: str) -> None:
     status, answer, _ = await site.ask(None, **query)
     assert (status, answer) == (400, {"error": why})
 
@@ -165,5 +163,5 @@ async def test_large_answers_are_compressed_for_those_who_accept_it(site: Site) 
         ("gzipped", False),
     ],
 )
-def test_what_a_client_accepts(header: str, accepts: bool) -> None:
+def test_gzip_is_used_if_the_client_accepts_it(header: str, accepts: bool) -> None:
     assert accepts_gzip(header) is accepts

@@ -49,7 +49,7 @@ def mirror(tmp_path: Path) -> Iterator[Mirror]:
 
 @pytest.fixture
 async def here(mirror: Mirror) -> AsyncIterator[Store]:
-    """The store as a daemon has it."""
+    """Return the store as a daemon opens it."""
     store = open_store(f"directory:{mirror.place}")
     yield store
     await store.close()
@@ -112,7 +112,7 @@ async def test_a_namespace_that_comes_and_goes_without_events(
 
 
 @pytest.mark.slow
-async def test_what_events_show_is_not_missed(
+async def test_change_that_an_event_showed_is_not_counted_as_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listing, "PERIOD_SECONDS", 0.02)

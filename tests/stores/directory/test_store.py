@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(root: Path) -> Path:
-    """The file of ``GOOD``."""
+    """Return the path of the file of ``GOOD``."""
     return root / "mindx-dl" / "one.json"
 
 
@@ -375,7 +375,9 @@ async def test_a_deletion_during_a_list_is_reported_by_its_event(
     assert seen.of(Deleted) == [Deleted(*PLACE, by_list=True), Deleted(*PLACE)]
 
 
-async def test_what_another_directory_at_the_path_lacks_is_not_deleted(tmp_path: Path) -> None:
+async def test_documents_that_another_directory_at_the_path_lacks_are_not_deleted(
+    tmp_path: Path,
+) -> None:
     """The kernel still reports changes of the one that was there, as after an unmount."""
     link, moved = tmp_path / "link", tmp_path / "moved"
     for one in ("first", "second"):

@@ -23,7 +23,7 @@ _SPACE = "kube-system"
 
 @pytest.fixture
 def store(proxied: Store) -> Store:
-    """A store that asks through ``proxy``."""
+    """Open a store that connects through ``proxy``."""
     return proxied
 
 
@@ -50,7 +50,7 @@ async def test_it_reads_requests(proxy: ApiProxy, store: Store) -> None:
     assert proxy.connections == 1
 
 
-async def test_what_is_sent_over_a_frozen_connection_arrives_when_it_thaws(
+async def test_request_over_a_frozen_connection_arrives_when_it_thaws(
     proxy: ApiProxy, store: Store, control_plane: ControlPlane
 ) -> None:
     await store.put(_document("1"))

@@ -39,7 +39,7 @@ def cluster(kubernetes: Store) -> Cluster:
 
 @pytest.fixture
 def volcano(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """An API server on which Volcano may be installed; it is not afterwards."""
+    """Start an API server on which a test may install Volcano; remove Volcano afterwards."""
     yield control_plane
     pod_groups.uninstall(control_plane)
 
@@ -157,7 +157,7 @@ async def test_pods_of_jobs_and_with_chips_are_reported_until_they_end(
 
 
 @pytest.mark.apiserver
-async def test_what_changed_during_an_outage_is_known_afterwards(
+async def test_changes_during_an_outage_are_known_afterwards(
     control_plane: ControlPlane, cluster: Cluster
 ) -> None:
     pods.make(control_plane, "a", "n1", "Ascend910-0")

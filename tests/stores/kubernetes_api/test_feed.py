@@ -86,7 +86,7 @@ async def test_a_bad_pod_hides_no_other_and_keeps_what_is_known_of_it(
 @pytest.mark.parametrize(
     "text", ['{"metadata":{"uid":5}}', '{"metadata":{}}', "{}", "7"], ids=range(4)
 )
-async def test_what_is_not_even_an_object_hides_no_other(text: str) -> None:
+async def test_item_that_is_no_object_hides_no_other(text: str) -> None:
     good = json.dumps(a_pod("a"))
     body = f'{{"metadata":{{"resourceVersion":"7"}},"items":[{text},{good}]}}'
     frames = f'{{"type":"ADDED","object":{text}}}', a_frame("ADDED", a_pod("b"))
@@ -96,7 +96,7 @@ async def test_what_is_not_even_an_object_hides_no_other(text: str) -> None:
     assert second.key == "b"
 
 
-async def test_what_is_nested_without_end_interrupts() -> None:
+async def test_deeply_nested_page_interrupts_the_watch() -> None:
     """No schema of an API server lets it through."""
     body = f'{{"metadata":{{"resourceVersion":"7"}},"items":[{{"metadata":{{}},"x":{DEEP}}}]}}'
     assert await pods(body) == []

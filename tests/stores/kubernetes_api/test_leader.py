@@ -10,7 +10,7 @@ import pytest
 from contract.errors import StoreConflict
 from contract.names import LEADER_LEASE
 from stores.address import open_store
-from stores.base import Tenure
+from stores.base import LeaderElectionRecord
 from tests.parts.controlplane import LEASES
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ def spec(plane: ControlPlane) -> dict[str, Any]:
 async def test_lease_is_taken_renewed_released_and_refused_to_a_late_holder(
     control_plane: ControlPlane, lease: LeaderLease
 ) -> None:
-    tenure = await lease.read()
-    assert tenure == Tenure("", 0)
-    first = await lease.write(Tenure("a", 10))
+    record = await lease.read()
+    assert record == LeaderElectionRecord("", 0)
+    first = await lease.write(LeaderElectionRecord("a", 10))
     with pytest.raises(StoreConflict):
-        await lease.write(Tenure("b", 10))
+        await lease.write(LeaderElectionRecord("b", 10))
     second = await lease.write(await lease.write(first))
     assert second.version != first.version, "a renewal is a change"
     assert await lease.read() == second
@@ -51,23 +51,23 @@ async def test_lease_is_taken_renewed_released_and_refused_to_a_late_holder(
     assert (shown["holderIdentity"], shown["leaseDurationSeconds"]) == ("a", 10)
     assert shown["acquireTime"] < shown["renewTime"]
     with pytest.raises(StoreConflict):
-        await lease.write(Tenure("b", 10, 1, first.version))
-    given_up = await lease.write(Tenure("", 1, 0, second.version))
-    taken = await lease.write(Tenure("b", 10, 1, given_up.version))
+        await lease.write(LeaderElectionRecord("b", 10, 1, first.version))
+    given_up = await lease.write(LeaderElectionRecord("", 1, 0, second.version))
+    taken = await lease.write(LeaderElectionRecord("b", 10, 1, given_up.version))
     assert spec(control_plane)["leaseTransitions"] == 1
     # The API server makes one that was deleted anew for its holder, or for who is faster.
     control_plane.request("DELETE", f"{LEASES}/{LEADER_LEASE}")
     await lease.write(taken)
     with pytest.raises(StoreConflict):
-        await lease.write(Tenure("a", 10))
+        await lease.write(LeaderElectionRecord("a", 10))
     control_plane.request("DELETE", f"{LEASES}/{LEADER_LEASE}")
-    await lease.write(Tenure("a", 10))
+    await lease.write(LeaderElectionRecord("a", 10))
     with pytest.raises(StoreConflict):
         await lease.write(taken)
 
 
 async def test_it_is_followed(control_plane: ControlPlane, lease: LeaderLease) -> None:
-    seen: asyncio.Queue[Tenure | Interrupted] = asyncio.Queue()
+    seen: asyncio.Queue[LeaderElectionRecord | Interrupted] = asyncio.Queue()
 
     async def follow() -> None:
         async for event in lease.watch():
@@ -75,12 +75,12 @@ async def test_it_is_followed(control_plane: ControlPlane, lease: LeaderLease) -
 
     task = asyncio.create_task(follow())
     async with asyncio.timeout(20):
-        assert await seen.get() == Tenure("", 0)
-        first = await lease.write(Tenure("a", 10))
+        assert await seen.get() == LeaderElectionRecord("", 0)
+        first = await lease.write(LeaderElectionRecord("a", 10))
         assert await seen.get() == first
         second = await lease.write(first)
         assert await seen.get() == second
         control_plane.request("DELETE", f"{LEASES}/{LEADER_LEASE}")
-        assert await seen.get() == Tenure("", 0)
+        assert await seen.get() == LeaderElectionRecord("", 0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -48,7 +48,7 @@ def make(plane: ControlPlane, name: str, spec: dict[str, Any], **annotations: st
 
 
 async def shown(store: Store, count: int) -> dict[str, Beat]:
-    """The beats by node, once the cache has so many."""
+    """Return the beats by node, once the cache has so many."""
     for _ in range(500):
         beats = await store.beats()
         if len(beats) == count:

@@ -10,7 +10,8 @@ import pytest
 
 from contract.errors import StoreRefused
 from stores.address import open_store
-from stores.base import Involved, KubernetesEvent, NodeChanged, NodeObject, NodesListed
+from stores.base import Involved, KubernetesEvent, NodeObject
+from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
 from tests.parts.pods import make as make_pod
 
@@ -193,17 +194,17 @@ async def test_all_nodes_with_a_label_are_followed(
     control_plane: ControlPlane, objects: ClusterObjects, node: str
 ) -> None:
     def is_about(event: NodesEvent, name: str, **annotations: str) -> bool:
-        assert isinstance(event, NodeChanged)
-        assert event.node is not None
-        return (event.name, event.node.annotations) == (name, annotations)
+        assert isinstance(event, Update)
+        assert event.value is not None
+        return (event.key, event.value.annotations) == (name, annotations)
 
     control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "n3"}})
     async with contextlib.aclosing(_with_patience(objects.watch_nodes(("a", "1")))) as nodes:
         first = await anext(nodes)
-        assert isinstance(first, NodesListed)
-        assert set(first.nodes) == {node}
-        assert (first.nodes[node].labels, first.nodes[node].annotations) == ({"a": "1"}, {"b": "2"})
-        assert first.nodes[node].version
+        assert isinstance(first, Snapshot)
+        assert set(first.items) == {node}
+        assert (first.items[node].labels, first.items[node].annotations) == ({"a": "1"}, {"b": "2"})
+        assert first.items[node].version
         control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "n2"}})
         await objects.set_node("n3", {"a": "2"}, {"noded/heartbeat": "4"})
         await objects.set_node("n2", {"a": "1"}, {})
@@ -211,11 +212,11 @@ async def test_all_nodes_with_a_label_are_followed(
         await objects.set_node("n2", {}, {"noded/heartbeat": "5"})
         assert is_about(await anext(nodes), "n2", **{"noded/heartbeat": "5"})
         await objects.set_node("n2", {"a": None}, {})
-        assert await anext(nodes) == NodeChanged("n2", None)
+        assert await anext(nodes) == Update("n2", None)
         await objects.set_node("n2", {"a": "1"}, {})
         assert is_about(await anext(nodes), "n2", **{"noded/heartbeat": "5"})
         control_plane.request("DELETE", "/api/v1/nodes/n2")
-        assert await anext(nodes) == NodeChanged("n2", None)
+        assert await anext(nodes) == Update("n2", None)
         control_plane.kill_apiserver()
         # A connection that is cut is no news; what is there afterwards is listed anew.
         control_plane.start_apiserver()
@@ -227,11 +228,11 @@ async def test_all_nodes_with_a_label_are_followed(
             event = await anext(nodes)
         labels: dict[str, str] = {}
         while labels != {"a": "1", "c": "3"}:
-            if isinstance(event, NodesListed):
-                assert set(event.nodes) == {node}
-                labels = event.nodes[node].labels
-            elif isinstance(event, NodeChanged) and event.node is not None:
-                labels = event.node.labels
+            if isinstance(event, Snapshot):
+                assert set(event.items) == {node}
+                labels = event.items[node].labels
+            elif isinstance(event, Update) and event.value is not None:
+                labels = event.value.labels
             if labels != {"a": "1", "c": "3"}:
                 event = await anext(nodes)
 

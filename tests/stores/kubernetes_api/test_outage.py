@@ -41,7 +41,7 @@ async def relay(control_plane: ControlPlane) -> AsyncIterator[Relay]:
 
 @pytest.fixture
 async def relayed(control_plane: ControlPlane, relay: Relay) -> AsyncIterator[Store]:
-    """A store whose connections go through ``relay``."""
+    """Open a store that connects through ``relay``."""
     config = control_plane.kubeconfig
     text = config.read_text().replace(str(control_plane.port), str(relay.port))
     path = config.with_name("relayed.kubeconfig")
@@ -51,7 +51,7 @@ async def relayed(control_plane: ControlPlane, relay: Relay) -> AsyncIterator[St
     await store.close()
 
 
-async def test_what_happens_during_an_outage_is_seen_after_it(
+async def test_changes_during_an_outage_are_shown_after_it(
     kubernetes: Store, relay: Relay, relayed: Store
 ) -> None:
     await kubernetes.put(a_document("deleted", "1"))

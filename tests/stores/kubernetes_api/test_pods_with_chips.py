@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from contract.errors import StoreRefused
 from stores.address import open_store
-from stores.base import PodUsage, UsageEnded, UsageListed
+from stores.base import PodUsage
+from stores.cluster import Snapshot, Update
 from tests.parts import pods
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ async def test_of_one_node_everything_about_its_pods_is_reported(
     assert events is not None
     async with asyncio.timeout(20):
         listed = await anext(events)
-        assert isinstance(listed, UsageListed)
-        shown = {pod.name: replace(pod, uid="") for pod in listed.pods}
+        assert isinstance(listed, Snapshot)
+        shown = {pod.name: replace(pod, uid="") for pod in listed.items.values()}
         assert shown == {
             "a": PodUsage(
                 "", "n1", ("Ascend910-1",), ("Ascend910-0", "Ascend910-1"), "default", "a", "train"
@@ -46,16 +47,18 @@ async def test_of_one_node_everything_about_its_pods_is_reported(
         }
         pods.make(control_plane, "b", "n2", "Ascend910-5")
         pods.make(control_plane, "soon", "n1", annotations={"huawei.com/npu": "npu-3"})
-        soon = await anext(events)
-        assert isinstance(soon, PodUsage)
+        changed = await anext(events)
+        assert isinstance(changed, Update)
+        soon = changed.value
+        assert soon is not None
         assert (soon.name, soon.chips, soon.assigned) == ("soon", (), ("npu-3",))
         pods.end(control_plane, "soon", "Succeeded")
-        assert await anext(events) == UsageEnded(soon.uid)
+        assert await anext(events) == Update(soon.uid, None)
 
 
 @pytest.mark.apiserver
 @pytest.mark.parametrize("resource", ["Ascend910", "npu", "Ascend310P", "Ascend310"])
-async def test_what_volcano_chose_is_reported_for_every_kind_of_card(
+async def test_chips_assigned_by_volcano_are_reported_for_every_kind_of_card(
     control_plane: ControlPlane, kubernetes: Store, resource: str
 ) -> None:
     chosen = {f"huawei.com/{resource}": f"{resource}-3"}
@@ -64,8 +67,8 @@ async def test_what_volcano_chose_is_reported_for_every_kind_of_card(
     assert events is not None
     async with asyncio.timeout(20):
         listed = await anext(events)
-    assert isinstance(listed, UsageListed)
-    assert [pod.assigned for pod in listed.pods] == [(f"{resource}-3",)]
+    assert isinstance(listed, Snapshot)
+    assert [pod.assigned for pod in listed.items.values()] == [(f"{resource}-3",)]
 
 
 @pytest.mark.apiserver

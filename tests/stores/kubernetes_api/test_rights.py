@@ -139,7 +139,7 @@ async def test_a_pod_uses_its_service_account(
         ({"text": "x" * 1_100_000}, "Too long|limit"),
     ],
 )
-async def test_what_the_server_refuses_changes_nothing(
+async def test_refused_write_changes_nothing(
     kubernetes: Store, data: dict[str, str], message: str
 ) -> None:
     await kubernetes.put(DOCUMENT)

@@ -43,7 +43,7 @@ async def observer(broker: Broker, protocol: str) -> AsyncIterator[Store]:
 
 
 async def shown(store: Store, wanted: Callable[[Beat], bool]) -> Beat:
-    """The only beat, as soon as it is as wanted."""
+    """Return the only beat, as soon as it is as wanted."""
     found: tuple[Beat, ...] = ()
     for _ in range(500):
         found = await store.beats()
@@ -185,7 +185,7 @@ async def test_beats_are_not_reported_while_the_broker_stands_still(
         assert await observer.beats() == ()
 
 
-async def test_what_a_broker_sent_while_it_ended_is_passed_on_as_retained(
+async def test_beats_of_a_broker_that_ended_are_marked_as_retained(
     broker: Broker, observer: Store, protocol: str
 ) -> None:
     mqtt = broker.certified("node-1", protocol)

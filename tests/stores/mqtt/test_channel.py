@@ -153,7 +153,7 @@ async def test_bad_batches_are_logged_once_and_nothing_comes_of_them(
         ({"events": "x" * LARGEST_BYTES}, "bytes, at most"),
     ],
 )
-def test_what_cannot_be_a_batch_is_refused(change: dict[str, object], what: str) -> None:
+def test_malformed_batch_is_refused(change: dict[str, object], what: str) -> None:
     from contract.errors import DocumentError
 
     body = msgspec.to_builtins(BATCH) | msgspec.to_builtins(change)

@@ -17,7 +17,7 @@ from stores.address import open_store
 from stores.base import Beat, Document, Selection
 from stores.interruption import Interrupted
 from stores.mqtt.address import parse_address
-from stores.mqtt.limits import BrokerLimits, Sizes, packet_bytes, unusable
+from stores.mqtt.limits import BrokerLimits, PacketLimit, packet_bytes, unusable
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import Broker
 from tests.parts.watching import watching
@@ -36,7 +36,7 @@ LARGE = Document("mindx-dl", "mindx-dl-nodeinfo-node-1", {"text": "x" * (2 * LIM
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
-    """Starts a broker with these settings, or starts it again with others."""
+    """Start a broker with these settings, or start it again with others."""
     brokers: list[Broker] = []
 
     def again(*settings: str) -> Broker:
@@ -165,73 +165,75 @@ class Hand:
 
 
 @pytest.fixture
-def sizes() -> Sizes:
-    return Sizes(parse_address("mqtt://broker"), Hand())
+def packet_limit() -> PacketLimit:
+    return PacketLimit(parse_address("mqtt://broker"), Hand())
 
 
-def allows(sizes: Sizes, size: int) -> bool:
+def allows(packet_limit: PacketLimit, size: int) -> bool:
     try:
-        sizes.check("topic", size)
+        packet_limit.check("topic", size)
     except StoreRefused:
         return False
     return True
 
 
-def test_two_breaks_in_a_row_show_a_limit_and_one_shows_nothing(sizes: Sizes) -> None:
-    sizes.took(50_000)
-    sizes.broke(90_000, was_too_large=False)
-    assert allows(sizes, 90_000)
-    sizes.broke(0, was_too_large=False)
-    sizes.broke(90_000, was_too_large=False)
-    assert allows(sizes, 90_000)
-    sizes.broke(80_000, was_too_large=False)
-    assert not allows(sizes, 80_000)
-    assert allows(sizes, 79_999)
+def test_two_breaks_in_a_row_show_a_limit_and_one_shows_nothing(packet_limit: PacketLimit) -> None:
+    packet_limit.record_accepted(50_000)
+    packet_limit.record_break(90_000, was_too_large=False)
+    assert allows(packet_limit, 90_000)
+    packet_limit.record_break(0, was_too_large=False)
+    packet_limit.record_break(90_000, was_too_large=False)
+    assert allows(packet_limit, 90_000)
+    packet_limit.record_break(80_000, was_too_large=False)
+    assert not allows(packet_limit, 80_000)
+    assert allows(packet_limit, 79_999)
 
 
-def test_small_packets_and_such_as_were_taken_show_nothing(sizes: Sizes) -> None:
-    sizes.took(50_000)
+def test_small_packets_and_such_as_were_taken_show_nothing(packet_limit: PacketLimit) -> None:
+    packet_limit.record_accepted(50_000)
     for size in (300, 4_096, 50_000) * 5:
-        sizes.broke(size, was_too_large=False)
-    assert sizes.limit is None
+        packet_limit.record_break(size, was_too_large=False)
+    assert packet_limit.limit is None
 
 
-def test_what_was_found_out_is_tried_again_after_another_break_and_once_only(sizes: Sizes) -> None:
-    sizes.refuse(90_000)
-    assert not allows(sizes, 90_000)
-    sizes.broke(100, was_too_large=False)
-    assert allows(sizes, 90_000)
-    sizes.broke(90_000, was_too_large=False)
-    assert not allows(sizes, 90_000)
-    sizes.broke(0, was_too_large=False)
-    sizes.took(90_000)
-    sizes.broke(90_000, was_too_large=False)
-    assert allows(sizes, 90_000)
+def test_learned_packet_limit_is_tried_again_once_after_another_break(
+    packet_limit: PacketLimit,
+) -> None:
+    packet_limit.refuse(90_000)
+    assert not allows(packet_limit, 90_000)
+    packet_limit.record_break(100, was_too_large=False)
+    assert allows(packet_limit, 90_000)
+    packet_limit.record_break(90_000, was_too_large=False)
+    assert not allows(packet_limit, 90_000)
+    packet_limit.record_break(0, was_too_large=False)
+    packet_limit.record_accepted(90_000)
+    packet_limit.record_break(90_000, was_too_large=False)
+    assert allows(packet_limit, 90_000)
 
 
-def test_what_was_found_out_is_tried_again_after_pauses_that_double() -> None:
+def test_learned_packet_limit_is_tried_again_after_pauses_that_double() -> None:
     hand = Hand()
-    sizes = Sizes(parse_address("mqtt://broker"), hand)
-    sizes.broke(90_000, was_too_large=True)
+    packet_limit = PacketLimit(parse_address("mqtt://broker"), hand)
+    packet_limit.record_break(90_000, was_too_large=True)
     for pause in (60, 120, 240):
         hand.seconds += pause - 1
-        assert not allows(sizes, 90_000)
+        assert not allows(packet_limit, 90_000)
         hand.seconds += 1
-        assert allows(sizes, 90_000)
-        sizes.broke(90_000, was_too_large=False)
-    assert not allows(sizes, 90_000)
+        assert allows(packet_limit, 90_000)
+        packet_limit.record_break(90_000, was_too_large=False)
+    assert not allows(packet_limit, 90_000)
 
 
 @pytest.mark.parametrize(
     ("announced", "limit"), [(None, None), (1, 1), (70_000, 70_000), (2**32 - 1, 2**32 - 1)]
 )
-def test_what_is_reported_counts_for_one_connection(
-    sizes: Sizes, announced: int | None, limit: int | None
+def test_limit_in_connack_counts_for_one_connection(
+    packet_limit: PacketLimit, announced: int | None, limit: int | None
 ) -> None:
-    sizes.begin(BrokerLimits(announced))
-    assert sizes.limit == limit
-    sizes.broke(0, was_too_large=False)
-    assert sizes.limit is None
+    packet_limit.begin(BrokerLimits(announced))
+    assert packet_limit.limit == limit
+    packet_limit.record_break(0, was_too_large=False)
+    assert packet_limit.limit is None
 
 
 @pytest.mark.parametrize("announced", [0, 1, 19, 4095])

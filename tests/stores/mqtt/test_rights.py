@@ -36,14 +36,14 @@ BEAT = Beat("node-1", "holder", 5.0, 1)
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    """A broker that ends the connection over a refused right."""
+    """Start a broker that ends the connection over a refused right."""
     with Broker(tmp_path, HANGS_UP) as running:
         yield running
 
 
 @pytest.fixture
 async def mistaken(broker: Broker, protocol: str) -> AsyncIterator[Store]:
-    """The store of ``node-1`` with the certificate of ``node-2``."""
+    """Open the store of ``node-1`` with the certificate of ``node-2``."""
     mqtt = broker.certified("node-2", protocol)
     store = open_store(broker.tls_url, mqtt=mqtt, node="node-1", to_be=BEAT)
     yield store

@@ -40,7 +40,7 @@ async def store(broker: Broker) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def anybody(broker: Broker) -> AsyncIterator[BrokerConnection]:
-    """A stranger who may publish everything."""
+    """Connect as a client that may publish everything."""
     connection = BrokerConnection(parse_address(broker.url), Mqtt(), None)
     yield connection
     await connection.close()
@@ -267,11 +267,12 @@ async def test_a_part_of_a_list_is_never_taken_for_all(tmp_path: Path, protocol:
 
 
 async def test_too_many_messages_interrupt_their_reader(
-    broker: Broker, anybody: BrokerConnection
+    broker: Broker, anybody: BrokerConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("stores.mqtt.connection.MOST_WAITING", 10)
     topic = "vigil/v1/nodes/node-1/events"
     writer = BrokerConnection(parse_address(broker.url), Mqtt(), None)
-    seen = anybody.messages("vigil/v1/nodes/+/events", most=10)
+    seen = anybody.messages("vigil/v1/nodes/+/events")
     assert isinstance(await anext(seen), Subscribed)
     for number in range(20):
         await writer.publish(topic, str(number).encode(), retain=False)

@@ -202,7 +202,9 @@ def test_a_pod_that_exits(
     assert container.restarts == (1 if phase == "Running" else 0)
 
 
-def test_what_is_written_is_written_last_and_read_by_its_readers(snapshot: ClusterSnapshot) -> None:
+def test_an_assumed_document_is_the_newest_and_its_readers_read_it(
+    snapshot: ClusterSnapshot,
+) -> None:
     texts = ("chip 3 of n3 SeparateNPU", "n1 UnHealthy", "switch of n2 SubHealthy")
     after = assumed(snapshot, *texts)
     assert [(one.name, one.resource_version) for one in after.configmaps] == [
@@ -297,7 +299,9 @@ def test_texts_that_prove_nothing(text: str, expected: str) -> None:
         ("pod default/x exits 1", "there is no such pod"),
     ],
 )
-def test_what_is_not_in_the_dump(snapshot: ClusterSnapshot, text: str, expected: str) -> None:
+def test_an_assumption_about_an_unknown_object_is_refused(
+    snapshot: ClusterSnapshot, text: str, expected: str
+) -> None:
     with pytest.raises(ConfigurationError) as raised:
         assumed(snapshot, text)
     assert f"{text}: {expected}" in str(raised.value)

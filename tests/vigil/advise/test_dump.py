@@ -130,7 +130,7 @@ def problems(tmp_path: Path, *texts: str | bytes) -> str:
         (b'{"items": [{"kind": "Pod", "metadata": {}}]}', "Pod without a name: $.metadata"),
     ],
 )
-def test_what_is_no_dump(tmp_path: Path, content: bytes, expected: str) -> None:
+def test_a_file_that_is_no_dump_is_refused(tmp_path: Path, content: bytes, expected: str) -> None:
     found = problems(tmp_path, content)
     assert expected in found
     assert found.startswith("/0.json: ")

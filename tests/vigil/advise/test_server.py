@@ -119,7 +119,7 @@ def test_assumptions_are_asked_again_while_others_are_computed(
 
 
 @pytest.mark.parametrize("status", [400, 404])
-def test_what_an_aggregator_refuses_is_wrong_input(status: int) -> None:
+def test_a_refusal_of_an_aggregator_is_wrong_use(status: int) -> None:
     with serving(Asked((status, {"error": "there is no Node n9"}))) as asked:
         refused = asked.vigil("--what-if", "n9 gone")
     assert isinstance(refused.exception, ConfigurationError)

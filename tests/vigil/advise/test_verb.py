@@ -56,7 +56,7 @@ def test_a_cluster_at_rest(dump: Path) -> None:
     assert "pending count" in unknown
 
 
-def test_what_a_fault_would_do(dump: Path) -> None:
+def test_an_assumed_fault_shows_its_changes(dump: Path) -> None:
     result = vigil("--dump", dump, "--what-if", "chip 3 of n2 SeparateNPU")
     assert result.exit_code == 1
     assert "deletes with 0 s: j-0, j-1" in result.stdout
@@ -257,7 +257,7 @@ def test_wrong_use(dump: Path, options: tuple[str, ...]) -> None:
     assert result.exit_code == 2 or isinstance(result.exception, ConfigurationError)
 
 
-def test_what_a_part_of_elastic_training_would_do(tmp_path: Path) -> None:
+def test_options_of_elastic_training_change_the_advice(tmp_path: Path) -> None:
     """Only with its option: the scheduler ends no job for a link that is down."""
     items = two_pods_on_two_of_three_nodes()
     job = vcjob("j", 2, phase="Running")

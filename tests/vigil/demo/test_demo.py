@@ -19,8 +19,7 @@ from stores.base import Document, Selection
 from tests.parts.controlplane import LEASES
 from vigil.demo import actions
 from vigil.demo.command import DemoOptions, play
-from vigil.demo.steps import DemoStep
-from vigil.demo.story import STORY, story_of
+from vigil.demo.story import STORY, DemoStep, story_of
 
 if TYPE_CHECKING:
     from pathlib import Path

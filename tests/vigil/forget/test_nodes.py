@@ -159,7 +159,7 @@ async def test_a_node_of_which_only_cluster_info_is_left(folder: Place) -> None:
     assert await folder.names("left") == {"record"}
 
 
-async def test_what_cannot_be_read_of_a_node_is_forgotten_too(folder: Place) -> None:
+async def test_unreadable_documents_of_a_node_are_forgotten_too(folder: Place) -> None:
     await folder.store.put(report("spoilt", {"DeviceInfoCfg": "{"}))
     await folder.store.beat(Beat("spoilt", "host", INTERVAL, 1, writes="nonsense"))
     assert (await folder.forget("spoilt", "--yes"))[0] == 0

@@ -151,7 +151,7 @@ def test_more_values_than_memory_are_refused(
         assert [code for code, _ in found(many, name)] == codes
 
 
-def test_what_cannot_be_read_is_not_silenced() -> None:
+def test_an_unreadable_file_is_not_silenced() -> None:
     assert found("a: b: c  # vigil: ignore UNREADABLE it is so\n") == [("UNREADABLE", 1)]
 
 
@@ -179,7 +179,7 @@ def test_tags_construct_nothing(tmp_path: Path) -> None:
         ("kind: Job\nmetadata:\n  name: '{{ x }}'\n", [("TEMPLATE", 1)]),
     ],
 )
-def test_what_is_not_judged_is_named(text: str, expected: list[tuple[str, int]]) -> None:
+def test_kinds_without_a_judgement_are_named(text: str, expected: list[tuple[str, int]]) -> None:
     assert found(text) == expected
 
 

@@ -46,7 +46,9 @@ def pod_without_card_names(group: str) -> list[tuple[str, str, dict[str, Any]]]:
     return [("POST", path, pod), ("PATCH", f"{path}/{group}-0/status", running)]
 
 
-def test_what_runs_is_judged_and_what_is_missing_is_named(control_plane: ControlPlane) -> None:
+def test_running_objects_are_judged_and_missing_rights_are_named(
+    control_plane: ControlPlane,
+) -> None:
     pod_groups.install(control_plane)
     try:
         deployment = yaml.safe_load((CASES / "MIN_AVAILABLE_MISSING.wrong.yaml").read_text())
@@ -75,7 +77,9 @@ def test_what_runs_is_judged_and_what_is_missing_is_named(control_plane: Control
         pod_groups.uninstall(control_plane)
 
 
-def test_what_keeps_elastic_training_from_ending_pods(control_plane: ControlPlane) -> None:
+def test_missing_rights_that_keep_elastic_training_from_ending_pods_are_found(
+    control_plane: ControlPlane,
+) -> None:
     """Without its daemon, with a daemon and no rights of a part, and with all of it."""
     VCJOBS.install(control_plane)
     deployments = "/apis/apps/v1/namespaces/mindx-dl/deployments"

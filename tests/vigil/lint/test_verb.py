@@ -152,7 +152,7 @@ def test_the_same_input_gives_the_same_bytes() -> None:
     assert outputs.pop().count("\n") > 50
 
 
-def test_what_is_not_judged_is_counted(tmp_path: Path) -> None:
+def test_objects_without_a_judgement_are_counted(tmp_path: Path) -> None:
     text = "".join(
         f"---\napiVersion: {version}\nkind: {kind}\n"
         for version, kind in (("v1", "Service"), ("v1", "Service"), ("batch/v1", "Job"))

@@ -114,7 +114,7 @@ def test_the_codes_of_the_servers_parts_are_one_of_them(tmp_path: Path) -> None:
         ("x.yaml", "kind: Secret\ndata: {}\n", "kind"),
     ],
 )
-def test_what_is_no_fault_configuration_is_refused(
+def test_a_file_that_is_no_fault_configuration_is_refused(
     tmp_path: Path, name: str, content: str, what: str
 ) -> None:
     (tmp_path / name).write_text(content)

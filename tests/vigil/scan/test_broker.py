@@ -129,6 +129,6 @@ def test_the_end_of_a_certificate_is_what_openssl_shows(tmp_path: Path, broker: 
         "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
     ],
 )
-def test_what_is_no_certificate(text: str) -> None:
+def test_a_text_that_is_no_certificate_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         end_of_pem(text)

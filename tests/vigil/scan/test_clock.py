@@ -33,7 +33,7 @@ def test_the_clock(
     configuration = AgentConfiguration.model_validate(
         {"node_name": "n", "store": "directory:/x", "heartbeat": heartbeat}
     )
-    check = machine.look_at_clock(configuration)
+    check = machine.check_clock(configuration)
     assert check.state is state
     assert (check.means is ExitStatus.OK) is (state is not CheckState.PROBLEM)
     if state is CheckState.WARNING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vigil.exit_status import ExitStatus
-from vigil.scan.directory_store import look_at_directory
+from vigil.scan.directory_store import check_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 async def test_a_directory_that_others_may_write_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     url = f"directory:{tmp_path}"
-    found = await look_at_directory(url, "node-1", others_may_write=False)
+    found = await check_directory(url, "node-1", others_may_write=False)
     assert found.means is ExitStatus.WRONG_USE
     assert "others may write" in found.found
-    allowed = await look_at_directory(url, "node-1", others_may_write=True)
+    allowed = await check_directory(url, "node-1", others_may_write=True)
     assert allowed.means is ExitStatus.OK

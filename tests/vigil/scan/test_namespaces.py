@@ -8,7 +8,7 @@ import pytest
 
 from vigil.scan import namespaces
 from vigil.scan.findings import Check, CheckState
-from vigil.scan.namespaces import PUBLIC_FAULTS, RANK_TABLES, look_at_namespaces
+from vigil.scan.namespaces import PUBLIC_FAULTS, RANK_TABLES, check_namespaces
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,14 +35,14 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_where_no_aggregator_is_configured_nothing_is_claimed() -> None:
-    for check in await look_at_namespaces(None, {"VIGIL_STORE": "nonsense"}):
+    for check in await check_namespaces(None, {"VIGIL_STORE": "nonsense"}):
         assert check.state is CheckState.NOT_APPLICABLE
         assert "--aggregator-config" in check.found
 
 
 async def test_all_namespaces_are_shown_with_what_to_do(elsewhere: Path) -> None:
     elsewhere.write_text('store = ["directory:/srv"]\n')
-    found = by_name(await look_at_namespaces(None, {}))
+    found = by_name(await check_namespaces(None, {}))
     assert found[PUBLIC_FAULTS].found == found[RANK_TABLES].found == "all namespaces"
     assert found[PUBLIC_FAULTS].state is CheckState.OK
     assert "public_faults.namespaces" in found[PUBLIC_FAULTS].advice
@@ -52,18 +52,18 @@ async def test_all_namespaces_are_shown_with_what_to_do(elsewhere: Path) -> None
 async def test_the_environment_of_a_pod_counts_and_beats_the_file(elsewhere: Path) -> None:
     elsewhere.write_text(FILE)
     variables = {"VIGIL_PUBLIC_FAULTS_NAMESPACES": "tenant-a, tenant-b"}
-    found = by_name(await look_at_namespaces(None, variables))
+    found = by_name(await check_namespaces(None, variables))
     assert found[PUBLIC_FAULTS].facts == {"namespaces": ["tenant-a", "tenant-b"]}
     assert found[RANK_TABLES].facts == {"namespaces": ["inference"]}
     elsewhere.unlink()
-    assert by_name(await look_at_namespaces(None, variables))[RANK_TABLES].found == "all namespaces"
+    assert by_name(await check_namespaces(None, variables))[RANK_TABLES].found == "all namespaces"
 
 
 @pytest.mark.parametrize("text", ["namespaces = []", 'namespaces = ["Upper"]', "namespaces = 3"])
 async def test_a_wrong_file_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "aggregator.toml"
     file.write_text(f"[public_faults]\n{text}\n")
-    for check in await look_at_namespaces(file, {}):
+    for check in await check_namespaces(file, {}):
         assert check.state is CheckState.PROBLEM
         assert "public_faults.namespaces" in check.found
         assert check.advice

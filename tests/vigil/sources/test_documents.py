@@ -127,7 +127,7 @@ def test_no_document_at_all_is_not_well_either(tmp_path: Path) -> None:
     assert found.counts == {"nodes": {}, "chips": {}}
 
 
-def test_what_the_real_clusterd_published_is_read(tmp_path: Path) -> None:
+def test_documents_of_a_real_clusterd_are_read(tmp_path: Path) -> None:
     published = recorded_cluster_info("every-fault-level", "cluster-info-device-0")
     found = reported(tmp_path, published, *inputs("every-fault-level").values())
     assert found.not_known[-1] == "which sources are blind on n1"

@@ -140,7 +140,7 @@ async def test_faults_end_first_and_nothing_is_left(place: Place, tmp_path: Path
 
 
 @pytest.mark.parametrize("place", ["directory"], indirect=True)
-async def test_what_still_runs_is_named_and_nothing_is_changed(
+async def test_a_running_daemon_is_named_and_nothing_is_changed(
     place: Place, tmp_path: Path
 ) -> None:
     daemon = Daemon(tmp_path / "aggregator", *place.options)

@@ -74,7 +74,7 @@ def test_kinds_by_content(text: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"x": 1}'])
-def test_what_cannot_be_decided(text: str) -> None:
+def test_a_file_of_unknown_kind_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--kind"):
         kind_of(text, "-", "x")
 
@@ -124,14 +124,14 @@ def test_a_whole_config_map_as_kubectl_prints_it() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_config_map(change: dict[str, Any], where: str) -> None:
+def test_each_problem_of_a_config_map_is_named(change: dict[str, Any], where: str) -> None:
     assert where in problems(json.dumps(CONFIG_MAP | change))
 
 
 @pytest.mark.parametrize(
     "text", ["data: [", "data:\n\t- x", "- data:", "{", "data: *absent", "data: !!bool x", ""]
 )
-def test_what_is_no_config_map(text: str) -> None:
+def test_a_text_that_is_no_config_map_is_refused(text: str) -> None:
     assert problems(text)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from contract.errors import StoreConflict
 from stores.address import open_store
-from stores.base import Beat, Changed, Deleted, Document, Selection, Tenure
+from stores.base import Beat, Changed, Deleted, Document, LeaderElectionRecord, Selection
 from tests.parts.api_proxy import ApiProxy, Direction, Rule
 from tests.parts.controlplane import LEASES
 from tests.parts.watching import watching
@@ -30,7 +30,7 @@ _SOON_SECONDS = 3.0
 
 @pytest.fixture
 def store(proxied: Store) -> Store:
-    """A store that asks through ``proxy``."""
+    """Open a store that connects through ``proxy``."""
     return proxied
 
 
@@ -65,10 +65,10 @@ async def test_a_write_whose_answer_never_comes_is_no_conflict(
 ) -> None:
     lease = store.leader_lease
     assert lease is not None
-    version, other, tenure, _ = await asyncio.gather(
+    version, other, record, _ = await asyncio.gather(
         store.put(_document("1")),
         store.put(Document(_SPACE, "other", {})),
-        lease.write(Tenure("one", 10)),
+        lease.write(LeaderElectionRecord("one", 10)),
         store.beat(_beat(1_000)),
     )
     assert proxy.freeze_old(direction) >= 4
@@ -76,7 +76,7 @@ async def test_a_write_whose_answer_never_comes_is_no_conflict(
     newer, _, renewed, _ = await asyncio.gather(
         store.put(_document("2"), expected=version),
         store.delete(_SPACE, "other", expected=other),
-        lease.write(Tenure("one", 10, 1, tenure.version)),
+        lease.write(LeaderElectionRecord("one", 10, 1, record.version)),
         store.beat(_beat(2_000)),
         return_exceptions=True,
     )
@@ -85,13 +85,13 @@ async def test_a_write_whose_answer_never_comes_is_no_conflict(
     assert await store.get(_SPACE, "other") is None
     assert await store.beats("node-1") == (_beat(2_000),)
     # Who leads asks after a conflict whether it is its own.
-    assert isinstance(renewed, Tenure) or direction is Direction.TO_CLIENT
+    assert isinstance(renewed, LeaderElectionRecord) or direction is Direction.TO_CLIENT
     assert (await lease.read()).holder == "one"
     with pytest.raises(StoreConflict):
         await store.put(_document("3"), expected=version)
 
 
-async def test_what_arrives_late_undoes_nothing_newer(
+async def test_late_write_undoes_nothing_newer(
     proxy: ApiProxy, store: Store, control_plane: ControlPlane
 ) -> None:
     version = await store.put(_document("1"))

@@ -407,7 +407,7 @@ def test_a_proxy_with_a_password_and_one_that_cannot_be_used(tmp_path: Path) -> 
 
 
 def plugin(status: Mapping[str, str] | None = None, script: str = "") -> dict[str, Any]:
-    """A plugin that prints a credential, or does what ``script`` has it do."""
+    """Write a plugin that prints a credential, or that runs ``script``."""
     answer = {"apiVersion": VERSION, "kind": "ExecCredential", "status": status}
     command = f"cat <<'END'\n{json.dumps(answer)}\nEND\n" if status is not None else script
     return {"command": "sh", "args": ["-c", command], "apiVersion": VERSION, "env": None}
@@ -425,8 +425,8 @@ def test_a_plugin_gives_a_certificate(tmp_path: Path, pki: Path) -> None:
     assert "its certificate: is no" in refused(written(tmp_path, {"exec": plugin(wrong)}))
 
 
-def test_what_a_plugin_is_given(tmp_path: Path) -> None:
-    """It stands beside the kubeconfig, is asked by the variable, and has no terminal."""
+def test_environment_and_arguments_of_a_credential_plugin(tmp_path: Path) -> None:
+    """Run a plugin beside the kubeconfig, with its arguments and variables and no terminal."""
     program = tmp_path / "bin" / "plugin"
     program.parent.mkdir()
     program.write_text(

@@ -141,7 +141,7 @@ async def test_user_and_password_in_the_address(
     await until_written(store, "with a token")
 
 
-async def test_what_cannot_be_used_leaves_the_last_good_one_in_force(
+async def test_unusable_credentials_leave_the_last_good_ones_in_force(
     store: Store, kubeconfig: Kubeconfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, LOG)
@@ -168,7 +168,7 @@ async def test_what_cannot_be_used_leaves_the_last_good_one_in_force(
     assert CHIEF_TOKEN not in caplog.text
 
 
-async def test_what_cannot_be_used_at_the_start_is_tried_again(
+async def test_unusable_credentials_at_the_start_are_read_again(
     store: Store, kubeconfig: Kubeconfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     kubeconfig.put("clusters: [")
@@ -373,7 +373,7 @@ async def test_a_proxy_that_wants_a_password(
         assert "wr0ng" not in str(caught.value)
 
 
-async def test_what_needs_no_proxy(
+async def test_loopback_and_hosts_of_no_proxy_are_connected_directly(
     control_plane: ControlPlane,
     store: Store,
     kubeconfig: Kubeconfig,

@@ -39,7 +39,7 @@ NOW = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
         ("Sun, 22 Nov 99999999999 12:00:30 GMT", None),
     ],
 )
-def test_what_an_answer_asks_for(text: str, seconds: float | None) -> None:
+def test_seconds_of_retry_after(text: str, seconds: float | None) -> None:
     assert seconds_of(text, NOW) == seconds
 
 
@@ -78,7 +78,7 @@ async def test_others_fail_and_what_is_urgent_has_a_turn_every_5_s(
 @pytest.mark.parametrize(
     ("status", "text"), [(429, None), (503, "soon"), (500, "20"), (200, "20"), (429, "0")]
 )
-async def test_what_asks_for_none(status: int, text: str | None) -> None:
+async def test_answer_that_asks_for_no_pause(status: int, text: str | None) -> None:
     pauses = Pauses()
     pauses.answered("https://h", None, status, text)
     await pauses.turn(None)

@@ -1,33 +1,30 @@
-"""The driver at work in a child process, for a verb that asks it once."""
+"""A vendor library at work in its child process, for a verb that asks it once."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
-
-from dcmi_shim.driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from typing import Any
 
-    from dcmi_shim.library.discovery import FoundLibrary
-    from dcmi_shim.worker.supervisor import DriverSettings
+    from dcmi_shim.driver import Driver
+    from dcmi_shim.switch.driver import SwitchDriver
 
 T = TypeVar("T")
 
 
 @asynccontextmanager
-async def driver_at_work(
-    library: FoundLibrary, settings: DriverSettings | None = None
-) -> AsyncIterator[tuple[Driver, asyncio.Task[None]]]:
-    """Yield the driver at work, and the task that ends where it can never work."""
-    driver = Driver(library, lambda: time.time_ns() // 1_000_000, settings)
+async def driver_session(driver: Driver | SwitchDriver) -> AsyncIterator[asyncio.Task[None]]:
+    """Have ``driver`` work, and close it behind the block.
+
+    Yield the task that ends where it can never work.
+    """
     work = asyncio.create_task(driver.run(), name="driver")
     try:
-        yield driver, work
+        yield work
     finally:
         work.cancel()
         await asyncio.wait({work})

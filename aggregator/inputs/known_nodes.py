@@ -1,4 +1,4 @@
-"""Which nodes and chips there are, from documents, Nodes and pods; public faults need it."""
+"""Which nodes and chips exist, by documents, Nodes and pods; public faults need it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ _log = logging.getLogger(__name__)
 _MOST_EQUAL = 256
 
 PATIENCE_MS = 5000
-"""How long public faults of unknown nodes wait for a store that has not listed its nodes, because
-it is away or refuses that.
-"""
+"""Longest wait of public faults of unknown nodes for a store that has not listed its nodes."""
 
 
 class KnownNodes:
-    """Nodes and chips of the documents of ``sources`` and of ``cluster_state``.
+    """The nodes and chips in the documents of ``sources`` and in ``cluster_state``.
 
     A chip that a pod uses may be in no list of the node's document (``device-plugin#1.3``),
     and document and pod do not change at the same moment, so a chip that was seen once is known as
@@ -42,24 +40,24 @@ class KnownNodes:
         self._until_ms: int | None = None
 
     def has_node(self, node: str) -> bool:
-        """See ``Places``."""
+        """See ``NodeLookup``."""
         if self._cluster_state.node(node) is not None:
             return True
         return any(node in source.devices.present for source in self._sources)
 
     def chips(self, node: str) -> frozenset[str] | None:
-        """See ``Places``."""
+        """See ``NodeLookup``."""
         return self._chips.get(node)
 
     def node_of(self, serial_number: str) -> str | None:
-        """See ``Places``. No node has the empty number (defect B9), nor one that several Nodes
+        """See ``NodeLookup``. No node has the empty number (defect B9), nor one that several Nodes
         have.
         """
         state = self._cluster_state.node_by_serial_number(serial_number)
         return None if state is None else state.name
 
     def update(self, nodes: Iterable[str], now: Instant) -> None:
-        """Update what is known of these nodes."""
+        """Update the known chips of these nodes."""
         for node in nodes:
             report = newest((one.device for one in self._sources), node)
             if report is not None:

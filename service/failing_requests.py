@@ -1,4 +1,4 @@
-"""Whether what is asked of a store has failed for so long that it is no passing trouble. Pure.
+"""Whether requests to a store have failed for 30 s, which makes a daemon unready. Pure.
 
 Times are steady milliseconds.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 LONG_MS = 30_000
 
 
-class Failing:
-    """The failures since the last success, by the name of what failed."""
+class FailingRequests:
+    """The failures since the last success, by the name of the request."""
 
     def __init__(self) -> None:
         self._since_ms: dict[str, int] = {}
@@ -25,14 +25,14 @@ class Failing:
         self._since_ms.clear()
 
     def seconds(self, now_ms: int) -> float:
-        """Return for how long everything that was asked has failed; 0 if nothing was."""
+        """Return for how long all requests have failed; 0 without a failure."""
         return (now_ms - min(self._since_ms.values(), default=now_ms)) / 1000
 
     def problem(self, what: str, now_ms: int, *, of_many: bool = False) -> str | None:
-        """Return in words that ``what`` has failed for too long; ``None`` if it has not.
+        """Return a sentence that ``what`` has failed for too long; ``None`` if it has not.
 
-        ``of_many``: others of its kind may do well and have nothing to ask for, so a single name
-        that fails is no reason.
+        ``of_many``: others of its kind may work and have nothing to request, so a single name that
+        fails is no problem.
         """
         seconds = self.seconds(now_ms)
         if seconds * 1000 < LONG_MS or (of_many and len(self._since_ms) == 1):

@@ -43,7 +43,7 @@ class Kept:
                 self.texts[bucket] = text
 
 
-def test_what_followed() -> None:
+def test_results_of_relation_faults_are_restored() -> None:
     kept = Kept()
     kept.scene.chips("n0", LINK)
     kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
@@ -146,7 +146,7 @@ def test_of_two_memories_the_one_with_the_stronger_result_counts() -> None:
         "\ud800",
     ],
 )
-def test_what_cannot_be_read_is_reported_and_the_rest_counts(text: str) -> None:
+def test_an_unreadable_bucket_is_reported_and_the_rest_counts(text: str) -> None:
     kept = Kept()
     kept.scene.chips("n0", LINK)
     kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))

@@ -59,7 +59,7 @@ def kind() -> str:
 
 
 def held(daemon: Daemon) -> sqlite3.Connection:
-    """The daemon cannot keep anything as long as this is open."""
+    """Keep the history locked: the daemon cannot write anything meanwhile."""
     connection = sqlite3.connect(daemon.log.parent / FILE_NAME, isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")
     return connection

@@ -1,4 +1,4 @@
-"""The driver: found, trusted, loaded, and what it answers about each chip."""
+"""Checks of the driver: library, identity, calls for each chip, events."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from collectors.chip_faults.collector import ChipFaultsSection, real_list_period
 from contract.codes.families import FAMILIES
 from contract.counted import counted
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverNotFound
+from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.library.return_codes import NOT_READY
 from dcmi_shim.worker.supervisor import DriverSettings
-from stores.abandonable_thread import AbandonableThread
-from vigil.driver_at_work import driver_at_work, first_answer
+from pacing.abandonable_thread import AbandonableThread
+from vigil.driver_session import driver_session, first_answer
 from vigil.exit_status import ExitStatus
 from vigil.scan.findings import not_applicable, ok, problem, warning
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from agent.config import AgentConfiguration
-    from dcmi_shim.driver import Driver
     from dcmi_shim.library.discovery import FoundLibrary
     from dcmi_shim.values import Chip, Inventory
     from vigil.scan.findings import Check
@@ -46,7 +46,7 @@ class Hardware:
     inventory: Inventory | None
 
 
-async def look_at_driver(configuration: AgentConfiguration) -> Hardware:
+async def check_driver(configuration: AgentConfiguration) -> Hardware:
     """Find, load and ask the driver as the agent does, in a child process with deadlines."""
     try:
         library = await AbandonableThread(
@@ -68,7 +68,8 @@ async def look_at_driver(configuration: AgentConfiguration) -> Hardware:
         return Hardware((problem(LIBRARY, found, advice, ExitStatus.OUTSIDE), *left_out), None)
     checks = [_library(library)]
     settings = DriverSettings(call_seconds=configuration.driver.call_deadline_seconds)
-    async with driver_at_work(library, settings) as (driver, ended):
+    driver = Driver(library, lambda: time.time_ns() // 1_000_000, settings)
+    async with driver_session(driver) as ended:
         inventory = await first_answer(driver.inventory(), ended, _ANSWER_SECONDS)
         if inventory is None:
             checks.append(_silent(driver, ended))
@@ -152,7 +153,7 @@ def _identity(driver: Driver, inventory: Inventory) -> Check:
 
 
 async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
-    """Health and fault codes of each chip, once, and how long the lists took."""
+    """Check health and fault codes of each chip, once; return also how long the lists took."""
     list_seconds = 0.0
     failed: dict[str, str] = {}
     stuck: list[str] = []

@@ -34,7 +34,7 @@ _REFRESH_SECONDS = 60.0
 _AGAIN_SECONDS = 1.0
 
 
-class ChipKeys:
+class ChipLabels:
     """Derives the keys from the answers of ``driver``."""
 
     def __init__(self, driver: Driver, *, refresh_seconds: float = _REFRESH_SECONDS) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.node.duo_cards import is_duo, processes_resetting_cards, resets_together
+from agent.node.device_plugin import is_duo, processes_resetting_cards, resets_together
 from dcmi_shim.values import Chip, Inventory
 
 if TYPE_CHECKING:

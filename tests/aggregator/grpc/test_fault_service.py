@@ -121,7 +121,7 @@ async def test_every_member_arrives_under_its_number(bench: Bench, client: Clien
 
 
 async def pushed(stream: Stream) -> tuple[str, str, list[str]]:
-    """Job, signal and codes of the next message."""
+    """Return job, signal and codes of the next message."""
     message = await asyncio.wait_for(stream.next(), 20)
     assert message is not None
     nodes = message.get("nodeFaultInfo", [])

@@ -1,4 +1,4 @@
-"""Renders the state as the device-info document: lists, health, fault entries.
+"""Renders the chip lists of device-info from the state: free, unhealthy, and the fault entries.
 
 Source: ``docs/spec/device-plugin.md#1.3``, 1.6, 2.7 and 2.8.
 """
@@ -27,7 +27,7 @@ from contract.documents.separation import UpgradeReason, write_reasons, written_
 from contract.errors import DriverError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from contract.codes.families import Family
     from dcmi_shim.values import Inventory, SuperPod
@@ -80,7 +80,7 @@ def render(
         known = state.chips.get(chip, _NEVER_SEEN)
         name = family.device_name(chip)
         network, own, bare = _entries(name, known, name in spared)
-        level = _level_of(own, bare)
+        level = _level_of([own, bare])
         goes_along = chip in with_ill_die and known.was_read
         if goes_along and own is None and bare is None:
             bare = _entry(CARD_UNHEALTHY, name, {}, ChipLevel.NORMAL_NPU)
@@ -143,12 +143,12 @@ def _ill_cards(state: PolicyState, inventory: Inventory, in_use: frozenset[str])
         name = family.device_name(chip.physical_id)
         known = state.chips.get(chip.physical_id, _NEVER_SEEN)
         _, own, bare = _entries(name, known, name in in_use)
-        if not is_healthy(_level_of(own, bare), name in in_use):
+        if not is_healthy(_level_of([own, bare]), name in in_use):
             ill.add(chip.card_id)
     return frozenset(chip.physical_id for chip in inventory.chips if chip.card_id in ill)
 
 
-def _level_of(*entries: DeviceFault | None) -> ChipLevel:
+def _level_of(entries: Iterable[DeviceFault | TimeAndLevel | None]) -> ChipLevel:
     return most_serious(ChipLevel(entry.fault_level) for entry in entries if entry is not None)
 
 
@@ -184,19 +184,15 @@ def _entries(
         codes[upgrade.code] = _worse(codes.get(upgrade.code), raised)
     network = {code: entry for code, entry in codes.items() if is_network(code)}
     own = {code: entry for code, entry in codes.items() if not is_network(code)}
-    if network.keys().isdisjoint(known.faults) and is_network_healthy(_level(network)):
+    if network.keys().isdisjoint(known.faults) and is_network_healthy(_level_of(network.values())):
         network = {}
-    if own.keys().isdisjoint(known.faults) and is_healthy(_level(own), used):
+    if own.keys().isdisjoint(known.faults) and is_healthy(_level_of(own.values()), used):
         own = {}
     return (
         _entry_of(CARD_NETWORK_UNHEALTHY, name, network),
         _entry_of(CARD_UNHEALTHY, name, own),
         bare,
     )
-
-
-def _level(codes: Mapping[str, TimeAndLevel]) -> ChipLevel:
-    return most_serious(ChipLevel(entry.fault_level) for entry in codes.values())
 
 
 def _worse(known: TimeAndLevel | None, raised: TimeAndLevel) -> TimeAndLevel:
@@ -236,7 +232,7 @@ def _reasons(state: PolicyState, family: Family) -> str:
 def _entry_of(kind: str, name: str, codes: dict[str, TimeAndLevel]) -> DeviceFault | None:
     if not codes:
         return None
-    return _entry(kind, name, codes, _level(codes))
+    return _entry(kind, name, codes, _level_of(codes.values()))
 
 
 def _entry(kind: str, name: str, codes: dict[str, TimeAndLevel], level: ChipLevel) -> DeviceFault:

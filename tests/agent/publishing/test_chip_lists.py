@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from agent.chip_allocation import ChipAllocation
 from agent.policy.state import PolicyState
-from agent.publishing.render import render
+from agent.publishing.chip_lists import render
 from contract.codes.chip_codes import LINK_DOWN, UBOE_PRE_SEPARATE, UBOE_SUB_HEALTH
 from contract.codes.families import FAMILIES
 from contract.documents.device_info import encode, verify_published

@@ -1,4 +1,4 @@
-"""What holds for the process of a daemon from its first moment to its last."""
+"""Prepares the process of a daemon: signals, standard streams, memory."""
 
 from __future__ import annotations
 

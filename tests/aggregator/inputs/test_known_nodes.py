@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from aggregator.inputs.cluster_state import ClusterState
+from aggregator.inputs.known_nodes import PATIENCE_MS, KnownNodes
 from aggregator.inputs.node_context import NodeState, PodState
 from aggregator.inputs.node_documents import DocumentSource
-from aggregator.merge.known_nodes import PATIENCE_MS, KnownNodes
 from aggregator.merge.pipeline import Pipeline
 from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.cluster import Snapshot, Update

@@ -1,4 +1,4 @@
-"""The API server: there, with namespaces, and with the rights that the agent needs."""
+"""Checks of the API server: connection, namespaces, and the rights that the agent needs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,14 @@ if TYPE_CHECKING:
     from stores.kubernetes_api.access import Access
     from vigil.scan.findings import Check
 
-SERVER, NAMESPACES, RIGHTS, OWN_NODE_ONLY = (
-    "api-server",
-    "namespaces",
-    "rights",
-    "own-node-only",
-)
+SERVER, NAMESPACES = "api-server", "namespaces"
+RIGHTS, OWN_NODE_ONLY = "rights", "own-node-only"
 _SECONDS = 15.0
 _PROBE = "npu-vigil-scan"
 """A name that no document has; nothing of this name is ever made."""
 
 
-async def look_at_cluster(configuration: AgentConfiguration) -> tuple[Check, ...]:
+async def check_cluster(configuration: AgentConfiguration) -> tuple[Check, ...]:
     """Check what of the API server the agent could use."""
     # The client costs 0.4 s, which who uses another store does not pay.
     from stores.address import kubeconfig_files
@@ -90,7 +86,7 @@ async def _namespaces(access: Access) -> Check:
             NAMESPACES, f"missing: {', '.join(missing)}", advice, facts={"missing": missing}
         )
     if unknown:
-        # Whoever may not create a document there cannot tell, and does not need it.
+        # An account without the right to create a document there cannot see it, nor needs it.
         return not_applicable(NAMESPACES, f"not known, for want of rights: {', '.join(unknown)}")
     return ok(NAMESPACES, f"{DEVICE_INFO_NAMESPACE} and {NODE_INFO_NAMESPACE} are there")
 
