@@ -7,7 +7,7 @@ do not need are not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
@@ -406,25 +406,25 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
         policies=_one_of(_policies(spec.policies)),
         phase=_one_text(state.phase or ""),
         message=state.message or "",
-        conditions=_conditions(status.conditions or (), called),
+        conditions=_conditions(status.conditions, called),
         retry_count=status.retry_count or 0,
         created_at_ms=_created_at_ms(metadata, called),
         is_deleted=metadata.deletion is not None,
         has_owner=bool(metadata.owners),
         template=_template(metadata, tasks),
         version=metadata.version,
-        writer=_writer(metadata.managed or ()),
+        writer=_writer(metadata.managed),
         queue=_one_text(spec.queue),
     )
 
 
 def _conditions(
-    read: Iterable[_VcJobCondition], called: str
+    read: Sequence[_VcJobCondition] | None, called: str
 ) -> tuple[snapshot.VcJobCondition, ...]:
     where = "$.status.conditions"
     return tuple(
         snapshot.VcJobCondition(_one_text(one.status), _time_ms(one.since, called, where))
-        for one in read
+        for one in read or ()
     )
 
 
@@ -462,11 +462,11 @@ def _task(read: _Task) -> snapshot.VcJobTask:
     )
 
 
-def _writer(managed: Iterable[_ManagedFields]) -> str:
+def _writer(managed: Sequence[_ManagedFields] | None) -> str:
     """Return who else wrote the tasks of a vcjob last, by the API server's own record."""
     others = (
         one
-        for one in managed
+        for one in managed or ()
         if not one.subresource and one.manager != "npu-vigil" and b'"f:tasks"' in bytes(one.fields)
     )
     last = max(others, key=lambda one: _milliseconds(one.time or "") or 0, default=None)
