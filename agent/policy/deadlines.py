@@ -222,7 +222,7 @@ def _end_by_time(known: SubjectState, fault: Fault, context: RuleContext) -> Sub
 
 def _apply_rule(known: ChipState, due: Due, context: RuleContext) -> ChipState:
     """Return ``known`` after the rule that is due upgraded or released its code."""
-    tables, upgrade = context.tables, known.upgrade_of(due.code, due.what)
+    tables, upgrade = context.draft.tables, known.upgrade_of(due.code, due.what)
     if due.what == FAULT_DURATION:
         policy = tables.durations[due.code]
         if upgrade is not None:

@@ -101,21 +101,22 @@ def step(
         if is_due and not isinstance(item, Configured):
             subjects = expire(subjects, _time_of(item), draft)
             deadline_ms = deadline_ms_of(subjects.values(), tables, draft.state.settled_at_ms)
-        if isinstance(item, Gap):
-            continue  # an audit repairs what was missed
-        if isinstance(item, InputToAll):
-            subjects = _apply_to_all(subjects, item, draft)
-            if isinstance(item, Acknowledged) and item.named is not None:
-                named = item.named
-            deadline_ms = deadline_ms_of(subjects.values(), tables, draft.state.settled_at_ms)
-            continue
-        if isinstance(item, Forgotten | Released):
-            named = tuple(chip for chip in named if chip != item.subject.id)
-        if isinstance(item, Forgotten):
-            known = subjects.pop(item.subject, draft.state.of(item.subject))
-            forgotten(known, item.because, RuleContext(item.subject, item.at_ms, draft))
-            draft.revision += 1
-            continue
+        if not isinstance(item, Observation):  # most inputs are: the checks below are for others
+            if isinstance(item, Gap):
+                continue  # an audit repairs what was missed
+            if isinstance(item, InputToAll):
+                subjects = _apply_to_all(subjects, item, draft)
+                if isinstance(item, Acknowledged) and item.named is not None:
+                    named = item.named
+                deadline_ms = deadline_ms_of(subjects.values(), tables, draft.state.settled_at_ms)
+                continue
+            if isinstance(item, Forgotten | Released):
+                named = tuple(chip for chip in named if chip != item.subject.id)
+            if isinstance(item, Forgotten):
+                known = subjects.pop(item.subject, draft.state.of(item.subject))
+                forgotten(known, item.because, RuleContext(item.subject, item.at_ms, draft))
+                draft.revision += 1
+                continue
         before = subjects.get(item.subject) or draft.state.of(item.subject)
         after = _apply(before, item, draft)
         if after is not before:
