@@ -1,4 +1,4 @@
-"""The log of what changes on this node: what takes a chip or the node out is a warning."""
+"""Logs changes of faults on this node; one that takes a chip or the node out is a warning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TAKES_NOTHING = frozenset({ChangeKind.ENDED, ChangeKind.RELEASED, ChangeKind.RE
 
 
 class ChangeLog:
-    """Logs changes as they are made, and once what stands at a start."""
+    """Logs changes as they are made, and once the faults that hold at a start."""
 
     def __init__(self) -> None:
         self._warnings = PacedLines(
@@ -41,10 +41,10 @@ class ChangeLog:
             lines.add((_text(change),))
 
     def begin(self, state: PolicyState) -> None:
-        """Log what stands when the process starts."""
-        standing = sorted(_standing(state))
-        if standing:
-            texts = [text for _, text in standing]
+        """Log the faults that hold when the process starts."""
+        held = sorted(_held(state))
+        if held:
+            texts = [text for _, text in held]
             log.warning(
                 "%s at the start: %s",
                 counted(len(texts), "fault"),
@@ -52,7 +52,7 @@ class ChangeLog:
             )
 
     def flush(self) -> None:
-        """Log what waits for its turn."""
+        """Log the changes that were held back by the pace."""
         self._warnings.flush()
         self._others.flush()
 
@@ -71,7 +71,7 @@ def _text(change: Change) -> str:
     )
 
 
-def _standing(state: PolicyState) -> Iterator[tuple[bool, str]]:
+def _held(state: PolicyState) -> Iterator[tuple[bool, str]]:
     """Yield every fault that holds as ``(is_mild, text)``, to be sorted with the serious ones
     first.
 

@@ -83,7 +83,7 @@ class StoreAllocation:
         self._pods: dict[str, PodUsage] = {}
 
     def restore(self, row: JournalRow | None) -> None:
-        """Restore what the last process journaled, if it was about this node."""
+        """Restore the allocation in ``row``, which the last process journaled for this node."""
         if row is None:
             return
         try:

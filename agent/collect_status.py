@@ -1,4 +1,4 @@
-"""Collects from all parts of the agent, at one instant, what the pages show."""
+"""Collects the content of the pages from all parts of the agent, at one instant."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def version() -> str:
 
 
 def cards(parts: AgentParts) -> Cards:
-    """Return what the metrics with NPU exporter's names are made from."""
+    """Return the source of the metrics with NPU exporter's names."""
     device_info = parts.device_info
     faults = status.fault_statuses(parts.fault_state.state, device_info.device_type)
     pods = () if parts.allocation is None else parts.allocation.pods
@@ -34,7 +34,7 @@ def cards(parts: AgentParts) -> Cards:
 
 
 def collect_status(parts: AgentParts) -> status.AgentStatus:
-    """Return what the status page, ``/readyz`` and the metrics show."""
+    """Return the status for the status page, ``/readyz`` and the metrics."""
     root = parts.configuration.driver_root or DEFAULT_DRIVER_ROOT
     state = parts.fault_state.state
     driver = status.driver_status(

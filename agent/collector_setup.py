@@ -47,7 +47,7 @@ def collectors_of(
 def reports_when_disabled(
     source: str, tracked: Iterable[tuple[Subject, str]], now_ms: int
 ) -> list[Report]:
-    """Return what to report of a source that is switched off.
+    """Return the reports for a source that is switched off.
 
     Faults of a host check end, because no report of their recovery would ever come. Faults of other
     sources stay as they are; the source is reported blind.
@@ -89,7 +89,7 @@ class SavedStates:
             await asyncio.to_thread(self.write_pending)
 
     def write_pending(self) -> None:
-        """Write what is not written yet. Blocking."""
+        """Write all states that changed since the last call. Blocking."""
         with self._one_by_one:
             while self._unwritten:
                 source, content = self._unwritten.popitem()

@@ -163,7 +163,7 @@ class Agent:
         self._was_stopped = False
 
     def status(self) -> AgentStatus:
-        """Return what the pages show now."""
+        """Return the status for the pages."""
         return collect_status(self._parts)
 
     async def run(self) -> int:
@@ -334,7 +334,7 @@ class Agent:
     async def _until_stopped(self, stop: asyncio.Event) -> NoReturn:
         await stop.wait()
         self._leaving.begin()
-        await self._parts.documents.settled(_LAST_WRITE_SECONDS)
+        await self._parts.documents.wait_until_settled(_LAST_WRITE_SECONDS)
         raise Stopped("a signal requested it")
 
     async def _end(self) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from agent.change_log import ChangeLog
 from agent.journal.rows import RowKind, body_of, decoded, inputs_of, state_of, tables_of
-from agent.policy.clock_set_back import no_later
+from agent.policy.clock_set_back import times_capped
 from agent.policy.restarts import restarted
 from agent.policy.state import SETTLE_MS, Acknowledged, ClockSetBack, Configured, PolicyState
 from agent.policy.step import Input, PolicyCall, next_deadline_ms, step
@@ -139,7 +139,7 @@ class FaultState:
         self.snapshot()
         # The tables may differ from those of the last process, for instance in another release.
         inputs: list[Input] = [Configured(self.texts.digest, now_ms)]
-        if any(no_later(known, now_ms) is not known for _, known in self.state.subjects()):
+        if any(times_capped(known, now_ms) is not known for _, known in self.state.subjects()):
             inputs.append(ClockSetBack(now_ms))
         self.apply(inputs)
         self._log.begin(self.state)

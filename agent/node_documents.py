@@ -66,7 +66,7 @@ class NodeDocument(Protocol):
     name: str
 
     def desired(self) -> DesiredDocument | None:
-        """Return what to publish now; ``None`` leaves the stored document as it is."""
+        """Return the document to publish now; ``None`` leaves the stored one as it is."""
 
     def restore_from(self, existing: Document | None) -> tuple[Input, ...]:
         """Return the faults in the stored document ``existing``, as inputs of an agent without a
@@ -232,7 +232,7 @@ class NodeDocuments:
         ):
             left, self._foreign_device_info = self._foreign_device_info, None
             now_ms = self._context.wall_clock()
-            inputs = self._of_silent_chips(self.device_info.compared(left, now_ms))
+            inputs = self._of_silent_chips(self.device_info.differences_to(left, now_ms))
             if inputs:
                 self._context.fault_state.apply(inputs, now_ms)
                 self._context.on_chips_restored()
@@ -338,7 +338,7 @@ class NodeDocuments:
                 # Not within the change that is being reported.
                 asyncio.get_running_loop().call_soon(self._take_acknowledged, document)
 
-    async def settled(self, within_seconds: float) -> None:
+    async def wait_until_settled(self, within_seconds: float) -> None:
         """Wait until the current state is published, at most ``within_seconds``."""
         for _ in range(round(within_seconds / _LOOK_SECONDS)):
             if all(one.is_settled for one in self.publishers.values()):
@@ -353,8 +353,8 @@ class NodeDocuments:
         async with asyncio.TaskGroup() as tasks:
             ownership = self.ownership[kind]
             tasks.create_task(ownership.run(), name=f"ownership of {kind}")
-            # Whose document it is decides what it means that a name is missing in it, and which
-            # document has our own data key.
+            # The owner decides whether a missing name is a release, and which document has our own
+            # data key.
             for one in self.ownership.values():
                 await one.decided.wait()
             await self.publishers[kind].run()
@@ -420,7 +420,7 @@ class NodeDocuments:
     def _inputs_of_stored(
         self, kind: str, document: NodeDocument, existing: Document | None, now_ms: int
     ) -> tuple[Input, ...]:
-        """Return what the policy must restore from the document stored at the start."""
+        """Return the inputs by which the policy restores the document stored at the start."""
         reports: tuple[Input, ...] = ()
         if not self._has_journal:
             reports = tuple(
@@ -490,7 +490,7 @@ class NodeDocuments:
             self._foreign(made, foreign)
         now_ms, revision = self._context.wall_clock(), self._state().revision
         self._context.fault_state.apply(
-            [Acknowledged(made.name, revision, now_ms, made.named(foreign))]
+            [Acknowledged(made.name, revision, now_ms, made.separated_chips(foreign))]
         )
 
     def _lingers(self) -> bool:
@@ -514,9 +514,9 @@ class NodeDocuments:
         if document is not self.device_info:
             return False
         now_ms = self._context.wall_clock()
-        inputs: tuple[Input, ...] = self.device_info.released(foreign, now_ms)
+        inputs: tuple[Input, ...] = self.device_info.operator_releases(foreign, now_ms)
         if self._is_edit_of_newest(foreign):
-            inputs = (*inputs, *self.device_info.requested(foreign, now_ms))
+            inputs = (*inputs, *self.device_info.operator_requests(foreign, now_ms))
         if inputs:
             self._context.fault_state.apply(inputs, now_ms)
         return bool(inputs)
@@ -547,7 +547,7 @@ class NodeDocuments:
             "absent": document is None,
         }
         self._context.journal.append([(RowKind.PUBLICATION, body_of(row))], now_ms)
-        named = self.device_info.named(document) if made is self.device_info else None
+        named = self.device_info.separated_chips(document) if made is self.device_info else None
         self._context.fault_state.apply([Acknowledged(made.name, revision, now_ms, named)])
 
     def _is_only_a_beat(self, made: NodeDocument, document: Document | None, revision: int) -> bool:

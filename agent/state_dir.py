@@ -1,4 +1,4 @@
-"""The state directory: used by one agent at a time; holds what the last one left."""
+"""The state directory: used by one agent at a time, with the files of the last one."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 
 
 def restore_journal(directory: Path, now_ms: int) -> RestoredJournal:
-    """Return what the journal in ``directory`` holds for a restart.
+    """Return the rows of the journal in ``directory`` for a restart.
 
     A broken journal is moved aside. One that cannot be read now is continued with sequences greater
     than any that it may contain.

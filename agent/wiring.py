@@ -209,7 +209,7 @@ class AgentParts:
         self.restart_chip_collectors()
 
     def restart_chip_collectors(self) -> None:
-        """Restart the collectors of chips with what is known now."""
+        """Restart the collectors of chips with the present state."""
         before, self.other_chips = self.other_chips, asyncio.Event()
         before.set()
         self.gap.set()
@@ -225,7 +225,7 @@ class AgentParts:
             listener(reports)
 
     def context_of(self, collector: Collector[Any]) -> CollectorContext:
-        """Return what this daemon provides to ``collector``."""
+        """Return the values and functions that ``collector`` may use."""
         return CollectorContext(
             report=self.report,
             wall_clock=self.wall_clock,

@@ -41,7 +41,7 @@ async def in_pieces(work: Work[T], size: int) -> T:
 
 
 async def all_of(rows: Iterable[T], size: int) -> tuple[T, ...]:
-    """Return all ``rows``; what they are made from may change after each ``size`` of them."""
+    """Return all ``rows``; their source may change after each ``size`` of them."""
     return await in_pieces(_each(rows), size)
 
 

@@ -31,7 +31,7 @@ async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
 async def result_of(
     work: Coroutine[Any, Any, T], every_seconds: float, meanwhile: Callable[[], None]
 ) -> T:
-    """Return what ``work`` returns. Raises what it raises.
+    """Return the result of ``work``. Raises its errors.
 
     ``meanwhile`` is called every so many seconds until then. What it raises ends the wait, and
     ``work`` is cancelled, as it is when the caller is.

@@ -7,7 +7,7 @@ do not need are not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
@@ -390,7 +390,7 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
     read = _read(raw, _VcJob, "Job")
     metadata, spec = read.metadata, read.spec or _VcJobSpec()
     status = read.status or _VcJobStatus()
-    state = status.state or _VcJobState()
+    state, tasks = status.state or _VcJobState(), spec.tasks or ()
     called = f"Job {metadata.namespace}/{metadata.name}"
     return snapshot.VcJob(
         namespace=_one_text(metadata.namespace),
@@ -398,7 +398,7 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
         uid=metadata.uid,
         labels=shared(metadata.labels or {}),
         annotations=_of_shared_texts(metadata.annotations),
-        tasks=_one_of(tuple(_task(one) for one in spec.tasks or ())),
+        tasks=_one_of(tuple(_task(one) for one in tasks)),
         min_available=spec.min_available or 0,
         max_retry=spec.max_retry,
         min_success=spec.min_success,
@@ -406,20 +406,25 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
         policies=_one_of(_policies(spec.policies)),
         phase=_one_text(state.phase or ""),
         message=state.message or "",
-        conditions=tuple(
-            snapshot.VcJobCondition(
-                _one_text(one.status), _time_ms(one.since, called, "$.status.conditions")
-            )
-            for one in status.conditions or ()
-        ),
+        conditions=_conditions(status.conditions, called),
         retry_count=status.retry_count or 0,
         created_at_ms=_created_at_ms(metadata, called),
         is_deleted=metadata.deletion is not None,
         has_owner=bool(metadata.owners),
-        template=_template(metadata, spec.tasks or ()),
+        template=_template(metadata, tasks),
         version=metadata.version,
-        writer=_writer(metadata.managed or ()),
+        writer=_writer(metadata.managed),
         queue=_one_text(spec.queue),
+    )
+
+
+def _conditions(
+    read: Sequence[_VcJobCondition] | None, called: str
+) -> tuple[snapshot.VcJobCondition, ...]:
+    where = "$.status.conditions"
+    return tuple(
+        snapshot.VcJobCondition(_one_text(one.status), _time_ms(one.since, called, where))
+        for one in read or ()
     )
 
 
@@ -457,11 +462,11 @@ def _task(read: _Task) -> snapshot.VcJobTask:
     )
 
 
-def _writer(managed: Iterable[_ManagedFields]) -> str:
+def _writer(managed: Sequence[_ManagedFields] | None) -> str:
     """Return who else wrote the tasks of a vcjob last, by the API server's own record."""
     others = (
         one
-        for one in managed
+        for one in managed or ()
         if not one.subresource and one.manager != "npu-vigil" and b'"f:tasks"' in bytes(one.fields)
     )
     last = max(others, key=lambda one: _milliseconds(one.time or "") or 0, default=None)

@@ -7,19 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.lint.finding import finding
+from advisor.lint.finding import PlacedText, finding
 from advisor.lint.labels import value_of
 from advisor.lint.model import whole
 from advisor.lint.pods import selected, take_metadata, text_of
-from advisor.lint.workload import (
-    Component,
-    PlacedText,
-    Role,
-    Service,
-    Workload,
-    WorkloadForm,
-    WorkloadGroup,
-)
+from advisor.lint.workload import Component, Role, Service, Workload, WorkloadForm, WorkloadGroup
 from contract.scheduling import (
     FAULT_SCHEDULING,
     FAULT_SCHEDULING_FORCE,

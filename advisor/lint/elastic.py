@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.lint.finding import finding
+from advisor.lint.finding import PlacedText, finding
 from advisor.lint.labels import RING_CONTROLLER
 from advisor.lint.model import Sequence, empty
 from advisor.lint.pods import asks_for_chips, text_of
-from advisor.lint.workload import Elastic, PlacedText, WorkloadForm
+from advisor.lint.workload import Elastic, WorkloadForm
 from contract.counted import counted
 from contract.documents.elastic_job import (
     END_ACTIONS,

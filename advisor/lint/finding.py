@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from advisor.findings import BY_CODE, Rule
 from contract.errors import quoted
 
-if TYPE_CHECKING:
-    from advisor.lint.workload import PlacedText
-
 _SHORT = 60
+
+
+class PlacedText(NamedTuple):
+    """A value with its place."""
+
+    value: str
+    line: int
+    file: str
 
 
 class FindingPlace(NamedTuple):

@@ -8,11 +8,11 @@ from advisor.lint.elastic import read_elastic
 from advisor.lint.labels import both_kept
 from advisor.lint.model import Mapping, empty, whole
 from advisor.lint.pods import role_of, text_of
-from advisor.lint.workload import PlacedText, Role, Workload, WorkloadForm, WorkloadGroup
+from advisor.lint.workload import Role, Workload, WorkloadForm, WorkloadGroup
 from contract.scheduling import ELASTIC_SCHEDULING, MIN_REPLICAS
 
 if TYPE_CHECKING:
-    from advisor.lint.finding import FindingPlace
+    from advisor.lint.finding import FindingPlace, PlacedText
 
 
 def _workload(

@@ -30,8 +30,8 @@ from contract.scheduling import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from advisor.lint.finding import FindingPlace, LintFinding
-    from advisor.lint.workload import Collected, PlacedText, Service, Texts, Workload, WorkloadGroup
+    from advisor.lint.finding import FindingPlace, LintFinding, PlacedText
+    from advisor.lint.workload import Collected, Service, Texts, Workload, WorkloadGroup
 
 
 def judge(collected: Collected) -> Iterator[LintFinding]:

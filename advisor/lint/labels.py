@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.lint.finding import finding
+from advisor.lint.finding import PlacedText, finding
 from advisor.lint.model import Scalar, ScalarKind
-from advisor.lint.workload import PlacedText
 from advisor.similar_words import nearest
 from contract.documents.elastic_job import SWITCH
 from contract.scheduling import (

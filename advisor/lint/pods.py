@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor.lint.finding import PlacedText
 from advisor.lint.labels import both_kept
 from advisor.lint.model import Mapping, Scalar, ScalarKind, whole
-from advisor.lint.workload import PlacedText, Role
+from advisor.lint.workload import Role
 from contract.scheduling import ACCELERATOR_TYPE, RESOURCE_DOMAIN
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from contract.scheduling import APP, FAULT_RETRY_TIMES, MINDIE_APPS, go_integer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import LintFinding
-    from advisor.lint.workload import PlacedText, Workload, WorkloadGroup
+    from advisor.lint.finding import LintFinding, PlacedText
+    from advisor.lint.workload import Workload, WorkloadGroup
 
 _NEVER = "Never"
 _FORMS = (WorkloadForm.VCJOB, WorkloadForm.ASCENDJOB, WorkloadForm.STORM)

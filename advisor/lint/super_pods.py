@@ -20,8 +20,8 @@ from contract.scheduling import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import LintFinding
-    from advisor.lint.workload import PlacedText, Role, Workload, WorkloadGroup
+    from advisor.lint.finding import LintFinding, PlacedText
+    from advisor.lint.workload import Role, Workload, WorkloadGroup
 
 
 def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:

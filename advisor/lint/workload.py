@@ -7,21 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from advisor.lint.finding import FindingPlace
+    from advisor.lint.finding import FindingPlace, PlacedText
 
 
-class PlacedText(NamedTuple):
-    """A value with its place."""
-
-    value: str
-    line: int
-    file: str
-
-
-Texts = dict[str, PlacedText]
+Texts = dict[str, "PlacedText"]
 
 
 class WorkloadForm(Enum):

@@ -16,7 +16,7 @@ from advisor.workloads.workload_kind import workload_of
 from contract import scheduling
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from advisor.jobs import SchedulerJob
     from advisor.scheduler_view.nodes import NodeView
@@ -70,13 +70,13 @@ class FaultPods:
         first_session: bool,
         corrected: bool,
         judged: Mapping[str, int],
-        stale: StaleNodes | None = None,
+        stale: StaleNodes,
     ) -> None:
         self._views = views
         self._first = first_session
         self._corrected = corrected
         self._judged = judged
-        self._stale = stale if corrected and stale is not None else StaleNodes()
+        self._stale = stale if corrected else StaleNodes()
         self.divergences: set[tuple[int, str, str]] = set()
         """Numbers of consumers#8, jobs, and what is done otherwise."""
 
@@ -231,7 +231,7 @@ def pod_of(judged_key: str) -> str:
     return judged_key.rpartition("/")[0]
 
 
-def reason_of(judged: tuple[JudgedPod, ...]) -> FaultType | None:
+def reason_of(judged: Iterable[JudgedPod]) -> FaultType | None:
     """Return the reason of a job: the first hardware type, else ``pod-failed``.
 
     Source: docs/spec/consumers.md#2.5, R27.

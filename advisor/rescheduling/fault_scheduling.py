@@ -41,19 +41,13 @@ def has_platform_marker(judged: Sequence[JudgedPod]) -> bool:
     )
 
 
-class RetryBudget(NamedTuple):
-    """``fault-retry-times`` of a job, and how many are left (consumers#2.5)."""
-
-    times: int
-    remaining: int
-
-
 def gate(
     job: SchedulerJob,
     value: str,
     judged: Sequence[JudgedPod],
-    budget: RetryBudget,
     *,
+    retry_times: int,
+    retries_left: int,
     corrected: bool,
 ) -> Gate:
     """Return what is done with a job whose ``fault-scheduling`` is ``value``.
@@ -66,7 +60,7 @@ def gate(
         if not has_fault:
             return Gate(Action.NONE, "D6", ("R24",), "an external platform acts, not Volcano")
         why = f"{value}: Volcano annotates the pods at fault and deletes nothing"
-        return Gate(Action.ANNOTATE, "D6", ("R24",), why, reason_of(tuple(judged)))
+        return Gate(Action.ANNOTATE, "D6", ("R24",), why, reason_of(judged))
     if value not in known:
         why = f"fault-scheduling {value!r} is no supported value"
         rest = "counts as off" if corrected else "is an error in each session, nothing is deleted"
@@ -77,8 +71,8 @@ def gate(
     if scheduling.PROCESS_RECOVER_STRATEGY in job.annotations:
         why = "the annotation ProcessRecoverStrategy keeps Volcano from deleting"
         return Gate(Action.NONE, "D7", ("R26",), why)
-    reason = reason_of(tuple(judged))
-    if reason == FaultType.POD_FAILED and (budget.times == 0 or budget.remaining <= 0):
-        why = f"pods failed by themselves, retries left: {max(budget.remaining, 0)}"
+    reason = reason_of(judged)
+    if reason == FaultType.POD_FAILED and (retry_times == 0 or retries_left <= 0):
+        why = f"pods failed by themselves, retries left: {max(retries_left, 0)}"
         return Gate(Action.NONE, "D8", ("R27",), why, reason)
     return Gate(None, "", ("R27",), "", reason)

@@ -26,7 +26,6 @@ from advisor.rescheduling.fault_pods import (
 )
 from advisor.rescheduling.fault_scheduling import (
     Gate,
-    RetryBudget,
     gate,
     has_platform_marker,
 )
@@ -475,9 +474,14 @@ class Rescheduling:
         """Return the open gate of a job; a closed one is decided here (consumers#2.5)."""
         cached = self.cached.get(job.key)
         value = cached.value if cached else self._value(job)
-        times = cached.retry_times if cached else job.retry_times
-        budget = RetryBudget(times, self.retries.get(job.key, 0))
-        found = gate(job, value, judged, budget, corrected=self._corrected)
+        found = gate(
+            job,
+            value,
+            judged,
+            retry_times=cached.retry_times if cached else job.retry_times,
+            retries_left=self.retries.get(job.key, 0),
+            corrected=self._corrected,
+        )
         if found.action is None:
             return found
         patch = None

@@ -1,4 +1,4 @@
-"""The fault configuration on this node's disk: the operator's files, and what was in force last."""
+"""The fault configuration on this node's disk: files of the operator, and the last in force."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Files(msgspec.Struct, frozen=True):
 
 
 def read_files(directory: Path | None) -> Files:
-    """Return what is in ``directory`` now. Neither it nor any of its files has to exist."""
+    """Return the texts in ``directory``. Neither it nor any of its files has to exist."""
     texts, unreadable = {}, {}
     for name in _NAMES if directory is not None else ():
         assert directory is not None
@@ -156,7 +156,7 @@ def _links(path: Path) -> Iterator[Path]:
 
 
 def read_stored(state_dir: Path) -> InForce | None:
-    """Return what was in force when the last agent ended.
+    """Return the texts that were in force when the last agent ended.
 
     ``None`` where nothing usable is stored.
     """

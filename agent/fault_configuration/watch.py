@@ -110,7 +110,7 @@ class FaultConfiguration:
         return "; ".join(troubles) or self._files.trouble
 
     def begin(self) -> None:
-        """Put in force what is known without the store."""
+        """Put the configuration in force that is known without the store."""
         log.info("fault configuration: %s", _sources(self._newest))
         self._put_in_force(self._newest)
 
@@ -204,7 +204,7 @@ class FaultConfiguration:
         return replace(judged, problems=(*spoilt, *judged.problems))
 
     def _must_be_stored(self) -> bool:
-        """Return whether what is in force must be stored on disk.
+        """Return whether the configuration in force must be stored on disk.
 
         A configuration that only this node's own files have given is not stored.
         """

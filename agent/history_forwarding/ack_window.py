@@ -53,7 +53,7 @@ class AckWindow:
         self.forget(now)
 
     def forget(self, now: float) -> None:
-        """Forget what was sent: the connection was interrupted.
+        """Forget the sent batches: the connection was interrupted.
 
         Unless an acknowledgement comes soon, ``repeat`` asks for one.
         """

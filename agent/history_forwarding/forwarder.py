@@ -188,7 +188,7 @@ class HistoryForwarder:
             await is_set_within(self._wake, pause)
 
     async def _step(self) -> float | None:
-        """Send what may be sent now.
+        """Send all batches that may be sent now.
 
         Returns the seconds to wait, ``None`` until something happens.
         """

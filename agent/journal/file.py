@@ -176,7 +176,7 @@ def _restored_journal(connection: sqlite3.Connection) -> RestoredJournal:
 
 
 def read_restored(path: Path) -> RestoredJournal:
-    """Return what a restart needs from the journal at ``path``.
+    """Return the rows of the journal at ``path`` that a restart needs.
 
     On a full disk SQLite cannot create the index of a WAL, so that is tried in memory; where
     nothing at all may be written, a copy is read. Raises ``sqlite3.Error`` or ``OSError``.

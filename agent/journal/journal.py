@@ -188,7 +188,9 @@ class Journal:
             )
 
     async def close(self) -> bool:
-        """Commit and sync what is held; return whether all is written. Gives up after two seconds.
+        """Commit and sync the rows in memory; return whether all are written.
+
+        Gives up after two seconds.
 
         A thread that hangs in the kernel is left behind: it must not block the end of the process.
         """

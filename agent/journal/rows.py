@@ -1,4 +1,4 @@
-"""The rows of the journal: their kinds, and what they hold, decoded and checked.
+"""The rows of the journal: their kinds, and their content, decoded and checked.
 
 Every function that decodes raises ``JournalError``. A damaged row, or one of a version that had
 other values, is refused here: callers may rely on each level and subject.

@@ -52,7 +52,7 @@ class SlowCommits:
         return True
 
     def close(self) -> None:
-        """Log what waits, and stop the timers."""
+        """Log the slow commits since the last line, and stop the timers."""
         for timer in (self._hang, self._minute):
             if timer is not None:
                 timer.cancel()

@@ -72,7 +72,7 @@ Item: TypeAlias = CorrelatedEvent | ReleasedReasons | Other
 
 
 class EventCorrelator:
-    """Holds what waits. Times are milliseconds of a monotonic clock.
+    """Holds the Events that wait. Times are milliseconds of a monotonic clock.
 
     ``waiting`` is what an earlier process left.
     """
@@ -101,12 +101,12 @@ class EventCorrelator:
             self._add(one)
 
     def post(self, one: ReleasedReasons | Other, now_ms: int) -> None:
-        """Add one that is merged with others only where very many wait."""
+        """Add an Event that is merged with others only where very many wait."""
         if not self._goes_at_once(one, now_ms):
             self._add(one)
 
     def pop_next(self, now_ms: int) -> Item | None:
-        """Return and remove the oldest that may be sent now; ``None`` if there is none."""
+        """Return and remove the oldest Event that may be sent now; ``None`` for none."""
         if self._ready:
             return self._ready.popleft()
         if self._waiting and not self._bucket.wait_ms(now_ms):

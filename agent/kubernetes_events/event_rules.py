@@ -75,7 +75,7 @@ class EventRules:
                 )
                 self._last_events.setdefault((subject, code), last_event)
 
-    def of(self, call: PolicyCall) -> tuple[ChipFaultChange, ...]:
+    def fault_changes(self, call: PolicyCall) -> tuple[ChipFaultChange, ...]:
         """Return the changes to send for one call of the policy, by its inputs and changes."""
         found = [
             item

@@ -1,4 +1,4 @@
-"""Sends Kubernetes Events about what happened to chips (``docs/spec/device-plugin.md#6.1``).
+"""Sends Kubernetes Events about changes of chips (``docs/spec/device-plugin.md#6.1``).
 
 No caller waits for a request, and no event is dropped. What the API server does not accept now
 waits, merged where it is much, and the journal keeps it for the next process. Only what the API
@@ -203,7 +203,7 @@ class EventSender:
 
     def _add(self, call: PolicyCall) -> None:
         now_ms = self._now_ms()
-        for place, change in enumerate(self._rules.of(call)):
+        for place, change in enumerate(self._rules.fault_changes(call)):
             self._correlator.add(change, f"{change.at_ms}.{call.sequence}.{place}", now_ms)
             self._wake.set()
         for release in releases(call.changes, call.sequence):
@@ -214,7 +214,7 @@ class EventSender:
         return round(self._loop.time() * 1000)
 
     def _mark(self) -> None:
-        """Journal what waits: every earlier Event was sent or is in this row."""
+        """Journal the Events that wait: every earlier one was sent or is in this row."""
         self._inputs_since_mark = 0
         under_way = () if self._under_way is None else (self._under_way,)
         waiting = (*under_way, *self._correlator.items())

@@ -15,7 +15,7 @@ from agent.node.labels import (
     SERVER_TYPE,
     addresses_in,
     desired_labels,
-    left_behind,
+    obsolete_keys,
 )
 from contract.codes.families import FAMILIES
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
@@ -56,11 +56,11 @@ class ChipLabels:
         if self._desired.server_type is not None and not seen.labels.get(SERVER_TYPE):
             yield (LABEL, SERVER_TYPE), self._desired.server_type
 
-    def left_behind(self, seen: NodeObject) -> Iterator[Key]:
+    def obsolete_keys(self, seen: NodeObject) -> Iterator[Key]:
         """Yield the keys of older releases that the Node must not have any more."""
         if self._inventory is None:
             return
-        labels, annotations = left_behind(seen, self._inventory)
+        labels, annotations = obsolete_keys(seen, self._inventory)
         yield from ((LABEL, name) for name in labels)
         yield from ((ANNOTATION, name) for name in annotations)
 

@@ -164,7 +164,7 @@ def addresses_in(node: NodeObject, inventory: Inventory) -> dict[int, str]:
     }
 
 
-def left_behind(node: NodeObject, inventory: Inventory) -> tuple[frozenset[str], frozenset[str]]:
+def obsolete_keys(node: NodeObject, inventory: Inventory) -> tuple[frozenset[str], frozenset[str]]:
     """Return the labels and annotations of older releases that no program updates
     (device-plugin#1.8).
     """

@@ -211,7 +211,7 @@ class NodeObjectWriter:
             foreign.report(log, _text(key))
             if foreign.is_conflict:
                 due.append(foreign.seconds_until_over(now))
-        for key, value in (*self._ours(), *self._left_behind()):
+        for key, value in (*self._ours(), *self._obsolete_keys()):
             if _value_of(self._seen, key) == value:
                 continue
             mine = self._written.get(key)
@@ -224,9 +224,9 @@ class NodeObjectWriter:
                 found[key] = value
         return found, min(due, default=None)
 
-    def _left_behind(self) -> Iterable[tuple[Key, None]]:
+    def _obsolete_keys(self) -> Iterable[tuple[Key, None]]:
         if self._chips is not None and self._seen is not None:
-            yield from ((key, None) for key in self._chips.left_behind(self._seen))
+            yield from ((key, None) for key in self._chips.obsolete_keys(self._seen))
 
 
 def _text(key: Key) -> str:

@@ -1,4 +1,4 @@
-"""Whether the API server lets this agent write what belongs to other nodes.
+"""Whether the API server lets this agent write objects of other nodes.
 
 An attacker with the agent of one node could separate the chips of every other one, unless the
 policy of the manifests is in force.

@@ -71,7 +71,7 @@ class JournalHistory:
 
 
 def history_rows(row: JournalRow, node: str, journal: str) -> Iterator[HistoryRow]:
-    """Yield what a row of the journal of ``node`` has for people; a row that is spoilt is lost."""
+    """Yield the entries for people in a row of the journal; one that cannot be decoded is lost."""
 
     def lost(rows: int) -> HistoryRow:
         return HistoryRow(row.sequence, node, journal, row.at_ms, lost=rows)

@@ -198,7 +198,7 @@ def _driver(status: AgentStatus) -> Iterator[Metric]:
 
 
 def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> Iterator[Metric]:
-    """Yield everything by ``document``: ``device-info`` or ``node-info``."""
+    """Yield the families about publications, by ``document``: ``device-info`` or ``node-info``."""
     shown = [(records[one.kind], one, [one.kind]) for one in status.publications]
     yield counter(
         "npu_vigil_publication_writes",

@@ -1,12 +1,12 @@
-"""NPU exporter's names for what the agent knows as well (``metrics.npu_exporter_names``).
+"""Metrics under NPU exporter's names (``metrics.npu_exporter_names``).
 
 Names, types, help texts and labels are those of NPU exporter (``docs/spec/dcmi.md#9``), so that
-dashboards and alerts built on it go on working. What has no answer has no sample. Error codes are
-those that the driver reports; its link-down is among them, what only the tool finds is not. The
-code of a dropped card, of which the driver lists nothing, comes after them.
+dashboards and alerts built on it still work. A call without an answer has no sample. Error codes
+are those that the driver reports. Its link-down is among them, a fault that only the tool finds is
+not. The code of a dropped card, of which the driver lists nothing, comes after them.
 
-Whose a chip is, NPU exporter reads from the container runtime, this agent from the annotations of
-pods. The container is the one that asks for chips; where several do, it is not known which has it.
+NPU exporter reads the owner of a chip from the container runtime, this agent from the annotations
+of pods. The container is the one that requests chips; of several, it is not known which.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Cards:
 
 
 async def keep_names(driver: Driver, names: MutableMapping[int, ChipNames]) -> NoReturn:
-    """Read what each chip is called, once; again a minute later what did not answer."""
+    """Read the names of each chip once; those without an answer again a minute later."""
     codes: dict[int, tuple[str, ...]] = {}
     while True:
         for chip in (await driver.inventory()).chips:

@@ -51,9 +51,9 @@ class FaultRules:
         self._searched: Judged | None = None
         self._found: dict[tuple[str, str], tuple[FaultRule, ...]] = {}
 
-    def of(self, subject_kind: str, code: str) -> tuple[FaultRule, ...]:
+    def rules_about(self, subject_kind: str, code: str) -> tuple[FaultRule, ...]:
         """Return the rules about ``code`` on a subject of this kind, such as ``chip``."""
-        # An agent that nobody asks for its faults does not need the tables for people.
+        # Imported late: only an agent that is asked for its faults needs the tables for people.
         from contract.pages.rule_places import kind_of_subject, rules_of
 
         judged = self._judged()
@@ -83,7 +83,7 @@ def application(
 
     async def faults(request: web.Request) -> web.Response:
         now = status()
-        held = map(partial(fault_row, now.node, rules.of), now.faults)
+        held = map(partial(fault_row, now.node, rules.rules_about), now.faults)
         isolated = isolation_rows(now.node, now.chips, now.faults)
         rows = sorted([*held, *isolated], key=fault_page.key_of)
         return await snapshot(request, rows, fault_page.FAULT_ROWS, stream, now.at_ms)

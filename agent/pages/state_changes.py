@@ -20,7 +20,7 @@ _UNKNOWN = SubjectState()
 
 
 class StateChanges:
-    """Sends to ``stream`` what has changed in ``state`` since the last comparison."""
+    """Sends changes of ``state`` to ``stream``."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class StateChanges:
             asyncio.get_running_loop().call_soon(self.compare)
 
     def compare(self) -> None:
-        """Send what has changed."""
+        """Send the changes since the last comparison."""
         self._is_due = False
         before, self._compared = self._compared, self._state()
         now, at_ms = self._compared, self._wall_clock()

@@ -53,9 +53,9 @@ class ChipStatus(msgspec.Struct, frozen=True):
 
     ``health`` is the driver's word (0 healthy, 1 minor, 2 major, 3 critical), ``link_up`` what the
     tool shows; ``None`` where there is no answer. ``upgrades`` are the rules that raise a code of
-    it, be the code there or gone. Without ``was_read`` the driver never listed its codes:
-    the level is only what others know. ``listed``: the driver lists it; ``answers``: its last
-    questions got an answer. One that is not listed is remembered.
+    it, whether the code holds or not. Without ``was_read`` the driver never listed its codes, and
+    the level is that of other sources. ``listed``: the driver lists the chip; ``answers``: its last
+    calls were answered. A chip that is not listed is known from before.
     """
 
     chip: int
@@ -98,7 +98,7 @@ class HeldFaultStatus(msgspec.Struct, frozen=True):
 
 
 class DriverStatus(msgspec.Struct, frozen=True):
-    """The driver; identity is ``None`` until it answered.
+    """The driver; its identity is ``None`` until it has answered.
 
     ``trouble`` is why it does not answer, or which chips it does not show and why.
     ``polling_reason`` is why no events arrive; ``gaps`` counts the times some may have been lost.
@@ -155,7 +155,7 @@ class FaultDocumentStatus(msgspec.Struct, frozen=True):
 
 
 class FaultProblemStatus(msgspec.Struct, frozen=True):
-    """What has not the effect it seems to have, at the path ``where`` of a document."""
+    """A part of a document, at the path ``where``, that has not the effect it seems to have."""
 
     document: str
     source: str
@@ -164,7 +164,7 @@ class FaultProblemStatus(msgspec.Struct, frozen=True):
 
 
 class FaultConfigurationStatus(msgspec.Struct, frozen=True):
-    """What faults are judged by. ``digest`` names it in the journal.
+    """The fault configuration in force. ``digest`` names it in the journal.
 
     ``problem_counts`` are by document, and ``problems`` the first hundred of all. ``trouble`` is
     why a change would not be noticed now.
@@ -180,9 +180,8 @@ class FaultConfigurationStatus(msgspec.Struct, frozen=True):
 class OldHeartbeatStatus(msgspec.Struct, frozen=True):
     """The heartbeat for readers of old releases.
 
-    ``label`` is what is wrong with the label that they need. The publication
-    of node-info shows how the heartbeat in it goes; ``beaten_seconds`` and ``trouble`` are those of
-    the Node.
+    ``label`` is the problem of the label that they need. ``beaten_seconds`` and ``trouble`` are
+    those of the heartbeat on the Node; that in node-info is in the publication of node-info.
     """
 
     generation: str
@@ -192,7 +191,7 @@ class OldHeartbeatStatus(msgspec.Struct, frozen=True):
 
 
 class HeartbeatStatus(msgspec.Struct, frozen=True):
-    """The heartbeat. ``standing`` is whose the node name is; ``conflict`` who has it instead.
+    """The heartbeat. ``standing`` is the claim of the node name; ``conflict`` names its rival.
 
     ``withheld`` names the stalled task that keeps the agent from beating. ``old`` is what is sent
     beside it for readers of old releases.
@@ -211,23 +210,23 @@ class HeartbeatStatus(msgspec.Struct, frozen=True):
 
 
 class AgentStatus(msgspec.Struct, frozen=True):
-    """Everything. ``not_ready`` is in words why the agent is not ready; empty when it is.
+    """The status of an agent and its node.
 
-    ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
-    and the store for its pods. ``usage`` is ``None`` where pods are not known, ``events`` are
-    those of Kubernetes, ``None`` where none are written; ``node_object`` are the labels and
-    annotations of the Node, ``None`` where they are not kept. ``own_node_only``: whether the API
-    server refuses writes of this agent to other nodes, ``None`` where that is not known.
-    ``serial_number`` is that of the
-    server, and ``bmc_failed_readings`` counts lists of its BMC that could not be used, ``None``
-    where it is not asked. ``shadow`` is what an agent that runs in shadow compared;
-    ``list_period_seconds`` is how often the code lists of chips are asked, ``None`` before the
-    first time; ``fault_service`` is how ClusterD gets storage faults over gRPC.
-    ``kernel_log_gaps`` counts the times records of the kernel's log were lost. ``episodes``: how
-    far an aggregator acknowledged what happened to faults, ``None`` where the store carries none.
-    ``missed_changes`` of the store were found by a listing and shown by no event, ``None`` where
-    nothing lists. ``stream`` is the id of the newest event of the stream that it contains.
-    ``gauges`` are the readings that collectors declare, by name and chip.
+    ``not_ready`` has the reasons why the agent is not ready; empty when it is. ``answered`` and
+    ``blind`` are the sources about the node as a whole, such as its BMC and the store for its pods.
+
+    These are ``None`` where the agent does not do what they are about: ``usage`` of chips by pods,
+    Kubernetes ``events``, ``node_object`` (labels and annotations of the Node), the
+    ``serial_number`` of the server, ``shadow`` (its comparison), ``fault_service`` (storage faults
+    sent to ClusterD over gRPC) and ``episodes`` (history acknowledged by an aggregator).
+
+    ``own_node_only``: whether the API server refuses writes of this agent to other nodes, ``None``
+    where that is not known. ``bmc_failed_readings`` counts unusable lists of the BMC, ``None``
+    where it is not asked. ``list_period_seconds`` is the period of code lists of chips, ``None``
+    before the first. ``kernel_log_gaps`` counts losses of kernel log records. ``missed_changes``
+    of the store were found by a listing and shown by no event, ``None`` where nothing lists.
+    ``stream`` is the id of the newest event that this status contains. ``gauges`` are the readings
+    that collectors declare, by name and chip.
     """
 
     node: str
@@ -372,9 +371,9 @@ def fault_row(
 def isolation_rows(
     node: str, chips: Iterable[ChipStatus], faults: Iterable[HeldFaultStatus]
 ) -> Iterator[FaultStatus]:
-    """Yield a row for what isolates a chip of ``node`` and is none of the ``faults`` that hold.
+    """Yield a row for each isolation of a chip of ``node`` that is none of the ``faults``.
 
-    An isolation without a code has its level in the place of it, as in cluster-info.
+    An isolation without a code has its level instead of a code, as in cluster-info.
     """
     held = {(fault.device, fault.code) for fault in faults}
     for chip in chips:
@@ -433,7 +432,7 @@ def unsupported(virtual_chips: tuple[int, ...]) -> str:
 def publication_status(
     kind: str, document: str, store: str, record: Publication, other: OtherProgram | None = None
 ) -> PublicationStatus:
-    """Return how the publishing of ``document`` goes; it may be left to the program ``other``."""
+    """Return the status of ``document``, which may be left to the program ``other``."""
     return PublicationStatus(
         kind=kind,
         document=document,
@@ -460,7 +459,7 @@ def publication_status(
 
 
 def fault_configuration_status(judged: Judged, trouble: str | None) -> FaultConfigurationStatus:
-    """Return what faults are judged by."""
+    """Return the fault configuration in force, with its problems."""
     return FaultConfigurationStatus(
         digest=judged.in_force.texts.digest,
         documents=tuple(
@@ -478,7 +477,7 @@ def fault_configuration_status(judged: Judged, trouble: str | None) -> FaultConf
 
 
 def heartbeat_status(heartbeat: Heartbeat, also: OldReaders) -> HeartbeatStatus:
-    """Return how the heartbeat goes, and that for old readers."""
+    """Return the status of the heartbeat, and of that for old readers."""
     on_node, label = also.annotations, also.label
     old = OldHeartbeatStatus(
         generation=also.generation,
@@ -510,11 +509,11 @@ def not_ready(
     blind: Blindness | None = None,
     at_ms: int = 0,
 ) -> tuple[str, ...]:
-    """Return why the cluster does not see what this node knows; nothing when it does.
+    """Return the reasons why the agent is not ready: the cluster does not see this node's faults.
 
-    ``blind``: since when and why no chip gives an answer, whatever one did before. ``at_ms`` is
-    now: a watch of an own document that fails is a reason once it has failed for long.
-    A node-info that was never published is none: a node may have no BMC, or one that is blind.
+    ``blind``: since when and why no chip gives an answer. ``at_ms`` is the time now: the watch of
+    an own document is a reason once it has failed for long. A node-info that was never published
+    is no reason: a node may have no BMC, or one that is blind.
     """
     chip_reason = _chips_not_read(chips, driver, blind)
     reasons = [

@@ -35,7 +35,7 @@ def adopt(known: SubjectState, item: Adopted, context: RuleContext) -> SubjectSt
     """
     if not isinstance(known, ChipState) or known.upgrade_of(item.code, item.kind) is not None:
         return known
-    rule = rule_of(context.tables, item.kind, item.code)
+    rule = rule_of(context.draft.tables, item.kind, item.code)
     level = item.level if rule is None else rule.level
     if level not in _LEVELS or item.kind not in UPGRADE_TYPES:
         return known
@@ -53,7 +53,7 @@ def adopt(known: SubjectState, item: Adopted, context: RuleContext) -> SubjectSt
         item.upgraded_at_ms,
         because,
         context.episode(item.code) if fault is None else fault.episode,
-        context.tables.severity_of(item.code) if fault is None else fault.severity,
+        context.draft.tables.severity_of(item.code) if fault is None else fault.severity,
         item.at_ms if gone else None,
         item.request,
     )
@@ -74,4 +74,4 @@ def release(known: SubjectState, context: RuleContext) -> SubjectState:
         if upgrade.level is ChipLevel.MANUALLY_SEPARATE_NPU:
             because = "an operator took its name out of ManuallySeparateNPU"
             known = upgrades.remove(known, upgrade, because, context)
-    return frequencies.emptied(known)
+    return frequencies.counters_emptied(known)

@@ -62,7 +62,7 @@ def held_back(known: ChipState, item: Observation) -> ChipState:
     return replace(known, held_back=known.held_back | {item.code: item})
 
 
-def explained(known: ChipState, at_ms: int) -> ChipState:
+def without_explained(known: ChipState, at_ms: int) -> ChipState:
     """Return ``known`` after the memory's code occurred at ``at_ms``, without what that
     explains.
     """

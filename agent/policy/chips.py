@@ -1,4 +1,4 @@
-"""Which chips a node has, and what happens to those that are not listed any more.
+"""The chips of a node, and the state of those that are not listed any more.
 
 A chip is known until it is forgotten: a driver that does not list it reports nothing about its
 faults (``docs/decisions/018``).

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-def no_later(known: SubjectState, now_ms: int) -> SubjectState:
+def times_capped(known: SubjectState, now_ms: int) -> SubjectState:
     """Return ``known`` with no time after ``now_ms``; the same object if it has none."""
     after = replace(
         known,

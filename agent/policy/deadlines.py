@@ -1,4 +1,4 @@
-"""When time alone changes what is known of a subject, and what happens then.
+"""When time alone changes a subject, and the change that is due then.
 
 ``next_due`` is called with every event, for every code of every chip: plain loops without
 allocations.
@@ -54,7 +54,7 @@ class Due(NamedTuple):
 
 
 def next_due(known: SubjectState, tables: Catalogue, settled_ms: int) -> Due | None:
-    """Return what time alone changes next; rules wait until ``settled_ms``."""
+    """Return the next change by time alone; rules wait until ``settled_ms``."""
     if isinstance(known, ChipState):
         due = _of_chip(known, known.faults.values(), known.upgrades, tables, settled_ms)
         return due if not known.held_back else _with_held_back(known, due)
@@ -97,7 +97,7 @@ def _of_chip(
     tables: Catalogue,
     settled_ms: int,
 ) -> Due | None:
-    """Return what is due first of some codes of a chip."""
+    """Return the first change due of some codes of a chip."""
     first = None
     policies = tables.durations
     for fault in faults:
@@ -133,7 +133,7 @@ def _with_held_back(known: ChipState, due: Due | None) -> Due:
 
 
 def _of_other(known: SubjectState) -> Due | None:
-    """Return what is due first of a subject that is no chip.
+    """Return the first change due of a subject that is no chip.
 
     Its recoveries are forgotten when they have no effect any more: there are hundreds of switch
     ports, and each would be checked with every event for ever.
@@ -222,7 +222,7 @@ def _end_by_time(known: SubjectState, fault: Fault, context: RuleContext) -> Sub
 
 def _apply_rule(known: ChipState, due: Due, context: RuleContext) -> ChipState:
     """Return ``known`` after the rule that is due upgraded or released its code."""
-    tables, upgrade = context.tables, known.upgrade_of(due.code, due.what)
+    tables, upgrade = context.draft.tables, known.upgrade_of(due.code, due.what)
     if due.what == FAULT_DURATION:
         policy = tables.durations[due.code]
         if upgrade is not None:

@@ -1,4 +1,4 @@
-"""What an observation begins, changes and ends.
+"""The episodes that an observation begins, changes or ends.
 
 The same for chips, switch ports and parts of the server; only the judgement differs. Levels come
 from the catalogue (``device-plugin#2.4`` and 2.7, without the defects K07, K08 and K10).
@@ -62,7 +62,7 @@ def end(
         gone_ms = context.at_ms if gone_ms is None else gone_ms
         if not fault.once:
             known = durations.gone_since(known, code, gone_ms)
-        if code not in context.tables.durations:
+        if code not in context.draft.tables.durations:
             known = frequencies.recovered(known, code, gone_ms)
     context.note(ChangeKind.ENDED, fault, because, fault.level, level_of(known, code))
     return known
@@ -76,7 +76,7 @@ def _associated(known: ChipState, item: Observation, draft: Transaction) -> Chip
     if item.code in known.held_back:
         return begin_held_back(known, item.code, draft)
     if item.code == HBM_MULTI_BIT and item.assertion not in (Assertion.RECOVER, Assertion.ABSENT):
-        return associations.explained(known, item.seen_at_ms)
+        return associations.without_explained(known, item.seen_at_ms)
     return known
 
 
@@ -123,7 +123,7 @@ def _occur(
         context.note(ChangeKind.BEGAN, fault, fault.because, None, fault.level)
         because = "its recovery was reported before it"
         known = _occurred(known, fault, context)
-        if isinstance(known, ChipState) and fault.code not in context.tables.durations:
+        if isinstance(known, ChipState) and fault.code not in context.draft.tables.durations:
             known = frequencies.recovered(known, fault.code, item.seen_at_ms)
         context.note(ChangeKind.ENDED, fault, because, fault.level, level_of(known, item.code))
         return replace(known, ended=known.ended | {item.code: replace(ended, fault=fault)})
@@ -226,7 +226,7 @@ def _new_fault(known: SubjectState, item: Observation, context: RuleContext) -> 
         if item.assertion is Assertion.PRESENT and not _is_remembered(known, item, context):
             severity = None
         if severity is None:
-            severity = context.tables.severity_of(item.code)
+            severity = context.draft.tables.severity_of(item.code)
     verdict = context.judge(known, item.code, severity)
     return Fault(
         code=item.code,
@@ -244,7 +244,7 @@ def _new_fault(known: SubjectState, item: Observation, context: RuleContext) -> 
 
 def _is_remembered(known: SubjectState, item: Observation, context: RuleContext) -> bool:
     is_silent = isinstance(known, ChipState) and known.silent
-    return is_silent and item.code not in context.tables.chip_levels
+    return is_silent and item.code not in context.draft.tables.chip_levels
 
 
 def _begin(known: SubjectState, fault: Fault, context: RuleContext) -> SubjectState:
@@ -260,7 +260,7 @@ def _occurred(known: SubjectState, fault: Fault, context: RuleContext) -> Subjec
     """Count the beginning of an episode for a frequency rule, unless the code has a duration
     rule.
     """
-    if fault.code in context.tables.durations or not isinstance(known, ChipState):
+    if fault.code in context.draft.tables.durations or not isinstance(known, ChipState):
         return known
     return frequencies.occurred(known, fault, context.at_ms, context)
 

@@ -42,7 +42,7 @@ def occurred(
     While the code is upgraded, an occurrence only renews the time of the upgrade.
     """
     code = origin.code
-    policy = context.tables.frequencies.get(code)
+    policy = context.draft.tables.frequencies.get(code)
     if policy is None:
         return known
     upgrade = known.upgrade_of(code, FAULT_FREQUENCY)
@@ -85,7 +85,7 @@ def release(
     return replace(known, counters=without(known.counters, upgrade.code))
 
 
-def emptied(known: ChipState) -> ChipState:
+def counters_emptied(known: ChipState) -> ChipState:
     """Return ``known`` without counters, but for codes that are still upgraded."""
     upgraded = {upgrade.code for upgrade in known.upgrades if upgrade.kind == FAULT_FREQUENCY}
     left = {code: counter for code, counter in known.counters.items() if code in upgraded}
@@ -97,7 +97,7 @@ def configured(known: ChipState, context: RuleContext) -> ChipState:
 
     Codes without a rule lose their counters, and the occurrences so far may be enough now.
     """
-    policies = context.tables.frequencies
+    policies = context.draft.tables.frequencies
     left = {code: counter for code, counter in known.counters.items() if code in policies}
     if len(left) != len(known.counters):
         known = replace(known, counters=left)
@@ -105,7 +105,7 @@ def configured(known: ChipState, context: RuleContext) -> ChipState:
         if counter.occurred_ms and known.upgrade_of(code, FAULT_FREQUENCY) is None:
             # The episodes of occurrences that are over are not kept.
             origin = known.faults.get(code) or OccurrenceOrigin(
-                code, context.episode(code), context.tables.severity_of(code)
+                code, context.episode(code), context.draft.tables.severity_of(code)
             )
             known = _counted(known, origin, counter, policies[code], context)
     return known

@@ -36,7 +36,7 @@ def _judged(known: ChipState, upgrade: Upgrade, context: RuleContext) -> ChipSta
     """
     if upgrade.kind == FAULT_AUTOFILL:
         return known
-    rule = rule_of(context.tables, upgrade.kind, upgrade.code)
+    rule = rule_of(context.draft.tables, upgrade.kind, upgrade.code)
     if rule is None:
         because = f"no {upgrade.kind} rule names {upgrade.code} any more"
         known = upgrades.remove(known, upgrade, because, context)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from agent.policy.adoption import adopt, release
 from agent.policy.chips import forgotten, listed, restored
-from agent.policy.clock_set_back import no_later
+from agent.policy.clock_set_back import times_capped
 from agent.policy.deadlines import deadline_ms_of, due_ms_of, expire, next_due
 from agent.policy.episodes import observed
 from agent.policy.link_faults import waiting_for_tool
@@ -101,21 +101,22 @@ def step(
         if is_due and not isinstance(item, Configured):
             subjects = expire(subjects, _time_of(item), draft)
             deadline_ms = deadline_ms_of(subjects.values(), tables, draft.state.settled_at_ms)
-        if isinstance(item, Gap):
-            continue  # an audit repairs what was missed
-        if isinstance(item, InputToAll):
-            subjects = _apply_to_all(subjects, item, draft)
-            if isinstance(item, Acknowledged) and item.named is not None:
-                named = item.named
-            deadline_ms = deadline_ms_of(subjects.values(), tables, draft.state.settled_at_ms)
-            continue
-        if isinstance(item, Forgotten | Released):
-            named = tuple(chip for chip in named if chip != item.subject.id)
-        if isinstance(item, Forgotten):
-            known = subjects.pop(item.subject, draft.state.of(item.subject))
-            forgotten(known, item.because, RuleContext(item.subject, item.at_ms, draft))
-            draft.revision += 1
-            continue
+        if not isinstance(item, Observation):  # most inputs are: the checks below are for others
+            if isinstance(item, Gap):
+                continue  # an audit repairs what was missed
+            if isinstance(item, InputToAll):
+                subjects = _apply_to_all(subjects, item, draft)
+                if isinstance(item, Acknowledged) and item.named is not None:
+                    named = item.named
+                deadline_ms = deadline_ms_of(subjects.values(), tables, draft.state.settled_at_ms)
+                continue
+            if isinstance(item, Forgotten | Released):
+                named = tuple(chip for chip in named if chip != item.subject.id)
+            if isinstance(item, Forgotten):
+                known = subjects.pop(item.subject, draft.state.of(item.subject))
+                forgotten(known, item.because, RuleContext(item.subject, item.at_ms, draft))
+                draft.revision += 1
+                continue
         before = subjects.get(item.subject) or draft.state.of(item.subject)
         after = _apply(before, item, draft)
         if after is not before:
@@ -138,7 +139,9 @@ def _apply_to_all(
             return _configured(subjects, item.at_ms, draft)
         case ClockSetBack():
             draft.state = _set_back(draft.state, item.at_ms)
-            earlier = {subject: no_later(known, item.at_ms) for subject, known in subjects.items()}
+            earlier = {
+                subject: times_capped(known, item.at_ms) for subject, known in subjects.items()
+            }
             draft.revision += earlier != subjects
             return earlier
         case Acknowledged():

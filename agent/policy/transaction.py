@@ -1,11 +1,12 @@
-"""One call of the policy in progress: its results so far, and what all its rules share."""
+"""One call of the policy in progress: its results so far, and functions for all its rules."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.policy.state import (
@@ -19,9 +20,7 @@ from agent.policy.state import (
 )
 from contract.codes.catalogue import Catalogue, ReasonedLevel
 from contract.codes.levels import ChipLevel, Severity, most_serious
-
-if TYPE_CHECKING:
-    from contract.observation import Subject
+from contract.observation import Subject
 
 
 @dataclass
@@ -34,17 +33,12 @@ class Transaction:
     changes: list[Change] = field(default_factory=list)
 
 
-class RuleContext(NamedTuple):
+class RuleContext(Struct, frozen=True):
     """What a rule about ``subject`` may use: a time (epoch ms) and the call of ``step``."""
 
     subject: Subject
     at_ms: int
     draft: Transaction
-
-    @property
-    def tables(self) -> Catalogue:
-        """The tables by which this call judges."""
-        return self.draft.tables
 
     def episode(self, code: str) -> str:
         """Return the id of an episode of ``code`` that begins now."""
@@ -61,8 +55,11 @@ class RuleContext(NamedTuple):
         new: str | None = None,
     ) -> None:
         """Record a change of the episode of ``what``, which may be over for an upgrade."""
-        device_fault = isinstance(what, Fault) and what.device_fault and self.subject.kind == "chip"
-        upgrade = what if isinstance(what, Upgrade) else None
+        upgrade, device_fault = None, False
+        if isinstance(what, Upgrade):
+            upgrade = what
+        else:
+            device_fault = what.device_fault and self.subject.kind == "chip"
         change = Change(
             kind,
             self.subject,
@@ -80,7 +77,7 @@ class RuleContext(NamedTuple):
 
     def judge(self, known: SubjectState, code: str, severity: Severity | None) -> ReasonedLevel:
         """Return the level of a code on the subject, and why. An upgrade can only raise it."""
-        tables, kind = self.tables, self.subject.kind
+        tables, kind = self.draft.tables, self.subject.kind
         if isinstance(known, ChipState):
             if severity is None and known.word is not None:
                 verdict = tables.judge_by_word(code, known.word, known.listed or ())

@@ -1,4 +1,4 @@
-"""The device-info document of this node: its desired content, and what the stored one contains."""
+"""The device-info document of this node: its desired content, and the content of the stored one."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class DeviceInfoDocument:
         self._inventory_at = time.monotonic()
 
     def desired(self) -> DesiredDocument | None:
-        """Return what to publish now; ``None`` while too little is known.
+        """Return the document to publish now; ``None`` while too little is known.
 
         Virtual devices are not supported: readers would schedule whole chips instead, so such a
         node has no document of ours.
@@ -195,7 +195,7 @@ class DeviceInfoDocument:
         return chips and not self._awaits_allocation and is_known(state, family_of(inventory))
 
     def observe_stored(self, existing: Document | None) -> None:
-        """Take over from the document stored at the start what it has of the server."""
+        """Take over the description of the server from the document stored at the start."""
         if existing is not None:
             with contextlib.suppress(DocumentError):
                 ports = decode_switch_info(self.name, existing.data)
@@ -232,11 +232,11 @@ class DeviceInfoDocument:
         known = {*state.named, *(chip for chip, seen in state.chips.items() if seen.isolated)}
         found = adopted(existing, None, now_ms)
         added = (item for item in found if item.subject.id not in known and _isolates(item))
-        return (*self.released(existing, now_ms), *added)
+        return (*self.operator_releases(existing, now_ms), *added)
 
-    def compared(self, left: Document, now_ms: int) -> tuple[Input, ...]:
-        """Return what ``left``, a document of another program that is gone, has about missing
-        chips.
+    def differences_to(self, left: Document, now_ms: int) -> tuple[Input, ...]:
+        """Return inputs about missing chips from ``left``, the document of a program that is
+        gone.
 
         Its list is newer than our state: a chip that it does not have is forgotten. A chip that
         pods have may be in none of its lists.
@@ -257,7 +257,7 @@ class DeviceInfoDocument:
             ),
         )
 
-    def released(self, foreign: Document, now_ms: int) -> tuple[Released, ...]:
+    def operator_releases(self, foreign: Document, now_ms: int) -> tuple[Released, ...]:
         """Return the separated chips whose names an operator removed from ``foreign``.
 
         Only a name that a store had can be removed; a document without the key releases nothing
@@ -275,7 +275,7 @@ class DeviceInfoDocument:
             log.warning("an operator released %s", ", ".join(f"chip {chip}" for chip in gone))
         return tuple(Released(chip_subject(chip), now_ms) for chip in gone)
 
-    def requested(self, foreign: Document, now_ms: int) -> tuple[Adopted, ...]:
+    def operator_requests(self, foreign: Document, now_ms: int) -> tuple[Adopted, ...]:
         """Return the chips that an operator isolates in ``foreign``: by name, and by a request for
         it.
 
@@ -291,7 +291,7 @@ class DeviceInfoDocument:
             log.warning("%s (as stated) isolated chip %d", requests[chip].by, chip)
         return tuple(_isolation(chip, now_ms, requests[chip]) for chip in added)
 
-    def named(self, document: Document | None) -> tuple[int, ...]:
+    def separated_chips(self, document: Document | None) -> tuple[int, ...]:
         """Return the chips that ``document`` separates by their names."""
         return () if document is None else tuple(sorted(read_names(document.data) or ()))
 

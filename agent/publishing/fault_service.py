@@ -59,7 +59,7 @@ class FaultServiceCallbacks:
 
 
 class FaultServiceClient:
-    """Sends what waits in ``faults``, while ``run`` runs."""
+    """Sends the faults that wait in ``faults``, while ``run`` runs."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The node-info document of this node: its desired content, and what the stored one contains.
+"""The node-info document of this node: its desired content, and the content of the stored one.
 
 Source: ``docs/spec/noded.md#2`` and 3.4.
 """
@@ -175,7 +175,7 @@ class NodeInfoDocument:
             )
 
     def desired(self) -> DesiredDocument | None:
-        """Return what to publish now; ``None`` while too little is known."""
+        """Return the document to publish now; ``None`` while too little is known."""
         state = self._state()
         node = state.of(NODE)
         has_answered, is_blind = BMC_SOURCE in node.answered, BMC_SOURCE in node.blind

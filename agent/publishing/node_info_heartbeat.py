@@ -72,7 +72,7 @@ class NodeInfoHeartbeat(NodeInfoDocument):
             self._beaten = record.beat.at_seconds
 
     def desired(self) -> DesiredDocument | None:
-        """Return what to publish now, without waiting for the BMC, as upstream did."""
+        """Return the document to publish now, without waiting for the BMC, as upstream did."""
         has_parts = self._beating.generation is Generation.C
         parts = self.known_parts() if has_parts else ()
         own_key = self._own_key()

@@ -85,7 +85,7 @@ class PublicFaultDocument:
         return bool(self._newest())
 
     def desired(self) -> DesiredDocument | None:
-        """Return what to publish now; ``None`` while the stored document must stay."""
+        """Return the document to publish now; ``None`` while the stored one must stay."""
         newest = self._newest()
         if not newest or any(not sent_fault.devices for sent_fault in newest.values()):
             return None

@@ -84,7 +84,7 @@ class Publication:
             self.waiting = lag
 
     def record_agreement(self, now_ms: int, stamp: int | None, revision: int) -> None:
-        """Record that the store has what is desired; ``stamp`` is ``None`` for no document."""
+        """Record that the store has the desired document; ``stamp`` is ``None`` for no document."""
         self.acknowledged_at_ms = now_ms
         self.acknowledged_stamp = stamp
         self.acknowledged_revision = revision

@@ -54,7 +54,7 @@ _WATCH_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class DesiredDocument:
-    """What is to be published, made from the state of ``revision``.
+    """The document to publish, made from the state of ``revision``.
 
     ``content`` is everything but the stamp; a write is due when it differs from the last one's.
     ``stamped`` makes the document for a stamp in seconds; ``None``: there must be no document.
@@ -266,7 +266,7 @@ class DocumentPublisher:
         return not _same(shown, first_shown) and self._callbacks.on_foreign(shown)
 
     async def _committed(self, desired: DesiredDocument) -> DesiredDocument | None:
-        """Wait for the journal to have ``desired``, or what has followed meanwhile.
+        """Wait until the journal has ``desired``, or the newer document that has replaced it.
 
         So the events of a burst are written together, without delaying a single one. ``None`` when
         the stored document must stay after all.
@@ -469,7 +469,7 @@ class DocumentPublisher:
         return is_same
 
     def _agree(self, write: _Write) -> None:
-        """Record that the store has what ``write`` wrote."""
+        """Record that the store has the document of ``write``."""
         self._acknowledged = write
         self._acknowledged_at = now_seconds()
         stamp = None if write.document is None else write.stamp

@@ -122,13 +122,13 @@ class NodePublicFaults:
             log.error("which storage faults were sent is not known: %s", error)
 
     def adopt(self, faults: Iterable[SentFault]) -> None:
-        """Take over what a document older than the journal reports."""
+        """Take over the faults in a document that is older than the journal."""
         new = {one.code: one for one in faults if one.code not in self.ledger.newest}
         if new:
             self._keep(msgspec.structs.replace(self.ledger, newest=self.ledger.newest | new))
 
     def update(self, state: PolicyState) -> None:
-        """Take over what changed in ``state``."""
+        """Take over the changed storage faults of ``state``."""
         found = [state.of(subject) for subject in _SUBJECTS]
         if all(one is other for one, other in zip(found, self._seen, strict=True)):
             if self.ledger.newest:

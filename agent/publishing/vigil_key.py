@@ -122,7 +122,7 @@ class VigilKeyText:
         self._timer: asyncio.TimerHandle | None = None
 
     def named(self) -> NamedSource:
-        """Return what is named now; the same object while it does not change."""
+        """Return the sources named now; the same object while they do not change."""
         loop, state = asyncio.get_running_loop(), self._state()
         now = loop.time()
         if state is self._of and now < self._due_at:
@@ -146,7 +146,7 @@ class VigilKeyText:
         return self._named
 
     def _settled(self, state: PolicyState) -> tuple[list[BlindSource], float]:
-        """Return the sources to name, and in how many seconds the next one is to be named."""
+        """Return the sources to name, and the seconds until the next one is due."""
         now_ms = self._wall_clock()
         settled, next_ms = [], math.inf
         for entry in blind_sources(state):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contract.observation import Subject
 
 
-class Break(msgspec.Struct, frozen=True):
+class IncompletePeriod(msgspec.Struct, frozen=True):
     """The journal is not complete from ``from_ms`` to ``until_ms``."""
 
     from_ms: int
@@ -102,7 +102,7 @@ class Findings(msgspec.Struct):
     checked: int = 0
     deviation_count: int = 0
     deviations: list[Deviation] = []
-    breaks: list[Break] = []
+    breaks: list[IncompletePeriod] = []
     days: tuple[Day, ...] = ()
 
 
@@ -134,7 +134,7 @@ class ReplayComparison:
         self._totals: dict[tuple[int, Subject], dict[_Kind, _Total]] = {}
 
     def apply(self, recorded: Sequence[Change], replayed: Sequence[Change], until_ms: int) -> None:
-        """Apply what both runs changed up to ``until_ms``."""
+        """Apply the changes of both runs up to ``until_ms``."""
         both = heapq.merge(
             self._timed(recorded, until_ms, self.recorded),
             self._timed(replayed, until_ms, self.replayed),
@@ -212,7 +212,7 @@ class ReplayComparison:
             self._open[subject, code] = at_ms, kind
 
     def _count(self, subject: Subject, kind: _Kind, from_ms: int, to_ms: int) -> None:
-        for day, passed_ms in self._span.days(from_ms, to_ms):
+        for day, passed_ms in self._span.split_by_day(from_ms, to_ms):
             total = self._totals.setdefault((day, subject), {}).setdefault(kind, _Total())
             total.times += 1
             total.ms += passed_ms

@@ -33,7 +33,7 @@ class Span:
             self.until_ms is None or at_ms < self.until_ms
         )
 
-    def days(self, from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:
+    def split_by_day(self, from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:
         """Yield the parts of a period by day (number since 1970, UTC), with their length in
         milliseconds.
         """
@@ -160,7 +160,7 @@ class LevelHistory:
         level = _level(known.codes)
         own = _level({code: one for code, one in known.codes.items() if not is_network(code)})
         network = _level({code: one for code, one in known.codes.items() if is_network(code)})
-        for day, passed_ms in self._span.days(known.since_ms, at_ms):
+        for day, passed_ms in self._span.split_by_day(known.since_ms, at_ms):
             sums = self._sums(day, subject)
             sums.level_ms[level] = sums.level_ms.get(level, 0) + passed_ms
             sums.unhealthy_ms += 0 if is_healthy(own, in_use) else passed_ms

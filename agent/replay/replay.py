@@ -1,4 +1,4 @@
-"""Replays a journal: what the agent decided, and what it would have decided with other tables.
+"""Replays a journal: the decisions of the agent, and those with other tables.
 
 Every input goes through the policy once with the tables that were in force, which must lead to the
 changes that the journal recorded, and once with other tables. What only the store could know is
@@ -26,7 +26,7 @@ from agent.journal.rows import (
 from agent.policy.restarts import restarted
 from agent.policy.state import Acknowledged, Configured, PolicyState
 from agent.policy.step import step
-from agent.replay.comparison import Break, Deviation, Findings, ReplayComparison
+from agent.replay.comparison import Deviation, Findings, IncompletePeriod, ReplayComparison
 from contract.codes.catalogue import shipped
 from contract.counted import counted
 from contract.errors import JournalError
@@ -127,7 +127,7 @@ class _Playing:
             self._mark_gap(row.at_ms, row.at_ms, str(error))
 
     def end(self, until_ms: int | None = None) -> Findings:
-        """Return what was found until ``until_ms``, or until the last row."""
+        """Return the findings until ``until_ms``, or until the last row."""
         self._check(())
         if until_ms is None and self._last is not None:
             until_ms = self._last.at_ms
@@ -250,7 +250,7 @@ class _Playing:
 
     def _break(self, from_ms: int, until_ms: int, what: str) -> None:
         if len(self._findings.breaks) < _SHOWN_BREAKS:
-            self._findings.breaks.append(Break(from_ms, until_ms, what))
+            self._findings.breaks.append(IncompletePeriod(from_ms, until_ms, what))
 
 
 def _begun(state: PolicyState, start: Start, snapshot: PolicyState) -> PolicyState:

@@ -140,7 +140,7 @@ class _Missing:
 
 @dataclass
 class ShadowComparison:
-    """What we desired lately, what the store shows, and the writes that are not judged yet.
+    """The latest desired documents, the stored one, and the writes that are not judged yet.
 
     All times are epoch milliseconds and never go back.
     """
@@ -213,7 +213,7 @@ class ShadowComparison:
         self._interrupted_since_ms = None
 
     def pop_results(self, now_ms: int) -> list[ComparisonResult]:
-        """Return and remove what is decided by now, each result once and in order."""
+        """Return and remove the results so far, each once and in order."""
         while self._pending and (done := self._judged(self._pending[0], now_ms)) is not None:
             self._pending.popleft()
             self._report(done)
@@ -264,7 +264,7 @@ class ShadowComparison:
         )
 
     def _between(self, from_ms: int, until_ms: int) -> list[_Desired]:
-        """Return what we desired at some time in the period.
+        """Return the documents that we desired at some time in the period.
 
         Where that was nothing, what we desire now.
         """
@@ -291,7 +291,7 @@ class ShadowComparison:
             self._report(ComparisonResult(WriteResult.NOT_WRITTEN, since_ms, found, self._shown))
 
     def _missing(self) -> list[_Missing]:
-        """Return what differs now and was not reported."""
+        """Return the differences of now that were not reported."""
         if not self._shown:
             since_ms = max(self._desired[0].since_ms, self._shown_at_ms)
             found = [_Missing(_ABSENT, since_ms, MISSING_MS)]

@@ -87,7 +87,7 @@ class Shadow:
         self._woken.set()
 
     def status(self) -> ShadowStatus:
-        """Return what was compared, and what differed."""
+        """Return the counts of comparisons, and the differences."""
         return self._log.status(self.name, self._trouble.reason)
 
     async def run(self) -> NoReturn:
@@ -113,7 +113,7 @@ class Shadow:
         await is_set_within(self._woken, seconds)
 
     def _compare(self) -> None:
-        """Compare what we desire now, and report what is decided."""
+        """Compare the desired document of now, and report the results so far."""
         now_ms = self._now_ms()
         desired = self._callbacks.desired()
         if desired is None and self._content is not None:

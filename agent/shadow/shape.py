@@ -32,7 +32,7 @@ _TEXTS = (DEVICE_INFO_KEY, SWITCH_INFO_KEY, UPGRADE_REASON_KEY)
 
 
 def shape_of(document: Document) -> Iterator[_Shape]:
-    """Yield what is to be compared, by the name of the part. For a document that can be decoded."""
+    """Yield the form of each part by its name. For a document that can be decoded."""
     yield "the ConfigMap", ", ".join(sorted(document.data))
     for key in _TEXTS:
         if key in document.data:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from agent.node.labels import SERVER_TYPE, desired_labels, left_behind
+from agent.node.labels import SERVER_TYPE, desired_labels, obsolete_keys
 from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.codes.families import FAMILIES
 from contract.documents.write_numbers import encode_writes
@@ -425,7 +425,7 @@ def _kept() -> tuple[set[str], set[str]]:
                     FAMILIES[family].resource + end: "x"
                     for end in (*ends, "-Recover", "-NetworkRecover", "-Other")
                 }
-                gone = left_behind(NodeObject(old, old), chips)
+                gone = obsolete_keys(NodeObject(old, old), chips)
                 labels |= gone[0]
                 annotations |= gone[1]
     return labels, annotations

@@ -20,6 +20,7 @@ from stores.base import (
 )
 from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
+from stores.refusals import Refusals
 from tests.replay.objects import RecordedObjects
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class RecordedCluster:
         self._beats: dict[str, Beat] = {}
         self._programs: dict[tuple[str, str], LastWriter] = {}
         self._by_agent: set[tuple[str, str]] = set()
+        self.refusals = Refusals()
         self.objects = RecordedObjects(self._request, lambda: self._is_up)
 
     # What happens to the cluster.

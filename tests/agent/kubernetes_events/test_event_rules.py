@@ -30,7 +30,7 @@ class Chips:
     def take(self, *inputs: Report, later_ms: int = 1000) -> list[tuple[str, str, str]]:
         self.now_ms += later_ms
         self.state, changes = step(self.state, inputs, self.now_ms, shipped())
-        fault_changes = self.rules.of(PolicyCall(inputs, changes, shipped(), 1))
+        fault_changes = self.rules.fault_changes(PolicyCall(inputs, changes, shipped(), 1))
         return [(one.reason, one.code, one.action) for one in fault_changes]
 
     def see(
@@ -171,9 +171,8 @@ def test_the_time_is_the_events_own_where_its_clock_makes_sense() -> None:
     raised_ms = chips.now_ms - 5000
     known = chips.see(Assertion.OCCUR, raised_ms=raised_ms)
     strange = chips.see(Assertion.OCCUR, raised_ms=7)
-    assert [
-        one.at_ms for one in chips.rules.of(PolicyCall([known, strange], (), shipped(), 1))
-    ] == [
+    call = PolicyCall([known, strange], (), shipped(), 1)
+    assert [one.at_ms for one in chips.rules.fault_changes(call)] == [
         raised_ms,
         chips.now_ms,
     ]

@@ -125,7 +125,7 @@ class Life:
         made = self.made()
         self.stored = Document(made.namespace, made.name, data, {})
         if how == "acknowledged":
-            named = made.named(self.stored)
+            named = made.separated_chips(self.stored)
             self.take([Acknowledged(made.name, self.state.revision, self.now, named)])
 
     def edit(self) -> None:
@@ -151,7 +151,7 @@ class Life:
     def notice(self) -> None:
         """Let the agent read a write of another program."""
         if self.stored is not None:
-            self.operate(list(self.made().released(self.stored, self.now)))
+            self.operate(list(self.made().operator_releases(self.stored, self.now)))
 
     def restart(self) -> None:
         """Restart from the last snapshot and the later inputs, then read the stored document."""

@@ -64,7 +64,7 @@ def of(keys: Mapping[str, str], state: PolicyState | None = None) -> Document:
 
 def acknowledged(state: PolicyState, at: int = T) -> PolicyState:
     made = DeviceInfoDocument(NODE, lambda: state)
-    ack = Acknowledged(NAME, state.revision, at, made.named(stored(state)))
+    ack = Acknowledged(NAME, state.revision, at, made.separated_chips(stored(state)))
     return take(state, [ack], at, FREQ3)
 
 
@@ -109,7 +109,7 @@ class TestRelease:
         """Upstream's first write has the key empty and the chip isolated still."""
         state = take(KEPT, [seen(RECOVER, CODE, at=T + 25_000)], T + 25_000, FREQ3)
         made = DeviceInfoDocument(NODE, lambda: state)
-        released = made.released(stored(state, ManuallySeparateNPU=""), T + 30_000)
+        released = made.operator_releases(stored(state, ManuallySeparateNPU=""), T + 30_000)
         state, (change,) = step(state, released, T + 30_000, FREQ3)
         event = EXAMPLES["EX-18b"]["expect"]["event"]
         (shown,) = json.loads(event["message"])["Ascend910-0"]
@@ -143,7 +143,7 @@ class TestRelease:
     )
     def test_is_not_what_a_document_without_the_key_means(self, keys: dict[str, str]) -> None:
         made = DeviceInfoDocument(NODE, lambda: KEPT)
-        assert made.released(of(keys), T + 30_000) == ()
+        assert made.operator_releases(of(keys), T + 30_000) == ()
         assert restarted(KEPT, of(keys), T + 30_000) == KEPT
 
     def test_is_not_what_a_deleted_document_means(self) -> None:
@@ -153,14 +153,14 @@ class TestRelease:
     def test_ex_21_is_not_what_a_write_that_never_arrived_looks_like(self) -> None:
         """Upstream releases the chip when the first write fails (defect K01)."""
         made = DeviceInfoDocument(NODE, lambda: ISOLATED)
-        assert made.released(stored(healthy()), T + 30_000) == ()
+        assert made.operator_releases(stored(healthy()), T + 30_000) == ()
         assert restarted(ISOLATED, stored(healthy()), T + 30_000) == ISOLATED
 
     def test_of_one_chip_while_the_write_that_names_another_is_on_its_way(self) -> None:
         both = take(KEPT, occurs(T, T, T, chip=1), T + 30_000, FREQ3)
         made = DeviceInfoDocument(NODE, lambda: both)
         edited = stored(KEPT, ManuallySeparateNPU="")
-        assert [item.subject.id for item in made.released(edited, T)] == [0]
+        assert [item.subject.id for item in made.operator_releases(edited, T)] == [0]
 
     def test_that_was_taken_is_not_taken_again(self) -> None:
         """The stored document has no name until the chip that is isolated again was written."""
@@ -170,7 +170,7 @@ class TestRelease:
         three = [seen(RECOVER, CODE, at=T + 31_000), *occurs(T + 32_000, T + 33_000, T + 34_000)]
         state = take(state, three, T + 34_000, FREQ3)
         made = DeviceInfoDocument(NODE, lambda: state)
-        assert made.released(edited, T + 35_000) == ()
+        assert made.operator_releases(edited, T + 35_000) == ()
         assert state.chips[0].isolated
 
     def test_while_no_agent_ran(self) -> None:
@@ -184,7 +184,7 @@ class TestRelease:
         """EX-59: it is a foreign change, and repaired."""
         made = DeviceInfoDocument(NODE, lambda: KEPT)
         edited = stored(KEPT, ManuallySeparateNPU="Ascend910-0,Ascend910-1")
-        assert made.released(edited, T + 30_000) == ()
+        assert made.operator_releases(edited, T + 30_000) == ()
 
 
 class TestStartWithoutJournal:
@@ -361,7 +361,7 @@ class TestAutofill:
     def test_is_an_operators_to_release(self) -> None:
         state = acknowledged(self.FILLED)
         made = DeviceInfoDocument(NODE, lambda: state)
-        released = made.released(stored(state, ManuallySeparateNPU=""), T + 9)
+        released = made.operator_releases(stored(state, ManuallySeparateNPU=""), T + 9)
         assert document(take(state, released, T + 9, FREQ3)).upgrade_reasons == "{}"
 
     def test_is_kept_by_a_new_configuration(self) -> None:
@@ -457,7 +457,7 @@ class TestRequest:
     def test_no_time_ends_it_and_a_name_alone_isolates_nothing(self) -> None:
         state = healthy()
         made = DeviceInfoDocument(NODE, lambda: state)
-        state = take(state, made.requested(self.edited(), T), T, FREQ3)
+        state = take(state, made.operator_requests(self.edited(), T), T, FREQ3)
         assert [chip for chip, known in state.chips.items() if known.isolated] == [1]
         after = take(state, [], T + 10 * 365 * 86_400_000, FREQ3)
         (upgrade,) = after.chips[1].upgrades
