@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from agent.publishing.publication import Lag, Publication
-from agent.publishing.write_stamps import Stamps
+from agent.publishing.write_pacing import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
 from pacing.waiting import TICK_SECONDS, is_set_within, now_seconds
