@@ -21,6 +21,7 @@ from agent.publishing.device_info import DeviceInfoDocument, adopted
 from agent.shadow.comparison import ShadowComparison, WriteResult
 from agent.shadow.difference import Fact, differences, facts_of
 from aggregator.liveness import persisted
+from aggregator.state_buckets import decoded
 from benchmarks.fuzz import advise, lint, processors, seeds
 from benchmarks.fuzz.aggregator import AggregatorInputs
 from benchmarks.fuzz.api_server import Answers, events_of
@@ -353,10 +354,10 @@ def _node_info(text: str) -> None:
 
 
 def _last_seen(text: str) -> None:
-    try:
-        seen = persisted.decode(text)
-    except ValueError as error:
-        raise VigilError(str(error)) from None
+    found, problems = decoded({"0": text}, persisted.decode)
+    if problems:
+        raise VigilError(problems[0])
+    seen = found["0"]
     assert set(persisted.decode(persisted.encode(seen))) == set(seen)
 
 
