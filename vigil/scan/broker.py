@@ -9,10 +9,8 @@ from __future__ import annotations
 import socket
 import ssl
 import uuid
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from contract.counted import counted
 from contract.errors import StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
 from contract.topics import ack_topic, document_topic
@@ -25,7 +23,7 @@ from stores.mqtt.connection import BrokerConnection, Sink
 from stores.mqtt.documents import BrokerDocuments
 from stores.mqtt.limits import PacketLimit, unusable
 from vigil.exit_status import ExitStatus
-from vigil.scan.certificates import end_of_der, end_of_pem
+from vigil.scan.certificates import check_end, end_of_der, end_of_pem
 from vigil.scan.documents import WRITERS, check_fault_configuration
 from vigil.scan.findings import not_applicable, ok, problem
 
@@ -40,7 +38,6 @@ LOGIN, TOPICS = "broker-login", "broker-topics"
 _CONNECT_SECONDS = 5.0
 _LOGIN_SECONDS = 12.0
 _TOPICS_SECONDS = 25.0
-_SOON = timedelta(days=14)
 
 
 async def check_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
@@ -118,7 +115,7 @@ async def _tls(address: BrokerAddress, configuration: AgentConfiguration) -> Che
         advice = "is this the port for TLS? see openssl s_client -connect, and mqtt.* files"
         found = f"TLS failed: {getattr(error, 'reason', None) or error or 'no answer'}"
         return problem(TLS, found, advice, ExitStatus.OUTSIDE)
-    return _ends(TLS, f"the broker's certificate is good for {address.host}", end)
+    return check_end(TLS, f"the broker's certificate is good for {address.host}", end)
 
 
 def _own_certificate(configuration: AgentConfiguration) -> Check:
@@ -131,18 +128,7 @@ def _own_certificate(configuration: AgentConfiguration) -> Check:
         why = error.strerror if isinstance(error, OSError) else str(error)
         advice = "give the certificate as PEM, readable for the agent"
         return problem(OWN_CERTIFICATE, f"{file} {why}", advice, ExitStatus.OUTSIDE)
-    return _ends(OWN_CERTIFICATE, str(file), end)
-
-
-def _ends(name: str, found: str, end: datetime) -> Check:
-    left = end - datetime.now(UTC)
-    found = f"{found} until {end:%Y-%m-%d} ({counted(left.days, 'day')})"
-    facts: dict[str, object] = {"ends": f"{end:%Y-%m-%dT%H:%M:%SZ}", "days": left.days}
-    if left < timedelta():
-        return problem(name, f"{found}: it has ended", "renew it", ExitStatus.OUTSIDE, facts)
-    if left < _SOON:
-        return problem(name, f"{found}: it ends soon", "renew it before", facts=facts)
-    return ok(name, found, facts=facts)
+    return check_end(OWN_CERTIFICATE, str(file), end)
 
 
 async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> Check:
