@@ -1,10 +1,10 @@
-"""Whatever lies where a certificate should be: its end, or a ``ValueError``."""
+"""The end of a certificate, read from any bytes, and judged."""
 
 from __future__ import annotations
 
 import ssl
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.parts.certificates import make_authority
 from tests.tiers import needs
-from vigil.scan.certificates import end_of_der
+from vigil.scan.certificates import check_end, end_of_der
+from vigil.scan.findings import CheckState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,3 +43,14 @@ def test_a_certificate_with_wrong_bytes(certificate: bytes, data: st.DataObject)
 def test_noise(noise: bytes) -> None:
     with suppress(ValueError):
         assert isinstance(end_of_der(noise), datetime)
+
+
+@pytest.mark.parametrize(
+    ("days", "state"),
+    [(-1, CheckState.PROBLEM), (13.9, CheckState.PROBLEM), (14.1, CheckState.OK)],
+)
+def test_certificate_that_ends_within_two_weeks_is_a_problem(
+    days: float, state: CheckState
+) -> None:
+    end = datetime.now(UTC) + timedelta(days=days)
+    assert check_end("broker-tls", "the certificate is good", end).state is state
