@@ -76,12 +76,8 @@ class KubernetesObjects:
     async def _uid(self, event: KubernetesEvent) -> str:
         """Return the uid by which ``kubectl describe`` finds the Events about an object; empty
         where unknown.
-
-        For a Node it uses the name as well, which the kubelet writes, too.
         """
         involved = event.involved
-        if involved.kind == "Node":
-            return involved.name
         if involved.uid or involved.kind != "ConfigMap":
             return involved.uid
         path = wire.object_path("/api/v1", "configmaps", involved.namespace, involved.name)
