@@ -296,7 +296,7 @@ class Agent:
     async def _collect(self, collector: Collector[Any]) -> NoReturn:
         parts = self._parts
         await asyncio.gather(parts.documents.wait_until_read(), parts.fault_configuration.known())
-        while getattr(collector, "about_chips", False):
+        while collector.about_chips:
             other_chips = parts.other_chips
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(
