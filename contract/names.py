@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import NamedTuple
 
@@ -43,6 +44,19 @@ STATE_NAMESPACE = "mindx-dl"
 STATE_PREFIX = "npu-vigil-state-"
 STATE_LABEL = "npu-vigil/state"
 """On documents with what the next leader must know: the name of whose state it is."""
+MAX_SOCKET_PATH_BYTES = 107
+"""Of a Unix socket, without the final NUL (``unix(7)``)."""
+
+
+def socket_path_problem(path: str | os.PathLike[str]) -> str | None:
+    """Return why no socket can have this path, and the remedy; ``None`` if it can."""
+    size = len(os.fsencode(path))
+    if size <= MAX_SOCKET_PATH_BYTES:
+        return None
+    return (
+        f"the path has {size} bytes, a socket's path has {MAX_SOCKET_PATH_BYTES} at most; "
+        "choose a shorter --state-dir"
+    )
 
 
 class DocumentOwner(NamedTuple):

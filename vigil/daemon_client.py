@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from contract.errors import ConfigurationError, Problem, StoreUnavailable, quoted
+from contract.names import socket_path_problem
 from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ class SocketConnection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         """Connect to the socket. Raises ``OSError``."""
+        problem = socket_path_problem(self._path)
+        if problem is not None:
+            raise OSError(problem)
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self._seconds)
         self.sock.connect(self._path)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
+from contract.names import socket_path_problem
 from service.http.address import ListenAddress
 from service.http.connection import SENT_WITH_ALL, free_place
 from service.http.counts import Counts
@@ -174,6 +175,6 @@ def _serve_socket(server: HttpServer, path: Path) -> None:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        log.warning("no API on %s: %s", path, error)
+        log.warning("no API on %s: %s", path, socket_path_problem(path) or error)
     else:
         server.serve([listener], SOCKET_LIMITS)

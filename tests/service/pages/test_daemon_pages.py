@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -48,7 +49,9 @@ async def test_a_socket_path_that_is_too_long_is_only_logged(
     deep = tmp_path / ("d" * 120)
     async with serving(one_page(), "127.0.0.1:0", deep, socket_name="some.sock"):
         assert (deep / "listen").exists()
-    assert "no API on" in caplog.text
+    bytes_of_path = len(os.fsencode(deep / "some.sock"))
+    assert f"no API on {deep / 'some.sock'}: the path has {bytes_of_path} bytes" in caplog.text
+    assert "choose a shorter --state-dir" in caplog.text
 
 
 async def test_a_note_that_cannot_be_written_is_only_logged(
