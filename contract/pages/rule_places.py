@@ -90,7 +90,7 @@ def _text_of(in_force: InForce, document: str | None, shipped: str) -> tuple[str
     text = None if document is None else getattr(in_force.texts, DOCUMENTS[document])
     if document is None or text is None:
         file = resources.files("contract") / "data" / shipped
-        return f"contract/data/{shipped}", file.read_text()
+        return f"contract/data/{shipped}", file.read_text(encoding="utf-8")
     if in_force.place_of(document) is ConfigurationPlace.FILE:
         return f"{document} of --fault-config-dir", text
     place = next(one for one in CONFIG_MAPS if document in one.documents)

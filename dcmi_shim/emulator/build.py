@@ -48,7 +48,7 @@ class CompiledSources:
         """
         symbols = self._directory / f"{target.name}.map"
         names = " ".join(f"{name};" for name in exported)
-        symbols.write_text(f"{{ global: {names} local: *; }};\n")
+        symbols.write_text(f"{{ global: {names} local: *; }};\n", "ascii")
         script = f"-Wl,--version-script={symbols}"
         self._link(target, sources, 0o644, (*_LINK_LIBRARY, *flags, script))
 
@@ -90,7 +90,9 @@ def _run(arguments: Sequence[str], directory: Path) -> None:
             "install gcc (for example: apt-get install gcc libc6-dev) or set CC"
         )
     command = [*compiler, *arguments]
-    result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command, cwd=directory, capture_output=True, text=True, errors="replace", check=False
+    )
     if result.returncode != 0:
         raise EmulatorError(
             f"the emulator does not compile: {shlex.join(command)}\n{result.stderr.strip()}"

@@ -110,7 +110,7 @@ def _check_owner(server: EmulatedServer) -> None:
     """Refuse a state that belongs to another driver: both would be the same hardware."""
     root, owner = server.driver_root.absolute(), server.emulator_dir.absolute() / _OWNER
     try:
-        other = Path(owner.read_text().strip())
+        other = Path(owner.read_text(encoding="utf-8").strip())
     except OSError:
         return
     if other != root and (other / LIBRARY).exists():
@@ -177,6 +177,6 @@ def _make_directories(path: Path) -> None:
 
 def _write(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text)
+    temporary.write_text(text, encoding="utf-8")
     temporary.chmod(0o644)
     temporary.replace(path)
