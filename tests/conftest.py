@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
+import signal
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +17,7 @@ from dcmi_shim.emulator.install import install
 from tests.parts.broker import Broker
 from tests.parts.controlplane import ControlPlane
 from tests.parts.emulator_objects import compile_once
+from tests.parts.processes import leftovers, temporary_folder
 from tests.tiers import Guard, mark_tiers, needs
 
 if TYPE_CHECKING:
@@ -25,6 +29,14 @@ _GUARD = Guard()
 # How long an example takes depends on what else the machine does; each test has a timeout.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure() -> None:
+    """Choose the folder for temporary files before anything is made in it."""
+    folder = str(temporary_folder())
+    os.environ["TMPDIR"] = folder
+    tempfile.tempdir = folder
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,8 +64,21 @@ def pytest_sessionstart() -> None:
     never closed.
     """
     asyncio.set_event_loop(None)
+    _restore_signals()
     _let_virtual_time_pass()
     _GUARD.install()
+
+
+def _restore_signals() -> None:
+    """Let the programs that tests start take SIGINT and SIGHUP, wherever the suite was started.
+
+    A shell lets its background jobs ignore SIGINT, ``nohup`` lets them ignore SIGHUP. Child
+    processes inherit what is ignored, but not what is handled.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def _let_virtual_time_pass() -> None:
@@ -65,6 +90,14 @@ def _let_virtual_time_pass() -> None:
     LoopTimeEventLoop._clock_resolution = property(  # type: ignore[attr-defined]
         lambda loop: math.ulp(loop.time()), lambda _, __: None
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Check that the run leaves no process and no mount behind."""
+    yield
+    left = leftovers(tmp_path_factory.getbasetemp(), seconds=5.0)
+    assert not left, "the tests left these behind:\n" + "\n".join(left)
 
 
 _TO_THREAD = asyncio.to_thread

@@ -15,15 +15,29 @@ has() { # the program $1, where the tests look for it
     [ -x "${KUBEBUILDER_ASSETS:-/nonexistent}/$1" ] || command -v "$1" >/dev/null
 }
 
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/npu-vigil
-key() { # of the content of these files
-    cat "$@" | sha256sum | cut -c1-16
+usual=${XDG_CACHE_HOME:-$HOME/.cache}/npu-vigil
+cache=$usual
+if ! mkdir -p "$cache" 2>/dev/null || [ ! -w "$cache" ]; then
+    # The home is read-only. What Go downloads and compiles has its place there, too.
+    cache=/var/tmp/npu-vigil-$(id -u)
+    mkdir -p -m 700 "$cache"
+    if [ ! -O "$cache" ] || [ -L "$cache" ]; then
+        echo "tests/setup.sh: $cache belongs to another user; set XDG_CACHE_HOME to a folder of yours" >&2
+        exit 2
+    fi
+    export GOPATH=$cache/go GOCACHE=$cache/go-build
+fi
+kept() { # where $1 is or will be
+    if [ -e "$usual/$1" ]; then echo "$usual/$1"; else echo "$cache/$1"; fi
 }
-apiserver=$cache/kube-apiserver-$(key go.mod go.sum main.go)
-kustomize=$cache/kustomize-$(key ../kustomize/go.mod ../kustomize/go.sum)
-mochi=$cache/mochi-$(key ../mochi/go.mod ../mochi/go.sum ../mochi/main.go)
-kubernetes=$cache/kubernetes-$(key ../node/go.mod ../node/go.sum ../node/main.go)
-base=$cache/base-bookworm.tar
+of() { # the folder of the program $1, which is built from the files behind it
+    kept "$1-$(cat "${@:2}" | sha256sum | cut -c1-16)"
+}
+apiserver=$(of kube-apiserver go.mod go.sum main.go)
+kustomize=$(of kustomize ../kustomize/go.mod ../kustomize/go.sum)
+mochi=$(of mochi ../mochi/go.mod ../mochi/go.sum ../mochi/main.go)
+kubernetes=$(of kubernetes ../node/go.mod ../node/go.sum ../node/main.go)
+base=$(kept base-bookworm.tar)
 with_node=${1:-}
 build=()
 has kube-apiserver || [ -x "$apiserver/kube-apiserver" ] || build+=(apiserver)

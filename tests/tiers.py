@@ -37,9 +37,6 @@ _SYSTEM = {"sh", "bash", "ldconfig", "kill", "mount", "umount", "unshare", "setp
 _GIT = {"git"}
 _PROGRAMS = _COMPILER | _SYSTEM | _GIT
 _REPOSITORY = Path(__file__).parents[1]
-_FOLDERS = tuple(
-    path.resolve() for path in (_REPOSITORY, Path(sys.prefix), Path(tempfile.gettempdir()))
-)
 _NEEDED = "_needed_tier"
 
 
@@ -80,9 +77,12 @@ class Guard:
     def __init__(self) -> None:
         self.watched: str | None = None
         """The unit test that runs; ``None`` between tests and in those of other tiers."""
+        self._folders: tuple[Path, ...] = ()
 
     def install(self) -> None:
         """Begin to look at every program and connection of this process, until it ends."""
+        folders = (_REPOSITORY, Path(sys.prefix), Path(tempfile.gettempdir()))
+        self._folders = tuple(path.resolve() for path in folders)
         sys.addaudithook(self._look)
 
     def _look(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -104,7 +104,7 @@ class Guard:
         path = Path(found).resolve()
         if path == Path(sys.executable).resolve():
             return
-        if not any(path.is_relative_to(folder) for folder in _FOLDERS):
+        if not any(path.is_relative_to(folder) for folder in self._folders):
             self._refuse(f"starts {found}")
 
     def _check_address(self, address: object) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.parts.controlplane import ControlPlane, assets
-from tests.parts.processes import PartFailed, Running, program
+from tests.parts.processes import PartFailed, Running, built_program, program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,10 +26,8 @@ _OK = 200
 
 def kubernetes() -> Path:
     """Return the path of this folder's Go program, which ``tests/setup.sh node`` builds."""
-    parts = (_MODULE / name for name in ("go.mod", "go.sum", "main.go"))
-    key = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return program("kubernetes", assets(), cache / "npu-vigil" / f"kubernetes-{key}")
+    sources = [_MODULE / name for name in ("go.mod", "go.sum", "main.go")]
+    return built_program("kubernetes", sources, assets())
 
 
 class _Plane(ControlPlane):

@@ -5,12 +5,11 @@ The base is a Debian with Python, made by ``tests/setup.sh node``: no registry i
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.parts.processes import PartFailed, program
+from tests.parts.processes import PartFailed, cache_folders, program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +32,8 @@ class Images:
 
     def build(self, *names: str) -> None:
         """Build the Dockerfile once, under each of these names; raises ``PartFailed``."""
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        self._from_files(_BASE, cache / "npu-vigil/base-bookworm.tar", ())
+        usual, other = (folder / "base-bookworm.tar" for folder in cache_folders())
+        self._from_files(_BASE, usual if usual.is_file() else other, ())
         options = ["--isolation=chroot", "--network=host", f"--build-arg=BASE={_BASE}"]
         # What this machine trusts, the package index of the build must be able to show.
         options += [f"--volume={_CERTIFICATES}:{_CERTIFICATES}:ro", "--quiet"]

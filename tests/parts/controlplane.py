@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import os
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.parts.certificates import make_authority, make_client, make_server
-from tests.parts.processes import Running, free_ports, program
+from tests.parts.processes import Running, built_program, free_ports, program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,11 +35,8 @@ _KEPT = {"kube-root-ca.crt", "extension-apiserver-authentication"}
 
 def apiserver_program() -> Path:
     """Find kube-apiserver: in ``KUBEBUILDER_ASSETS``, on ``PATH``, or built by ``setup.sh``."""
-    parts = (_MODULE / name for name in ("go.mod", "go.sum", "main.go"))
-    key = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    built = cache / "npu-vigil" / f"kube-apiserver-{key}"
-    return program("kube-apiserver", assets(), otherwise=built)
+    sources = [_MODULE / name for name in ("go.mod", "go.sum", "main.go")]
+    return built_program("kube-apiserver", sources, assets())
 
 
 def assets() -> Path | None:

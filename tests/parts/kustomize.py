@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.parts.controlplane import assets, path_of
-from tests.parts.processes import program
+from tests.parts.processes import built_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,11 +22,8 @@ MANIFESTS = Path(__file__).parent.parent.parent / "daemonset"
 
 def build(folder: str) -> list[dict[str, Any]]:
     """Build ``daemonset/<folder>`` with kustomize; return its objects."""
-    key = hashlib.sha256(
-        b"".join((_MODULE / name).read_bytes() for name in ("go.mod", "go.sum"))
-    ).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    kustomize = program("kustomize", assets(), cache / "npu-vigil" / f"kustomize-{key}")
+    sources = [_MODULE / name for name in ("go.mod", "go.sum")]
+    kustomize = built_program("kustomize", sources, assets())
     result = subprocess.run(
         [kustomize, "build", MANIFESTS / folder], capture_output=True, text=True, check=False
     )

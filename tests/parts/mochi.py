@@ -8,13 +8,11 @@ What is retained is gone when it ends.
 
 from __future__ import annotations
 
-import hashlib
-import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.parts.processes import Running, free_ports, program
+from tests.parts.processes import Running, built_program, free_ports
 
 if TYPE_CHECKING:
     from typing import Self
@@ -70,7 +68,5 @@ class Mochi:
 
 def _built() -> Path:
     """Return the path of the program that ``tests/setup.sh`` has built."""
-    sources = (_MODULE / name for name in ("go.mod", "go.sum", "main.go"))
-    key = hashlib.sha256(b"".join(one.read_bytes() for one in sources)).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return program("mochi", otherwise=cache / "npu-vigil" / f"mochi-{key}")
+    sources = [_MODULE / name for name in ("go.mod", "go.sum", "main.go")]
+    return built_program("mochi", sources)

@@ -6,6 +6,7 @@ They end with the process that started them, even where that is killed.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import itertools
 import os
 import shutil
@@ -17,11 +18,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _STEP_SECONDS = 0.02
 _LOG_TAIL_BYTES = 3000
+_MAX_TEMPORARY_BYTES = 20
 # Below those that the kernel gives to outgoing connections. Each process of the suite begins
 # somewhere else, and none gives out a port twice before it has been round. Processes that start
 # together have ids beside each other: so far apart none comes to what another one has given out
@@ -70,6 +74,65 @@ def program(name: str, first: Path | None = None, otherwise: Path | None = None)
     if otherwise is not None and (otherwise / name).is_file():
         return otherwise / name
     raise PartFailed(f"{name} is not on this machine; tests/setup.sh provides it")
+
+
+def cache_folders() -> tuple[Path, Path]:
+    """Return where ``tests/setup.sh`` keeps what it builds: usually, and with a read-only home."""
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return usual / "npu-vigil", Path(f"/var/tmp/npu-vigil-{os.getuid()}")
+
+
+def built_program(name: str, sources: Sequence[Path], first: Path | None = None) -> Path:
+    """Find the program ``name`` that ``tests/setup.sh`` has built from ``sources``.
+
+    One in the folder ``first`` or on ``PATH`` goes before it. Raises ``PartFailed``.
+    """
+    key = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    usual, other = (folder / f"{name}-{key}" for folder in cache_folders())
+    return program(name, first, usual if (usual / name).is_file() else other)
+
+
+def temporary_folder() -> Path:
+    """Return a folder for temporary files where programs may run and sockets have short paths.
+
+    ``TMPDIR`` where it is one. Sockets lie up to 80 bytes below it, and a socket's path ends after
+    107. Raises ``PartFailed``.
+    """
+    given = Path(os.environ.get("TMPDIR") or "/tmp")
+    for folder in (given, Path("/tmp"), Path("/var/tmp"), Path("/dev/shm")):
+        if (
+            len(os.fsencode(folder.absolute())) <= _MAX_TEMPORARY_BYTES
+            and os.access(folder, os.W_OK | os.X_OK)
+            and not os.statvfs(folder).f_flag & os.ST_NOEXEC
+        ):
+            return folder.absolute()
+    raise PartFailed(
+        f"neither {given}, /tmp, /var/tmp nor /dev/shm has a short path, may be written and may "
+        "have programs; set TMPDIR to a folder that has"
+    )
+
+
+def leftovers(folder: Path, seconds: float) -> list[str]:
+    """Return a line for each process that works below ``folder``, and for each mount there.
+
+    What is about to end has ``seconds`` to do so. A process works there that has the folder in its
+    command line, or as its working directory.
+    """
+    give_up = time.monotonic() + seconds
+    while True:
+        left = [f"mount {mount}" for mount in _mounts() if mount.is_relative_to(folder)]
+        for process in psutil.process_iter(["pid", "cmdline", "cwd"]):
+            words = (*(process.info["cmdline"] or ()), process.info["cwd"] or "")
+            if process.info["pid"] != os.getpid() and any(str(folder) in word for word in words):
+                left.append(f"process {process.info['pid']}: {' '.join(words[:-1])}")
+        if not left or time.monotonic() >= give_up:
+            return left
+        time.sleep(_STEP_SECONDS)
+
+
+def _mounts() -> list[Path]:
+    lines = Path("/proc/self/mounts").read_bytes().splitlines()
+    return [Path(os.fsdecode(line.split(b" ")[1])) for line in lines]
 
 
 def _end_with_the_parent() -> None:

@@ -26,7 +26,7 @@ def test_the_commands_of_the_readme() -> None:
     for line in lines:
         command = line.partition("#")[0].split("vigil advise ")[1].strip()
         options, _, assumed = command.partition(" --what-if ")
-        given = options.replace(EXAMPLE, str(ROOT / EXAMPLE)).split()
+        given = [str(ROOT / word) if word == EXAMPLE else word for word in options.split()]
         if assumed:
             given += ["--what-if", assumed.strip("'")]
         result = CliRunner().invoke(app, ["advise", *given])

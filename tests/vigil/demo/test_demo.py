@@ -147,8 +147,6 @@ def test_a_demo_that_is_stopped_leaves_no_process(tmp_path: Path, number: signal
         [sys.executable, "-m", "vigil", "demo", "--nodes", "1", "--store", url],
         stdout=subprocess.PIPE,
         text=True,
-        # Programs that a shell starts in the background ignore SIGINT, and so would their children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as demo:
         assert demo.stdout is not None
         assert "the nodes start" in demo.stdout.readline()

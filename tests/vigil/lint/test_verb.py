@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 from typer.testing import CliRunner
@@ -112,7 +113,7 @@ def test_findings_as_sarif() -> None:
     ):
         (location,) = result["locations"]
         physical = location["physicalLocation"]
-        assert physical["artifactLocation"]["uri"] == str(file)
+        assert physical["artifactLocation"]["uri"] == quote(str(file))
         assert physical["region"] == {"startLine": line}
         assert result["level"] == level
         assert codes[result["ruleIndex"]] == result["ruleId"]
