@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from advisor.lint.elastic import read_elastic
 from advisor.lint.labels import both_kept
 from advisor.lint.model import Mapping, empty, whole
-from advisor.lint.pods import role_of, text_of
+from advisor.lint.pods import names_chips, role_of, text_of
 from advisor.lint.workload import Role, Workload, WorkloadForm, WorkloadGroup
 from contract.scheduling import ELASTIC_SCHEDULING, MIN_REPLICAS
 
@@ -133,6 +133,8 @@ def storm_service(root: Mapping, place: FindingPlace) -> Workload:
 def pod_group(root: Mapping, place: FindingPlace) -> Workload:
     """Return a PodGroup without its pods."""
     job = _workload(WorkloadForm.POD_GROUP, root, place, ())
-    members = whole(_spec(root).scalar("minMember"))
-    job.groups = (WorkloadGroup((), job.labels, job.annotations, members),)
+    spec = _spec(root)
+    members = whole(spec.scalar("minMember"))
+    has_chips = names_chips(spec.mapping("minResources"))
+    job.groups = (WorkloadGroup((), job.labels, job.annotations, members, has_chips=has_chips),)
     return job

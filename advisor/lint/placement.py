@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
 from advisor.lint.pods import HOST_ARCH, SCHEDULER_NAME
-from advisor.lint.workload import WorkloadForm
+from advisor.lint.workload import VOLCANO, WorkloadForm
 from advisor.similar_words import nearest
 from contract.counted import counted
 from contract.scheduling import ACCELERATOR_TYPE, SCHEDULE_POLICY
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from advisor.lint.finding import FindingPlace, LintFinding
     from advisor.lint.workload import Role, Workload, WorkloadGroup
 
-VOLCANO = "volcano"
 ARCHITECTURES = ("huawei-arm", "huawei-x86")
 MACHINES = {
     "module": 8,

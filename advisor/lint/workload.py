@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 Texts = dict[str, "PlacedText"]
+VOLCANO = "volcano"
+"""The scheduler whose decisions are judged."""
 
 
 class WorkloadForm(Enum):
@@ -61,6 +63,16 @@ class Role:
         """Return the chips of one pod."""
         return sum(count or 0 for count in self.cards.values())
 
+    def asks_for_chips(self) -> bool:
+        """Return whether a pod asks for chips of Ascend; an amount that is no number does."""
+        return any(count != 0 for count in self.cards.values())
+
+    def asks_volcano_for_chips(self) -> bool:
+        """Return whether a pod asks for chips, and Volcano schedules it."""
+        return (
+            self.asks_for_chips() and self.scheduler is not None and self.scheduler.value == VOLCANO
+        )
+
 
 @dataclass(slots=True)
 class WorkloadGroup:
@@ -72,6 +84,15 @@ class WorkloadGroup:
     members: int | None = None
     is_shared: bool = False
     """Whether pods of several instances are in it, each of which could work alone."""
+    has_chips: bool = False
+    """Whether its ``minResources`` name chips, where its pods are not known."""
+
+    def asks_volcano_for_chips(self) -> bool:
+        """Return whether pods ask for chips of Ascend and Volcano schedules them.
+
+        What rules say about faults and about the scheduler holds for such pods only.
+        """
+        return self.has_chips or any(role.asks_volcano_for_chips() for role in self.roles)
 
     def label(self, key: str) -> PlacedText | None:
         """Return the first value of a label that one of its sources has."""
