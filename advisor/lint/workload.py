@@ -101,7 +101,7 @@ class WorkloadGroup:
     def asks_volcano_for_chips(self) -> bool:
         """Return whether pods ask for chips of Ascend and Volcano schedules them.
 
-        What rules say about faults and about the scheduler holds for such pods only.
+        Rules about faults and about the scheduler hold for such pods only.
         """
         return self.has_chips or any(role.asks_volcano_for_chips() for role in self.roles)
 
@@ -177,7 +177,7 @@ class Workload:
     after_failure: PlacedText | None = None
     """What its controller does about a failed pod, where that is written."""
     filled_by: str = ""
-    """Who may write the scheduler that is missing, and when; empty where nobody does."""
+    """Which program may write the scheduler that is missing; empty where none does."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -268,3 +268,5 @@ class Collected:
     elastic: ElasticDaemon = field(default_factory=ElasticDaemon)
     not_judged: dict[str, int] = field(default_factory=dict)
     made: list[MadeObject] = field(default_factory=list)
+    rank_tables: dict[tuple[str, str], tuple[UnreadKey, ...]] = field(default_factory=dict)
+    """Labels at ConfigMaps for rank tables, by namespace and name of their jobs."""
