@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from advisor.lint.finding import FindingPlace, PlacedText
+    from advisor.lint.finding import FindingPlace, LintFinding, PlacedText
+    from advisor.lint.reach import UnreadKey
 
 
 Texts = dict[str, "PlacedText"]
+VOLCANO = "volcano"
+"""The scheduler whose decisions are judged."""
 
 
 class WorkloadForm(Enum):
@@ -29,6 +32,9 @@ class WorkloadForm(Enum):
     STORM = auto()
     OME = auto()
     POD_GROUP = auto()
+    STATEFUL_SET = auto()
+    BATCH_JOB = auto()
+    POD = auto()
 
 
 @dataclass(slots=True)
@@ -61,6 +67,23 @@ class Role:
         """Return the chips of one pod."""
         return sum(count or 0 for count in self.cards.values())
 
+    def asks_for_chips(self) -> bool:
+        """Return whether a pod asks for chips of Ascend; an amount that is no number does."""
+        return any(count != 0 for count in self.cards.values())
+
+    def asks_volcano_for_chips(self) -> bool:
+        """Return whether a pod asks for chips, and Volcano schedules it."""
+        return (
+            self.asks_for_chips() and self.scheduler is not None and self.scheduler.value == VOLCANO
+        )
+
+
+class Controller(NamedTuple):
+    """The object that made another one, as ``ownerReferences`` name it."""
+
+    kind: str
+    name: str
+
 
 @dataclass(slots=True)
 class WorkloadGroup:
@@ -72,6 +95,15 @@ class WorkloadGroup:
     members: int | None = None
     is_shared: bool = False
     """Whether pods of several instances are in it, each of which could work alone."""
+    has_chips: bool = False
+    """Whether its ``minResources`` name chips, where its pods are not known."""
+
+    def asks_volcano_for_chips(self) -> bool:
+        """Return whether pods ask for chips of Ascend and Volcano schedules them.
+
+        Rules about faults and about the scheduler hold for such pods only.
+        """
+        return self.has_chips or any(role.asks_volcano_for_chips() for role in self.roles)
 
     def label(self, key: str) -> PlacedText | None:
         """Return the first value of a label that one of its sources has."""
@@ -137,6 +169,24 @@ class Workload:
     elastic: Elastic | None = None
     is_rendered: bool = False
     """Whether the deploy tool makes it, so that what is missing cannot be written."""
+    is_partial: bool = False
+    """Whether labels and more may stand in an object that is not given."""
+    controller: Controller | None = None
+    unread: tuple[UnreadKey, ...] = ()
+    """Labels and annotations that reach nothing from where they stand."""
+    after_failure: PlacedText | None = None
+    """What its controller does about a failed pod, where that is written."""
+    filled_by: str = ""
+    """Which program may write the scheduler that is missing; empty where none does."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Its kind, namespace and name."""
+        return (self.place.object.partition(" ")[0], self.namespace, self.name)
+
+    def asks_volcano_for_chips(self) -> bool:
+        """Return whether a part of it does."""
+        return any(group.asks_volcano_for_chips() for group in self.groups)
 
     def roles(self) -> tuple[Role, ...]:
         """Return the roles of all its groups."""
@@ -166,6 +216,9 @@ class Service:
     runtime: PlacedText | None = None
     is_runtime: bool = False
     is_rendered: bool = False
+    unread: tuple[UnreadKey, ...] = ()
+    mode: PlacedText | None = None
+    """``ome.io/deploymentMode``."""
 
 
 @dataclass(slots=True)
@@ -196,6 +249,14 @@ class ElasticDaemon:
     roles: set[str] = field(default_factory=set)
 
 
+class MadeObject(NamedTuple):
+    """An object that a controller made of another one, with the findings about it alone."""
+
+    workload: Workload
+    controller: Controller
+    findings: tuple[LintFinding, ...]
+
+
 @dataclass(slots=True)
 class Collected:
     """Everything of one call that is judged."""
@@ -206,3 +267,6 @@ class Collected:
     grace_over_time: int | None = None
     elastic: ElasticDaemon = field(default_factory=ElasticDaemon)
     not_judged: dict[str, int] = field(default_factory=dict)
+    made: list[MadeObject] = field(default_factory=list)
+    rank_tables: dict[tuple[str, str], tuple[UnreadKey, ...]] = field(default_factory=dict)
+    """Labels at ConfigMaps for rank tables, by namespace and name of their jobs."""

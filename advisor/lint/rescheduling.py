@@ -1,0 +1,203 @@
+"""Whether rescheduling is on: what reaches nothing, and what a job does without.
+
+Sources: ``docs/spec/consumers.md#2.1``, 2.2, 2.4, 2.9.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.lint.finding import finding
+from advisor.lint.reach import GROUP_ANNOTATIONS, Reach
+from advisor.lint.workload import WorkloadForm
+from contract.scheduling import (
+    ELASTIC_SCHEDULING,
+    FAULT_RETRY_TIMES,
+    FAULT_SCHEDULING,
+    FAULT_SCHEDULING_OFF,
+    MIN_REPLICAS,
+    POD_RESCHEDULING,
+    PROCESS_RECOVER_STRATEGY,
+    RECOVER_STRATEGY,
+    SCALING_RULE,
+    go_integer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from advisor.lint.finding import FindingPlace, LintFinding, PlacedText
+    from advisor.lint.reach import UnreadKey
+    from advisor.lint.workload import Role, Workload, WorkloadGroup
+
+_IDLE = {POD_RESCHEDULING: "off", FAULT_RETRY_TIMES: "0"}
+"""Values by which people switch a part of rescheduling off."""
+_RECREATED = "the LWS controller deletes its whole group and makes it anew"
+_IN_PLACE = "the kubelet restarts its container in place"
+_AFTER_FAILURE_OF_LWS = {
+    "RecreateGroupOnPodRestart": _RECREATED,
+    "RecreateGroupAfterStart": f"{_RECREATED}, unless a pod of the group is still pending",
+    "None": f"{_IN_PLACE}, and the other pods of its group stay",
+    "Default": f"{_IN_PLACE}, and the other pods of its group stay",
+}
+_STAYS_FAILED = "its pod stays Failed, and no controller makes it anew"
+_AFTER_FAILURE = {
+    WorkloadForm.ASCENDJOB: "Ascend Operator ends the job as Failed",
+    WorkloadForm.BATCH_JOB: "the Job controller makes a new pod, up to backoffLimit",
+}
+_ALWAYS = (WorkloadForm.DEPLOYMENT, WorkloadForm.STATEFUL_SET, WorkloadForm.OME)
+"""Their pods have restartPolicy Always."""
+
+
+def judge_places(
+    unread: Iterable[UnreadKey], groups: Iterable[WorkloadGroup]
+) -> Iterator[LintFinding]:
+    """Return a finding for each key that has no effect where it stands.
+
+    Where the same value stands at the right place too, the job is right, so that is an ``info``.
+    """
+    depending = []
+    for one in unread:
+        elsewhere = _elsewhere(one, groups)
+        place = one.place.at_text(one.text)
+        if one.source.reach is Reach.DEPENDS and one.key not in GROUP_ANNOTATIONS:
+            if not elsewhere:
+                depending.append(one)
+        elif elsewhere:
+            yield finding("PLACE_REPEATED", place, key=one.key, path=one.source.path)
+        else:
+            words = {"key": one.key, "path": one.source.path, "kind": one.source.kind}
+            yield finding("PLACE_WITHOUT_EFFECT", place, **words, instead=_instead(one))
+    if depending:
+        first = depending[0]
+        keys = ", ".join(one.key for one in depending)
+        where = first.source.write
+        yield finding("PLACE_DEPENDS", first.place.at_text(first.text), keys=keys, where=where)
+
+
+def judge_rank_table(
+    keys: Iterable[UnreadKey], groups: Iterable[WorkloadGroup]
+) -> Iterator[LintFinding]:
+    """Return the labels at a ConfigMap that its job lacks: it was read there in old releases."""
+    lacking = [one for one in keys if all(group.label(one.key) is None for group in groups)]
+    return judge_places(lacking, groups)
+
+
+def _elsewhere(one: UnreadKey, groups: Iterable[WorkloadGroup]) -> bool:
+    """Return whether all pods get the same value from where it counts."""
+    found = [
+        group.label(one.key) if one.is_label else group.annotation(one.key) for group in groups
+    ]
+    return bool(found) and all(text is not None and text.value == one.text.value for text in found)
+
+
+def _instead(one: UnreadKey) -> str:
+    side = "labels" if one.is_label else "annotations"
+    where = one.source.write
+    if not where or (one.key in GROUP_ANNOTATIONS and where != "metadata"):
+        return f"Remove it; no place of a {one.source.kind} reaches the PodGroup."
+    return f"Write it to the {side} of {where}."
+
+
+def judge(workload: Workload) -> Iterator[LintFinding]:
+    """Return what a workload with chips does without at a fault: one ``info``, and warnings."""
+    if workload.is_partial:
+        return
+    groups = [group for group in workload.groups if group.asks_volcano_for_chips() and group.roles]
+    groups = [group for group in groups if not _may_be_elsewhere(workload, group)]
+    off = [group for group in groups if _is_off(group)]
+    if off:
+        yield _off(workload, off)
+        for group in off:
+            yield from _idle(workload, group)
+    without = [group for group in groups if _is_without_retries(group)]
+    if without and workload.form is WorkloadForm.ASCENDJOB and SCALING_RULE in workload.labels:
+        place = workload.place.at_text(workload.labels[SCALING_RULE])
+        yield finding("MOTOR_WITHOUT_RETRIES", place, gets=_gets(workload, without[0]))
+    elif without and not off:
+        place = _place(workload, without[0], FAULT_RETRY_TIMES)
+        yield finding("PROCESS_FAULT_NOT_HANDLED", place, gets=_gets(workload, without[0]))
+
+
+def _may_be_elsewhere(workload: Workload, group: WorkloadGroup) -> bool:
+    """Whether labels may reach the PodGroup from where it depends on what is installed."""
+    keys = {one.key for one in workload.unread if one.source.reach is Reach.DEPENDS}
+    return FAULT_SCHEDULING in keys and group.label(FAULT_SCHEDULING) is None
+
+
+def _is_off(group: WorkloadGroup) -> bool:
+    label = group.label(FAULT_SCHEDULING)
+    return label is None or label.value in ("", FAULT_SCHEDULING_OFF)
+
+
+def _is_without_retries(group: WorkloadGroup) -> bool:
+    """Whether it has no retries; a value that is no number is a finding by itself."""
+    label = group.label(FAULT_RETRY_TIMES)
+    return label is None or go_integer(label.value) == 0
+
+
+def _place(workload: Workload, group: WorkloadGroup, key: str) -> FindingPlace:
+    """Return the line of a label, or that of the labels to which it can be added."""
+    text = group.label(key)
+    if text is not None:
+        return workload.place.at_text(text)
+    role = group.roles[0]
+    if workload.form in (WorkloadForm.VCJOB, WorkloadForm.ASCENDJOB):
+        return workload.place.at(workload.labels_line)
+    return workload.place.at(role.labels_line or role.line, role.file)
+
+
+def _off(workload: Workload, off: list[WorkloadGroup]) -> LintFinding:
+    label = off[0].label(FAULT_SCHEDULING)
+    what = "is off" if label is not None else "reaches no pod"
+    pods = "" if len(off) == len(workload.groups) else f" of {', '.join(_names(off))}"
+    words = {"what": what, "pods": pods, "gets": _gets(workload, off[0])}
+    return finding("RESCHEDULING_OFF", _place(workload, off[0], FAULT_SCHEDULING), **words)
+
+
+def _names(groups: list[WorkloadGroup]) -> list[str]:
+    return list(dict.fromkeys(role.name for group in groups for role in group.roles))
+
+
+def _idle(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
+    """Return what stands there and does nothing, because fault-scheduling is off."""
+    found: list[tuple[str, PlacedText]] = []
+    for key in (POD_RESCHEDULING, FAULT_RETRY_TIMES):
+        found += [(key, source[key]) for source in group.label_sources() if key in source]
+    # An elastic job without fault-scheduling is an error by itself.
+    if workload.form is WorkloadForm.VCJOB and ELASTIC_SCHEDULING not in workload.labels:
+        text = workload.annotations.get(MIN_REPLICAS)
+        found += [] if text is None else [(MIN_REPLICAS, text)]
+    for key in (RECOVER_STRATEGY, PROCESS_RECOVER_STRATEGY):
+        text = group.annotations.get(key)
+        found += [] if text is None else [(key, text)]
+    for key, text in found:
+        if text.value != _IDLE.get(key):
+            yield finding("WITHOUT_FAULT_SCHEDULING", workload.place.at_text(text), key=key)
+
+
+def _gets(workload: Workload, group: WorkloadGroup) -> str:
+    """Return what happens to a process that fails, by pods where these differ."""
+    by_words: dict[str, list[str]] = {}
+    for role in group.roles:
+        if role.asks_volcano_for_chips():
+            by_words.setdefault(_gets_role(workload, group, role), []).append(role.name)
+    if len(by_words) == 1:
+        return next(iter(by_words))
+    return "; ".join(f"{', '.join(names)}: {words}" for words, names in by_words.items())
+
+
+def _gets_role(workload: Workload, group: WorkloadGroup, role: Role) -> str:
+    form = workload.form
+    is_group = form is WorkloadForm.LWS or (form is WorkloadForm.OME and not group.is_shared)
+    if is_group:
+        written = workload.after_failure
+        policy = "RecreateGroupOnPodRestart" if written is None else written.value
+        return _AFTER_FAILURE_OF_LWS.get(policy, _RECREATED)
+    default = "Never" if form is WorkloadForm.ASCENDJOB else "Always"
+    policy = role.restart.value if role.restart is not None else default
+    if form in _ALWAYS or policy in ("Always", "OnFailure"):
+        return _IN_PLACE
+    if form is WorkloadForm.VCJOB and workload.after_failure is not None:
+        return f"the job controller answers with {workload.after_failure.value}"
+    return _AFTER_FAILURE.get(form, _STAYS_FAILED)
