@@ -14,7 +14,7 @@ from advisor.lint import (
     retries,
     super_pods,
 )
-from advisor.lint.finding import finding
+from advisor.lint.finding import defect, finding
 from advisor.lint.labels import LABELS
 from advisor.lint.workload import WorkloadForm
 from advisor.options import DEFAULT_GRACE_OVER_TIME
@@ -39,14 +39,25 @@ def judge(collected: Collected) -> Iterator[LintFinding]:
     seconds = collected.grace_over_time
     seconds = DEFAULT_GRACE_OVER_TIME if seconds is None else seconds
     for workload in collected.workloads:
-        yield from _judge_workload(workload, seconds)
-        yield from elastic.judge_parts(workload, collected.elastic)
+        yield from _contained(workload.place, _judge_workload(workload, seconds))
+        parts = elastic.judge_parts(workload, collected.elastic)
+        yield from _contained(workload.place, parts)
     yield from _judge_services(collected.services, seconds)
-    yield from _judge_named_groups(collected.workloads)
+    if collected.workloads:
+        place = collected.workloads[0].place
+        yield from _contained(place, _judge_named_groups(collected.workloads))
     jobs = [one for one in collected.workloads if SCALING_RULE in one.labels]
-    yield from mindie.judge_rules(
-        [one for one in jobs if one.form is WorkloadForm.ASCENDJOB], collected.rules
-    )
+    jobs = [one for one in jobs if one.form is WorkloadForm.ASCENDJOB]
+    if jobs:
+        yield from _contained(jobs[0].place, mindie.judge_rules(jobs, collected.rules))
+
+
+def _contained(place: FindingPlace, found: Iterator[LintFinding]) -> Iterator[LintFinding]:
+    """Return what is found about an object; a defect of a rule hides nothing about others."""
+    try:
+        yield from found
+    except Exception as error:
+        yield defect(error, place)
 
 
 def _judge_workload(workload: Workload, seconds: int) -> Iterator[LintFinding]:
@@ -129,16 +140,23 @@ def _judge_services(services: list[Service], seconds: int) -> Iterator[LintFindi
     for service in services:
         if service.is_runtime:
             if (service.namespace, service.name) not in used:
-                yield from _judge_workload(ome.workload(service, None), seconds)
+                yield from _contained(service.place, _judge_service(service, None, seconds))
             continue
         name = service.runtime.value if service.runtime is not None else ""
         runtime = runtimes.get((service.namespace, name)) or runtimes.get(("", name))
-        workload = ome.workload(service, runtime)
-        found = _judge_workload(workload, seconds)
-        if name and runtime is None:
-            yield from _may_be_in_runtime(service, workload, found)
-        else:
-            yield from found
+        yield from _contained(service.place, _judge_service(service, runtime, seconds))
+
+
+def _judge_service(
+    service: Service, runtime: Service | None, seconds: int
+) -> Iterator[LintFinding]:
+    """Judge a service with its runtime, or a runtime that no service names."""
+    workload = ome.workload(service, runtime)
+    found = _judge_workload(workload, seconds)
+    if service.runtime is not None and service.runtime.value and runtime is None:
+        yield from _may_be_in_runtime(service, workload, found)
+    else:
+        yield from found
 
 
 def _may_be_in_runtime(
