@@ -61,9 +61,9 @@ RULES = (
     ),
     _warning(
         "NOT_YAML",
-        "What is in {lines} is not YAML, or ends a document in its middle: kubectl "
-        "refuses the text or reads a part of it; the rest is judged, and a document with ... by "
-        "its labels and annotations alone.",
+        "What is in {lines} is not YAML, or ends a document in its middle. kubectl refuses the "
+        "text or reads a part of it. The rest is judged, and a document with ... by its labels "
+        "and annotations alone.",
         "Remove lines between documents, and write what ... stands for.",
         "-",
     ),
