@@ -53,6 +53,20 @@ RULES = (
         "Correct the text; kubectl refuses it too.",
         "-",
     ),
+    _error(
+        "NOT_JUDGED",
+        "A defect of vigil lint ends the check of this: {why}. The rest is judged.",
+        "Report the defect with this file, and check the file by hand.",
+        "-",
+    ),
+    _warning(
+        "NOT_YAML",
+        "What is in {lines} is not YAML, or ends a document in its middle. kubectl refuses the "
+        "text or reads a part of it. The rest is judged, and a document with ... by its labels "
+        "and annotations alone.",
+        "Remove lines between documents, and write what ... stands for.",
+        "-",
+    ),
     _info(
         "TEMPLATE",
         "This is a template of Helm or Jinja2, whose values are not known, so it is not judged.",

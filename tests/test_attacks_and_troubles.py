@@ -1,4 +1,4 @@
-"""The tables of attacks and of troubles name tests that exist, and no row is there twice."""
+"""The tables of attacks, troubles and reports name tests that exist, and no row is there twice."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SECURITY = ROOT / "docs/security.md"
 STORES = ROOT / "docs/stores.md"
+REPORTS = ROOT / "docs/reports.md"
+CHANGELOG = ROOT / "CHANGELOG.md"
 HEADS = {
     SECURITY: "| attack | who could do it | what happens now | what remains open | test |",
     STORES: "| trouble | what agent and aggregator do | when | what an operator sees | test |",
+    REPORTS: "| report | source | kind | changelog entry | test |",
 }
+KINDS = ("broker", "lost answer", "kernel", "file system", "clock", "BMC", "manifest", "metadata")
+"""Kinds of reports; a new one is added here."""
 
 
 def rows(document: Path) -> list[list[str]]:
@@ -97,3 +102,32 @@ def test_no_attack_is_there_twice_and_all_are_written_alike() -> None:
 def test_no_trouble_is_there_twice() -> None:
     troubles = [row[0] for row in rows(STORES)]
     assert len(set(troubles)) == len(troubles)
+
+
+def changelog_entries() -> frozenset[str]:
+    """Return the entries of all releases, each in one line."""
+    entries: list[str] = []
+    for line in CHANGELOG.read_text(encoding="utf-8").splitlines():
+        if line.startswith("- "):
+            entries.append(line[2:])
+        elif line.startswith("  ") and entries:
+            entries[-1] += f" {line.strip()}"
+    return frozenset(entries)
+
+
+def test_every_report_names_its_kind_source_and_changelog_entry() -> None:
+    entries = changelog_entries()
+    found = rows(REPORTS)
+    assert len({row[0] for row in found}) == len(found)
+    for report, source, kind, entry, _ in found:
+        assert report[0].isupper(), report
+        assert kind in KINDS, report
+        assert re.search(r"#\d+|[a-z]+/[a-z]+|seen here|samples? of", source, re.IGNORECASE), source
+        assert any(one.startswith(entry) for one in entries), f"no entry begins with: {entry}"
+    assert [row[2] for row in found] == sorted((row[2] for row in found), key=KINDS.index)
+
+
+def test_changelog_entry_that_is_missing_is_found() -> None:
+    entries = changelog_entries()
+    assert any(one.startswith("`vigil isolate` and") for one in entries)
+    assert not any(one.startswith("An entry that is missing") for one in entries)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from traceback import extract_tb
 from typing import NamedTuple
 
 from advisor.findings import BY_CODE, Rule
@@ -57,3 +59,10 @@ def finding(code: str, place: FindingPlace, **words: object) -> LintFinding:
     rule = BY_CODE[code]
     shown = {key: _shown(str(word)) for key, word in words.items()}
     return LintFinding(place, rule, rule.happens.format(**shown), rule.write.format(**shown))
+
+
+def defect(error: Exception, place: FindingPlace) -> LintFinding:
+    """Return the finding that a check ended with ``error``, and where in the program."""
+    frames = extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return finding("NOT_JUDGED", place, why=f"{type(error).__name__}{where}")

@@ -15,7 +15,7 @@ from advisor.lint import (
     retries,
     super_pods,
 )
-from advisor.lint.finding import finding
+from advisor.lint.finding import defect, finding
 from advisor.lint.labels import LABELS
 from advisor.lint.workload import WorkloadForm
 from advisor.options import DEFAULT_GRACE_OVER_TIME
@@ -42,15 +42,26 @@ def judge(collected: Collected) -> Iterator[LintFinding]:
     seconds = DEFAULT_GRACE_OVER_TIME if seconds is None else seconds
     for workload in collected.workloads:
         keys = collected.rank_tables.get((workload.namespace, workload.name), ())
-        yield from rescheduling.judge_rank_table(keys, workload.groups)
-        yield from _judge_workload(workload, seconds)
-        yield from elastic.judge_parts(workload, collected.elastic)
+        table = rescheduling.judge_rank_table(keys, workload.groups)
+        parts = elastic.judge_parts(workload, collected.elastic)
+        for findings in (table, _judge_workload(workload, seconds), parts):
+            yield from _contained(workload.place, findings)
     yield from _judge_services(collected.services, seconds)
-    yield from _judge_named_groups(collected.workloads)
+    if collected.workloads:
+        place = collected.workloads[0].place
+        yield from _contained(place, _judge_named_groups(collected.workloads))
     jobs = [one for one in collected.workloads if SCALING_RULE in one.labels]
-    yield from mindie.judge_rules(
-        [one for one in jobs if one.form is WorkloadForm.ASCENDJOB], collected.rules
-    )
+    jobs = [one for one in jobs if one.form is WorkloadForm.ASCENDJOB]
+    if jobs:
+        yield from _contained(jobs[0].place, mindie.judge_rules(jobs, collected.rules))
+
+
+def _contained(place: FindingPlace, found: Iterator[LintFinding]) -> Iterator[LintFinding]:
+    """Return what is found about an object; a defect of a rule hides nothing about others."""
+    try:
+        yield from found
+    except Exception as error:
+        yield defect(error, place)
 
 
 def _judge_made(collected: Collected) -> Iterator[LintFinding]:
@@ -151,7 +162,7 @@ def _judge_services(services: list[Service], seconds: int) -> Iterator[LintFindi
     for service in services:
         if service.is_runtime:
             if (service.namespace, service.name) not in used:
-                yield from _judge_workload(ome.workload(service, None), seconds)
+                yield from _contained(service.place, _judge_service(service, None, seconds))
             continue
         if service.mode is not None and not ome.is_known_mode(service):
             place = service.place.at_text(service.mode)
@@ -159,12 +170,19 @@ def _judge_services(services: list[Service], seconds: int) -> Iterator[LintFindi
             continue
         name = service.runtime.value if service.runtime is not None else ""
         runtime = runtimes.get((service.namespace, name)) or runtimes.get(("", name))
-        workload = ome.workload(service, runtime)
-        found = _judge_workload(workload, seconds)
-        if name and runtime is None:
-            yield from _may_be_in_runtime(service, workload, found)
-        else:
-            yield from found
+        yield from _contained(service.place, _judge_service(service, runtime, seconds))
+
+
+def _judge_service(
+    service: Service, runtime: Service | None, seconds: int
+) -> Iterator[LintFinding]:
+    """Judge a service with its runtime, or a runtime that no service names."""
+    workload = ome.workload(service, runtime)
+    found = _judge_workload(workload, seconds)
+    if service.runtime is not None and service.runtime.value and runtime is None:
+        yield from _may_be_in_runtime(service, workload, found)
+    else:
+        yield from found
 
 
 def _may_be_in_runtime(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from advisor.lint.finding import LintFinding
+    from advisor.lint.model import Node
     from advisor.lint.workload import Collected, Workload
 
 _MOST_OBJECTS = 100_000
@@ -88,6 +89,26 @@ def take(root: Mapping, file: str, into: Collected, texts: Texts) -> Iterator[Li
         yield from _take_one(
             one, kind, version, FindingPlace(file, one.line, _shown(one, kind)), into, texts
         )
+
+
+def is_manifest(root: Node) -> bool:
+    """Return whether a document has a kind, or is a file of the deploy tool or a scaling rule."""
+    if not isinstance(root, Mapping):
+        return False
+    keys = (scaling_rule.LIST, deploy_tool.OME_KEY, deploy_tool.STORM_KEY)
+    return bool(root.text("kind")) or any(key in root for key in keys)
+
+
+def object_at(root: Node, line: int) -> str:
+    """Return how the object of a document in ``line`` is named, empty where it has no name."""
+    if not isinstance(root, Mapping):
+        return ""
+    items = root.get("items") if root.text("kind").endswith("List") else None
+    if isinstance(items, Sequence):
+        before = [item for item in items.mappings() if item.line <= line]
+        if before:
+            root = before[-1]
+    return _shown(root, root.text("kind"))
 
 
 def _take_one(

@@ -26,12 +26,17 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class ManifestDocument:
-    """One value of a file. ``is_template``: it has actions of Helm or Jinja2."""
+    """One value of a file.
+
+    ``is_template``: it has actions of Helm or Jinja2. ``is_partial``: it is what a page shows of a
+    manifest, with ``...`` for the rest.
+    """
 
     root: Node
     line: int
     repeated: tuple[Repeated, ...] = ()
     is_template: bool = False
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,10 @@ class UnparsedText:
     unreadable: list[Unreadable] = field(default_factory=list)
     templates: list[int] = field(default_factory=list)
     """Lines at which a template begins that is no YAML."""
+    left_out: list[int] = field(default_factory=list)
+    """Lines that are not YAML and between documents, or stand for a part that is not shown."""
+    no_manifests: list[Unreadable] = field(default_factory=list)
+    """What of ``unreadable`` is in YAML that is not an object of Kubernetes."""
 
 
 class UnreadableFrom(Exception):

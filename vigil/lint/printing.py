@@ -49,13 +49,15 @@ def summary(report: LintReport) -> str:
     if report.not_judged:
         kinds = ", ".join(f"{kind} {count}" for kind, count in report.not_judged.items())
         line += f"; not judged: {kinds}"
+    if report.passed_over:
+        line += f"; documents without a kind: {report.passed_over}"
     return line + "".join(f"\n{one}" for one in report.not_known)
 
 
 def _text(report: LintReport) -> Iterator[str]:
     for one in report.findings:
         place = one.place
-        named = f" {printable(place.object)}" if place.object else ""
+        named = f" {printable(place.object)}" if place.object != place.file else ""
         head = f"{printable(place.file)}:{place.line}: {one.rule.severity} {one.rule.code}{named}"
         yield from (head, f"    {one.happens}", f"    -> {one.write}")
 
@@ -82,7 +84,7 @@ _COMMANDS = {
 def _annotation(one: LintFinding) -> str:
     """Return a workflow command of GitHub."""
     place, command = one.place, _COMMANDS[one.rule.severity]
-    title = f"{one.rule.code} {place.object}".strip()
+    title = one.rule.code if place.object == place.file else f"{one.rule.code} {place.object}"
     values = (("file", place.file), ("line", str(place.line)), ("title", title))
     named = ",".join(f"{key}={_escaped(value, values=True)}" for key, value in values)
     return f"::{command} {named}::{_escaped(f'{one.happens} {one.write}')}"
@@ -136,6 +138,6 @@ def _location(one: LintFinding) -> dict[str, object]:
         "region": {"startLine": max(place.line, 1)},
     }
     location: dict[str, object] = {"physicalLocation": physical}
-    if place.object:
+    if place.object != place.file:
         location["logicalLocations"] = [{"fullyQualifiedName": place.object}]
     return location

@@ -22,54 +22,69 @@ STANDARD_INPUT = "(standard input)"
 class File(NamedTuple):
     """A file as it is named to people, with its text, or why there is none.
 
-    ``is_live``: it is an answer of an API server, whose lines are not known.
+    ``is_live``: it is an answer of an API server, whose lines are not known. ``is_named``: a user
+    named it, not only a directory above it.
     """
 
     name: str
     text: str
     unreadable: Unreadable | None = None
     is_live: bool = False
+    is_named: bool = True
 
 
 def files(paths: Iterable[str]) -> Iterator[File]:
     """Return each file, those of a directory by name. What is named twice is read once."""
     seen = set()
     for path in paths:
-        for name in _names(path):
+        if path == "-" or not os.path.isdir(path):  # noqa: PTH112  (Path raises for some names)
+            below: Iterable[File | str] = (path,)
+        else:
+            below = _below(path)
+        for one in below:
+            name = one if isinstance(one, str) else one.name
             if name not in seen:
                 seen.add(name)
-                yield _read(name)
+                yield _read(one, is_named=one == path) if isinstance(one, str) else one
 
 
-def _names(path: str) -> Iterator[str]:
-    if path == "-" or not Path(path).is_dir():
-        yield path
-        return
-    for folder, below, names in os.walk(path):
+def _below(path: str) -> Iterator[File | str]:
+    """Return the names of the files below a directory, and directories that cannot be read."""
+    refused: list[OSError] = []
+    for folder, below, names in os.walk(path, onerror=refused.append):
         below[:] = sorted(name for name in below if not name.startswith("."))
         yield from (str(Path(folder) / name) for name in sorted(names) if _is_ours(name))
+    for error in refused:
+        yield File(str(error.filename), "", Unreadable(1, _refused(error)), is_named=False)
 
 
 def _is_ours(name: str) -> bool:
     return name.endswith(_ENDINGS) and not name.startswith(".")
 
 
-def _read(path: str) -> File:
+def _refused(error: OSError | ValueError) -> str:
+    return f"cannot be opened: {getattr(error, 'strerror', None) or error}"
+
+
+def _read(path: str, *, is_named: bool) -> File:
     name = STANDARD_INPUT if path == "-" else path
+
+    def unreadable(line: int, why: str) -> File:
+        return File(name, "", Unreadable(line, why), is_named=is_named)
+
     try:
-        content = sys.stdin.buffer.read(LARGEST + 1) if path == "-" else _content(path)
+        is_input = path == "-"
+        content = sys.stdin.buffer.read(LARGEST + 1) if is_input else _content(path, is_named)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        return File(name, "", Unreadable(1, f"cannot be opened: {why}"))
+        return unreadable(1, _refused(error))
     if len(content) > LARGEST:
-        why = f"is larger than {LARGEST >> 20} MiB"
-        return File(name, "", Unreadable(1, why))
+        return unreadable(1, f"is larger than {LARGEST >> 20} MiB")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         line = 1 + content.count(b"\n", 0, error.start)
-        return File(name, "", Unreadable(line, f"is not UTF-8: {error.reason}"))
-    return File(name, with_lines(text))
+        return unreadable(line, f"is not UTF-8: {error.reason}")
+    return File(name, with_lines(text), is_named=is_named)
 
 
 def with_lines(text: str) -> str:
@@ -77,12 +92,12 @@ def with_lines(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _content(path: str) -> bytes:
-    # What is no file may never end, or wait for ever.
+def _content(path: str, is_named: bool) -> bytes:
+    # What is no file may never end, or wait for ever. A pipe is read where a shell names it.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         mode = os.fstat(file.fileno()).st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+        if not stat.S_ISREG(mode) and not (is_named and stat.S_ISFIFO(mode)):
             raise ValueError("is no file")
         if stat.S_ISFIFO(mode):
             os.set_blocking(file.fileno(), True)

@@ -8,24 +8,40 @@ from typing import TYPE_CHECKING
 
 from advisor.findings import FindingSeverity
 from advisor.lint import scaling_rule
-from advisor.lint.finding import FindingPlace, finding
+from advisor.lint.finding import FindingPlace, defect, finding
 from advisor.lint.judge import judge
 from advisor.lint.model import Mapping, Scalar
-from advisor.lint.objects import Texts, take
+from advisor.lint.objects import Texts, is_manifest, object_at, take
 from advisor.lint.workload import Collected, ElasticDaemon
-from vigil.lint.documents import TooMuch, UnparsedText
+from vigil.lint.documents import TooMuch, UnparsedText, Unreadable
 from vigil.lint.json_text import NoJson, json_value, read_json
+from vigil.lint.reading import STANDARD_INPUT
+from vigil.lint.yaml_nodes import ACTION
 from vigil.lint.yaml_text import read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from advisor.lint.finding import LintFinding
-    from vigil.lint.documents import ManifestDocument, Unreadable
+    from advisor.lint.model import Node
+    from vigil.lint.documents import ManifestDocument
     from vigil.lint.reading import File
 
 _IGNORE = re.compile(r"#[ \t]*vigil:[ \t]*ignore[ \t]+([A-Z][A-Z0-9_]*)[ \t]+\S")
 _BARE_RULE = re.compile(rf'"{scaling_rule.LIST}"\s*:')
+_NOT_READ = ("UNREADABLE", "NOT_JUDGED")
+_ABSENT = frozenset(
+    (
+        "UNKNOWN_KIND",
+        "UNKNOWN_VERSION",
+        "DEPLOY_TOOL_REFUSES",
+        "SCALING_RULE_EMPTY",
+        "SCALING_RULE_GROUP_MISSING",
+        "SCALING_RULE_NO_NUMBER",
+    )
+)
+"""What may be found only because a page does not show the rest."""
+_SHOWN_LINES = 20
 _COMMENT = re.compile(r"""("(?:[^"\\\n]|\\.)*")|((?:\#|//)[^\n]*|/\*.*?\*/)""", re.DOTALL)
 
 
@@ -37,6 +53,8 @@ class LintReport:
     silenced: int = 0
     files: int = 0
     not_judged: dict[str, int] = field(default_factory=dict)
+    passed_over: int = 0
+    """How many documents of directories are not manifests."""
     not_known: list[str] = field(default_factory=list)
     """What of a cluster could not be read, and why."""
 
@@ -50,7 +68,7 @@ class LintReport:
 
         What is an ``info`` may be right as it stands, so it never counts.
         """
-        if any(one.rule.code == "UNREADABLE" for one in self.findings):
+        if any(one.rule.code in _NOT_READ for one in self.findings):
             return 2
         counts = self.counts()
         return int(counts[FindingSeverity.ERROR] + strict * counts[FindingSeverity.WARNING] > 0)
@@ -80,21 +98,31 @@ def lint(
             ignored[file.name] = _ignored(file.text)
         if file.unreadable is not None:
             found.append(_unreadable(file.unreadable, file.name))
-        else:
-            found += _read_one(file, collected)
+            continue
+        try:
+            found += _read_one(file, collected, report)
+        except Exception as error:  # a defect here may not hide what is found in other files
+            found.append(defect(error, FindingPlace(file.name, 1, "")))
     found += judge(collected)
     for one in decided:
         order.setdefault(one.place.file, len(order))
         found.append(one)
     report.not_judged = dict(sorted(collected.not_judged.items()))
-    unique = dict.fromkeys(one.without_line() if one.place.file in live else one for one in found)
+    unique = dict.fromkeys(_named(one, live) for one in found)
     for one in sorted(unique, key=lambda one: _key(one, order)):
         codes = ignored.get(one.place.file, {}).get(one.place.line, ())
-        if one.rule.code in codes and one.rule.code != "UNREADABLE":
+        if one.rule.code in codes and one.rule.code not in _NOT_READ:
             report.silenced += 1
         else:
             report.findings.append(one)
     return report
+
+
+def _named(one: LintFinding, live: Container[str]) -> LintFinding:
+    """Return a finding that names an object, or else its file. Lines of ``live`` are not known."""
+    if not one.place.object:
+        one = one._replace(place=one.place._replace(object=one.place.file))
+    return one.without_line() if one.place.file in live else one
 
 
 def _key(one: LintFinding, order: dict[str, int]) -> tuple[object, ...]:
@@ -114,7 +142,7 @@ def _unreadable(one: Unreadable, file: str) -> LintFinding:
     return finding("UNREADABLE", FindingPlace(file, one.line, ""), why=one.why)
 
 
-def _read_one(file: File, collected: Collected) -> Iterator[LintFinding]:
+def _read_one(file: File, collected: Collected, report: LintReport) -> Iterator[LintFinding]:
     if file.text.lstrip()[:1] == "{" and _BARE_RULE.search(file.text):
         whole = Scalar(file.text, 0, is_quoted=True, is_block=True)
         rule, found = _rule(whole, FindingPlace(file.name, 1, ""))
@@ -124,30 +152,71 @@ def _read_one(file: File, collected: Collected) -> Iterator[LintFinding]:
         return
     text = UnparsedText()
     for document in _documents(file, text):
-        place = FindingPlace(file.name, document.line, "")
+        root = document.root
+        place = FindingPlace(file.name, document.line, object_at(root, document.line))
         if document.is_template:
             yield finding("TEMPLATE", place)
             continue
+        if not file.is_named and not is_manifest(root):
+            report.passed_over += 1
+            continue
         yield from _repeated(document, place)
         try:
-            if isinstance(document.root, Mapping):
-                yield from take(document.root, file.name, collected, _TEXTS)
+            if document.is_partial:
+                yield from _judge_partial(root, file.name)
+            elif isinstance(root, Mapping):
+                yield from take(root, file.name, collected, _TEXTS)
             else:
                 yield finding("UNKNOWN_KIND", place, kind="(no object)")
         except TooMuch as error:
             yield finding("UNREADABLE", place, why=error)
+    yield from _judge_text(file, text, report)
+
+
+def _judge_text(file: File, text: UnparsedText, report: LintReport) -> Iterator[LintFinding]:
+    """Return what is wrong with the text of a file."""
     for line in text.templates:
         yield finding("TEMPLATE", FindingPlace(file.name, line, ""))
+    if file.is_named:
+        text.unreadable += text.no_manifests
+    else:
+        report.passed_over += bool(text.no_manifests)
     for one in text.unreadable:
         yield _unreadable(one, file.name)
-    if not file.text.strip():
+    if text.left_out:
+        yield _left_out(text, file.name)
+    if file.is_named and not file.text.strip():
         yield finding("UNREADABLE", FindingPlace(file.name, 1, ""), why="is empty")
+
+
+def _judge_partial(root: Node, file: str) -> Iterator[LintFinding]:
+    """Judge what a page shows of a manifest, of which anything may be missing."""
+    if isinstance(root, Mapping):
+        shown = take(root, file, Collected(), _TEXTS)
+        yield from (one for one in shown if one.rule.code not in _ABSENT)
+
+
+def _left_out(text: UnparsedText, file: str) -> LintFinding:
+    """Return the one finding about lines that are not YAML.
+
+    Of standard input, which a tool wrote, it is a warning: the rest is what the user asks about.
+    """
+    lines = sorted(text.left_out)
+    shown = ", ".join(map(str, lines[:_SHOWN_LINES]))
+    if len(lines) > _SHOWN_LINES:
+        shown += f" and {len(lines) - _SHOWN_LINES} more"
+    shown = f"line {shown}" if len(lines) == 1 else f"lines {shown}"
+    place = FindingPlace(file, lines[0], "")
+    if file != STANDARD_INPUT:
+        why = f"what is in {shown} is not YAML of a manifest; the rest is judged"
+        return finding("UNREADABLE", place, why=why)
+    return finding("NOT_YAML", place, lines=shown)
 
 
 def _documents(file: File, into: UnparsedText) -> Iterator[ManifestDocument]:
     """Return the documents of a JSON file, or of a YAML file, which may begin like one."""
-    begin = file.text.lstrip()[:1]
-    if begin in ("{", "["):
+    begin = file.text.lstrip()[:2]
+    if begin[:1] in ("{", "[") and not ACTION.match(begin):
         as_json = UnparsedText()
         documents = [*read_json(file.text, as_json)]
         if not as_json.unreadable:
@@ -160,7 +229,11 @@ def _documents(file: File, into: UnparsedText) -> Iterator[ManifestDocument]:
                 into.templates += as_yaml.templates
                 yield from documents
                 return
-        into.unreadable += as_json.unreadable
+        action = ACTION.search(file.text)
+        if action is not None and file.name.endswith(".json"):
+            into.templates.append(1 + file.text.count("\n", 0, action.start()))
+        else:
+            into.unreadable += as_json.unreadable
     else:
         yield from read_yaml(file.text, into)
 
@@ -168,7 +241,9 @@ def _documents(file: File, into: UnparsedText) -> Iterator[ManifestDocument]:
 def _repeated(document: ManifestDocument, place: FindingPlace) -> Iterator[LintFinding]:
     for one in document.repeated:
         code = "REPEATED_KEY" if one.is_same else "DUPLICATE_KEY"
-        yield finding(code, place.at(one.line), key=one.key, first=one.first_line)
+        name = object_at(document.root, one.line) or place.object
+        here = FindingPlace(place.file, one.line, name)
+        yield finding(code, here, key=one.key, first=one.first_line)
 
 
 def _rule(text: Scalar, place: FindingPlace) -> tuple[Mapping | None, list[LintFinding]]:
@@ -200,6 +275,9 @@ def _configuration(text: Scalar, place: FindingPlace) -> tuple[Mapping | None, l
     into = UnparsedText()
     documents = [*read_yaml(text.text, into, text.line if text.is_block else text.line - 1)]
     found = []
+    for line in into.left_out:
+        into.unreadable.append(Unreadable(line, "is not YAML"))
+    into.unreadable += into.no_manifests
     for one in into.unreadable:
         why = f"the scheduler does not read it: {one.why}"
         words = {"key": "volcano-scheduler.conf", "why": why, "instead": "Correct the YAML."}

@@ -25,6 +25,7 @@ _TAGS = frozenset(
 )
 _STRING = "tag:yaml.org,2002:str"
 _MERGE = "<<"
+_OF_AN_OBJECT = frozenset(("apiVersion", "kind"))
 _FREE_TEXT = frozenset(("command", "args", "data", "stringData", "value", "description", "message"))
 """Below these keys braces are ordinary text, such as a format of ``docker inspect``."""
 _MERGES = 10
@@ -36,7 +37,7 @@ _TOO_MUCH = "is many times larger with its aliases than without"
 
 
 def document_of(
-    root: Any, text: str, into: UnparsedText, offset: int
+    root: Any, text: str, into: UnparsedText, offset: int, *, is_partial: bool = False
 ) -> Iterator[ManifestDocument]:
     """Return the document below ``root``, or what of it is never read, into ``into``."""
     if type(root) is ScalarNode and not root.value:
@@ -46,7 +47,7 @@ def document_of(
     if "{{" in text or "{%" in text:
         walk.find_actions(root)
     if walk.unreadable and not walk.is_template:
-        into.unreadable.extend(walk.unreadable)
+        (into.unreadable if _is_object(root) else into.no_manifests).extend(walk.unreadable)
         return
     line = offset + root.start_mark.line + 1
     try:
@@ -54,7 +55,14 @@ def document_of(
     except TooMuch as error:
         into.unreadable.append(Unreadable(line, str(error)))
     else:
-        yield ManifestDocument(value, line, tuple(walk.repeated), is_template=walk.is_template)
+        repeated = tuple(walk.repeated)
+        yield ManifestDocument(value, line, repeated, walk.is_template, is_partial)
+
+
+def _is_object(root: Any) -> bool:
+    """Return whether a root is meant as an object of Kubernetes."""
+    pairs = root.value if type(root) is MappingNode else ()
+    return any(type(key) is ScalarNode and key.value in _OF_AN_OBJECT for key, _ in pairs)
 
 
 class _Walk:
@@ -90,24 +98,23 @@ class _Walk:
 
     def find_actions(self, root: Any) -> None:
         """Look for actions of a template outside of texts that may have them."""
-        seen: set[int] = set()
-        stack = [root]
+        seen: set[tuple[int, bool]] = set()
+        stack = [(root, False)]
         while stack and not self.is_template:
-            node = stack.pop()
+            node, is_free = stack.pop()
             if type(node) is ScalarNode:
-                self.is_template = ACTION.search(node.value) is not None
-            elif id(node) not in seen:
-                seen.add(id(node))
+                self.is_template = not is_free and ACTION.search(node.value) is not None
+            elif (id(node), is_free) not in seen:
+                seen.add((id(node), is_free))
                 if type(node) is SequenceNode:
-                    stack += node.value
+                    stack += [(value, is_free) for value in node.value]
                     continue
-                # Braces of a template without quotes are a mapping as a key.
-                self.is_template = any(type(key) is not ScalarNode for key, _ in node.value)
-                stack += [
-                    value
-                    for key, value in node.value
-                    if type(key) is ScalarNode and key.value not in _FREE_TEXT
-                ]
+                for key, value in node.value:
+                    # Braces of a template without quotes are a mapping as a key.
+                    if type(key) is not ScalarNode or (not is_free and ACTION.search(key.value)):
+                        self.is_template = True
+                        break
+                    stack.append((value, is_free or key.value in _FREE_TEXT))
 
     def _check_tag(self, node: Any) -> None:
         if node.tag not in _TAGS:
@@ -159,8 +166,11 @@ class _Reader:
         return int(key.start_mark.line) + self._offset
 
     def _members(self, raw: Any, merges: int) -> dict[str, tuple[object, object]]:
-        """Return the members of a mapping, and behind its own those of mappings that it merges."""
-        members = {key.value: (key, value) for key, value in raw.value}
+        """Return the members of a mapping, and behind its own those of mappings that it merges.
+
+        A key that is no text, which a template has, is not among them.
+        """
+        members = {key.value: (key, value) for key, value in raw.value if type(key) is ScalarNode}
         if _MERGE not in members or members[_MERGE][0].style:
             return members
         merged = members.pop(_MERGE)[1]

@@ -6,10 +6,11 @@ libyaml composes the nodes; nothing of a document is constructed, so a tag canno
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from yaml import MarkedYAMLError, YAMLError
+from yaml import MarkedYAMLError, ScalarNode, YAMLError
 from yaml._yaml import CParser
 
 from vigil.lint.documents import DEPTH, MOST_VALUES, ManifestDocument, Unreadable, UnreadableFrom
@@ -20,9 +21,16 @@ if TYPE_CHECKING:
 
     from vigil.lint.documents import UnparsedText
 
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 _LINE_ENDS = re.compile("[\x85\u2028\u2029]")
 _SEPARATOR = re.compile(r"^(?:---(?=[ \t\r\n]|$)|\.\.\.(?=[ \t\r\n]|$))", re.MULTILINE)
+_BANNER = re.compile(
+    r"^(?:[=*~_-]{4,}[ \t]*|={3,}.*|-{4,}[^\n]*|-{3,}[ \t]+\S.*(?<=---)[ \t]*|```.*)$", re.MULTILINE
+)
+"""A line that tools print, and pages have, around a document."""
+_REST = re.compile(r"^[ \t]+(?:-[ \t]+)?(?:\.{3,}|…+)[ \t]*(?:#.*)?$|^(?:\.{4,}|…+)[ \t]*$")
+"""A line that stands for what a page does not show, where YAML refuses it."""
+_OF_AN_OBJECT = re.compile(r"^(?:apiVersion|kind)[ \t]*:", re.MULTILINE)
 _MEMBER = re.compile(r"(\s*(?:-\s+)*)[^\s#].*?:(?:\s|$)")
 _QUOTE_LINES = 50
 """So many lines before an error a quote is looked for that was never closed."""
@@ -75,18 +83,71 @@ def read_yaml(text: str, into: UnparsedText, offset: int = 0) -> Iterator[Manife
         return
     # YAML ends lines with them, editors do not.
     text = _LINE_ENDS.sub(" ", text)
+    text, rest = _without_ends(text, into, offset)
     last = -1
     try:
         for root in _composed(text):
             last = root.start_mark.line
-            yield from document_of(root, text, into, offset)
+            if type(root) is ScalarNode and _BANNER.fullmatch(root.value):
+                into.left_out.append(offset + last + 1)
+                continue
+            is_partial = _has_any(rest, last, root.end_mark.line)
+            yield from document_of(root, text, into, offset, is_partial=is_partial)
     except (YAMLError, _TooLarge) as error:
         if isinstance(error, _TooLarge):
             into.unreadable.append(Unreadable(offset + error.line + 1, error.why))
             last = error.line
+        text = _without_banners(text, last, into, offset)
         for start, chunk in _chunks(text):
             if start > last:
-                yield from _with_errors(chunk, into, offset + start)
+                is_partial = _has_any(rest, start, start + chunk.count("\n"))
+                yield from _with_errors(chunk, into, offset + start, is_partial=is_partial)
+
+
+def _without_ends(text: str, into: UnparsedText, offset: int) -> tuple[str, list[int]]:
+    """Return ``text`` without ``...`` that ends a document and has no ``---`` behind it.
+
+    YAML takes nothing behind it. On a page it stands for what is not shown: the indexes of these
+    lines come back. Where an object ends and another begins, it is a separator.
+    """
+    rest: list[int] = []
+    if "\n..." not in text and not text.startswith("..."):
+        return text, rest
+    parts = []
+    end = line = 0
+    separators = [*_SEPARATOR.finditer(text)]
+    edges = [0, *(mark.start() for mark in separators), len(text)]
+    for number, mark in enumerate(separators):
+        before = text[edges[number] : mark.start()]
+        same, _, behind = text[mark.end() : edges[number + 2]].partition("\n")
+        line += before.count("\n")
+        if mark[0] != "..." or not behind.strip():
+            continue
+        into.left_out.append(offset + line + 1)
+        begins = _OF_AN_OBJECT.search(before) or not before.strip("-. \t\n")
+        is_separator = begins and _OF_AN_OBJECT.search(behind)
+        if not is_separator:
+            rest.append(line)
+        parts += [text[end : mark.start()], "---" if is_separator else ""]
+        end = mark.end() + len(same)
+    return "".join((*parts, text[end:])), rest
+
+
+def _has_any(lines: list[int], first: int, last: int) -> bool:
+    """Return whether any of ``lines``, which are sorted, is from ``first`` to ``last``."""
+    return bisect_left(lines, first) < bisect_left(lines, last + 1)
+
+
+def _without_banners(text: str, last: int, into: UnparsedText, offset: int) -> str:
+    """Return ``text`` with a separator for each banner behind the line of index ``last``."""
+    if _BANNER.search(text) is None:
+        return text
+    lines = text.split("\n")
+    for index, line in enumerate(lines):
+        if index > last and _BANNER.match(line):
+            lines[index] = "---"
+            into.left_out.append(offset + index + 1)
+    return "\n".join(lines)
 
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
@@ -100,9 +161,12 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
         line += chunk.count("\n")
 
 
-def _with_errors(text: str, into: UnparsedText, offset: int) -> Iterator[ManifestDocument]:
+def _with_errors(
+    text: str, into: UnparsedText, offset: int, *, is_partial: bool
+) -> Iterator[ManifestDocument]:
     """Yield a document of a text with an error elsewhere; add its own errors to ``into``."""
     lines = text.split("\n")
+    rest = [index for index, line in enumerate(lines) if _REST.match(line)]
     found: list[Unreadable] = []
     for _ in range(max(min(_ERRORS, _PARSED // len(text)), 2)):
         try:
@@ -112,6 +176,12 @@ def _with_errors(text: str, into: UnparsedText, offset: int) -> Iterator[Manifes
             found.append(Unreadable(offset + error.line + 1, error.why))
             break
         except YAMLError as error:
+            if rest:
+                into.left_out += (offset + index + 1 for index in rest)
+                for index in rest:
+                    lines[index] = ""
+                rest, is_partial = [], True
+                continue
             index, why = _explained(error, lines)
             if not found or offset + index + 1 > found[-1].line:
                 found.append(Unreadable(offset + index + 1, why))
@@ -122,7 +192,7 @@ def _with_errors(text: str, into: UnparsedText, offset: int) -> Iterator[Manifes
                 break
     if not found:
         for root in roots:
-            yield from document_of(root, text, into, offset)
+            yield from document_of(root, text, into, offset, is_partial=is_partial)
     elif action := ACTION.search(text):
         into.templates.append(offset + 1 + text.count("\n", 0, action.start()))
     else:

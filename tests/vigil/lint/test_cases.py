@@ -43,4 +43,6 @@ def test_the_correction_raises_nothing(name: str) -> None:
 
 
 def test_every_code_has_its_files() -> None:
-    assert {name.partition("-")[0] for name in NAMES} == BY_CODE.keys() - set(LIVE_CODES)
+    # No file raises them: a defect, which a test plays, and what is for standard input alone.
+    codes = BY_CODE.keys() - set(LIVE_CODES) - {"NOT_JUDGED", "NOT_YAML"}
+    assert {name.partition("-")[0] for name in NAMES} == codes
