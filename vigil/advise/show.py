@@ -171,7 +171,8 @@ def _elastic(one: ElasticAdvice) -> str:
     size = (
         one.reason if one.replicas is None else f"goes on with {counted(one.replicas, 'replica')}"
     )
-    return f"{one.namespace}/{one.name} {size} {one.trigger}: {one.why}"
+    flags = f" ({', '.join(one.flags)})" if one.flags else ""
+    return f"{one.namespace}/{one.name} {size} {one.trigger}: {one.why}{flags}"
 
 
 def _finding(one: Finding) -> str:
