@@ -11,6 +11,7 @@ from advisor.checks.cluster import (
     StaleDocumentsCheck,
     by_object,
     cluster_findings,
+    gaps,
     not_known,
 )
 from advisor.checks.elastic_parts import elastic_part_findings
@@ -204,6 +205,7 @@ class _Course:
             placement=self._waiting.placements,
             gangs=self._waiting.gangs,
             not_known=not_known(snapshot, is_known=state.is_known),
+            gaps=gaps(snapshot, decisions),
         )
         after = SchedulerState(
             is_known=state.is_known,

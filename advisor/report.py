@@ -96,8 +96,10 @@ class JobDecision(msgspec.Struct, frozen=True, gc=False):
     """What happens to one job, by which row of consumers#2.10, which rules of 7.5, and why.
 
     ``job`` is ``<namespace>/<PodGroup>``. ``deadline_ms`` is when what is left is deleted by force.
-    ``follow_up`` is who recreates the pods and what else goes, ``replacement`` whether they would
-    fit, made anew as they are. ``patch`` is what is written before or instead of a deletion, as key
+    ``follow_up`` is who recreates the pods and what else goes, or what others than the scheduler do
+    where it deletes nothing; ``also_deleted`` are the pods that they delete. ``gap`` is what that
+    depends on and is not known. ``replacement`` is whether the pods would fit, made anew as they
+    are. ``patch`` is what is written before or instead of a deletion, as key
     and value: for ``ANNOTATE``, and for ``GracefulExit`` (consumers#1.11).
     """
 
@@ -114,6 +116,8 @@ class JobDecision(msgspec.Struct, frozen=True, gc=False):
     fault_pods: tuple[FaultPod, ...] = ()
     retry: Retry | None = None
     follow_up: str = ""
+    also_deleted: tuple[PodRef, ...] = ()
+    gap: str = ""
     replacement: str = ""
     patch: tuple[str, str] | None = None
     dry_run: bool = True
@@ -201,6 +205,16 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
         return cls(FindingSeverity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
 
 
+class Gap(msgspec.Struct, frozen=True, gc=False):
+    """Something without which an answer is not known. ``object`` is as in ``Finding``.
+
+    It is empty where all answers depend on it.
+    """
+
+    object: str
+    text: str
+
+
 class Placement(msgspec.Struct, frozen=True, gc=False):
     """Where equal pods of one PodGroup can go now.
 
@@ -224,7 +238,8 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
 class AdviceReport(msgspec.Struct, frozen=True, gc=False):
     """All that is reported of one session in one profile.
 
-    ``not_known`` is what could not be concluded from what was given. ``node_verdicts`` may be
+    ``not_known`` is what no snapshot shows, ``gaps`` what is missing in this one, so that answers
+    are not known. ``now_ms`` is 0 where the snapshot has no time. ``node_verdicts`` may be
     ``ChunkedRows``, which ``msgspec`` does not encode.
     """
 
@@ -238,6 +253,17 @@ class AdviceReport(msgspec.Struct, frozen=True, gc=False):
     placement: tuple[Placement, ...] = ()
     gangs: tuple[Gang, ...] = ()
     not_known: tuple[str, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether nothing is missing that an answer depends on."""
+        return not self.gaps
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether it is known that no pod is deleted, by whomever."""
+        return self.is_known and not any(one.pods or one.also_deleted for one in self.decisions)
 
     @property
     def deletions(self) -> tuple[Deletion, ...]:
@@ -247,12 +273,21 @@ class AdviceReport(msgspec.Struct, frozen=True, gc=False):
 
 
 def flat(report: AdviceReport) -> dict[str, Any]:
-    """Return the report as plain values for JSON: deletions, and placement pod by pod, too."""
+    """Return the report as plain values for JSON: deletions, and placement pod by pod, too.
+
+    ``known`` is false where ``reasons`` names something that an answer depends on.
+    """
     members: dict[str, Any] = msgspec.to_builtins(
         msgspec.structs.replace(
-            report, node_verdicts=tuple(report.node_verdicts), placement=(), gangs=()
+            report, node_verdicts=tuple(report.node_verdicts), placement=(), gangs=(), gaps=()
         )
     )
+    del members["gaps"]
+    if not report.now_ms:
+        members["now_ms"] = None
+    reasons = [one.text for one in report.gaps]
+    members["known"], members["reasons"] = report.is_known, reasons
+    members["not_known"] = [*reasons, *report.not_known]
     members["deletions"] = msgspec.to_builtins(report.deletions)
     members["placement"] = [
         {

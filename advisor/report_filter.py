@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from contract import scheduling
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from advisor.report import AdviceReport, CreateAdvice, ElasticAdvice, Gang
-    from advisor.snapshot import ClusterSnapshot
+    from advisor.report import AdviceReport, CreateAdvice, ElasticAdvice, Gang, Gap
+    from advisor.snapshot import (
+        AscendJob,
+        ClusterSnapshot,
+        ReplicaSet,
+        SchedulerPod,
+        VcJob,
+        Workload,
+    )
 
 T = TypeVar("T", "CreateAdvice", "ElasticAdvice", "Gang")
 
@@ -44,40 +53,71 @@ class JobScope:
 def scope_of(snapshot: ClusterSnapshot, job: str) -> JobScope | None:
     """Return what belongs to the PodGroups that are ``job``, by name or by owner.
 
-    ``job`` is ``<namespace>/<name>``. A Deployment owns those of its ReplicaSets. Pods may name a
-    PodGroup that is not in the snapshot. ``None``: nothing there is called so.
+    ``job`` is ``<namespace>/<name>``. What owns by way of others counts, as a Deployment, a
+    StormService, an InferenceService or a LeaderWorkerSet does. Pods may name a PodGroup that is
+    not in the snapshot, or none. ``None``: nothing there is called so.
     """
     namespace, _, name = job.partition("/")
-    owners = {name} | {
-        one.name
-        for one in snapshot.replica_sets
-        if one.namespace == namespace and one.owner is not None and one.owner.name == name
-    }
+    owners = _owned_by(snapshot, namespace, name)
     there = [group for group in snapshot.podgroups if group.namespace == namespace]
     pods = [(pod, pod.group) for pod in snapshot.pods if pod.namespace == namespace]
+    own = [pod for pod, group in pods if group == name or _is_made_by(pod, owners)]
     groups = {
         group.name
         for group in there
         if group.name == name or (group.owner is not None and group.owner.name in owners)
     }
-    groups |= {
-        group
-        for pod, group in pods
-        if group and (group == name or (pod.owner is not None and pod.owner.name in owners))
-    }
-    advised = {one.name for one in snapshot.ascend_jobs if one.namespace == namespace}
-    advised |= {one.name for one in snapshot.vcjobs if one.namespace == namespace}
-    if not groups and name not in advised:
+    groups |= {pod.group for pod in own if pod.group}
+    objects: tuple[AscendJob | VcJob | ReplicaSet | Workload, ...] = (
+        *snapshot.ascend_jobs,
+        *snapshot.vcjobs,
+        *snapshot.replica_sets,
+        *snapshot.workloads,
+    )
+    advised = {one.name for one in objects if one.namespace == namespace}
+    if not groups and not own and name not in advised:
         return None
-    mine = [pod for pod, group in pods if group in groups]
+    lone = [pod for pod in own if not pod.group]
+    mine = [*(pod for pod, group in pods if group in groups), *lone]
     names = {name, *groups, *(pod.name for pod in mine)}
     names |= {group.owner.name for group in there if group.name in groups and group.owner}
     return JobScope(
-        frozenset(f"{namespace}/{group}" for group in groups),
+        frozenset(f"{namespace}/{one}" for one in (*groups, *(pod.name for pod in lone))),
         frozenset(f"{namespace}/{one}" for one in names),
         frozenset(pod.uid for pod in mine),
         frozenset(pod.node for pod in mine),
     )
+
+
+_OWNING_LABELS = (scheduling.STORM_SERVICE, scheduling.OME_SERVICE, scheduling.LWS_NAME)
+"""Labels of a pod with the name of what made it by way of others."""
+
+
+def _owned_by(snapshot: ClusterSnapshot, namespace: str, name: str) -> set[str]:
+    """Return the names of ``name`` and of all that it owns, whatever their kinds are."""
+    made: tuple[ReplicaSet | Workload, ...] = (*snapshot.replica_sets, *snapshot.workloads)
+    links = [
+        (one.owner.name, one.name)
+        for one in made
+        if one.namespace == namespace and one.owner is not None
+    ]
+    owners, size = {name}, 0
+    while len(owners) > size:
+        size = len(owners)
+        owners.update(owned for owner, owned in links if owner in owners)
+    return owners
+
+
+def _is_made_by(pod: SchedulerPod, owners: Collection[str]) -> bool:
+    if any(pod.labels.get(label) in owners for label in _OWNING_LABELS):
+        return True
+    if pod.owner is None:
+        return False
+    # A ReplicaSet that is not in the snapshot has the name of its Deployment and this hash.
+    template = pod.labels.get(scheduling.POD_TEMPLATE_HASH, "")
+    is_replica = pod.owner.kind == "ReplicaSet" and bool(template)
+    deployment = pod.owner.name.removesuffix(f"-{template}") if is_replica else ""
+    return pod.owner.name in owners or deployment in owners
 
 
 def has_node(snapshot: ClusterSnapshot, node: str) -> bool:
@@ -99,11 +139,16 @@ def of_job(report: AdviceReport, scope: JobScope) -> AdviceReport:
         findings=tuple(one for one in report.findings if one.object.rpartition(" ")[2] in about),
         placement=tuple(one for one in report.placement if one.pods[0].uid in scope.pods),
         gangs=_about(report.gangs, scope.groups),
+        gaps=_gaps_about(report.gaps, about),
     )
 
 
 def _about(records: Iterable[T], subjects: Collection[str]) -> tuple[T, ...]:
     return tuple(one for one in records if f"{one.namespace}/{one.name}" in subjects)
+
+
+def _gaps_about(gaps: Iterable[Gap], about: Collection[str]) -> tuple[Gap, ...]:
+    return tuple(one for one in gaps if not one.object or one.object.rpartition(" ")[2] in about)
 
 
 def of_node(report: AdviceReport, snapshot: ClusterSnapshot, node: str) -> AdviceReport:
@@ -127,6 +172,7 @@ def of_node(report: AdviceReport, snapshot: ClusterSnapshot, node: str) -> Advic
             for one in report.placement
         ),
         gangs=(),
+        gaps=_gaps_about(report.gaps, groups | {node}),
     )
 
 

@@ -334,6 +334,29 @@ class ReplicaSet(msgspec.Struct, frozen=True, gc=False):
     owner: ControllingOwner | None = None
 
 
+class Workload(msgspec.Struct, frozen=True, gc=False):
+    """An object whose controller makes pods, and of which no decision of Volcano reads more.
+
+    ``replicas`` is ``None`` where the kind has no such number. ``policy`` is the ``restartPolicy``
+    of a LeaderWorkerSet and the ``recoveryPolicy`` of a PodSet, empty for other kinds. ``size`` is
+    how many pods a group of a LeaderWorkerSet has.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    replicas: int | None = None
+    policy: str = ""
+    size: int = 1
+    owner: ControllingOwner | None = None
+
+    @property
+    def called(self) -> str:
+        """``<Kind> <namespace>/<name>``."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
 class StoredConfigMap(msgspec.Struct, frozen=True, gc=False):
     """A ConfigMap as it is stored. ``resource_version`` is empty where it is not known."""
 
@@ -365,7 +388,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False):
     before, each version may be there, the last one counts as the present one. One that is not
     there was deleted before the others were written. ``unread`` names the kinds that could not be
     read (``podgroups``, ``vcjobs``, ``ascendjobs``, ``replicasets``, ``scalingrules``): what
-    depends on them is not known.
+    depends on them is not known. ``may_lack`` is whether objects may be in the cluster that are not
+    here: a List has the kinds that its ``kubectl get`` names.
     """
 
     now_ms: int
@@ -376,6 +400,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False):
     vcjobs: tuple[VcJob, ...] = ()
     ascend_jobs: tuple[AscendJob, ...] = ()
     replica_sets: tuple[ReplicaSet, ...] = ()
+    workloads: tuple[Workload, ...] = ()
     configmaps: tuple[StoredConfigMap, ...] = ()
     heartbeats: dict[str, LegacyHeartbeat] = {}
     unread: frozenset[str] = frozenset()
+    may_lack: bool = False

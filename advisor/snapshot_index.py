@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         SchedulerNode,
         SchedulerPod,
         VcJob,
+        Workload,
     )
 
 T = TypeVar("T")
@@ -56,7 +57,10 @@ class SnapshotIndex:
         self.vcjobs: dict[_Name, VcJob] = {}
         self.elastic: dict[_Name, VcJob] = {}
         """Those that go on with another size after a fault."""
+        self.workloads: dict[tuple[str, str, str], Workload] = {}
+        """By kind, namespace and name."""
         self._snapshot: ClusterSnapshot | None = None
+        self._groups_of_lws: dict[tuple[str, str, str], tuple[SchedulerPod, ...]] | None = None
         self._given_nodes: Sequence[SchedulerNode] = ()
         self._given_pods: Sequence[SchedulerPod] = ()
         """The objects themselves that are in the tables."""
@@ -70,7 +74,9 @@ class SnapshotIndex:
         if before is snapshot:
             return
         self._snapshot = snapshot
+        self._groups_of_lws = None
         self.serial += 1
+        others: Iterable[str] = ()
         nodes = self._update_nodes(snapshot.nodes)
         members: set[_Name] = set()
         gone = self._update_pods(snapshot.pods, nodes, members)
@@ -90,8 +96,30 @@ class SnapshotIndex:
                 for name, one in self.vcjobs.items()
                 if scheduling.ELASTIC_SCHEDULING in one.labels
             }
+        if before is None or is_other(before.workloads, snapshot.workloads):
+            self.workloads = {
+                (one.kind, one.namespace, one.name): one for one in snapshot.workloads
+            }
+            others = tuple(self.jobs)
         jobs = self._update_jobs(members)
+        # What a controller does about its pods may be another.
+        jobs.update(key for key in others if key in self.jobs)
         self.changes = SnapshotChanges(frozenset(nodes), frozenset(jobs), gone)
+
+    def group_of_lws(self, pod: SchedulerPod) -> tuple[SchedulerPod, ...]:
+        """Return the pods of the group of a LeaderWorkerSet that ``pod`` is in, by name.
+
+        Its pods may be in several PodGroups: LWS without gang scheduling makes none.
+        """
+        if self._groups_of_lws is None:
+            groups: dict[tuple[str, str, str], list[SchedulerPod]] = defaultdict(list)
+            for one in self._given_pods:
+                if scheduling.LWS_NAME in one.labels:
+                    groups[_lws_key(one)].append(one)
+            self._groups_of_lws = {
+                key: tuple(sorted(pods, key=_order)) for key, pods in groups.items()
+            }
+        return self._groups_of_lws.get(_lws_key(pod), ())
 
     def _update_nodes(self, now: Sequence[SchedulerNode]) -> set[str]:
         removed, added = changed(self._given_nodes, now)
@@ -137,7 +165,7 @@ class SnapshotIndex:
 
     def _update_jobs(self, members: Iterable[_Name]) -> set[str]:
         """Replace jobs of which the PodGroup, a pod or the size has changed; return their keys."""
-        found = set()
+        found: set[str] = set()
         is_reordered = False
         for name in members:
             key, group = "/".join(name), self._groups.get(name)
@@ -155,6 +183,15 @@ class SnapshotIndex:
         if is_reordered:
             self.jobs = {"/".join(name): self.jobs["/".join(name)] for name in sorted(self._groups)}
         return found
+
+
+def _lws_key(pod: SchedulerPod) -> tuple[str, str, str]:
+    labels = pod.labels
+    return (
+        pod.namespace,
+        labels.get(scheduling.LWS_NAME, ""),
+        labels.get(scheduling.LWS_GROUP_INDEX, ""),
+    )
 
 
 def _order(pod: SchedulerPod) -> tuple[str, str, str]:

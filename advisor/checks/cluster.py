@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.report import Finding
+from advisor.report import Finding, Gap
 from advisor.rescheduling.fault_pods import StaleNodes
 from advisor.scheduler_view.cluster_cache import has, kind_of
 from advisor.scheduler_view.document_entries import NETWORK_UNHEALTHY, RECOVERING, UNHEALTHY, names
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from advisor.options import AdvisorOptions
+    from advisor.report import JobDecision
     from advisor.scheduler_view.cluster_cache import ClusterCache
     from advisor.scheduler_view.nodes import NodeView
     from advisor.snapshot import ClusterSnapshot
@@ -62,6 +63,15 @@ def not_known(snapshot: ClusterSnapshot, *, is_known: bool) -> tuple[str, ...]:
             " document are not known either"
         )
     found += [f"{kind}: they could not be read" for kind in sorted(snapshot.unread)]
+    return tuple(found)
+
+
+def gaps(snapshot: ClusterSnapshot, decisions: Iterable[JobDecision]) -> tuple[Gap, ...]:
+    """Return what ``decisions`` depend on and is not known."""
+    found = [Gap(f"PodGroup {one.job}", one.gap) for one in decisions if one.gap]
+    if "podgroups" in snapshot.unread and any(pod.group for pod in snapshot.pods):
+        text = "PodGroups could not be read: what the scheduler does with pods is not known"
+        found.append(Gap("", text))
     return tuple(found)
 
 

@@ -15,10 +15,10 @@ from advisor.jobs import npu_request, npu_resource, used_cards
 from advisor.placement.free_room import FreeRoom
 from advisor.report import ElasticAdvice
 from advisor.scheduler_view.nodes import NodeHealthState
-from advisor.workloads.elastic_conditions import min_replicas
+from advisor.workloads.elastic_conditions import evicted_action, fewest_pods, unmet
 from contract import scheduling
 from contract.counted import counted
-from contract.scheduling import go_integer
+from contract.documents.elastic_job import RESTART_ACTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from advisor.snapshot_index import SnapshotIndex
 
 _SMALLER_CARDS = (8, 4, 2, 1)
-_ON = "on"
 
 
 @dataclass(frozen=True)
@@ -101,11 +100,17 @@ def _trigger(job: SchedulerJob, views: Mapping[str, NodeView]) -> str:
 
 
 def _flags(vcjob: VcJob, job: SchedulerJob) -> tuple[str, ...]:
-    """Return what is against the conditions of elastic training (consumers#5.3)."""
+    """Return what is against the conditions of elastic training (consumers#5.3).
+
+    ``maxRetry`` counts only for a policy that starts the job again (2.9).
+    """
     flags = []
     if vcjob.labels.get(scheduling.FAULT_SCHEDULING) == scheduling.FAULT_SCHEDULING_FORCE:
         flags.append("FORCE")
-    if vcjob.max_retry != 0:
+    action = evicted_action(vcjob)
+    if action is None:
+        flags.append("NO_POLICY")
+    if action == RESTART_ACTION and vcjob.max_retry != 0:
         flags.append("MAX_RETRY_NOT_0")
     if vcjob.replicas <= 1:
         flags.append("UNDISTRIBUTED")
@@ -115,20 +120,15 @@ def _flags(vcjob: VcJob, job: SchedulerJob) -> tuple[str, ...]:
 
 
 def _refused(one: _Affected, state: SchedulerState) -> ElasticAdvice | None:
-    """Return why ``one`` gets no new size at all, ``None`` where it may."""
-    labels = one.vcjob.labels
-    least = go_integer(one.vcjob.annotations.get(scheduling.MIN_REPLICAS, ""))
-    why = ""
-    if labels.get(scheduling.ELASTIC_SCHEDULING) != _ON:
-        why = f"label {scheduling.ELASTIC_SCHEDULING} is not on"
-    elif labels.get(scheduling.FAULT_SCHEDULING) != scheduling.FAULT_SCHEDULING_GRACE:
-        why = f"label {scheduling.FAULT_SCHEDULING} is not {scheduling.FAULT_SCHEDULING_GRACE}"
-    elif least is None or least < 1:
-        why = f"annotation {scheduling.MIN_REPLICAS} is no whole number of 1 or more"
-    elif "VNPU" in one.flags:
-        why = "virtual chips are not scaled"
-    if why:
-        return _advice(one, "NOT_ENABLED", why)
+    """Return why ``one`` gets no new size at all, ``None`` where it may.
+
+    The conditions are those of ``vigil elastic``, so that both give one answer about a job.
+    """
+    missing = [condition.text for condition in unmet(one.vcjob)]
+    if "VNPU" in one.flags:
+        missing.append("virtual chips are not scaled")
+    if missing:
+        return _advice(one, "NOT_ENABLED", "; ".join(missing))
     cached = state.jobs.get(one.job.key)
     if cached is not None and cached.uid == one.job.uid and cached.is_executed:
         return _advice(one, "ALREADY_RESCHEDULING", "faults that follow change nothing until then")
@@ -166,7 +166,7 @@ def take_fit(
     ``job`` is ``vcjob`` as the scheduler sees it, of ``replicas`` pods like ``pod`` at its original
     size.
     """
-    cards, least = npu_request(pod), min_replicas(vcjob)
+    cards, least = npu_request(pod), fewest_pods(vcjob)
     if replicas > 1:
         steps = [(cards, [replicas, *_smaller(replicas, least, options)])]
     else:

@@ -7,7 +7,7 @@ do not need are not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
@@ -267,6 +267,22 @@ class _AscendJob(msgspec.Struct):
 class _ReplicaSet(msgspec.Struct):
     metadata: _Metadata
     spec: _Replicas | None = None
+
+
+class _GroupTemplate(msgspec.Struct, rename="camel"):
+    size: int | None = None
+    restart_policy: str | None = None
+
+
+class _WorkloadSpec(msgspec.Struct, rename="camel"):
+    replicas: int | None = None
+    recovery_policy: str | None = None
+    leader_worker_template: _GroupTemplate | None = None
+
+
+class _Workload(msgspec.Struct):
+    metadata: _Metadata
+    spec: _WorkloadSpec | None = None
 
 
 class _ConfigMap(msgspec.Struct):
@@ -532,6 +548,51 @@ def replica_set(raw: Raw) -> snapshot.ReplicaSet:
         replicas=1 if count is None else count,
         labels=read.metadata.labels or {},
         annotations=read.metadata.annotations or {},
+        owner=_owner(read.metadata),
+    )
+
+
+def leader_worker_set(raw: Raw) -> snapshot.Workload:
+    """Return a LeaderWorkerSet with the ``restartPolicy`` that counts.
+
+    Source: docs/spec/consumers.md#2.9.
+    """
+    read = _read(raw, _Workload, "LeaderWorkerSet")
+    template = (read.spec and read.spec.leader_worker_template) or _GroupTemplate()
+    policy = template.restart_policy or scheduling.LWS_RECREATE_ON_RESTART
+    if policy == scheduling.LWS_NONE_BEFORE:
+        policy = scheduling.LWS_NONE
+    waits = scheduling.LWS_AFTER_START_ANNOTATION in (read.metadata.annotations or {})
+    if waits and policy == scheduling.LWS_RECREATE_ON_RESTART:
+        policy = scheduling.LWS_RECREATE_AFTER_START
+    size = 1 if template.size is None else template.size
+    return msgspec.structs.replace(_workload("LeaderWorkerSet", read), policy=policy, size=size)
+
+
+def pod_set(raw: Raw) -> snapshot.Workload:
+    """Return a PodSet of AIBrix with its ``recoveryPolicy`` (consumers#2.9)."""
+    read = _read(raw, _Workload, "PodSet")
+    policy = (read.spec and read.spec.recovery_policy) or scheduling.POD_SET_REPLACE
+    return msgspec.structs.replace(_workload("PodSet", read), policy=policy)
+
+
+def workload(kind: str) -> Callable[[Raw], snapshot.Workload]:
+    """Return what reads an object of ``kind``, of which only who owns it and how many matters."""
+
+    def one(raw: Raw) -> snapshot.Workload:
+        return _workload(kind, _read(raw, _Workload, kind))
+
+    return one
+
+
+def _workload(kind: str, read: _Workload) -> snapshot.Workload:
+    return snapshot.Workload(
+        kind=kind,
+        # A manifest may leave out what the API server fills in.
+        namespace=read.metadata.namespace or "default",
+        name=read.metadata.name,
+        uid=read.metadata.uid,
+        replicas=read.spec.replicas if read.spec else None,
         owner=_owner(read.metadata),
     )
 

@@ -10,6 +10,7 @@ from advisor.options import Profile
 from advisor.report import (
     Action,
     Deletion,
+    FaultPod,
     Finding,
     JobDecision,
     Retry,
@@ -31,7 +32,8 @@ from advisor.rescheduling.fault_scheduling import (
 )
 from advisor.rescheduling.selection import PodSelection, select
 from advisor.scheduler_view.state import FaultType
-from advisor.workloads.pod_recreation import follow_up
+from advisor.workloads.failed_processes import after_failure, has_failed_process
+from advisor.workloads.pod_recreation import FollowUp, follow_up
 from advisor.workloads.workload_kind import workload_of
 from contract import scheduling
 from contract.counted import counted
@@ -134,7 +136,7 @@ class Rescheduling:
         self._kept = kept
         self._now = snapshot.now_ms // 1000
         self._corrected = options.profile is Profile.CORRECTED
-        self._vcjobs = index.vcjobs
+        self._index = index
         self._judge = FaultPods(
             views,
             first_session=snapshot.first_session,
@@ -352,6 +354,7 @@ class Rescheduling:
         judged = self._judge.job(job)
         has_fault = any(one.type is not None for one in judged)
         if not has_fault and not has_platform_marker(judged):
+            self._leave_to_others(job, is_running=is_running)
             return None
         if self._is_off(job):
             if not job.is_off:
@@ -373,6 +376,27 @@ class Rescheduling:
             if one.type is FaultType.SEPARATE:
                 self.link_down.add(one.pod.node)
         return judged
+
+    def _leave_to_others(self, job: SchedulerJob, *, is_running: bool) -> None:
+        """Report processes that failed and that Volcano does nothing about (consumers#2.9)."""
+        failed = [pod for pod in job.pods if has_failed_process(pod)]
+        if not failed:
+            return
+        if self._is_off(job):
+            row, rules = "D2", ("R20",)
+            why = "fault-scheduling is absent or off: the job is not evaluated"
+        elif not is_running:
+            row, rules = "D1", ("R21",)
+            why = f"its PodGroup is {job.group.phase or 'new'}, not Running or Unknown"
+        elif not job.retry_times:
+            row, rules = "D8", ("R27",)
+            why = (
+                "fault-retry-times is absent or not above 0: Volcano leaves failed processes alone"
+            )
+        else:
+            row, rules = "D8", ("R22",)
+            why = "Volcano does nothing: the pod has not failed, or its restart was judged before"
+        self._decide(job, Action.NONE, row, rules, why, failed=failed)
 
     def _evaluate_again(self, job: SchedulerJob) -> tuple[JudgedPod, ...] | None:
         """Judge a cached job anew: pods that became faulty since join it (R42)."""
@@ -538,11 +562,19 @@ class Rescheduling:
         deadline_ms: int | None = None,
         retry: Retry | None = None,
         patch: tuple[str, str] | None = None,
+        failed: Sequence[SchedulerPod] = (),
     ) -> None:
+        """``failed`` are pods that are not at fault for Volcano, and whose processes failed."""
         kind = workload_of(job)
-        types = {one.type for one in judged if one.type is not None}
-        failed = types == {FaultType.POD_FAILED}
-        follows = follow_up(kind, job, pods, self._vcjobs, is_fault=not failed) if pods else ""
+        faults = [one.report() for one in judged if one.type is not None]
+        faults += [_as_fault(pod) for pod in failed]
+        follows = FollowUp("")
+        if pods:
+            is_fault = any(one.type != FaultType.POD_FAILED for one in faults)
+            follows = follow_up(kind, job, pods, self._index, is_fault=is_fault)
+        elif action is Action.NONE:
+            ended = failed or [one.pod for one in judged if one.type is FaultType.POD_FAILED]
+            follows = after_failure(ended, job.pods, self._index)
         self.decisions[job.key] = JobDecision(
             namespace=job.group.namespace,
             job=job.key,
@@ -554,11 +586,17 @@ class Rescheduling:
             scope=scope,
             pods=pods,
             deadline_ms=deadline_ms,
-            fault_pods=tuple(one.report() for one in judged if one.type is not None),
+            fault_pods=tuple(faults),
             retry=retry,
-            follow_up=follows,
+            follow_up=follows.text,
+            also_deleted=follows.deleted,
+            gap=follows.gap,
             patch=patch,
         )
+
+
+def _as_fault(pod: SchedulerPod) -> FaultPod:
+    return FaultPod(pod.namespace, pod.name, pod.uid, FaultType.POD_FAILED.value, pod.node)
 
 
 def _is_graceful(cached: CachedJob, judged: Sequence[JudgedPod]) -> bool:

@@ -1,52 +1,73 @@
 """Which controller makes deleted pods again, and what else it deletes (``consumers#2.9``, R35).
 
 What the controller of Volcano Jobs does depends on policies and on the stored ``maxRetry``, as
-observed on its version v1.15.0.
+observed on its version v1.15.0. What LWS does is read at its commit 060ab4da
+(``pkg/controllers/pod_controller.go``, ``handleRestartPolicy``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from advisor.report import WorkloadKind
+from advisor.report import PodRef, WorkloadKind
 from advisor.workloads.elastic_conditions import elastic_start
+from contract import scheduling
 from contract.counted import counted
 from contract.documents.elastic_job import EVICTED_EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from advisor.jobs import SchedulerJob
     from advisor.report import Deletion
-    from advisor.snapshot import VcJob
+    from advisor.snapshot import SchedulerPod, VcJob, Workload
+    from advisor.snapshot_index import SnapshotIndex
+
+
+class FollowUp(NamedTuple):
+    """What controllers do, which pods they delete, and what that depends on and is not known."""
+
+    text: str
+    deleted: tuple[PodRef, ...] = ()
+    gap: str = ""
 
 
 def follow_up(
     kind: WorkloadKind,
     job: SchedulerJob,
     pods: Sequence[Deletion],
-    vcjobs: Mapping[tuple[str, str], VcJob],
+    index: SnapshotIndex,
     *,
     is_fault: bool,
-) -> str:
+) -> FollowUp:
     """Return who makes the deleted pods anew, and what else goes.
 
     ``is_fault``: a fault is the reason, and not only a program that failed.
     """
+    gone = {pod.uid for pod in pods}
+    of_lws = [pod for pod in job.pods if pod.uid in gone and scheduling.LWS_NAME in pod.labels]
+    if of_lws:
+        return after_lws(of_lws, index, gone)
+    return FollowUp(_follow_up(kind, job, pods, index, is_fault=is_fault))
+
+
+def _follow_up(
+    kind: WorkloadKind,
+    job: SchedulerJob,
+    pods: Sequence[Deletion],
+    index: SnapshotIndex,
+    *,
+    is_fault: bool,
+) -> str:
     count = counted(len(pods), "pod")
     match kind:
         case WorkloadKind.VCJOB:
             owner = job.group.owner or next((pod.owner for pod in job.pods if pod.owner), None)
-            found = vcjobs.get((job.group.namespace, owner.name)) if owner else None
+            found = index.vcjobs.get((job.group.namespace, owner.name)) if owner else None
             return follow_up_of_vcjob(found, pods, is_fault=is_fault)
         case WorkloadKind.OME_DEPLOYMENT:
             replacements = counted(len(pods), "replacement")
             return f"the ReplicaSet controller makes {replacements} with new names"
-        case WorkloadKind.OME_LWS:
-            gone = {pod.uid for pod in pods}
-            others = [pod.name for pod in job.pods if pod.uid not in gone]
-            rest = f" and deletes {', '.join(others)}" if others else ""
-            return f"the LWS controller makes the whole group anew{rest}"
         case WorkloadKind.AIBRIX:
             whole = "the instance" if len(pods) == len(job.pods) else count
             return f"the AIBrix controllers make {whole} anew"
@@ -59,6 +80,66 @@ def follow_up(
         case WorkloadKind.ASCENDJOB:
             return f"the Ascend Operator makes {count} anew and counts one restart (3.6)"
     return "what made the pods is not known, nor who makes them anew"
+
+
+def after_lws(
+    pods: Iterable[SchedulerPod], index: SnapshotIndex, gone: Collection[str] = ()
+) -> FollowUp:
+    """Return what LWS does about the groups of ``pods``, which were deleted or restarted.
+
+    ``gone`` are the uids of those that were deleted, which are not named again.
+    """
+    groups = {
+        pod.labels.get(scheduling.LWS_GROUP_INDEX, ""): index.group_of_lws(pod) for pod in pods
+    }
+    found = [_after_lws(group, index, gone) for group in groups.values()]
+    return FollowUp(
+        "; ".join(one.text for one in found),
+        tuple(pod for one in found for pod in one.deleted),
+        "; ".join(dict.fromkeys(one.gap for one in found if one.gap)),
+    )
+
+
+def _after_lws(
+    group: Sequence[SchedulerPod], index: SnapshotIndex, gone: Collection[str]
+) -> FollowUp:
+    first = group[0]
+    name = first.labels[scheduling.LWS_NAME]
+    called = f"LeaderWorkerSet {first.namespace}/{name}"
+    owner = index.workloads.get(("LeaderWorkerSet", first.namespace, name))
+    left = [pod for pod in group if pod.uid not in gone]
+    rest = f" and deletes {', '.join(pod.name for pod in left)}" if left else ""
+    whole = f"the LWS controller makes the whole group anew{rest}"
+    deleted = tuple(PodRef(pod.namespace, pod.name, pod.uid) for pod in left)
+    # The workers are garbage once their leader is gone, whatever the policy is.
+    if gone and any(is_leader(pod) and pod.uid in gone for pod in group):
+        return FollowUp(whole, deleted)
+    alone = "makes the pod anew, others of its group stay" if gone else "does nothing more"
+    if owner is None:
+        why = f"not known: {called} is not there, and so its restartPolicy"
+        default = scheduling.LWS_RECREATE_ON_RESTART
+        text = f"{why}. With {default}, the default, {whole}; with None no other pod goes"
+        return FollowUp(text, gap=f"{called} is not there: what LWS does about its group")
+    if owner.policy == scheduling.LWS_RECREATE_AFTER_START and (short := _pending(group, owner)):
+        return FollowUp(f"{called} has restartPolicy {owner.policy}, and {short}: it {alone}")
+    if owner.policy == scheduling.LWS_NONE:
+        return FollowUp(f"{called} has restartPolicy None: it {alone}")
+    return FollowUp(f"{whole} (restartPolicy {owner.policy})", deleted)
+
+
+def is_leader(pod: SchedulerPod) -> bool:
+    """Whether a pod of LWS is the leader of its group: the set itself made it."""
+    number = pod.labels.get(scheduling.LWS_WORKER_INDEX)
+    if number is not None:
+        return number == "0"
+    return pod.owner is not None and pod.owner.name == pod.labels.get(scheduling.LWS_NAME)
+
+
+def _pending(group: Sequence[SchedulerPod], owner: Workload) -> str:
+    if len(group) != owner.size:
+        return f"{len(group)} of {counted(owner.size, 'pod')} of the group exist"
+    pending = next((pod.name for pod in group if pod.phase == "Pending"), "")
+    return f"{pending} is pending" if pending else ""
 
 
 def action_after_eviction(job: VcJob) -> str:

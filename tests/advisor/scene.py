@@ -25,6 +25,7 @@ from advisor.snapshot import (
     SchedulerPod,
     StoredConfigMap,
     VcJob,
+    Workload,
 )
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Scene:
     groups: dict[str, PodGroup] = field(default_factory=dict)
     vcjobs: list[VcJob] = field(default_factory=list)
     replica_sets: list[ReplicaSet] = field(default_factory=list)
+    workloads: list[Workload] = field(default_factory=list)
     heartbeats: dict[str, LegacyHeartbeat] = field(default_factory=dict)
     state: SchedulerState = field(default_factory=lambda: SchedulerState(is_known=True))
     now: int = T0
@@ -208,6 +210,7 @@ class Scene:
             podgroups=tuple(self.groups.values()),
             vcjobs=tuple(self.vcjobs),
             replica_sets=tuple(self.replica_sets),
+            workloads=tuple(self.workloads),
             configmaps=tuple(self.configmaps()),
             heartbeats=self.heartbeats,
         )

@@ -16,7 +16,7 @@ from advisor.snapshot import ClusterSnapshot, StoredConfigMap
 from contract.errors import ConfigurationError, DocumentError, Problem
 from contract.scheduling import go_integer
 from contract.validation_texts import decode_text
-from vigil.advise.json_values import JsonValue, parts_of
+from vigil.advise.json_values import INSTEAD, JsonValue, parts_of
 from vigil.advise.latest_time import LatestTime
 
 if TYPE_CHECKING:
@@ -42,6 +42,21 @@ _KINDS: dict[tuple[str, str], tuple[str, Callable[[kubernetes_objects.Raw], Any]
     ("scheduling.volcano.sh", "PodGroup"): ("podgroups", kubernetes_objects.pod_group),
     ("batch.volcano.sh", "Job"): ("vcjobs", kubernetes_objects.vcjob),
     ("mindxdl.gitee.com", "AscendJob"): ("ascend_jobs", kubernetes_objects.ascend_job),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): (
+        "workloads",
+        kubernetes_objects.leader_worker_set,
+    ),
+    ("orchestration.aibrix.ai", "PodSet"): ("workloads", kubernetes_objects.pod_set),
+    **{
+        (group, kind): ("workloads", kubernetes_objects.workload(kind))
+        for group, kind in (
+            ("orchestration.aibrix.ai", "StormService"),
+            ("orchestration.aibrix.ai", "RoleSet"),
+            ("ome.io", "InferenceService"),
+            ("apps", "Deployment"),
+            ("apps", "StatefulSet"),
+        )
+    },
 }
 """By API group and kind. Objects of other kinds are left out."""
 
@@ -120,6 +135,8 @@ class _Reader:
             vcjobs=tuple(found["vcjobs"]),
             ascend_jobs=tuple(found["ascend_jobs"]),
             replica_sets=tuple(found["replica_sets"]),
+            workloads=tuple(found["workloads"]),
+            may_lack=now_ms is None,
             configmaps=tuple(sorted(found["configmaps"], key=_written)),
         )
 
@@ -135,7 +152,8 @@ class _Reader:
             known = next((one for (_, named), one in _KINDS.items() if named == kind), None)
         if known is None:
             if not kind:
-                self._problems.append((index, f"item {index}", "has no kind"))
+                what = "has no kind" if part.outer.items else f"has no kind; {INSTEAD}"
+                self._problems.append((index, f"item {index}", what))
             return
         name, read = known
         try:

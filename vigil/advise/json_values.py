@@ -1,6 +1,7 @@
 """Cuts a dump into its objects without reading them, and names the line of one.
 
-A dump of a large cluster has hundreds of megabytes: objects stay bytes until each is read.
+A dump of a large cluster has hundreds of megabytes: objects stay bytes until each is read. YAML is
+parsed as a whole and becomes JSON, so its size is limited.
 """
 
 from __future__ import annotations
@@ -21,6 +22,16 @@ _SOLID = re.compile(rb"\S")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
+MAX_YAML_BYTES = 64 << 20
+"""YAML takes some ten times as long as JSON, and memory for all of its values at once."""
+KUBECTL = (
+    "kubectl get nodes,pods,podgroups.scheduling.volcano.sh,jobs.batch.volcano.sh,ascendjobs,"
+    "replicasets,configmaps,deployments,statefulsets,leaderworkersets,stormservices,rolesets,"
+    "podsets,inferenceservices.ome.io -A -o json"
+)
+"""What makes a dump. ``kubectl`` refuses kinds that a cluster does not have: leave these out."""
+INSTEAD = f"write a dump with: {KUBECTL} > cluster.json"
+
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999: dates go no further."""
 
@@ -38,15 +49,21 @@ class JsonEnvelope(msgspec.Struct):
 
 
 class JsonValue(msgspec.Struct):
-    """One JSON value of a source. ``text`` is the value, ``line`` the number of its first line."""
+    """One JSON value of a source. ``text`` is the value, ``line`` the number of its first line.
+
+    ``item_lines`` are those of the items where ``text`` was made of YAML.
+    """
 
     source: str
     line: int
     text: bytes
     outer: JsonEnvelope
+    item_lines: tuple[int, ...] = ()
 
     def lines(self, wanted: set[int]) -> dict[int, int]:
         """Return the line of each of these items."""
+        if self.item_lines:
+            return {index: self.item_lines[index] for index in wanted}
         found: dict[int, int] = {}
         place, line = 0, self.line
         for index, item in enumerate(self.outer.items or ()):
@@ -66,13 +83,16 @@ _outer = msgspec.json.Decoder(JsonEnvelope)
 
 
 def parts_of(content: bytes, source: str) -> Iterator[JsonValue]:
-    """Yield the values in ``content``: one, or one on each line.
+    """Yield the values in ``content``: one JSON value, one on each line, or those of YAML.
 
-    Raises ``ConfigurationError`` with the line of what is no JSON.
+    Raises ``ConfigurationError`` with the line of what is neither.
     """
     content = content.removeprefix(_BYTE_ORDER_MARK)
     if _SOLID.search(content) is None:
         raise ConfigurationError(source, [Problem("line 1", "is empty: no object is in it")])
+    if content.lstrip()[:1] != b"{":
+        yield from _yaml_parts(content, source)
+        return
     if not _is_lines(content):
         yield JsonValue(source, 1, content, _decoded(content, source, 1))
         return
@@ -113,10 +133,27 @@ def _decoded(text: bytes, source: str, line: int) -> JsonEnvelope:
 def _problem(text: bytes, line: int, error: Exception) -> Problem:
     what = decode_text(error)
     if isinstance(error, msgspec.ValidationError):
-        return Problem(f"line {line}", f"is neither a List nor a session: {what}")
+        return Problem(f"line {line}", f"is neither a List nor a session: {what}; {INSTEAD}")
     at = _BYTE.search(what)
     if at is not None:
         line += text.count(b"\n", 0, int(at[1]))
     elif what == CUT_OFF:
         line += text.rstrip().count(b"\n")
     return Problem(f"line {line}", what)
+
+
+def _yaml_parts(content: bytes, source: str) -> Iterator[JsonValue]:
+    """Yield the documents of YAML as JSON values: Lists, or single objects."""
+    if len(content) > MAX_YAML_BYTES:
+        what = f"is YAML of {len(content) >> 20} MiB, and {MAX_YAML_BYTES >> 20} MiB are read"
+        raise ConfigurationError(source, [Problem("file", f"{what}; {INSTEAD}")])
+    # Its import takes as long as reading a small dump.
+    from vigil.advise.yaml_values import UnreadableYaml, documents_of
+
+    try:
+        for one in documents_of(content):
+            outer = _decoded(one.text, source, one.line)
+            yield JsonValue(source, one.line, one.text, outer, one.item_lines)
+    except UnreadableYaml as error:
+        what = f"is neither JSON nor YAML of objects: {error}; {INSTEAD}"
+        raise ConfigurationError(source, [Problem(f"line {error.line}", what)]) from None

@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from advisor.advise import Advisor
+from advisor.checks.absent_objects import absent_objects
 from advisor.inputs.scheduler_options import scheduler_options
 from advisor.layered_dict import as_dict
 from advisor.options import AdvisorOptions, Profile
-from advisor.report import AdviceReport, Finding, FindingSeverity
+from advisor.report import AdviceReport, Finding, FindingSeverity, Gap
 from advisor.report_filter import has_node, of_job, of_node, scope_of
 from advisor.scheduler_view.state import SchedulerState
 from advisor.what_if.assume import assume
+from advisor.what_if.assumptions import PodExits
+from advisor.workloads.failed_processes import lone_failures
 from contract.errors import ConfigurationError, Problem
 from contract.validation_texts import decode_text
 from service.files.atomic import replace
 from vigil.advise.dump import sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from advisor.snapshot import ClusterSnapshot
@@ -63,6 +66,7 @@ def run(
     assumed = dict(base)
     advisor, of_assumed = Advisor(), Advisor()
     read: tuple[AdvisorOptions, str] | None = None
+    exits = {(one.namespace, one.name) for one in assumptions if isinstance(one, PodExits)}
     for snapshot in sessions(sources):
         if state_file is not None and snapshot.now_ms < now_ms:
             what = f"is of {now_ms} ms, after the session of {snapshot.now_ms} ms"
@@ -73,13 +77,16 @@ def run(
             read = scheduler_options(snapshot.configmaps) or read
         options, problem = read or (AdvisorOptions(), "")
         other = assume(snapshot, assumptions, options) if assumptions else None
+        # What is assumed to be gone is not missing.
+        gaps = absent_objects(snapshot, options) if snapshot.may_lack else ()
         for profile in profiles:
             chosen = msgspec.structs.replace(options, profile=profile, **(parts or {}))
             report, base[profile] = advisor.advise(snapshot, base[profile], chosen)
-            shown, without = report, None
+            shown, without = _completed(report, snapshot, gaps, exits), None
             if other is not None:
+                without = shown
                 shown, assumed[profile] = of_assumed.advise(other, assumed[profile], chosen)
-                without = report
+                shown = _completed(shown, other, gaps, exits)
             yield other or snapshot, AdvicePair(_noted(shown, problem), without)
     if state_file is not None:
         _write_states(state_file, SchedulerStates(_STATE_VERSION, now_ms, base))
@@ -100,7 +107,7 @@ def from_dumps(
         if job is not None:
             scope = scope_of(snapshot, job)
             if scope is None:
-                what = f"no PodGroup {job} is in the dump, and none that it owns"
+                what = "nothing of this name is in the dump, and no PodGroup that it owns"
                 raise ConfigurationError("--job", [Problem(repr(job), what)])
             report = of_job(report, scope)
         if node is not None:
@@ -117,6 +124,22 @@ def from_dumps(
         if len(pairs) == len(profiles):
             yield pairs
             pairs = []
+
+
+def _completed(
+    report: AdviceReport,
+    snapshot: ClusterSnapshot,
+    gaps: tuple[Gap, ...],
+    asked: Collection[tuple[str, str]],
+) -> AdviceReport:
+    """Return ``report`` with what is missing and with the failures of pods without a PodGroup."""
+    lone = lone_failures(snapshot, asked)
+    more = (Gap(f"Pod {one.job}", one.gap) for one in lone if one.gap)
+    return msgspec.structs.replace(
+        report,
+        decisions=tuple(sorted((*report.decisions, *lone), key=lambda one: one.job)),
+        gaps=(*gaps, *report.gaps, *more),
+    )
 
 
 def _noted(report: AdviceReport, problem: str) -> AdviceReport:

@@ -55,6 +55,8 @@ def lines(pairs: Sequence[AdvicePair]) -> Iterator[str]:
 
 
 def _time(at_ms: int) -> str:
+    if not at_ms:
+        return "at a time that is not in the dump"
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
@@ -71,9 +73,20 @@ def _body(report: AdviceReport) -> Iterator[str]:
     yield from _listed("MindIE Motor", report.create_advice, lambda one: [_creation(one)])
     yield from _listed("elastic training", report.elastic_advice, lambda one: [_elastic(one)])
     if not (deciding or report.placement or report.create_advice or report.elastic_advice):
-        yield "  nothing happens, and nothing waits"
+        yield f"  {_nothing(report, verdicts)}"
     yield from _listed("findings", report.findings, lambda one: [_finding(one)])
-    yield from _listed("not known", report.not_known, lambda one: [one])
+    unknown = [*(one.text for one in report.gaps), *report.not_known]
+    yield from _listed("not known", unknown, lambda one: [one])
+
+
+def _nothing(report: AdviceReport, faulty: Sequence[NodeVerdict]) -> str:
+    """Return that nothing happens and why, or that this is not known."""
+    if not report.is_known:
+        return "what happens is not known"
+    why = "no pod is at fault"
+    if faulty:
+        why = f"{why}: what the nodes above have moves no pod"
+    return f"nothing happens, and nothing waits: {why}"
 
 
 def _listed(
@@ -100,13 +113,16 @@ def _node(one: NodeVerdict) -> str:
 
 def _decision(one: JobDecision) -> Iterator[str]:
     scope = f", scope {one.scope}" if one.scope is not None else ""
-    rules = " ".join(one.rules)
-    yield f"{one.job} ({one.workload}) {one.action}{scope}: {one.why} [{one.row} {rules}]"
+    source = f" [{' '.join((one.row, *one.rules))}]" if one.row else ""
+    yield f"{one.job} ({one.workload}) {one.action}{scope}: {one.why}{source}"
     for pod in one.fault_pods[:_MOST_NAMES]:
         what = " ".join(filter(None, (",".join(pod.cards), ",".join(pod.codes))))
         yield f"  at fault {pod.name} on {pod.node}: {pod.type} {what}".rstrip()
     if len(one.fault_pods) > _MOST_NAMES:
         yield f"  at fault {len(one.fault_pods) - _MOST_NAMES} more"
+    if one.also_deleted:
+        names = [pod.name for pod in one.also_deleted]
+        yield f"  others delete: {shortened(names, _MOST_NAMES)}"
     for grace in sorted({pod.grace_seconds for pod in one.pods}):
         names = [pod.name for pod in one.pods if pod.grace_seconds == grace]
         yield f"  deletes with {grace} s: {shortened(names, _MOST_NAMES)}"
@@ -115,7 +131,7 @@ def _decision(one: JobDecision) -> Iterator[str]:
     if one.deadline_ms is not None:
         yield f"  by force from {_time(one.deadline_ms)} on"
     if one.follow_up:
-        yield f"  then {one.follow_up}"
+        yield f"  {'then ' if one.pods else ''}{one.follow_up}"
     if one.replacement:
         yield f"  {one.replacement}"
 
@@ -155,7 +171,8 @@ def _elastic(one: ElasticAdvice) -> str:
     size = (
         one.reason if one.replicas is None else f"goes on with {counted(one.replicas, 'replica')}"
     )
-    return f"{one.namespace}/{one.name} {size} {one.trigger}: {one.why}"
+    flags = f" ({', '.join(one.flags)})" if one.flags else ""
+    return f"{one.namespace}/{one.name} {size} {one.trigger}: {one.why}{flags}"
 
 
 def _finding(one: Finding) -> str:

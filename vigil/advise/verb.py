@@ -24,7 +24,7 @@ def advise(
         list[str] | None,
         typer.Option(
             metavar="FILE|-",
-            help="Lists of kubectl get -o json, or sessions as JSON Lines; repeatable.",
+            help="Lists of kubectl get -o json or yaml, or sessions as JSON Lines; repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -60,7 +60,7 @@ def advise(
         str | None,
         typer.Option(
             metavar="NS/NAME",
-            help="Of this PodGroup, or of its owner.",
+            help="Of this PodGroup, or of what owns it, directly or by way of others.",
             show_default=False,
         ),
     ] = None,
@@ -83,7 +83,8 @@ def advise(
 ) -> None:
     """Show which pods go, with which grace, who makes them anew and where they fit.
 
-    Exit status: 0 nothing is deleted, 1 something is, 2 wrong input, 3 no answer of the aggregator.
+    Exit status: 0 it is known that no pod is deleted, 1 a pod is deleted or an answer is not known,
+    2 wrong input, 3 no answer of the aggregator.
     """
     import sys
 
@@ -114,10 +115,10 @@ def advise(
         answers = from_server(server, profiles, job, node, what_if or [], watch=watch)
     else:
         answers = from_dumps(dump or [], profiles, job, node, assumptions, state, parts)
-    deletes = False
+    is_calm = True
     try:
         for pairs in answers:
-            deletes = deletes or any(pair.report.deletions for pair in pairs)
+            is_calm = is_calm and all(pair.report.is_calm for pair in pairs)
             if as_json:
                 for pair in pairs:
                     sys.stdout.buffer.writelines(json_line(*pair))
@@ -126,4 +127,4 @@ def advise(
             sys.stdout.flush()
     except KeyboardInterrupt:
         pass  # The way to end --watch.
-    raise typer.Exit(ExitStatus.NOT_WELL if deletes else 0)
+    raise typer.Exit(0 if is_calm else ExitStatus.NOT_WELL)

@@ -85,6 +85,7 @@ class Fleet:
         labels: dict[str, str] | None = None,
         created_at_ms: int = 0,
         max_retry: int | None = 0,
+        action: str = "RestartJob",
     ) -> Fleet:
         """Add a job whose pods run."""
         given = LABELS if labels is None else labels
@@ -99,6 +100,7 @@ class Fleet:
                 annotations,
                 (VcJobTask("w", replicas, None, "huawei.com/Ascend910", cards),),
                 max_retry=max_retry,
+                policies=(LifecyclePolicy(("PodEvicted",), action),) if action else (),
                 created_at_ms=created_at_ms,
             )
         )
@@ -254,7 +256,23 @@ def test_a_job_without_the_label_is_not_mentioned() -> None:
 @pytest.mark.parametrize("max_retry", [3, None])
 def test_a_stored_max_retry_is_flagged(max_retry: int | None) -> None:
     (one,) = Fleet(2).job("a", 2, max_retry=max_retry).advice(("n0",))
-    assert one.flags == ("MAX_RETRY_NOT_0",)
+    assert (one.flags, one.reason) == (("MAX_RETRY_NOT_0",), "NOT_ENABLED")
+    assert "with stored maxRetry 3 starts it at full size" in one.why
+    (ended,) = Fleet(2).job("a", 2, max_retry=max_retry, action="AbortJob").advice(("n0",))
+    assert (ended.flags, ended.replicas) == ((), 1)
+
+
+def test_a_job_without_a_policy_gets_no_size() -> None:
+    (one,) = Fleet(2).job("a", 2, action="").advice(("n0",))
+    assert (one.flags, one.reason) == (("NO_POLICY",), "NOT_ENABLED")
+    assert "made anew at full size" in one.why
+
+
+def test_min_success_is_a_smallest_size_too() -> None:
+    fleet = Fleet(4).job("a", 4)
+    fleet.vcjobs = [msgspec.structs.replace(fleet.vcjobs[0], min_success=3)]
+    assert sizes(fleet.advice(("n0",))) == [("a", 3, "")]
+    assert sizes(fleet.advice(("n0", "n1"))) == [("a", None, "BELOW_MIN_REPLICAS")]
 
 
 def test_older_jobs_are_served_first() -> None:

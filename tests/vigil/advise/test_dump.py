@@ -112,8 +112,8 @@ def problems(tmp_path: Path, *texts: str | bytes) -> str:
     [
         (b"", "line 1: is empty"),
         (b" \n\n", "line 1: is empty"),
-        (b"hello", "line 1: is not JSON"),
-        (b"[1]", "line 1: is neither a List nor a session: must be an object, is an array"),
+        (b"hello", "line 1: is neither JSON nor YAML of objects: it is no object; write a dump"),
+        (b"[1]", "line 1: is neither JSON nor YAML of objects: it is no object"),
         (b'{"items": 3}', "$.items: must be an array or null, is an integer"),
         (b'{\n "items": [\n  {"a":\n   nope}]}', "line 4: is not JSON: invalid character at byte"),
         (b'{\n "items": [\n  {"kind": "Node"', "line 3: is not JSON: it is cut off"),

@@ -51,7 +51,7 @@ def test_a_cluster_at_rest(dump: Path) -> None:
     assert result.exit_code == 0
     first, second, third, unknown = result.stdout.splitlines()
     assert first == "2026-11-23 17:00:00 UTC  profile upstream and corrected"
-    assert second == "  nothing happens, and nothing waits"
+    assert second == "  nothing happens, and nothing waits: no pod is at fault"
     assert third == "  not known"
     assert "pending count" in unknown
 

@@ -1,0 +1,112 @@
+"""What a List of ``kubectl`` does not have, so that an answer about it would be a guess.
+
+A List has the kinds that its ``kubectl get`` names. What is not in it may be in the cluster.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from advisor.report import Gap
+from advisor.scheduler_view.cluster_cache import has
+from contract import names, scheduling
+from contract.counted import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advisor.options import AdvisorOptions
+    from advisor.snapshot import ClusterSnapshot, SchedulerPod
+
+_MEMBERSHIP = {
+    "StormService": scheduling.STORM_SERVICE,
+    "InferenceService": scheduling.OME_SERVICE,
+    "LeaderWorkerSet": scheduling.LWS_NAME,
+}
+"""Kinds of services whose pods name them in a label, by which they are looked for."""
+
+
+def absent_objects(snapshot: ClusterSnapshot, options: AdvisorOptions) -> tuple[Gap, ...]:
+    """Return what is not in ``snapshot`` and was named there, or is always there."""
+    return (
+        *_nodes(snapshot),
+        *_pods(snapshot),
+        *_podgroups(snapshot),
+        *_documents(snapshot, options),
+        *_rules(snapshot),
+    )
+
+
+def _nodes(snapshot: ClusterSnapshot) -> Iterator[Gap]:
+    there = {one.name for one in snapshot.nodes}
+    if not there:
+        yield Gap("", "no Node is in the dump: faults and room are not known")
+        return
+    on: dict[str, list[SchedulerPod]] = defaultdict(list)
+    for pod in snapshot.pods:
+        if pod.node and pod.node not in there and pod.is_live:
+            on[pod.node].append(pod)
+    for node, pods in sorted(on.items()):
+        text = f"Node {node}, which {_pods_name(pods)}, is not in the dump: it counts as gone"
+        yield Gap(f"Node {node}", text)
+
+
+def _pods(snapshot: ClusterSnapshot) -> Iterator[Gap]:
+    if not snapshot.pods:
+        yield Gap("", "no Pod is in the dump: what faults do to pods is not known")
+    served = {
+        (kind, pod.namespace, pod.labels[label])
+        for pod in snapshot.pods
+        for kind, label in _MEMBERSHIP.items()
+        if label in pod.labels
+    }
+    for one in snapshot.workloads:
+        is_wanted = one.kind in _MEMBERSHIP and one.replicas != 0
+        if is_wanted and (one.kind, one.namespace, one.name) not in served:
+            text = f"{one.called}: no pod of it is in the dump, so what faults do to it"
+            yield Gap(one.called, f"{text} is not known")
+
+
+def _podgroups(snapshot: ClusterSnapshot) -> Iterator[Gap]:
+    there = {one.key for one in snapshot.podgroups}
+    of: dict[str, list[SchedulerPod]] = defaultdict(list)
+    for pod in snapshot.pods:
+        # The PodGroup of a job that ends goes before its pods do (consumers#2.9).
+        if pod.group and pod.is_live and not pod.is_terminating:
+            of[f"{pod.namespace}/{pod.group}"].append(pod)
+    for key, pods in sorted(of.items()):
+        if key not in there:
+            text = f"PodGroup {key}, which {_pods_name(pods)}, is not in the dump"
+            yield Gap(f"PodGroup {key}", f"{text}: what the scheduler does with them is not known")
+
+
+def _pods_name(pods: list[SchedulerPod]) -> str:
+    return f"{counted(len(pods), 'pod')} name{'s' if len(pods) == 1 else ''} ({pods[0].name})"
+
+
+def _documents(snapshot: ClusterSnapshot, options: AdvisorOptions) -> Iterator[Gap]:
+    """Return which documents are missing of which the scheduler always has some (1.1, 1.2)."""
+    if not any(
+        name.startswith(scheduling.RESOURCE_DOMAIN)
+        for one in snapshot.nodes
+        for name in one.capacity
+    ):
+        return
+    device = names.CLUSTER_DEVICE_PREFIX if options.use_cluster_info else names.DEVICE_INFO_PREFIX
+    host = names.CLUSTER_NODE_NAME if options.use_cluster_info else names.NODE_INFO_PREFIX
+    for kind, name, about in (("device", device, "chips"), ("host", host, "hosts")):
+        keys = (f"{one.namespace}/{one.name}" for one in snapshot.configmaps)
+        if not any(key.partition("/")[2].startswith(name) and has(key, kind) for key in keys):
+            text = f"no ConfigMap {name}{'…' if name.endswith('-') else ''} is in the dump"
+            yield Gap("", f"{text}: faults of {about} are not known")
+
+
+def _rules(snapshot: ClusterSnapshot) -> Iterator[Gap]:
+    there = {(one.namespace, one.name) for one in snapshot.configmaps}
+    for job in snapshot.ascend_jobs:
+        rule = job.labels.get(scheduling.SCALING_RULE)
+        if rule and not job.is_over and (job.namespace, rule) not in there:
+            called = f"AscendJob {job.namespace}/{job.name}"
+            text = f"ConfigMap {job.namespace}/{rule}, the scaling rule of {called}"
+            yield Gap(called, f"{text}, is not in the dump: whether pods are made is not known")

@@ -1,0 +1,216 @@
+"""What others than Volcano do about a process that failed (``docs/spec/consumers.md#2.9``).
+
+The kubelet, the controllers of Kubernetes, LWS, AIBrix, Volcano's job controller and the Ascend
+Operator act by themselves; Volcano's plugin deletes such a pod only with ``fault-retry-times``.
+AIBrix is read at its commit e3e10f9e (``pkg/controller/podset/podset_controller.go``,
+``pkg/controller/roleset/rolesyncer.go``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.jobs import npu_request
+from advisor.report import Action, FaultPod, JobDecision, PodRef, WorkloadKind
+from advisor.scheduler_view.state import FaultType
+from advisor.snapshot_index import SnapshotIndex
+from advisor.workloads.pod_recreation import FollowUp, after_lws
+from contract import scheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from advisor.snapshot import ClusterSnapshot, SchedulerPod, VcJob
+
+_FAILED_EVENTS = frozenset({"PodFailed", "*"})
+_KILLING = frozenset({"RestartJob", "TerminateJob", "AbortJob", "CompleteJob"})
+"""Actions of a policy with which the controller of vcjobs ends all pods of the job."""
+_MOST_NAMES = 3
+
+
+def has_failed_process(pod: SchedulerPod) -> bool:
+    """Whether a process of a pod has failed, and the pod is not about to go already."""
+    if pod.is_terminating or pod.phase == "Succeeded":
+        return False
+    return pod.phase == "Failed" or _is_restarted(pod) or _has_ended_container(pod)
+
+
+def _is_restarted(pod: SchedulerPod) -> bool:
+    return any(one.last_exit_code for one in pod.containers)
+
+
+def _has_ended_container(pod: SchedulerPod) -> bool:
+    """Whether a container has failed for good, and others of its pod may still run."""
+    return pod.restart_policy == "Never" and any(one.exit_code for one in pod.containers)
+
+
+def after_failure(
+    pods: Sequence[SchedulerPod], members: Sequence[SchedulerPod], index: SnapshotIndex
+) -> FollowUp:
+    """Return what is done about ``pods``, each with a process that failed.
+
+    ``members`` are all pods of the PodGroup.
+    """
+    found: list[FollowUp] = []
+    partly = [pod for pod in pods if pod.phase != "Failed" and _has_ended_container(pod)]
+    if partly:
+        text = f"a container of {_names(partly)} has ended and is not started again"
+        found.append(FollowUp(f"{text} (restartPolicy Never), others of the pod still run"))
+    restarted = [pod for pod in pods if pod.phase != "Failed" and _is_restarted(pod)]
+    if restarted:
+        policies = sorted({pod.restart_policy for pod in restarted})
+        text = f"the kubelet restarts the container of {_names(restarted)} in place"
+        found.append(FollowUp(f"{text} (restartPolicy {', '.join(policies)})"))
+        of_lws = [pod for pod in restarted if scheduling.LWS_NAME in pod.labels]
+        if of_lws:
+            found.append(after_lws(of_lws, index))
+    makers: dict[tuple[str, str], list[SchedulerPod]] = {}
+    for pod in pods:
+        if pod.phase == "Failed":
+            key = ("", "") if pod.owner is None else (pod.owner.kind, pod.owner.name)
+            makers.setdefault(key, []).append(pod)
+    found += [_ended(kind, name, ended, members, index) for (kind, name), ended in makers.items()]
+    return FollowUp(
+        "; ".join(one.text for one in found),
+        tuple(dict.fromkeys(pod for one in found for pod in one.deleted)),
+        "; ".join(dict.fromkeys(one.gap for one in found if one.gap)),
+    )
+
+
+def lone_failures(
+    snapshot: ClusterSnapshot, named: Collection[tuple[str, str]]
+) -> list[JobDecision]:
+    """Return what is done about failed processes of pods without a PodGroup.
+
+    Volcano does not know them as jobs. ``named`` are pods that assumptions name, by namespace
+    and name; of the others only those with chips are of interest.
+    """
+    failed = [
+        pod
+        for pod in snapshot.pods
+        if not pod.group
+        and has_failed_process(pod)
+        and (npu_request(pod) or (pod.namespace, pod.name) in named)
+    ]
+    if not failed:
+        return []
+    index = SnapshotIndex()
+    index.update(snapshot)
+    found = []
+    for pod in failed:
+        follows = after_failure([pod], [pod], index)
+        fault = FaultPod(pod.namespace, pod.name, pod.uid, FaultType.POD_FAILED.value, pod.node)
+        found.append(
+            JobDecision(
+                namespace=pod.namespace,
+                job=f"{pod.namespace}/{pod.name}",
+                workload=WorkloadKind.OTHER,
+                action=Action.NONE,
+                row="",
+                rules=(),
+                why="the pod is in no PodGroup: Volcano does nothing about it",
+                fault_pods=(fault,),
+                follow_up=follows.text,
+                also_deleted=follows.deleted,
+                gap=follows.gap,
+            )
+        )
+    return found
+
+
+def _ended(
+    kind: str,
+    name: str,
+    pods: Sequence[SchedulerPod],
+    members: Sequence[SchedulerPod],
+    index: SnapshotIndex,
+) -> FollowUp:
+    """Return what the controller ``name`` does about pods of its own that are ``Failed``."""
+    names, namespace = _names(pods), pods[0].namespace
+    stays = f"{names} {'stays' if len(pods) == 1 else 'stay'} Failed"
+    match kind:
+        case "":
+            return FollowUp(f"{stays}: no controller owns it")
+        case "PodSet":
+            return _ended_of_pod_set(name, stays, pods, members, index)
+        case "RoleSet":
+            text = f"the RoleSet controller of AIBrix deletes {names} and makes the pod anew"
+            return FollowUp(text, _refs(pods))
+        case "ReplicaSet":
+            return FollowUp(f"the ReplicaSet controller makes a pod anew for each; {stays}")
+        case "StatefulSet" | "DaemonSet":
+            text = f"the {kind} controller deletes {names} and makes the pod anew"
+            of_lws = [pod for pod in pods if scheduling.LWS_NAME in pod.labels]
+            if not of_lws:
+                return FollowUp(text, _refs(pods))
+            after = after_lws(of_lws, index, {pod.uid for pod in pods})
+            return FollowUp(f"{text}; {after.text}", (*_refs(pods), *after.deleted), after.gap)
+        case "Job":
+            job = index.vcjobs.get((namespace, name))
+            if job is not None:
+                return _ended_of_vcjob(job, stays, members)
+            called = f"Job {namespace}/{name} is not there"
+            return FollowUp(
+                f"not known: {called}, and so its policies for PodFailed",
+                gap=f"{called}: what its controller does about pods that fail",
+            )
+        case "AscendJob":
+            return FollowUp(
+                f"the Ascend Operator fails AscendJob {namespace}/{name}, since no retry is left "
+                f"for a pod that failed (3.6); {stays} until the operator cleans up"
+            )
+    called = f"{kind} {namespace}/{name}"
+    return FollowUp(
+        f"not known: what the controller of {called} does about {names}",
+        gap=f"{called}: what its controller does about pods that fail",
+    )
+
+
+def _ended_of_pod_set(
+    name: str,
+    stays: str,
+    pods: Sequence[SchedulerPod],
+    members: Sequence[SchedulerPod],
+    index: SnapshotIndex,
+) -> FollowUp:
+    # A StormService gives its PodSets no recoveryPolicy, so one that is not there has the default.
+    found = index.workloads.get(("PodSet", pods[0].namespace, name))
+    policy = scheduling.POD_SET_REPLACE if found is None else found.policy
+    why = "AIBrix makes no pod while one of its name is there"
+    if policy != scheduling.POD_SET_RECREATE:
+        return FollowUp(f"{stays}: {why}")
+    mine = pods[0].owner
+    others = [pod for pod in members if pod.is_live and pod.owner == mine]
+    if not others:
+        return FollowUp(f"{stays}: {why}")
+    text = f"the PodSet controller of AIBrix deletes {_names(others)} and makes them anew"
+    return FollowUp(f"{text} (recoveryPolicy Recreate); {stays}: {why}", _refs(others))
+
+
+def _ended_of_vcjob(job: VcJob, stays: str, members: Sequence[SchedulerPod]) -> FollowUp:
+    """Return what the controller of vcjobs does; policies of a task go before those of the job."""
+    policies = [*(one for task in job.tasks for one in task.policies), *job.policies]
+    if any(not one.events for one in policies):
+        called = f"Job {job.key} has a policy for an exit code"
+        return FollowUp(f"not known: {called}", gap=f"{called}, which is not read")
+    action = next((one.action for one in policies if _FAILED_EVENTS.intersection(one.events)), "")
+    if not action:
+        end = "the job ends when all its pods have ended"
+        return FollowUp(f"{stays}: the vcjob has no policy for PodFailed; {end}")
+    left = [pod for pod in members if pod.is_live and not pod.is_terminating]
+    if action not in _KILLING:
+        return FollowUp(f"{action}: done by the vcjob controller (policy for PodFailed)")
+    return FollowUp(
+        f"{action}: the vcjob controller ends all pods of the job (policy for PodFailed)",
+        _refs(left),
+    )
+
+
+def _names(pods: Sequence[SchedulerPod]) -> str:
+    names = [pod.name for pod in pods]
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"{', '.join(names[:_MOST_NAMES])}{more}"
+
+
+def _refs(pods: Iterable[SchedulerPod]) -> tuple[PodRef, ...]:
+    return tuple(PodRef(pod.namespace, pod.name, pod.uid) for pod in pods)
