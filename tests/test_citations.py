@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NOT_PROSE = ("docs/spec/", "tests/vectors/", "tests/vigil/lint/cases/", "contract/wire/")
 _GENERATED = {ROOT / "docs/findings.md", ROOT / "docs/codes.md"}
 """Made from tables: the sources of ``RULES``, and names of codes that look like ids."""
-_TABLES = {"dpu-info"}
+_TABLES = {"dpu-info", "levels-by-release"}
 """Specifications that are one table or two: they are cited by their path alone."""
 _TEXTS = {".c", ".json", ".h", ".md", ".proto", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ""}
 
