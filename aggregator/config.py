@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from aggregator.accepted_namespaces import ALL
+from contract.documents.public_fault import LAST_DEVICE
 from contract.settings import HostName, ListenAddress, Section, StoreAddress
 from service.configuration import load, load_daemon
 from stores.directory.settings import Directory
@@ -49,6 +50,23 @@ class PublicFaultsSection(Section):
     """Every program that may create a ConfigMap in one of them can isolate any chip."""
     table_file: Path = Path("/user1/mindx-dl/clusterd/publicCustomization.json")
     """Codes, levels and resources in place of those that are shipped, where there is one."""
+
+
+_Chip: TypeAlias = Annotated[int, Field(ge=0, le=LAST_DEVICE)]
+
+
+class DpuFaultsSection(Section):
+    """Faults of RDMA NICs and DPUs, in the documents of MindCluster's RDMA plugin (Kubernetes)."""
+
+    publish: bool = False
+    """Publish them as public faults, so that schedulers act; otherwise they are only shown."""
+    chips: dict[Annotated[str, Field(min_length=1)], tuple[_Chip, ...]] = Field(
+        default_factory=dict
+    )
+    """By name of the device (HcaName) the physical ids of the chips that depend on it, on every
+    node. A device without an entry concerns all chips of its node, at most at PreSeparateNPU; one
+    with an empty list concerns none.
+    """
 
 
 class RankTablesSection(Section):
@@ -136,6 +154,7 @@ class AggregatorConfiguration(Section):
     """Below the 60 s after which a reader takes a silent document for a broken watch."""
     liveness: LivenessSection = LivenessSection()
     public_faults: PublicFaultsSection = PublicFaultsSection()
+    dpu_faults: DpuFaultsSection = DpuFaultsSection()
     rank_tables: RankTablesSection = RankTablesSection()
     pace: PaceSection = PaceSection()
     pages: AggregatorPagesSection = AggregatorPagesSection()

@@ -17,6 +17,7 @@ from aggregator.api.collect_status import StatusQueries
 from aggregator.api.readiness import Readiness
 from aggregator.cluster_documents.kinds import kind_of
 from aggregator.cluster_documents.shards import text_limit
+from aggregator.dpu_faults.plugin import DpuFaults
 from aggregator.durable_ack import durable_answer
 from aggregator.failover.read_repair import ReadRepair
 from aggregator.failover.takeover import Takeover
@@ -128,7 +129,15 @@ class Aggregator:
         """What each store lacks that may come back without what it had."""
         self.job_view = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), configuration.rank_tables.namespaces)
-        clusters = [store.cluster for store in stores.values() if store.cluster is not None]
+        by_url = {url: one.cluster for url, one in stores.items() if one.cluster is not None}
+        clusters = list(by_url.values())
+        self.dpu_faults = DpuFaults(
+            by_url,
+            self.public_faults,
+            self._known_nodes,
+            publishes=configuration.dpu_faults.publish,
+            chips=configuration.dpu_faults.chips,
+        )
         self._labelling = PodLabelWriter(clusters, self.job_view.labels, self.leadership)
         # Streams never take the places that other pages need.
         places = min(PLACES, configuration.pages.max_connections // 2)
@@ -142,6 +151,7 @@ class Aggregator:
             self.stream,
             history,
             self._labelling,
+            self.dpu_faults,
             self._grpc_server(),
         )
         self._moved: set[str] = set()
@@ -218,6 +228,7 @@ class Aggregator:
         self.plugins = PluginHost(
             (
                 memory,
+                self.dpu_faults,
                 self.public_faults,
                 self.pipeline.processing,
                 self.job_view,
@@ -266,6 +277,7 @@ class Aggregator:
             heartbeat_monitor=self.heartbeat_monitor,
             marks=self.marks,
             missed_writes=self.missed_writes,
+            dpu_faults=self.dpu_faults,
             pipeline=self.pipeline,
             public_faults=self.public_faults,
             publishers=self.publishers,
@@ -346,6 +358,9 @@ class Aggregator:
                     tasks.create_task(read, name=f"read {watch.selection.namespace} of {url}")
                 task = follow(self.cluster_state, number, store, self._listed_nodes, self.stalls)
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
+            for number in range(self.dpu_faults.stores):
+                task = self.dpu_faults.follow(number, self._clock, self.stalls, self.wake)
+                tasks.create_task(task, name=f"read documents of RDMA plugins {number}")
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
             table = follow_table(

@@ -10,8 +10,10 @@ A real API server, a real ``vigil aggregator``, a process that is all the nodes
 ``leases``, ``storm``, ``takeover`` (a second replica, and the leader terminated, killed, paused
 for a minute) and ``full`` (Node objects of 8 KB, two pods on every node, each device-info written
 again every 5 minutes, Leases, a restart) and ``advice`` (by itself: Node objects, 20,000 pods in
-2,500 jobs, an aggregator that advises); without ``--only`` all of them, and 1,000, 5,000
-and 10,000 nodes of 8 and 16 chips without ``--nodes`` and ``--chips``; the larger and stranger
+2,500 jobs, an aggregator that advises) and ``dpus`` (by itself: a document of an RDMA plugin for
+each node, one in a hundred with a fault, written again every 5 minutes; what that costs is the
+difference to a start without them); without ``--only`` all of them, and 1,000, 5,000 and 10,000
+nodes of 8 and 16 chips without ``--nodes`` and ``--chips``; the larger and stranger
 sizes only rest and change. Memory is resident size, megabytes are millions of bytes. ``--follower``
 starts a second replica in ``full``, which follows. Everything runs on this machine: judge times of
 start and of changes where nothing else runs, CPU seconds anywhere. Ends with 1 when a budget is
@@ -29,6 +31,7 @@ import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +52,8 @@ if TYPE_CHECKING:
 
     from stores.base import Store
 
-PARTS = ("changes", "rest", "leases", "storm", "takeover", "full", "advice")
+PARTS = ("changes", "rest", "leases", "storm", "takeover", "full", "advice", "dpus")
+_BY_ITSELF = ("advice", "dpus")
 _SIZES: tuple[tuple[int, int], ...] = (
     (1000, 8),
     (5000, 8),
@@ -309,6 +313,26 @@ class Cluster:
         self.result["advice_end_rss_mb"] = self._process().memory_info().rss / _MB
         self.result["advice_peak_mb"] = self._peak_mb(self._daemon)
 
+    async def measure_dpus(self, seconds: float) -> None:
+        """Measure what documents of RDMA plugins cost, one for each node."""
+        await self.measure_rest(seconds, "no_dpus")
+        await asyncio.to_thread(self._daemon.stop)
+        await self._load.do("dpus", seconds=_REWRITE_SECONDS)
+        await asyncio.to_thread(self._daemon.spawn)
+        is_ready = partial(self._shows_dpus, len(self._names))
+        await asyncio.to_thread(self._daemon.process.wait_until, is_ready, _ADVISED_SECONDS)
+        await self.measure_rest(seconds, "dpus")
+        for unit in ("rss_mb", "cpu_s"):
+            self.result[f"dpus_more_{unit}"] = (
+                self.result[f"dpus_{unit}"] - self.result[f"no_dpus_{unit}"]
+            )
+        self.result["dpus_shown"] = self._daemon.metric("npu_vigil_cluster_dpu_faults{")
+        await self._load.do("quiet")
+
+    def _shows_dpus(self, count: int) -> bool:
+        current = self._daemon.metric('npu_vigil_dpu_documents{state="current"}')
+        return self._daemon.ask("/readyz")[0] == 200 and current == count
+
     def _advises(self) -> bool:
         if self._daemon.ask("/readyz")[0] != 200:
             return False
@@ -365,7 +389,7 @@ async def measure(
 ) -> dict[str, Any]:
     """Measure one size of cluster."""
     # With ``full`` there would be other Nodes and pods already.
-    every = tuple(part for part in PARTS if part != "advice")
+    every = tuple(part for part in PARTS if part not in _BY_ITSELF)
     parts = options.only or (every if size == _COMPLETE_SIZE else _PARTS_OF_OTHER_SIZES)
     cluster = Cluster(plane, directory, *size)
     async with cluster.running():
@@ -383,6 +407,8 @@ async def measure(
             await cluster.measure_full(options.seconds, options.changes, options.follower)
         if "advice" in parts:
             await cluster.measure_advice(options.seconds, options.changes)
+        if "dpus" in parts:
+            await cluster.measure_dpus(options.seconds)
     return cluster.result
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import advise
 from contract.codes.families import FAMILIES
-from contract.documents import device_info
+from contract.documents import device_info, dpu_info
 from contract.documents.device_info import DeviceFault, DeviceInfo, TimeAndLevel
+from contract.documents.dpu_info import DpuFault
 from contract.go import encode as go_json
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Document
@@ -57,6 +58,17 @@ def device_document(node: str, stamp: int, faulty: int | None, chips: int = 8) -
     )
     data = device_info.encode(info, family)
     return Document(DEVICE_INFO_NAMESPACE, device_info_name(node), data, dict([REPORT_LABEL]))
+
+
+def dpu_document(node: str, at_ms: int) -> Document:
+    """Return the document of an RDMA plugin with eight devices; on one node in a hundred with a
+    fault.
+    """
+    hcas = tuple(f"mlx5_{number}" for number in range(8))
+    lane = DpuFault("mlx5_1", "21000023", "SubHealthFault", 1_760_000_000_000, "lane is down")
+    faults = (lane,) if node.endswith("00") else ()
+    data = dpu_info.encode_dpu_info(node, hcas, faults, at_ms)
+    return Document(dpu_info.NAMESPACE, dpu_info.PREFIX + node, data, dict([dpu_info.LABEL]))
 
 
 def config_map(document: Document) -> dict[str, Any]:

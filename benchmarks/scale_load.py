@@ -20,6 +20,7 @@ import msgspec
 from benchmarks.scale_documents import (
     config_map,
     device_document,
+    dpu_document,
     node_names,
     node_object,
     pod_object,
@@ -170,6 +171,10 @@ class Load:
             case {"do": "rewrite", "seconds": seconds}:
                 self._start(seconds, lambda _, node: self._device(node, None, "PUT"))
                 return {}
+            case {"do": "dpus", "seconds": seconds}:
+                made = await self._all(self._dpus(node, "POST") for node in self._names)
+                self._start(seconds, lambda _, node: self._dpus(node, "PUT"))
+                return made
             case {"do": "quiet"}:
                 for task in self._going:
                     task.cancel()
@@ -203,6 +208,11 @@ class Load:
         self._stamps[node] = stamp
         document = device_document(node, stamp, faulty, self._chips)
         path = _CONFIG_MAPS if method == "POST" else f"{_CONFIG_MAPS}/{device_info_name(node)}"
+        return Request(method, path, config_map(document))
+
+    def _dpus(self, node: str, method: str) -> Request:
+        document = dpu_document(node, time.time_ns() // 1_000_000)
+        path = _CONFIG_MAPS if method == "POST" else f"{_CONFIG_MAPS}/{document.name}"
         return Request(method, path, config_map(document))
 
     def _beat(self, node: str, seconds: float) -> Beat:

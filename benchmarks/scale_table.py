@@ -103,6 +103,13 @@ LINES = (
     Line("advice_change_p99_ms", "p99", "ms", 1, None, {10_000: 250}),
     Line("advice_change_kb", "sent per change", "KB", 0, None, {10_000: 300}),
     Line("advice_change_cpu_ms", "CPU per change", "ms", 1),
+    Line("no_dpus_rss_mb", "started without documents of RDMA plugins: RSS at rest", "MB", 1),
+    Line("no_dpus_cpu_s", "CPU per minute", "s", 2),
+    Line("dpus_rss_mb", "with one for each node: RSS at rest", "MB", 1),
+    Line("dpus_cpu_s", "CPU per minute", "s", 2),
+    Line("dpus_more_rss_mb", "RSS, difference", "MB", 1, None, {10_000: 6}),
+    Line("dpus_more_cpu_s", "CPU per minute, difference", "s", 2, None, {10_000: 0.3}),
+    Line("dpus_shown", "faults that are shown", ""),
     Line("doubled", "nodes in two documents at the end", "", 0, None, _both(0, 0)),
 )
 

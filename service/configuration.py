@@ -101,7 +101,8 @@ def load(
     ``environment`` is the whole environment; variables that are no option of ``model`` are left
     alone. ``command_line`` maps option paths (``state_dir``, ``chip_faults.audit_period_seconds``)
     to values; ``None`` means not given. Text from environment and command line is read as the
-    option's type, lists are separated by commas. ``source`` names the whole in the error.
+    option's type, lists are separated by commas, a table is ``KEY=VALUE VALUE,KEY=VALUE``.
+    ``source`` names the whole in the error.
 
     Raises ``ConfigurationError`` with every problem; ``where`` names the layer a value came from.
     """
@@ -173,6 +174,10 @@ def _converted(annotation: Any, value: object) -> object:
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     if isinstance(value, str) and get_origin(annotation) in (tuple, list, frozenset, set):
         value = [part.strip() for part in value.split(",")] if value else []
+    if isinstance(value, str) and get_origin(annotation) is dict:
+        pairs = (part.strip().partition("=") for part in value.split(",") if part.strip())
+        # A part without a sign is no list, so it is refused.
+        value = {key.strip(): rest.split() if sign else rest for key, sign, rest in pairs}
     if isinstance(value, str):
         validated = adapter.validate_strings(value)
     else:

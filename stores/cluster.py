@@ -109,13 +109,15 @@ class ObjectKind(Generic[Value]):
 
     ``name`` is for people, a plural. ``path`` is that of all objects in the API, ``query`` selects
     some. ``read`` makes a value of the bytes of one, ``None`` of one that means nothing to the
-    reader; it raises ``ValueError`` where it cannot.
+    reader; it raises ``ValueError`` where it cannot. ``by_name``: keys are names instead of uids,
+    for objects of one namespace.
     """
 
     name: str
     path: str
     read: Callable[[msgspec.Raw], Value | None]
     query: Mapping[str, str] = field(default_factory=dict)
+    by_name: bool = False
 
 
 class Cluster(Protocol):
@@ -141,7 +143,7 @@ class Cluster(Protocol):
     def objects(
         self, kind: ObjectKind[Value]
     ) -> AsyncIterator[Snapshot[Value] | Update[Value] | KindUnavailable | Interrupted]:
-        """Yield all objects of a kind by uid; ``KindUnavailable`` if the API has no such kind."""
+        """Yield all objects of a kind by key; ``KindUnavailable`` if the API has no such kind."""
 
     async def versions(self, kind: ObjectKind[Value]) -> dict[str, str]:
         """Return the resourceVersion of each object of a kind as it is stored now, by uid."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+from contract.codes.catalogue import shipped
+from tests import levels_by_release
 from tests.compatibility import Difference, different, table
 from tests.vectors import VECTORS
 
@@ -50,3 +52,31 @@ def test_every_kind_of_difference_is_found() -> None:
         Difference("$.f", "(absent)", '"new"'),
     ]
     assert list(different(upstream, upstream)) == []
+
+
+def test_levels_that_changed_since_earlier_releases_are_those_of_the_tables() -> None:
+    written = levels_by_release.DOCUMENT.read_text(encoding="utf-8")
+    assert written == levels_by_release.document(), "run python -m tests.levels_by_release"
+
+
+def test_levels_that_the_specification_calls_todays_are_those_of_the_tables() -> None:
+    for releases in levels_by_release.RELEASES:
+        first = levels_by_release.levels_of(releases[0])
+        assert first
+        for release in releases:
+            assert levels_by_release.levels_of(release) == first, release
+            assert levels_by_release.unlisted(release) == levels_by_release.unlisted(releases[0])
+        for (kind, code), (_, today) in first.items():
+            assert levels_by_release.level_today(kind, code) == today, code
+        unlisted = levels_by_release.unlisted(releases[0])
+        assert unlisted.isdisjoint(code for _, code in first)
+        assert unlisted <= shipped().chip_levels.keys()
+
+
+def test_the_numbers_of_unlisted_codes_are_those_of_the_specification() -> None:
+    text = levels_by_release.DOCUMENT.read_text(encoding="utf-8").replace("\n", " ")
+    missing = [levels_by_release.not_listed(names[0]) for names in levels_by_release.RELEASES]
+    v72, v73, v26 = (one["chip"] for one in missing)
+    assert f"{v72} in v7.2.RC1, {v73} in v7.3, and {v26} in v26.0" in text
+    assert all((one["node"], one["public"]) == (5, 9) for one in missing)
+    assert "five codes of the server and nine public codes" in text

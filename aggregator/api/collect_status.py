@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from aggregator.api.explanation import Explanation
     from aggregator.api.readiness import Readiness
     from aggregator.api.status import LivenessStatus, MissingCount, NodeStatus, ProbeStatus
+    from aggregator.dpu_faults.documents import DpuStatus
+    from aggregator.dpu_faults.plugin import DpuFaults
     from aggregator.failover.takeover import Takeover
     from aggregator.inputs.cluster_state import ClusterState
     from aggregator.jobs.job_view import JobView
@@ -88,6 +90,7 @@ class AggregatorStatus:
     leader: LeaderPage
     jobs: tuple[HitJob, ...]
     public_faults: PublicFaultStatus
+    dpu_faults: DpuStatus
     separation: SeparationStatus
     cluster_state: ClusterStateStatus
     services: ServicesStatus
@@ -103,6 +106,7 @@ class StatusQueries:
 
     absences: Mapping[str, Absence]
     advising: Advising | None
+    dpu_faults: DpuFaults
     job_view: JobView
     leadership: Leadership
     heartbeat_monitor: HeartbeatMonitor
@@ -133,16 +137,25 @@ class StatusQueries:
         """Yield every node, or each of ``nodes`` that is known, sorted by name."""
         now = self.clock()
         if nodes is None:
-            yield from node_statuses(self.pipeline, self.heartbeat_monitor, now)
+            for status in node_statuses(self.pipeline, self.heartbeat_monitor, now):
+                yield self._with_dpus(status)
             return
         for node in sorted(nodes):
-            status = node_status(self.pipeline, self.heartbeat_monitor, node, now)
-            if status is not None:
-                yield status
+            found = node_status(self.pipeline, self.heartbeat_monitor, node, now)
+            if found is not None:
+                yield self._with_dpus(found)
+
+    def _with_dpus(self, status: NodeStatus) -> NodeStatus:
+        """Return the status of a node with what its RDMA plugin does not show any more."""
+        blind = self.dpu_faults.documents.blind(status.node)
+        if blind is None:
+            return status
+        return msgspec.structs.replace(status, blind=(*(status.blind or ()), blind))
 
     def fault_rows(self, nodes: Collection[str] | None = None) -> Iterator[FaultStatus]:
         """Yield every fault, with ``nodes`` of these only."""
-        return fault_statuses(self.pipeline, self.notifier.began_ms, nodes)
+        began, dpus = self.notifier.began_ms, self.dpu_faults.documents
+        return fault_statuses(self.pipeline, began, nodes, dpus)
 
     def job_rows(self) -> Iterator[HitJob]:
         """Yield the jobs that are hit."""
@@ -213,7 +226,7 @@ class StatusQueries:
 
     def public_faults_page(self) -> PublicFaultsPage:
         """Return the state of public faults."""
-        return PublicFaultsPage(self.at_ms, self.public_faults.status())
+        return PublicFaultsPage(self.at_ms, self.public_faults.status(), self.dpu_faults.status())
 
     async def separation_page(self) -> SeparationPage:
         """Return the state of manual separation."""
@@ -255,6 +268,7 @@ class StatusQueries:
             leader=self.leader_page(),
             jobs=await all_of(self.job_rows(), SLICE_ROWS),
             public_faults=self.public_faults.status(),
+            dpu_faults=self.dpu_faults.status(),
             separation=(await self.separation_page()).separation,
             cluster_state=self.cluster_state_page().cluster_state,
             services=self.services_page().services,
@@ -272,12 +286,14 @@ class StatusQueries:
                 self.cluster_state.node_context(node), lost=node in pipeline.lost
             ),
             standing=self.public_faults.standing(node),
+            dpu_faults=self.dpu_faults.explained(node),
+            dpu_problems=tuple(self.dpu_faults.documents.problems(node)),
             jobs=self.job_view.jobs_on(node),
             relations=self.job_view.relations_on(node),
             publish_lost=self.publish_lost,
             began=self.notifier.began_ms,
         )
-        found = explain(pipeline, status, context, self._acknowledged_everywhere())
+        found = explain(pipeline, self._with_dpus(status), context, self._acknowledged_everywhere())
         advice = None if self.advising is None else self.advising.answers.of_node(node)
         return msgspec.structs.replace(found, stream=self.stream.last_id, advice=advice)
 

@@ -28,6 +28,7 @@ from aggregator.jobs.node_impact import NodeImpact
 from aggregator.jobs.status import RelationStatus
 from aggregator.public_faults.values import ActivePublicFault
 from contract.counted import counted
+from contract.documents.dpu_info import DpuFault
 from contract.documents.node_info import NodeRecord, render_node_entry
 from contract.pages.faults import FaultStatus, names_of
 from service.clock import shown_time
@@ -54,6 +55,24 @@ class ExplainedPublicFault(msgspec.Struct, frozen=True):
     devices: tuple[int, ...]
     since_ms: int
     until_ms: int | None
+    because: str
+    name: str | None = None
+    name_zh: str | None = None
+    summary: str = ""
+
+
+class ExplainedDpuFault(msgspec.Struct, frozen=True):
+    """A fault of an RDMA NIC or DPU of the node, as its plugin reports it.
+
+    ``since_ms`` is when the plugin saw it first, 0 where it names no time. ``because`` is what
+    follows from it. The names are those of ``FaultStatus``.
+    """
+
+    subject: str
+    code: str
+    level: str
+    since_ms: int
+    description: str
     because: str
     name: str | None = None
     name_zh: str | None = None
@@ -97,6 +116,7 @@ class Explanation(msgspec.Struct, frozen=True):
     server_faults: tuple[FaultStatus, ...]
     public_faults: tuple[ExplainedPublicFault, ...]
     jobs: tuple[ExplainedJob, ...]
+    dpu_faults: tuple[ExplainedDpuFault, ...] = ()
     advice: AdviceAbout | None = None
     stream: str = ""
 
@@ -104,13 +124,17 @@ class Explanation(msgspec.Struct, frozen=True):
 class ExplanationContext(msgspec.Struct, frozen=True):
     """What is known of a node besides its documents.
 
-    ``standing`` are its public faults; ``jobs`` those with pods there, by key, with what hits them
-    there; ``relations`` the relation faults of all of them. ``publish_lost``: nodes that fall
-    silent are published as lost. ``began`` returns since when a fault of a server is published.
+    ``standing`` are its public faults, ``dpu_faults`` those of its RDMA NICs and DPUs with what
+    follows from each, ``dpu_problems`` what of their document does not count; ``jobs`` those with
+    pods there, by key, with what hits them there; ``relations`` the relation faults of all of them.
+    ``publish_lost``: nodes that fall silent are published as lost. ``began`` returns since when a
+    fault of a server is published.
     """
 
     node_context: NodeContext = NodeContext()
     standing: tuple[ActivePublicFault, ...] = ()
+    dpu_faults: tuple[tuple[DpuFault, str], ...] = ()
+    dpu_problems: tuple[str, ...] = ()
     jobs: tuple[tuple[str, NodeImpact | None], ...] = ()
     relations: tuple[RelationStatus, ...] = ()
     publish_lost: bool = True
@@ -144,7 +168,10 @@ def explain(
         reported_status=None if parts is None else parts.status,
         reported_switch_status=None if switches is None else switches.status,
         documents={name: acknowledged.get(name, False) for name in documents},
-        because=tuple(_about_node(pipeline, status, parts, switches, context)),
+        because=(
+            *_about_node(pipeline, status, parts, switches, context),
+            *(f"its document of RDMA devices: {one}" for one in context.dpu_problems),
+        ),
         chips=tuple(
             explained_chips(
                 pipeline, node, reported, node_context, context.standing, status.blind or ()
@@ -154,6 +181,7 @@ def explain(
         server_faults=tuple(faults_of_server(pipeline, node, context.began)),
         public_faults=tuple(map(_public, context.standing)),
         jobs=tuple(_jobs(context)),
+        dpu_faults=tuple(_dpu_faults(context)),
     )
 
 
@@ -247,6 +275,19 @@ def _public(one: ActivePublicFault) -> ExplainedPublicFault:
         because=because,
         **names_of(one.code),
     )
+
+
+def _dpu_faults(context: ExplanationContext) -> Iterator[ExplainedDpuFault]:
+    for one, because in context.dpu_faults:
+        yield ExplainedDpuFault(
+            subject=one.subject,
+            code=one.code,
+            level=one.level,
+            since_ms=one.since_ms,
+            description=one.description,
+            because=because,
+            **names_of(one.code),
+        )
 
 
 def _jobs(context: ExplanationContext) -> Iterator[ExplainedJob]:

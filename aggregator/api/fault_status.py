@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
     from typing import TypeAlias
 
+    from aggregator.dpu_faults.documents import DpuDocuments
     from aggregator.merge.pipeline import Pipeline
     from contract.documents.cluster_device import CodeFault
     from contract.documents.switch_info import SwitchEvent
@@ -52,17 +53,24 @@ def began_at_ms(raised_ms: int, received_ms: int | None) -> int | None:
 
 
 def fault_statuses(
-    pipeline: Pipeline, began: Began = _unknown, nodes: Collection[str] | None = None
+    pipeline: Pipeline,
+    began: Began = _unknown,
+    nodes: Collection[str] | None = None,
+    dpus: DpuDocuments | None = None,
 ) -> Iterator[FaultStatus]:
     """Yield every fault in the order of ``key_of``, with ``nodes`` of these only.
 
-    ``began`` has when an aggregator received the faults of servers. It may be read in slices.
+    ``began`` has when an aggregator received the faults of servers and of ``dpus``. It may be read
+    in slices.
     """
     processing = pipeline.processing
     known = pipeline.device.entries.keys() | processing.hidden.keys() | pipeline.node.entries.keys()
     known |= pipeline.switch.entries.keys() | processing.hidden_events.keys()
+    if dpus is not None:
+        known |= dpus.with_faults
     for node in sorted(known if nodes is None else known & set(nodes)):
         found = [*_all_of_chips(pipeline, node), *_of_switches(pipeline, node)]
+        found += () if dpus is None else faults_of_dpus(dpus, node, began)
         yield from sorted([*found, *faults_of_server(pipeline, node, began)], key=key_of)
 
 
@@ -158,3 +166,19 @@ def faults_of_server(
                 since_ms=at_ms,
                 received_at_ms=at_ms,
             )
+
+
+def faults_of_dpus(dpus: DpuDocuments, node: str, began: Began = _unknown) -> Iterator[FaultStatus]:
+    """Yield every fault of the RDMA NICs and DPUs of one node, as their plugin reports it."""
+    for fault in dpus.faults(node):
+        received_at_ms = began(node, fault.subject, fault.code)
+        yield FaultStatus(
+            node=node,
+            subject=fault.subject,
+            kind="dpu",
+            code=fault.code,
+            level=fault.level,
+            **names_of(fault.code),
+            since_ms=began_at_ms(fault.since_ms, received_at_ms),
+            received_at_ms=received_at_ms,
+        )

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from aggregator.cluster_documents.published_node import ACCOMPANIES, FILTER, UNDECIDED
+from contract.codes.dpu_codes import DPU_CODES
 from service.metric_families import counter, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
     if status.advice is not None:
         yield from _advice(status.advice)
     yield from _public_faults(status.public_faults)
+    yield from _dpu_faults(status)
     yield from _separation(status.separation)
     yield from _cluster_state(status.cluster_state)
     services = status.services
@@ -163,6 +165,45 @@ def _public_faults(public: PublicFaultStatus) -> Iterator[Metric]:
         "Messages about public faults, and faults in them, by outcome.",
         ["resource", "outcome"],
         (([one.resource, one.verdict], one.number) for one in public.counts),
+    )
+
+
+def _dpu_faults(status: AggregatorStatus) -> Iterator[Metric]:
+    dpus = status.dpu_faults
+    # Codes come from documents, so others than the plugin's are no labels.
+    levels = Counter(
+        (one.code if one.code in DPU_CODES else "other", one.level)
+        for one in status.faults
+        if one.kind == "dpu"
+    )
+    yield gauge(
+        "npu_vigil_cluster_dpu_faults",
+        "Faults of RDMA NICs and DPUs.",
+        ["code", "level"],
+        ((labels, count) for labels, count in sorted(levels.items())),
+    )
+    yield gauge(
+        "npu_vigil_dpu_documents",
+        "Documents of RDMA plugins by state: blind is too old, unreadable malformed, and "
+        "without_node names a node that does not exist.",
+        ["state"],
+        (
+            ([state], number)
+            for state, number in (
+                ("current", dpus.documents - dpus.blind - dpus.unreadable - dpus.without_node),
+                ("blind", dpus.blind),
+                ("unreadable", dpus.unreadable),
+                ("without_node", dpus.without_node),
+            )
+        ),
+    )
+    yield single_gauge(
+        "npu_vigil_dpu_devices", "RDMA NICs and DPUs that their plugins report.", dpus.devices
+    )
+    yield single_gauge(
+        "npu_vigil_dpu_watch_connected",
+        "1 while changes of their documents arrive from all API servers.",
+        float(dpus.listed and not dpus.interrupted),
     )
 
 

@@ -20,6 +20,7 @@ from aggregator.api.status import (
     ServicesStatus,
     SourceStatus,
 )
+from aggregator.dpu_faults.documents import DpuStatus
 from aggregator.failover.persistent_state import PersistentStateStatus
 from aggregator.jobs.status import HitJob, JobStatus
 from aggregator.processors.status import SeparationStatus
@@ -113,9 +114,10 @@ class JobsPage(Page, frozen=True):
 
 
 class PublicFaultsPage(Page, frozen=True):
-    """The state of public faults."""
+    """The state of public faults, and of the documents of RDMA plugins."""
 
     public_faults: PublicFaultStatus
+    dpu_faults: DpuStatus
 
 
 class SeparationPage(Page, frozen=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from contract.documents.dpu_info import is_dpu_subject
 from contract.documents.switch_info import leveled
 from contract.pages.changes import FaultChange
 from contract.pages.subjects import part_name, port_name
@@ -56,11 +57,35 @@ class ChangeDetector:
         return self._began_ms.get(node, {}).get((subject, code))
 
     def observe(
-        self, node: str, published: PublishedNode, now_ms: int, faults: Iterable[CodeFault] = ()
+        self,
+        node: str,
+        published: PublishedNode,
+        now_ms: int,
+        faults: Iterable[CodeFault] = (),
+        dpus: Mapping[tuple[str, str], str] | None = None,
     ) -> tuple[FaultChange, ...]:
-        """Return what changed of a node since the last call; ``faults`` as in ``seed``."""
+        """Return what changed of a node since the last call; ``faults`` as in ``seed``.
+
+        ``dpus`` are the levels of its NICs and DPUs; without them these are as they were.
+        """
         before = self._known.get(node, _NOTHING)
         levels = {(fault.chip, fault.code): fault.level for fault in faults} | _levels(published)
+        levels |= _of_dpus(before) if dpus is None else dpus
+        return self._compared(node, levels, now_ms)
+
+    def observe_dpus(
+        self, node: str, dpus: Mapping[tuple[str, str], str], now_ms: int
+    ) -> tuple[FaultChange, ...]:
+        """Return what changed of a node's NICs and DPUs, which no published document has."""
+        before = self._known.get(node, _NOTHING)
+        levels = {key: level for key, level in before.items() if not is_dpu_subject(key[0])}
+        return self._compared(node, {**levels, **dpus}, now_ms)
+
+    def _compared(
+        self, node: str, levels: dict[tuple[str, str], str], now_ms: int
+    ) -> tuple[FaultChange, ...]:
+        """Note all levels of a node, and return what changed."""
+        before = self._known.get(node, _NOTHING)
         if levels == before:
             return ()
         self._note(node, levels)
@@ -80,6 +105,10 @@ class ChangeDetector:
             self._known[node] = levels
         else:
             self._known.pop(node, None)
+
+
+def _of_dpus(levels: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], str]:
+    return {key: level for key, level in levels.items() if is_dpu_subject(key[0])}
 
 
 def _levels(published: PublishedNode) -> dict[tuple[str, str], str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator.cluster_documents.published_node import PublishedNode
+    from aggregator.dpu_faults.plugin import DpuFaults
     from aggregator.grpc.server import GrpcServer
     from aggregator.inputs.cluster_state import ClusterState
     from aggregator.jobs.job_view import JobView
@@ -49,6 +50,7 @@ class Notifier:
     stream: Stream
     history: ClusterHistory
     labelling: PodLabelWriter
+    dpu_faults: DpuFaults
     server: GrpcServer | None = None
 
     def __post_init__(self) -> None:
@@ -60,6 +62,7 @@ class Notifier:
         self._computed: set[str] = set()
         """Nodes of which a follower computed something that its leader has not published yet."""
         self._is_seeded = False
+        self._has_dpus = False
 
     async def seed(self, now: Instant) -> None:
         """Take over what an earlier run has published; differences to it are changes.
@@ -120,19 +123,41 @@ class Notifier:
 
     def _observe(self, node: str, now: Instant) -> tuple[FaultChange, ...]:
         published, shown = self.pipeline.published(node), self._shown_faults(node)
-        changes = self._changes.observe(node, published, now.wall_ms, shown)
-        if changes:
-            changes = self._answered(node, changes, published)
-            for one in changes:
-                self.stream.send("change", one, {node})
-            self.history.record(changes)
+        dpu = self.dpu_faults.levels(node)
+        changes = self._changes.observe(node, published, now.wall_ms, shown, dpu)
+        changes = self._answered(node, changes, published)
+        self._send(node, changes)
         return changes
+
+    def _send(self, node: str, changes: tuple[FaultChange, ...]) -> None:
+        for one in changes:
+            self.stream.send("change", one, {node})
+        self.history.record(changes)
+
+    def _inform_of_dpus(self, now: Instant, *, leads: bool) -> None:
+        """Inform of changes in documents of RDMA plugins, which a follower reads as its leader."""
+        for node in sorted(self.dpu_faults.pop_changed() | self._unlisted_dpus()):
+            levels = self.dpu_faults.levels(node)
+            if levels is not None:
+                changes = self._changes.observe_dpus(node, levels, now.wall_ms)
+                self._send(node, changes)
+                if leads:
+                    self.log.observe_changes(changes)
+        for one in self.dpu_faults.documents.pop_blind_changes(now):
+            self.stream.send("blind", one, {one.node})
+
+    def _unlisted_dpus(self) -> frozenset[str]:
+        """Return at the first list the nodes with faults whose documents may have gone before."""
+        if self._has_dpus or not self.dpu_faults.documents.is_listed:
+            return frozenset()
+        self._has_dpus = True
+        return self._changes.nodes
 
     def _answered(
         self, node: str, changes: tuple[FaultChange, ...], published: PublishedNode
     ) -> tuple[FaultChange, ...]:
         """Add the details that agents report now about the faults of chips that hold."""
-        if published.device is None:
+        if not changes or published.device is None:
             return changes
         chips, answers = published.device.chips, ChipFaultDetails(self.pipeline, node)
         return tuple(
@@ -163,6 +188,7 @@ class Notifier:
         # What agents report of themselves is read, not published: a follower shows it as well.
         for one in self._blind.pop_changes(now.wall_ms):
             self.stream.send("blind", one, {one.node})
+        self._inform_of_dpus(now, leads=leads)
         for node in moved:
             self.tables.set_pods(node, self.cluster_state.pods_on(node))
         self.job_view.changed(changed.union(moved), now)

@@ -57,6 +57,8 @@ class ActiveFaults:
         self._due: dict[Key, int] = {}
         """The steady time at which a fault, or the memory of its end, ends by itself."""
         self._heap: list[tuple[int, Key]] = []
+        self._own_levels: set[str] = set()
+        """Resources whose faults have levels that no table decides (``hold``)."""
 
     @property
     def nodes(self) -> Mapping[str, Mapping[tuple[str, str], ActivePublicFault]]:
@@ -125,20 +127,50 @@ class ActiveFaults:
         if standing is None:
             self._record_end(report.key, report.reported_at_ms, report.received_at_ms, now)
             return FaultOutcome.ABSENT
+        return self._end(standing, report.reported_at_ms, report.received_at_ms, now)
+
+    def _end(
+        self, standing: ActivePublicFault, reported_at_ms: int, received_at_ms: int, now: Instant
+    ) -> FaultOutcome:
+        """End a fault that holds, after ``LEAST_MS`` at the earliest."""
         left_ms = _left_ms(standing.added_at_ms + LEAST_MS, now)
         if left_ms == 0:
-            self._drop(report.key)
-            self._record_end(report.key, report.reported_at_ms, report.received_at_ms, now)
+            self._drop(standing.key)
+            self._record_end(standing.key, reported_at_ms, received_at_ms, now)
             return FaultOutcome.ENDED
         ending = replace(
             standing,
-            reported_at_ms=report.reported_at_ms,
-            received_at_ms=report.received_at_ms,
+            reported_at_ms=reported_at_ms,
+            received_at_ms=received_at_ms,
             ends_at_ms=now.wall_ms + left_ms,
         )
         self._put(ending)
-        self._schedule(report.key, now.steady_ms + left_ms)
+        self._schedule(standing.key, now.steady_ms + left_ms)
         return FaultOutcome.ENDING
+
+    def hold(
+        self, node: str, resource: str, wanted: Iterable[ActivePublicFault], now: Instant
+    ) -> None:
+        """Let exactly ``wanted`` hold of ``resource`` on ``node``; others of it end.
+
+        For a source that reports its whole state each time. Its faults keep their own levels.
+        """
+        standing = {
+            key: one for key, one in self._nodes.get(node, {}).items() if key[0] == resource
+        }
+        self._own_levels.add(resource)
+        for one in wanted:
+            before = standing.pop(one.key[1:], None)
+            if before is None:
+                if self.full(node) is None:
+                    self._put(one)
+            elif before.ends_at_ms is not None or _shown(before) != _shown(one):
+                self._put(replace(one, added_at_ms=before.added_at_ms))
+                self._schedule(one.key, None)
+        for before in standing.values():
+            if before.ends_at_ms is None:
+                at_ms = max(now.wall_ms, before.reported_at_ms)
+                self._end(before, at_ms, at_ms, now)
 
     def adopt(self, standing: ActivePublicFault) -> bool:
         """Take over a fault of another program, unless more is known here."""
@@ -192,6 +224,8 @@ class ActiveFaults:
     def judge_again(self, levels: Mapping[str, str]) -> None:
         """Apply another table. A fault whose code it lacks keeps its level."""
         for standing in [one for faults in self._nodes.values() for one in faults.values()]:
+            if standing.resource in self._own_levels:
+                continue
             level = levels.get(standing.code, standing.level)
             if level != standing.level:
                 self._put(replace(standing, level=str(level)))

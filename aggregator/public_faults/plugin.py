@@ -104,7 +104,8 @@ class PublicFaultsPlugin:
         self._sources = sources
         self._statistic: dict[int, Mapping[str, str]] = {}
         """What each store has of upstream's document now."""
-        self._was_restored = False
+        self.restorations = 0
+        """How often the state of an earlier leader was restored; before, nothing may be held."""
         self._is_whole = False
         """Whether the state of an earlier run or of upstream was restored."""
         self._kept_about: str | None = None
@@ -262,6 +263,20 @@ class PublicFaultsPlugin:
             self._view = active.revision, statistic_view.view(active.nodes, active.count)
         return (self._view[1],)
 
+    def hold(
+        self, node: str, resource: str, wanted: Iterable[ActivePublicFault], now: Instant
+    ) -> None:
+        """Let exactly ``wanted`` hold of ``resource`` on ``node``; the next step judges it."""
+        self._active.hold(node, resource, wanted, now)
+
+    def nodes_of(self, resource: str) -> frozenset[str]:
+        """Return the nodes on which a fault of ``resource`` holds."""
+        return frozenset(
+            node
+            for node, faults in self._active.nodes.items()
+            if any(key[0] == resource for key in faults)
+        )
+
     def standing(self, node: str) -> tuple[ActivePublicFault, ...]:
         """Return the faults that hold on a node, by resource and id."""
         faults = self._active.nodes.get(node, {})
@@ -340,7 +355,7 @@ class PublicFaultsPlugin:
         processor.restore(state)
         self._away.restore(state.away, now)
         self._rows.compare(kept)
-        self._was_restored = True
+        self.restorations += 1
         processor.apply_restored()
         processor.apply_documents(processor.documents.uncounted())
         self._take_over(now)
@@ -364,7 +379,7 @@ class PublicFaultsPlugin:
             self._began_ms = now.steady_ms
         is_all = len(self._statistic) == self._sources
         waited = self._statistic and now.steady_ms >= self._began_ms + _PATIENCE_MS
-        if not self._is_whole and self._was_restored and (is_all or waited):
+        if not self._is_whole and self.restorations and (is_all or waited):
             self._is_whole = True
             for data in self._statistic.values():
                 faults, strange = statistic_view.read(data, now.wall_ms)

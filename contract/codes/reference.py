@@ -18,6 +18,7 @@ import msgspec
 
 from contract.codes.catalogue import read_table, shipped
 from contract.codes.chip_codes import is_network, parse_code
+from contract.codes.dpu_codes import DPU_CODES, dpu_code
 from contract.codes.host_codes import HOST_CODES
 from contract.codes.levels import NodeLevel
 from contract.counted import counted
@@ -37,6 +38,7 @@ _PUBLIC_LAYOUT = "docs/spec/clusterd.md#4.5"
 _DIAGNOSIS = "MindCluster 26.x, kg-config.json of FaultDiag"
 _GUIDE = "MindCluster 26.x, guide to fault levels, table 5"
 _HOST_CHECKS = "contract/codes/host_codes.py"
+_DPU_SPEC = "docs/spec/dpu-info.md"
 _DRIVER_DIGITS = 8
 _SWITCH_PARTS = 4
 _PUBLIC_COMPONENTS = {"0": "NPU", "1": "Server", "2": "Network", "3": "Storage"}
@@ -50,6 +52,7 @@ class CodeKind(StrEnum):
     SWITCH = "switch"
     NODE = "node"
     PUBLIC = "public"
+    DPU = "dpu"
 
 
 _OF_KIND = {
@@ -60,6 +63,7 @@ _OF_KIND = {
         "Reported by another program",
         "Public fault, described by the program that reports it",
     ),
+    CodeKind.DPU: ("NIC or DPU", "Fault of an RDMA NIC or a DPU"),
 }
 """Component and summary that each code of a kind has at least."""
 
@@ -146,14 +150,15 @@ def describe_code(text: str) -> CodeReference | None:
     """Return what is known of the code in ``text``; ``None`` for one that is in no table.
 
     Codes of switches are compared as they are; others may be in lower case and begin with ``0x``.
-    A code of a host check is described as one of the node.
+    A code of a host check is described as one of the node. A code of a DPU counts with the zero
+    before it that it has as a public fault.
     """
-    text = text.strip()
+    text = dpu_code(text.strip())
     return _references().get(text) or _references().get(_written(text))
 
 
 def all_codes() -> Iterator[CodeReference]:
-    """Return the description of each code in a level table: chip, switch, node, public."""
+    """Return the description of each code in a level table: chip, switch, node, public, DPU."""
     yield from _references().values()
 
 
@@ -191,6 +196,7 @@ def _references() -> Mapping[str, CodeReference]:
             (CodeKind.SWITCH, catalogue.switch_levels),
             (CodeKind.NODE, {**catalogue.node_levels, **host}),
             (CodeKind.PUBLIC, catalogue.public_levels),
+            (CodeKind.DPU, {code: one.level for code, one in DPU_CODES.items()}),
         )
         for code, level in levels.items()
     }
@@ -208,7 +214,8 @@ def _remedies() -> Mapping[str, Mapping[str, LevelText]]:
 
 def _describe(code: str, kind: CodeKind, level: str) -> CodeReference:
     facts = _Facts()
-    facts.know(_HOST_CHECKS if code in HOST_CODES else _LEVELS, level=level)
+    source = {CodeKind.DPU: _DPU_SPEC}.get(kind, _HOST_CHECKS if code in HOST_CODES else _LEVELS)
+    facts.know(source, level=level)
     _add_tables(facts, code)
     _add_summary(facts)
     if kind is CodeKind.SWITCH:
@@ -282,6 +289,9 @@ def _add_tables(facts: _Facts, code: str) -> None:
     check = HOST_CODES.get(code)
     if check is not None:
         facts.know(_HOST_CHECKS, name_en=check.name, module=check.part, component="Host")
+    dpu = DPU_CODES.get(code)
+    if dpu is not None:
+        facts.know(_DPU_SPEC, name_en=dpu.name)
 
 
 def _add_summary(facts: _Facts) -> None:

@@ -19,10 +19,11 @@ class FaultRule(msgspec.Struct, frozen=True):
 class FaultStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One code that holds on one ``subject`` of a node, named as in the events of the stream.
 
-    ``kind`` is ``chip``, ``switch``, ``host`` or ``storage``. ``name`` and ``name_zh`` are the
-    vendor's, ``null`` where the vendor's tables have none; ``summary`` is what follows from the
-    code then. ``level`` is empty for a code in no table. ``since_ms`` is when the fault began, as
-    its source reports it; ``received_at_ms`` since when an aggregator has it, over restarts.
+    ``kind`` is ``chip``, ``switch``, ``host``, ``storage`` or ``dpu`` (an RDMA NIC or DPU).
+    ``name`` and ``name_zh`` are the vendor's, ``null`` where the vendor's tables have none;
+    ``summary`` is what follows from the code then. ``level`` is empty for a code in no table.
+    ``since_ms`` is when the fault began, as its source reports it; ``received_at_ms`` since when an
+    aggregator has it, over restarts.
 
     ``severity`` and ``device_fault`` are those of the node's agent (``severity_source``
     ``agent``), else the ``catalogue``'s; ``null`` for what is not known. ``fault_type`` is

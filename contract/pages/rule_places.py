@@ -36,7 +36,12 @@ _DOCUMENT_OF = {
     CodeKind.SWITCH: SWITCH_FAULT_CODE_KEY,
     CodeKind.NODE: NODE_CONFIGURATION_KEY,
 }
-_SUBJECTS = {"switch": CodeKind.SWITCH, "host": CodeKind.NODE, "storage": CodeKind.PUBLIC}
+_SUBJECTS = {
+    "switch": CodeKind.SWITCH,
+    "host": CodeKind.NODE,
+    "storage": CodeKind.PUBLIC,
+    "dpu": CodeKind.DPU,
+}
 
 
 class _Place(NamedTuple):
@@ -54,13 +59,15 @@ def rules_of(
 ) -> Iterator[FaultRule]:
     """Yield the rules about ``code``: its entry in the level table, then what raises the level.
 
-    ``tables`` are those that ``in_force`` makes. A code in no table has no entry.
+    ``tables`` are those that ``in_force`` makes. A code in no table has no entry, nor has one of a
+    DPU: its level is in the document that reports it.
     """
     level = {
         CodeKind.CHIP: tables.chip_levels,
         CodeKind.SWITCH: tables.switch_levels,
         CodeKind.NODE: tables.node_levels,
         CodeKind.PUBLIC: tables.public_levels,
+        CodeKind.DPU: {},
     }[kind].get(code)
     if level is not None:
         file, text = _text_of(in_force, _DOCUMENT_OF.get(kind), _LEVELS)

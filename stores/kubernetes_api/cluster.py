@@ -90,7 +90,7 @@ class KubernetesCluster:
             query=kind.query,
             read_page=_read_items,
             read_item=_read_item,
-            key=lambda metadata: metadata.uid,
+            key=lambda metadata: metadata.name if kind.by_name else metadata.uid,
             read=lambda item: kind.read(item.content),
         )
         return follow_if_installed(self._connection, watched)

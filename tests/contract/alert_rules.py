@@ -32,6 +32,7 @@ _WORDS = {
     CodeKind.SWITCH: ("Switch", "codes of on-board switches"),
     CodeKind.NODE: ("Server", "codes of the server"),
     CodeKind.PUBLIC: ("Public", "public fault codes"),
+    CodeKind.DPU: ("Dpu", "codes of RDMA NICs and DPUs"),
 }
 _RULES_HEAD = """\
 # Alerts for Prometheus, generated from contract/data by python -m tests.contract.alert_rules.
@@ -90,6 +91,9 @@ def _alert(kind: CodeKind, level: str, text: LevelText) -> Alert:
         codes = "|".join(sorted(one.code for one in all_codes() if one.kind is kind))
         expression = f'npu_vigil_cluster_faults{{code=~"{codes}",level="{level}"}}'
         where = "{{ $value }} parts of the cluster"
+    elif kind is CodeKind.DPU:
+        expression = f'npu_vigil_cluster_dpu_faults{{level="{level}"}} > 0'
+        where = "{{ $value }} NICs, DPUs or nodes"
     elif level == _MANUAL:
         expression = f'npu_vigil_upgrades{{level="{level}"}}'
         where = "chip {{ $labels.chip }} of {{ $labels.instance }}"

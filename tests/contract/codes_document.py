@@ -21,17 +21,19 @@ _TITLES = {
     CodeKind.SWITCH: "Codes of on-board switches",
     CodeKind.NODE: "Codes of the server",
     CodeKind.PUBLIC: "Public fault codes",
+    CodeKind.DPU: "Codes of RDMA NICs and DPUs",
 }
 _HEAD = """\
 # Fault codes
 
-This page lists every fault code that MindCluster 26.x ships a level for, and the codes of the host
-checks of NPU Vigil. `vigil explain CODE` shows one of them in your terminal. The fault
-configuration of your cluster may change the levels.
+This page lists every fault code that MindCluster 26.x ships a level for. It also has the codes of
+its RDMA plugin and of the host checks of NPU Vigil. `vigil explain CODE` shows one of them in your
+terminal. The fault configuration of your cluster may change the levels.
 
 * **Names** are the vendor's, in English and Chinese. They are never translated here: a name that
   the vendor does not publish is missing. MindCluster's guide to fault levels names the codes of
-  nine digits; the file `kg-config.json` of its FaultDiag names all others.
+  nine digits. Its RDMA plugin names those of NICs and DPUs. The file `kg-config.json` of its
+  FaultDiag names all others.
 * **Text in *italics*** is derived: it follows from the bits of the code, or from its kind.
 * **What happens to jobs** and **what to do** follow from the level. [Runbooks](runbooks.md) repeat
   both for each alert.

@@ -190,6 +190,17 @@ class ExplainedJobAnswer(msgspec.Struct, frozen=True):
     since_ms: int | None = None
 
 
+class ExplainedDpuAnswer(msgspec.Struct, frozen=True):
+    """A fault of an RDMA NIC or DPU of a node; ``since_ms`` is 0 where its plugin has no time."""
+
+    subject: str
+    code: str
+    level: str
+    since_ms: int
+    description: str
+    because: str
+
+
 class NodeAnswer(msgspec.Struct, frozen=True):
     """``/api/v1/nodes/{node}`` of an aggregator.
 
@@ -203,6 +214,7 @@ class NodeAnswer(msgspec.Struct, frozen=True):
     documents: dict[str, bool] = {}
     server_faults: tuple[FaultStatus, ...] = ()
     jobs: tuple[ExplainedJobAnswer, ...] = ()
+    dpu_faults: tuple[ExplainedDpuAnswer, ...] = ()
 
 
 class DeviceAnswer(msgspec.Struct, frozen=True):

@@ -299,6 +299,12 @@ def parts_of(answer: NodeAnswer, part: str = "") -> Iterator[PartExplanation]:
         name = server.subject
         row = fault_row(node, name, CodeKind.NODE, server.code, server.level, None, server.since_ms)
         yield PartExplanation(name, (), (), (explained_fault(row, server.level, server.level),))
+    for dpu in answer.dpu_faults:
+        since_ms = dpu.since_ms or None
+        row = fault_row(node, dpu.subject, CodeKind.DPU, dpu.code, dpu.level, None, since_ms)
+        because = tuple(filter(None, (dpu.description, dpu.because)))
+        explained = explained_fault(row, dpu.level, None, None, because)
+        yield PartExplanation(dpu.subject, (), (), (explained,))
 
 
 def explained_fault(

@@ -48,7 +48,12 @@ HARMLESS = frozenset(
 """Levels at which a fault changes nothing for jobs."""
 _SWITCH_CODE = re.compile(r"\[.*,.*,.*,.*\]")
 _RANK = {level: rank for rank, level in enumerate([*ChipLevel, *NodeLevel, *SwitchLevel])}
-_KINDS = {"switch": CodeKind.SWITCH, "host": CodeKind.NODE, "storage": CodeKind.PUBLIC}
+_KINDS = {
+    "switch": CodeKind.SWITCH,
+    "host": CodeKind.NODE,
+    "storage": CodeKind.PUBLIC,
+    "dpu": CodeKind.DPU,
+}
 SWITCHES, SERVER = "the switches are", "the server is"
 NAMED = 5
 _ALARM = "silence alarm: too many nodes fell silent at once, so none of them is published lost"

@@ -10,6 +10,7 @@ import typer
 
 from vigil.emulator import EmulatorDir, change_emulator, open_emulator, severity_named
 from vigil.simulate import bmc as simulate_bmc
+from vigil.simulate import dpu as simulate_dpu
 
 if TYPE_CHECKING:
     from contract.codes.levels import Severity
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Change the emulated hardware.", no_args_is_help=True)
 app.add_typer(simulate_bmc.app, name="bmc")
+app.add_typer(simulate_dpu.app, name="dpu")
 
 Chip = Annotated[int, typer.Argument(metavar="CHIP", help="Physical id.")]
 Code = Annotated[str, typer.Argument(metavar="CODE", help="Fault code, as 80E01801.")]

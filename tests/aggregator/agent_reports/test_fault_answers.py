@@ -21,6 +21,7 @@ from service.pages.event_stream import Stream
 from stores.base import Changed
 from tests.aggregator.api.test_explanation import explained
 from tests.aggregator.cluster_documents.test_kinds import Bench
+from tests.aggregator.dpu_faults.scene import without_documents
 from tests.aggregator.nodes import T0, healthy, instant, report
 from tests.aggregator.notify.test_notifier import Book
 from tests.contract.documents.test_cluster_device import config, fault
@@ -124,6 +125,7 @@ async def test_the_history_has_the_same() -> None:
         Stream("1"),
         book,  # type: ignore[arg-type]
         PodLabelWriter((), job_view.labels, Always("")),
+        without_documents(),
     )
     await notifier.seed(instant(0))
 

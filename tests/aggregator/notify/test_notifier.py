@@ -15,6 +15,7 @@ from contract.pages.changes import JobChange
 from service.election.leadership import Always
 from service.pages.event_stream import Stream
 from stores.base import Changed
+from tests.aggregator.dpu_faults.scene import without_documents
 from tests.aggregator.jobs.scene import Scene, fault
 from tests.aggregator.merge.test_pipeline import Bench as Nodes
 from tests.aggregator.merge.test_pipeline import gone, listed
@@ -63,6 +64,7 @@ class Replica:
             Stream("1"),
             self.book,  # type: ignore[arg-type]
             PodLabelWriter((), job_view.labels, Always("")),
+            without_documents(),
         )
 
     @property
@@ -180,6 +182,7 @@ async def test_a_client_of_the_stream_is_sent_which_jobs_are_hit() -> None:
         Sent("1"),
         Book(),  # type: ignore[arg-type]
         PodLabelWriter((), scene.job_view.labels, Always("")),
+        without_documents(),
     )
     scene.pod("a", "n0", "job", "0 1")
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.codes.catalogue import read_table, shipped
+from contract.codes.dpu_codes import DPU_CODES
 from contract.codes.host_codes import HOST_CODES
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, CodeReference, all_codes, describe_code, level_texts
@@ -33,7 +34,8 @@ PATTERNS = {
 
 def test_every_code_of_the_tables_is_described() -> None:
     kinds = Counter(one.kind for one in all_codes())
-    assert kinds == {"chip": 802, "switch": 30, "node": 59 + len(HOST_CODES), "public": 30}
+    node = 59 + len(HOST_CODES)
+    assert kinds == {"chip": 802, "switch": 30, "node": node, "public": 30, "dpu": 5}
     for one in all_codes():
         assert one.summary, one.code
         assert one.component, one.code
@@ -52,13 +54,14 @@ def test_a_name_is_the_vendors_or_missing() -> None:
     facts = shipped().facts
     for one in all_codes():
         row = facts.get(one.code)
-        check = HOST_CODES.get(one.code)
+        check = HOST_CODES.get(one.code) or DPU_CODES.get(one.code)
         assert one.name_zh == (row.name_zh if row else ""), one.code
         assert one.name_en == (row.name_en if row else check.name if check else ""), one.code
         assert "name_en" not in one.follows
         assert "name_zh" not in one.follows
     english = Counter(one.kind for one in all_codes() if one.name_en)
-    assert english == {"chip": 186, "switch": 16, "node": 54 + len(HOST_CODES), "public": 21}
+    node = 54 + len(HOST_CODES)
+    assert english == {"chip": 186, "switch": 16, "node": node, "public": 21, "dpu": 5}
     chinese = Counter(one.kind for one in all_codes() if one.name_zh)
     assert chinese == {"chip": 191, "switch": 16, "node": 54, "public": 30}
 

@@ -1,0 +1,1 @@
+"""Faults of RDMA NICs and DPUs, in the documents of MindCluster's RDMA device plugin."""

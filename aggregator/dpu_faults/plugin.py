@@ -1,0 +1,239 @@
+"""Faults of RDMA NICs and DPUs: follows their documents, and publishes them as public faults.
+
+A ``Timed`` plugin. Publication is off by default (``docs/decisions/050``). What is published is
+compared with what is wanted, so a restart, another leader or another setting leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from aggregator.dpu_faults.documents import DOCUMENTS, SOURCE, DpuDocuments
+from aggregator.public_faults.values import ActivePublicFault
+from contract.codes.dpu_codes import SEPARATE, public_code
+from contract.codes.levels import ChipLevel
+from contract.documents.dpu_info import dpu_subject
+from contract.documents.public_fault import CODE_BYTES, LAST_DEVICE
+from contract.errors import quoted
+from service.log.trouble import Trouble
+from stores.interruption import Interrupted, followed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from aggregator.dpu_faults.documents import DpuStatus
+    from aggregator.public_faults.plugin import PublicFaultsPlugin
+    from aggregator.public_faults.values import NodeLookup
+    from contract.documents.dpu_info import DpuFault
+    from service.clock import Clock, Instant
+    from service.stalls import Stalls
+    from stores.cluster import Cluster
+
+_log = logging.getLogger(__name__)
+
+_LOOK_MS = 1000
+"""Period of checks whether chips of nodes with published faults have changed."""
+_FAULT_TYPE = "Network"
+_LEVELS = {
+    "NotHandleFault": ChipLevel.NOT_HANDLE_FAULT,
+    "SubHealthFault": ChipLevel.SUB_HEALTH_FAULT,
+    "PreSeparateNPU": ChipLevel.PRE_SEPARATE_NPU,
+    "SeparateNPU": ChipLevel.SEPARATE_NPU,
+    SEPARATE: ChipLevel.SEPARATE_NPU,
+}
+"""By level in the document: the level of the public fault."""
+
+
+class DpuFaults:
+    """The faults of the documents of all stores (by number) that have ``clusters``.
+
+    ``chips`` maps the name of a device to the chips that depend on it (physical ids); it counts
+    with ``publishes`` only.
+    """
+
+    def __init__(
+        self,
+        clusters: Mapping[str, Cluster],
+        public: PublicFaultsPlugin,
+        node_lookup: NodeLookup,
+        *,
+        publishes: bool,
+        chips: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        self.documents = DpuDocuments(tuple(clusters), node_lookup)
+        self._clusters = clusters
+        self._public = public
+        self._lookup = node_lookup
+        self._publishes = publishes
+        self._chips = chips
+        self._restorations = 0
+        self._was_listed = False
+        self._pending: set[str] = set()
+        """Nodes whose published faults may have to change."""
+        self._published: dict[str, frozenset[str] | None] = {}
+        """Nodes with faults to be published, with the chips that they had then."""
+        self._not_published: dict[str, tuple[str, ...]] = {}
+        """Why faults of a node are not published, or not for the chips that the setting names."""
+        self._looked_ms = 0
+        self._changed: set[str] = set()
+
+    @property
+    def stores(self) -> int:
+        """How many stores are to be followed."""
+        return len(self._clusters)
+
+    async def follow(
+        self, number: int, clock: Clock, stalls: Stalls, wake: Callable[[], None]
+    ) -> NoReturn:
+        """Follow the documents of the store with this number; ``wake`` starts a step."""
+        url, cluster = tuple(self._clusters.items())[number]
+        about = f"{DOCUMENTS.name} of {url}"
+        trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", about)
+        async for event in followed(partial(cluster.objects, DOCUMENTS)):
+            with stalls.busy(f"read {about}"):
+                if self.documents.observe(number, event, clock()):
+                    wake()
+            if isinstance(event, Interrupted):
+                trouble.begin(event.reason)
+            else:
+                trouble.end()
+        raise AssertionError("it never ends")
+
+    def step(self, now: Instant) -> frozenset[str]:
+        """See ``Timed``. The nodes that change are those of public faults."""
+        self.documents.step(now)
+        changed, self.documents.changed = self.documents.changed, set()
+        self._changed |= changed
+        self._pending |= changed
+        if not self._public.restorations:
+            return frozenset()
+        is_anew = self._restorations != self._public.restorations
+        if is_anew or self._was_listed != self.documents.is_listed:
+            self._restorations = self._public.restorations
+            self._was_listed = self.documents.is_listed
+            self._pending |= self.documents.with_faults | self._public.nodes_of(SOURCE)
+        if self._looked_ms + _LOOK_MS <= now.steady_ms:
+            self._looked_ms = now.steady_ms
+            self._pending.update(
+                node for node, chips in self._published.items() if self._chips_of(node) != chips
+            )
+        pending, self._pending = self._pending, set()
+        for node in pending:
+            # What an earlier leader published stays until it is known that its document is gone.
+            if not self._publishes or self.documents.is_listed or self.documents.knows(node):
+                self._publish(node, now)
+        return frozenset()
+
+    def next_due_ms(self) -> int | None:
+        """See ``Timed``."""
+        due_ms = self.documents.next_due_ms()
+        if not self._published:
+            return due_ms
+        look_ms = self._looked_ms + _LOOK_MS
+        return look_ms if due_ms is None else min(due_ms, look_ms)
+
+    def pop_changed(self) -> frozenset[str]:
+        """Return the nodes of which faults may have changed since the last call."""
+        changed, self._changed = frozenset(self._changed), set()
+        return changed
+
+    def levels(self, node: str) -> dict[tuple[str, str], str] | None:
+        """Return the levels of a node's faults by subject and code; ``None`` if not known yet."""
+        if not self.documents.is_listed and not self.documents.knows(node):
+            return None
+        return {(one.subject, one.code): one.level for one in self.documents.faults(node)}
+
+    def explained(self, node: str) -> tuple[tuple[DpuFault, str], ...]:
+        """Return the faults of a node with what follows from each, for people."""
+        return tuple((one, self._because(node, one)) for one in self.documents.faults(node))
+
+    def _because(self, node: str, fault: DpuFault) -> str:
+        if not self._publishes:
+            return "it is only shown: dpu_faults.publish is off"
+        for one in self._public.standing(node):
+            if one.resource == SOURCE and one.fault_id == _fault_id(fault):
+                devices = ", ".join(map(str, one.devices))
+                return f"published as public fault {one.code} at {one.level} of chips {devices}"
+        return "; ".join(self._not_published.get(node, ())) or "it is not published yet"
+
+    def status(self) -> DpuStatus:
+        """Return the state of all documents, with why faults are not published."""
+        status = self.documents.status()
+        problems = dict(status.problems)
+        for node, texts in sorted(self._not_published.items()):
+            problems[node] = "; ".join(filter(None, (problems.get(node, ""), *texts)))
+        return msgspec.structs.replace(status, problems=problems)
+
+    def _chips_of(self, node: str) -> frozenset[str] | None:
+        return self._lookup.chips(node) if self.documents.has_node(node) else None
+
+    def _publish(self, node: str, now: Instant) -> None:
+        faults = self.documents.faults(node) if self._publishes else ()
+        problems: list[str] = []
+        wanted = list(self._wanted(node, faults, now, problems))
+        if self._publishes and self.documents.knows(node) and self.documents.has_faults(node):
+            self._published[node] = self._chips_of(node)
+        else:
+            self._published.pop(node, None)
+        if problems:
+            self._not_published[node] = tuple(problems)
+        else:
+            self._not_published.pop(node, None)
+        if not faults or self._chips_of(node):
+            self._public.hold(node, SOURCE, wanted, now)
+        # Else an earlier leader may have known the chips: what it published stays.
+
+    def _wanted(
+        self, node: str, faults: tuple[DpuFault, ...], now: Instant, problems: list[str]
+    ) -> Iterator[ActivePublicFault]:
+        """Yield the public faults that follow; ``problems`` gets why some do not."""
+        existing = _numbers(self._chips_of(node) or frozenset())
+        for fault in faults:
+            about, code = f"{fault.code} of {dpu_subject(fault.hca)}", public_code(fault.code)
+            level = _LEVELS.get(fault.level)
+            if level is None or len(code.encode()) != CODE_BYTES:
+                shown = quoted(repr(fault.level if level is None else fault.code))
+                problems.append(f"{about} is not published: {shown} is not known")
+                continue
+            mapped = self._chips.get(fault.hca)
+            devices = tuple(one for one in mapped or () if one in existing)
+            if mapped == ():
+                continue
+            if not existing:
+                problems.append(f"{about} is not published: no chip of the node is known yet")
+                continue
+            if mapped is not None and not devices:
+                problems.append(f"dpu_faults.chips names no chip of the node for {fault.hca}")
+            if not devices:
+                devices = existing
+                if level is ChipLevel.SEPARATE_NPU:
+                    level = ChipLevel.PRE_SEPARATE_NPU
+            yield ActivePublicFault(
+                node=node,
+                resource=SOURCE,
+                fault_id=_fault_id(fault),
+                fault_type=_FAULT_TYPE,
+                code=code,
+                level=level.value,
+                devices=devices,
+                time_seconds=fault.since_ms // 1000,
+                added_at_ms=now.wall_ms,
+                reported_at_ms=now.wall_ms,
+                received_at_ms=now.wall_ms,
+                ends_at_ms=None,
+                placed=True,
+            )
+
+
+def _fault_id(fault: DpuFault) -> str:
+    return f"{fault.code}@{fault.hca or 'node'}"
+
+
+def _numbers(chips: frozenset[str]) -> tuple[int, ...]:
+    """Return the physical ids of chips, as far as public faults can have them."""
+    texts = {name.rpartition("-")[2] for name in chips}
+    return tuple(sorted(int(one) for one in texts if one.isdecimal() and int(one) <= LAST_DEVICE))
