@@ -264,9 +264,9 @@ class LearnedLimits:
 class PublishWindow:
     """The places for publications that wait for their acknowledgement, on one connection.
 
-    A broker states its Receive Maximum in CONNACK (MQTT 5, 3.2.2.3.3), and disconnects a client that
-    has more unacknowledged. What its caller has given up is unacknowledged all the same.
-    A suspect goes alone, after everything else that waits.
+    A broker states its Receive Maximum in CONNACK (MQTT 5, 3.2.2.3.3), and disconnects a client
+    that has more unacknowledged. What its caller has given up is unacknowledged all the same. A
+    suspect goes alone, after everything else that waits.
     """
 
     def __init__(self, places: int, steady_seconds: Callable[[], float] = time.monotonic) -> None:
