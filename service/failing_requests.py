@@ -20,6 +20,10 @@ class FailingRequests:
         self._since_ms.setdefault(name, asked_ms)
         self._why = why
 
+    def forget(self, name: str) -> None:
+        """Record that this one need not be requested any more."""
+        self._since_ms.pop(name, None)
+
     def succeeded(self) -> None:
         """Record a success, or that nothing is requested any more."""
         self._since_ms.clear()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -48,6 +49,7 @@ _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
 _REFUSED_SECONDS = 10.0
 _WATCH_AGAIN_SECONDS = 30.0
+_MAX_UNANSWERED = 4
 _WATCH_SECONDS = 0.5
 """How long a watch may take to show what was acknowledged, before it is read instead."""
 
@@ -158,7 +160,8 @@ class DocumentPublisher:
         self._must_read = True
         self._first_shown: Document | None = None
         self._in_flight: _Write | None = None
-        self._unanswered: _Write | None = None
+        self._unanswered: deque[_Write] = deque(maxlen=_MAX_UNANSWERED)
+        """Writes without an answer since the last one that had one: each may have arrived."""
         self._acknowledged: _Write | None = None
         self._acknowledged_at = 0.0
         self._number_of_write: _Write | None = None
@@ -228,6 +231,7 @@ class DocumentPublisher:
         if desired is None:
             # The event is not for this document, or it must wait for an answer.
             self.record.waiting = None
+            self._works_again()
             if self._foreign.is_conflict:
                 self._foreign.forget("it is not ours to write")
                 self._report_conflict()
@@ -236,6 +240,7 @@ class DocumentPublisher:
         if due_seconds > 0:
             if reason == "refresh":
                 self.record.waiting = None
+                self._works_again()
                 self._callbacks.on_shown()
             watch_seconds = self._seconds_for_watch()
             if watch_seconds <= 0:
@@ -332,6 +337,7 @@ class DocumentPublisher:
     async def _write(self, write: _Write) -> _Pause | None:
         if write.document is None and self._document.there is None:
             self.record.waiting = None
+            self._works_again()
             self._agree(write)
             return None
         try:
@@ -354,11 +360,11 @@ class DocumentPublisher:
                 request = made_unless(self._request(write.document), is_overtaken)
                 version = await with_progress_marks(request, self._callbacks.progress)
         except Overtaken:
-            self._unanswered = write
+            self._unanswered.append(write)
             self._must_read = True
             return None
         except StoreError as error:
-            self._unanswered = write
+            self._unanswered.append(write)
             self._must_read = True
             if write.lag is not None:
                 self.record.requeue(write.lag)
@@ -405,8 +411,8 @@ class DocumentPublisher:
             self._first_shown = shown
             self._works_again()
             self._callbacks.on_first_read(shown)
-        elif self._unanswered is not None and _same(shown, self._unanswered.document):
-            self._accept(self._unanswered, "" if shown is None else shown.version)
+        elif (write := self._arrived_unanswered(shown)) is not None:
+            self._accept(write, "" if shown is None else shown.version)
         elif self._callbacks.desired() is None:
             if not _same(before, shown):
                 self._callbacks.on_others_write(before, shown)
@@ -421,6 +427,11 @@ class DocumentPublisher:
         if is_watched:
             self._was_interrupted = False
         return None
+
+    def _arrived_unanswered(self, shown: Document | None) -> _Write | None:
+        """Return the write without an answer that the store shows, if there is one."""
+        arrived = (one for one in reversed(self._unanswered) if _same(shown, one.document))
+        return next(arrived, None)
 
     def _is_lost_write(self, shown: Document | None) -> bool:
         """Return whether an interrupted store shows nothing, or something older than our last
@@ -453,7 +464,7 @@ class DocumentPublisher:
                 self._observe_same(watched, write.document)
             self._stamps.observe(write.stamp)
             self._stamps.record_write(now_seconds())
-        self._unanswered = None
+        self._unanswered.clear()
         self._awaits_watch = version != self._watched_version
         self._works_again()
         self.record.record_write(

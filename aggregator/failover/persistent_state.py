@@ -453,7 +453,9 @@ class PersistentState:
         except StoreError as trouble:
             self._trouble.begin(key, str(trouble))
             return
-        if differences(there, owned.there):
+        is_wanted = _data(there).get(KEY) == self._plugins[key[0]].text(key[1])
+        # What is there as desired is our own write, whose answer was lost.
+        if differences(there, owned.there) and not is_wanted:
             _log.warning("another program wrote our state, it is replaced: %s", error)
         owned.observe(there)
 

@@ -90,6 +90,8 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self._was_immutable = False
         """Whether our last write deleted and created it: its watch shows the deletion, too."""
         self._uncertain: dict[str, str] | None = None
+        """Content of the last write, while it has no acknowledgement."""
+        self._uncertain_revision: int | None = None
         self._touched: dict[str, str] | None = None
         """Content of the document when it was touched; its events may be as late as ours."""
         self._foreign: dict[str, str] | None = None
@@ -129,6 +131,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self.own_version = None
         self._replaced.clear()
         self._uncertain = self._touched = self._foreign = None
+        self._uncertain_revision = None
 
     def interrupted(self) -> None:
         """Observe that the store's watch is interrupted until its next list.
@@ -187,7 +190,9 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """Return whether ``value`` has to be written now. Call it only while no write is
         in flight.
         """
-        if self.acknowledged == _NEVER and self._shows_exactly(value):
+        if self._shows_exactly(value) and (
+            self.acknowledged == _NEVER or self._uncertain_revision == value.revision
+        ):
             self._has(value)
         self._judge(value, now)
         self.foreign.end_if_over(_seconds(now))
@@ -196,6 +201,9 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             self.pending_since_ms = now.wall_ms
         if not behind:
             self.pending_since_ms = None
+            if not self._repair:
+                # Whatever failed before, the store has what is desired.
+                self.trouble.end()
         return (behind or self._repair) and self.foreign.pause_seconds(_seconds(now)) <= 0
 
     def conflict_seconds(self, value: W, now: Instant) -> float:
@@ -292,7 +300,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self.trouble.end()
         self.writes_total += 1
         self.fenced = True
-        self._uncertain = None
+        self._uncertain = self._uncertain_revision = None
         self._repair = False
         if version and version == replaced and isinstance(self.shown, Document):
             # The write changed nothing: what was there may not be what was written.
@@ -302,15 +310,18 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             self.shown = StoreContent.UNKNOWN
 
     def _has(self, value: W) -> None:
-        """Record that the store has ``value``: it was written, or an earlier run wrote it."""
+        """Record that the store has ``value``: it was written, also where the answer was lost, or
+        an earlier run wrote it.
+        """
         self.acknowledged = value.revision
+        self._uncertain_revision = None
 
     def failed(self, reason: str, value: W) -> None:
         """Observe that a write got no acknowledgement; it may have reached the store
         nevertheless.
         """
         self.trouble.begin(reason)
-        self._uncertain = self.data(value)
+        self._uncertain, self._uncertain_revision = self.data(value), value.revision
 
     def touched(self, value: W) -> None:
         """Observe that the document, with ``value``, is being touched."""

@@ -110,6 +110,8 @@ class DocumentWriter(Generic[W]):
             )
             if output.acknowledged != before:
                 self._acknowledged(output.acknowledged)
+            if output.trouble.reason is None:
+                self._context.failing.forget(output.name)
             if not self._context.leadership.leads:
                 await self._wait(_NO_LEADER_SECONDS)
             elif not must:

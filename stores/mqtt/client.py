@@ -23,11 +23,12 @@ from stores.mqtt.errors import (
     HUNG_UP,
     connect_error,
     end_reason,
+    is_about_else,
     is_too_large,
     publish_error,
     subscribe_error,
 )
-from stores.mqtt.limits import BrokerLimits, limits_of, packet_bytes
+from stores.mqtt.limits import BrokerLimits, PublishWindow, UnderWay, limits_of, packet_bytes
 from stores.mqtt.settings import read_password
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from stores.mqtt.address import BrokerAddress
-    from stores.mqtt.limits import PacketLimit
+    from stores.mqtt.limits import LearnedLimits
     from stores.mqtt.settings import Mqtt
 
 _ANSWER_SECONDS = 10.0
@@ -56,15 +57,15 @@ class MqttClient(aiomqtt.Client):
         identifier: str,
         will: aiomqtt.Will | None,
         take: Callable[[str, bytes, bool], None],
-        packet_limit: PacketLimit,
+        learned: LearnedLimits,
     ) -> None:
         self._last_error = _LastError()
         self._address = address
         self._mqtt = mqtt
         self._take = take
-        self._packet_limit = packet_limit
-        self._on_their_way: dict[int, int] = {}
-        """The sizes of packets that are not acknowledged."""
+        self._learned = learned
+        self._window = PublishWindow(1)
+        self._under_way: dict[int, UnderWay] = {}
         self.limits = BrokerLimits()
         self.granted_qos = 0
         """The QoS that the broker granted to the last subscription."""
@@ -121,22 +122,49 @@ class MqttClient(aiomqtt.Client):
             self._client.disconnect()
             self._client.loop_write()
 
+    async def take_place(self, topic: str, payload: bytes) -> None:
+        """Wait until the broker may be sent this message, which ``publish_now`` then does.
+
+        Raises ``StoreRefused`` where the broker would not take the packet. A broker that
+        acknowledges nothing for 10 s while all places are taken is left.
+        """
+        self._learned.check(topic, self._size(topic, payload))
+        try:
+            await self._window.take(alone=self._learned.is_suspect(self._size(topic, payload)))
+        except TimeoutError:
+            reason = f"the broker acknowledges none of {len(self._under_way)} publications"
+            self._give_up(reason)
+            raise StoreUnavailable(f"{self._address}: {reason}") from None
+
     def publish_now(self, topic: str, payload: bytes, *, retain: bool) -> asyncio.Future[None]:
         """Hand a message to the connection; done when the broker acknowledged it (QoS 1).
 
-        What is handed over first is sent first, subscriptions too. A packet that the broker would
-        not take is not sent.
+        It has its place (``take_place``). What is handed over first is sent first, subscriptions
+        too.
         """
-        size = packet_bytes(topic, payload, is_v5=self._mqtt.protocol == "5")
-        self._packet_limit.check(topic, size)
+        size = self._size(topic, payload)
         try:
             info = self._client.publish(topic, payload, 1, retain)
         except ValueError as error:
+            self._window.free()
             raise StoreRefused(f"{self._address}: {topic} cannot be published: {error}") from None
         if info.rc != MQTT_ERR_SUCCESS:
+            self._window.free()
             raise self._broken()
-        self._on_their_way[info.mid] = size
+        self._under_way[info.mid] = UnderWay(topic, payload, size)
         return self._awaited(info.mid)
+
+    def pass_suspect(self) -> None:
+        """Let other publications pass one that was sent alone and gets no answer."""
+        self._window.end_exclusive()
+
+    def _size(self, topic: str, payload: bytes) -> int:
+        return packet_bytes(topic, payload, is_v5=self._mqtt.protocol == "5")
+
+    def _give_up(self, reason: str) -> None:
+        if not self._disconnected.done():
+            self._hang_up()
+            self._disconnected.set_exception(aiomqtt.MqttError(reason))
 
     def subscribe_now(
         self, topics: str, qos: int, *, only_new: bool = False
@@ -175,10 +203,13 @@ class MqttClient(aiomqtt.Client):
         await asyncio.wait({self._disconnected})
         error = self._disconnected.exception()
         reason = self._last_error.text or end_reason(error)
-        largest = max(self._on_their_way.values(), default=0)
-        self._packet_limit.record_break(
-            largest, was_too_large=is_too_large(getattr(error, "rc", None))
+        self._learned.record_break(
+            tuple(self._under_way.values()),
+            alone=len(self._acknowledgements) == 1,
+            was_too_large=is_too_large(getattr(error, "rc", None)),
+            is_named=is_about_else(error),
         )
+        self._window.end()
         for waiting in self._acknowledgements.values():
             if not waiting.done():
                 waiting.set_exception(StoreUnavailable(f"the connection broke: {reason}"))
@@ -211,18 +242,22 @@ class MqttClient(aiomqtt.Client):
             topic = message.topic
         except UnicodeDecodeError:
             return  # No topic of ours; the protocol forbids it.
+        self._learned.record_shown(topic, message.payload)
         self._take(topic, message.payload, bool(message.retain))
 
     def _on_publish(
         self, _client: Any, _userdata: Any, mid: int, reason_code: Any, _properties: Any
     ) -> None:
-        size = self._on_their_way.pop(mid, 0)
+        sent = self._under_way.pop(mid, None)
+        if sent is None:
+            return
         error = publish_error(self._address, reason_code)
         if is_too_large(reason_code):
-            self._packet_limit.refuse(size)
+            self._learned.refuse(sent.size)
         elif error is None:
-            self._packet_limit.record_accepted(size)
+            self._learned.record_accepted(sent.size)
         self._acknowledge(mid, error)
+        self._window.free()
 
     def _on_subscribe(
         self, _client: Any, _userdata: Any, mid: int, reason_codes: Any, _properties: Any = None
@@ -239,7 +274,7 @@ class MqttClient(aiomqtt.Client):
         self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None
     ) -> None:
         self.limits = limits_of(properties)
-        self._packet_limit.begin(self.limits)
+        self._window = self._learned.begin(self.limits)
         super()._on_connect(client, userdata, flags, reason_code, properties)
 
     def _on_disconnect(

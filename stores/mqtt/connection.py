@@ -24,7 +24,7 @@ from pacing.backoff import Backoff
 from stores.interruption import Interrupted
 from stores.mqtt.client import MqttClient
 from stores.mqtt.errors import ended_at_first, first_refused, hung_up_at_retained
-from stores.mqtt.limits import PacketLimit, no_qos, no_retain, unusable
+from stores.mqtt.limits import LearnedLimits, no_qos, no_retain, unusable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 10.0
-_AT_ONCE = 16
-"""Publications that wait for their acknowledgement; paho holds back those beyond 20."""
-
 _LATER_SECONDS = 0.5
 _RETAINED_TRIES = 3
 _LONGEST_PAUSE_SECONDS = 3.0
@@ -127,7 +124,6 @@ class Session:
         self._copies = 0
         """How often it came."""
         self._retained_at = 0.0
-        self._publishing = asyncio.Semaphore(_AT_ONCE)
         self._listing = asyncio.Lock()
         self._client: MqttClient | None = None
         self._end = ""
@@ -147,9 +143,7 @@ class Session:
         if client.granted_qos < 1:
             raise no_qos(self._address)
         try:
-            first, taken = self._echo_now()
-            await self._answer(taken, f"publication of {self._echo}")
-            await self._come_back(first, self._echo)
+            await self._echo_behind(None)
             await self._demand_retained(client)
         except StoreForbidden:
             raise first_refused(self._address, self._echo, self._node) from None
@@ -167,11 +161,7 @@ class Session:
         for _ in range(_RETAINED_TRIES):
             self._kept, self._copies = uuid.uuid4().hex.encode(), 0
             await self._retain(client, self._kept)
-            again = client.subscribe_now(self._echo, 1)
-            first, taken = self._echo_now()
-            await self._answer(again, f"subscription to {self._echo}")
-            await self._answer(taken, f"publication of {self._echo}")
-            await self._come_back(first, self._echo)
+            await self._echo_behind(self._echo)
             await self._retain(client, b"")
             if self._copies > 1:
                 return
@@ -179,8 +169,7 @@ class Session:
 
     async def _retain(self, client: MqttClient, payload: bytes) -> None:
         try:
-            kept = client.publish_now(self._echo, payload, retain=True)
-            await self._answer(kept, f"publication of {self._echo}")
+            await self.publish(self._echo, payload, retain=True)
         except StoreUnavailable:
             if client.names_limits or not client.has_ended:
                 raise
@@ -213,9 +202,13 @@ class Session:
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool) -> None:
         """Publish a message; done when the broker took it."""
-        async with self._publishing:
-            done = self._connected.publish_now(topic, payload, retain=retain)
+        await self._connected.take_place(topic, payload)
+        done = self._connected.publish_now(topic, payload, retain=retain)
+        try:
             await self._answer(done, f"publication of {topic}")
+        finally:
+            if self._client is not None:
+                self._client.pass_suspect()
 
     @contextlib.asynccontextmanager
     async def subscribed(self, filters: tuple[str, ...], sink: MessageSink) -> AsyncIterator[None]:
@@ -241,17 +234,23 @@ class Session:
         default, drops both without a word.
         """
         async with self._listing:
-            granted = self._connected.subscribe_now(topics, 1)
-            first, taken = self._echo_now()
-            await self._answer(granted, f"subscription to {topics}")
-            await self._answer(taken, f"publication of {self._echo}")
-            await self._come_back(first, topics)
+            await self._echo_behind(topics)
 
-    def _echo_now(self) -> tuple[asyncio.Future[bool], asyncio.Future[None]]:
-        """Send a message to oneself; done when it came back, and when the broker took it."""
+    async def _echo_behind(self, topics: str | None) -> None:
+        """Send a message to oneself, directly behind a subscription if one is given.
+
+        Done when all that is retained there and the message itself came back.
+        """
         self._echo_name = uuid.uuid4().hex.encode()
         first = self._echoed_first = asyncio.get_running_loop().create_future()
-        return first, self._connected.publish_now(self._echo, self._echo_name, retain=False)
+        # The place comes first: nothing may be between the subscription and the message.
+        await self._connected.take_place(self._echo, self._echo_name)
+        granted = None if topics is None else self._connected.subscribe_now(topics, 1)
+        taken = self._connected.publish_now(self._echo, self._echo_name, retain=False)
+        if granted is not None:
+            await self._answer(granted, f"subscription to {topics}")
+        await self._answer(taken, f"publication of {self._echo}")
+        await self._come_back(first, topics or self._echo)
 
     def _echoed(self, payload: bytes) -> None:
         if payload == self._kept:
@@ -287,8 +286,7 @@ class Session:
                     "access rules must let this client write and read it"
                 )
             # Messages keep their order: if this one comes back first, the other one was dropped.
-            done = self._connected.publish_now(self._echo, later, retain=False)
-            await self._answer(done, f"publication of {self._echo}")
+            await self.publish(self._echo, later, retain=False)
         if first.cancelled():
             raise StoreUnavailable(self._end)
         if not first.result():
@@ -334,8 +332,8 @@ class BrokerConnection:
         self._node = node
         self._will = will
         # Not the node's name alone: two agents of one name would throw each other out for ever.
-        self.packet_limit = PacketLimit(address)
-        """Which packets the broker takes."""
+        self.learned = LearnedLimits(address)
+        """What the broker takes."""
         self._identifier = f"npu-vigil-{node or 'cluster'}-{uuid.uuid4().hex[:8]}"
         self._task: asyncio.Task[NoReturn] | None = None
         self._session: Session | None = None
@@ -420,7 +418,7 @@ class BrokerConnection:
                     self._identifier,
                     self._will(),
                     session.dispatch,
-                    self.packet_limit,
+                    self.learned,
                 )
                 async with client:
                     began = time.monotonic()

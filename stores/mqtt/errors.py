@@ -32,6 +32,9 @@ _PROTOCOL = 0x84
 _IDENTIFIER = 0x85
 _FIRST_REFUSAL = _UNSPECIFIED
 
+# Rights, busy, shutting down, keep alive, taken over, Receive Maximum, rates, an operator, moved.
+_ABOUT_ELSE = {0x87, 0x89, 0x8B, 0x8D, 0x8E, 0x93, 0x96, 0x97, 0x98, 0x9C, 0x9D, 0x9F, 0xA0}
+
 # Another attempt may be answered otherwise: unspecified, server unavailable or busy, moved, rates.
 _PASSING = {_UNSPECIFIED, 0x83, 0x88, 0x89, 0x97, 0x9C, 0x9D, 0x9F}
 
@@ -65,6 +68,18 @@ def connect_error(address: BrokerAddress, error: Exception, reason: str) -> Stor
 def is_too_large(code: object) -> bool:
     """Return whether the broker reports that a packet was too large for it (MQTT 5)."""
     return isinstance(code, ReasonCode) and code.value == _TOO_LARGE
+
+
+def is_about_else(error: BaseException | None) -> bool:
+    """Return whether a connection ended for a reason that is not the size of a packet.
+
+    A lost connection without any reason, and one that names a malformed packet, may be about it.
+    ``error`` is aiomqtt's; without a code this side ended the connection.
+    """
+    code = getattr(error, "rc", None)
+    if isinstance(code, ReasonCode):
+        return code.value in _ABOUT_ELSE
+    return error is None or isinstance(error, aiomqtt.MqttError)
 
 
 def publish_error(address: BrokerAddress, answer: ReasonCode) -> StoreError | None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import logging
 import time
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from contract.errors import StoreRefused
@@ -12,11 +16,22 @@ if TYPE_CHECKING:
 
     from stores.mqtt.address import BrokerAddress
 
+_log = logging.getLogger(__name__)
+
 LEAST_BYTES = 4096
 """A broker that takes no larger packets cannot be used: heartbeats may be as long."""
 
 _BESIDE_DOCUMENT_BYTES = 1024
 """The room in a packet for everything but its document, above all the topic."""
+
+MAX_UNDER_WAY = 16
+"""Publications that wait for their acknowledgement; paho holds back those beyond 20."""
+
+PROGRESS_SECONDS = 10.0
+"""A broker that acknowledges nothing for so long, and has no place for more, is left."""
+
+FAILURES = 2
+"""So often must the connection end over a packet that went alone, before a limit is assumed."""
 
 FIRST_PAUSE_SECONDS = 60.0
 LAST_PAUSE_SECONDS = 3600.0
@@ -24,11 +39,15 @@ _SET_SIZE = "max_packet_size and message_size_limit in mosquitto"
 
 
 class BrokerLimits(NamedTuple):
-    """The limits in the CONNACK; ``packet_bytes`` is ``None`` without a limit (MQTT 5, 3.2.2.3)."""
+    """The limits in the CONNACK; ``packet_bytes`` is ``None`` without a limit (MQTT 5, 3.2.2.3).
+
+    ``under_way``: so many publications at QoS 1 may be unacknowledged (Receive Maximum).
+    """
 
     packet_bytes: int | None = None
     retains: bool = True
     qos: int = 2
+    under_way: int = 65_535
 
 
 def limits_of(properties: object) -> BrokerLimits:
@@ -37,6 +56,7 @@ def limits_of(properties: object) -> BrokerLimits:
         getattr(properties, "MaximumPacketSize", None),
         bool(getattr(properties, "RetainAvailable", 1)),
         int(getattr(properties, "MaximumQoS", 2)),
+        int(getattr(properties, "ReceiveMaximum", 65_535)),
     )
 
 
@@ -77,14 +97,22 @@ def packet_bytes(topic: str, payload: bytes, *, is_v5: bool) -> int:
     return 1 + length_bytes + rest
 
 
-class PacketLimit:
-    """The largest packet that a broker takes, learned over all connections to it.
+class UnderWay(NamedTuple):
+    """A publication that was sent and is not acknowledged; ``size`` is that of its packet."""
 
-    A limit in CONNACK counts for its connection. A broker that states none, as with MQTT 3.1.1,
-    hangs up or throws away what is too large for it. A connection that breaks twice, one after the
-    other, while something larger than ever taken is on its way, shows a limit; an answer that
-    reports it shows it at once. Restarts of a broker may look like that, so what was found out is
-    tried again: after the next break for another reason, and after pauses that double.
+    topic: str
+    payload: bytes
+    size: int
+
+
+class LearnedLimits:
+    """The limits of a broker, as far as its CONNACK or all connections to it have shown them.
+
+    Stated limits count for their connection. A broker that states none, as with MQTT 3.1.1, ends
+    the connection. Whatever it ended over, the next connection has fewer publications under way,
+    and sends what is larger than all that it took alone, after everything else. A limit of the size
+    is assumed once that has ended two connections that had taken small packets before. What was
+    assumed is tried again: after the next break for another reason, and after pauses that double.
     """
 
     def __init__(
@@ -92,22 +120,30 @@ class PacketLimit:
     ) -> None:
         self._address = address
         self._steady_seconds = steady_seconds
-        self._announced: int | None = None
-        self._learned: int | None = None
-        """The smallest packet that was not taken."""
-        self._suspect: int | None = None
-        """The packet with which the connection before broke."""
+        self._stated = BrokerLimits()
         self._taken = 0
+        """The largest packet that was acknowledged on this connection."""
+        self._was_small_taken = False
+        self._suspect = 0
+        """The largest packet that was under way when a connection broke, until it is taken."""
+        self._failed: tuple[int, ...] = ()
+        """The smallest packets that ended a connection alone, at most ``FAILURES``."""
+        self._lost: dict[str, tuple[int, bytes]] = {}
+        """By topic: the size and digest of what was under way when a connection broke."""
+        self._is_assumed = False
+        """Whether the limit follows from breaks, and the broker did not name it."""
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._again_at = 0.0
+        self._under_way = MAX_UNDER_WAY
+        self._under_way_again_at = 0.0
 
     @property
     def limit(self) -> int | None:
         """The largest packet that is sent; ``None`` without a limit that is known."""
-        known = [self._announced] if self._announced is not None else []
-        if self._learned is not None:
-            known.append(self._learned - 1)
-        return min(known, default=None)
+        limits = [] if self._stated.packet_bytes is None else [self._stated.packet_bytes]
+        if len(self._failed) == FAILURES:
+            limits.append(self._failed[-1] - 1)
+        return min(limits, default=None)
 
     @property
     def largest_document(self) -> int | None:
@@ -115,53 +151,182 @@ class PacketLimit:
         limit = self.limit
         return None if limit is None else limit - _BESIDE_DOCUMENT_BYTES
 
-    def begin(self, limits: BrokerLimits) -> None:
-        """Record that a connection is there."""
-        self._announced = limits.packet_bytes
+    def begin(self, limits: BrokerLimits) -> PublishWindow:
+        """Record that a connection is there; return its places for publications."""
+        self._stated = limits
+        self._taken, self._was_small_taken = 0, False
+        if self._steady_seconds() >= self._under_way_again_at:
+            self._under_way = MAX_UNDER_WAY
+        return PublishWindow(min(self._under_way, limits.under_way), self._steady_seconds)
 
     def check(self, topic: str, size: int) -> None:
         """Raise ``StoreRefused`` for a packet that the broker would not take."""
-        if self._learned is not None and self._steady_seconds() >= self._again_at:
+        if len(self._failed) == FAILURES and self._steady_seconds() >= self._again_at:
             self._try_again()
         limit = self.limit
         if limit is not None and size > limit:
-            how = "takes" if limit == self._announced else "has shown to take"
+            how = "takes"
+            if limit != self._stated.packet_bytes and self._is_assumed:
+                how = f"is assumed (it ended {FAILURES} connections over such a packet) to take"
             raise StoreRefused(
                 f"{topic} has {size} bytes as a packet, and {self._address} {how} at most {limit}: "
                 f"raise {_SET_SIZE}; nothing else is held up"
             )
 
+    def is_suspect(self, size: int) -> bool:
+        """Return whether a packet of this size has to go alone, after everything else."""
+        return self._suspect > 0 and size > max(self._taken, LEAST_BYTES)
+
     def record_accepted(self, size: int) -> None:
-        """Record that a packet was acknowledged."""
+        """Record that a packet was acknowledged, or that the broker shows what was in it."""
         self._taken = max(self._taken, size)
-        if self._suspect is not None and size >= self._suspect:
-            self._suspect = None
+        self._was_small_taken = self._was_small_taken or size <= LEAST_BYTES
+        if size >= self._suspect:
+            self._suspect = 0
+        if any(failed <= size for failed in self._failed):
+            if len(self._failed) == FAILURES:
+                _log.warning(
+                    "%s took a packet of %d bytes: no smaller limit is assumed any more",
+                    self._address,
+                    size,
+                )
+            self._failed = tuple(failed for failed in self._failed if failed > size)
             self._pause_seconds = FIRST_PAUSE_SECONDS
 
+    def record_shown(self, topic: str, payload: bytes) -> None:
+        """Record what the broker sends: it may be what was under way when a connection broke."""
+        lost = self._lost.get(topic)
+        if lost is not None and lost[1] == _digest(payload):
+            del self._lost[topic]
+            self.record_accepted(lost[0])
+
     def refuse(self, size: int) -> None:
-        """Apply that the broker reported, or showed, a packet of this size as too large."""
-        self._learned = min(size, self._learned or size)
-        self._suspect = None
-        self._taken = min(self._taken, size - 1)
+        """Apply that the broker named a packet of this size as too large."""
+        self._is_assumed = False
+        self._failed = (size,) * FAILURES
+        self._begin_pause()
+
+    def record_break(
+        self, under_way: tuple[UnderWay, ...], *, alone: bool, was_too_large: bool, is_named: bool
+    ) -> None:
+        """Record that the connection broke while these publications were under way.
+
+        ``alone``: nothing else was asked of the broker. ``was_too_large``: it named that reason.
+        ``is_named``: it gave another reason, such as that it ends.
+        """
+        self._stated = BrokerLimits()
+        largest = max((one.size for one in under_way), default=0)
+        if was_too_large and largest:
+            self.refuse(largest)
+            return
+        if len(under_way) > 1:
+            self._under_way = max(1, min(self._under_way, len(under_way)) // 2)
+            self._under_way_again_at = self._steady_seconds() + LAST_PAUSE_SECONDS
+        self._lost |= {
+            one.topic: (one.size, _digest(one.payload))
+            for one in under_way
+            if one.size > LEAST_BYTES
+        }
+        is_proof = alone and self._was_small_taken and self.is_suspect(largest)
+        if largest > max(self._taken, LEAST_BYTES) and not is_named:
+            self._suspect = max(self._suspect, largest)
+            if is_proof:
+                self._record_failure(largest)
+        elif len(self._failed) == FAILURES:
+            self._try_again()
+
+    def _record_failure(self, size: int) -> None:
+        self._failed = tuple(sorted((*self._failed, size)))[:FAILURES]
+        if len(self._failed) < FAILURES:
+            return
+        self._is_assumed = True
+        _log.warning(
+            "%s is assumed to take packets of at most %s bytes: it ended %d connections over a "
+            "larger one that was under way alone. It is tried again after %d s: raise %s",
+            self._address,
+            self.limit,
+            FAILURES,
+            self._pause_seconds,
+            _SET_SIZE,
+        )
+        self._begin_pause()
+
+    def _begin_pause(self) -> None:
         self._again_at = self._steady_seconds() + self._pause_seconds
         self._pause_seconds = min(2 * self._pause_seconds, LAST_PAUSE_SECONDS)
 
-    def record_break(self, largest: int, *, was_too_large: bool) -> None:
-        """Record that the connection broke while ``largest`` was sent, 0 for nothing."""
-        self._announced = None
-        if was_too_large and largest:
-            self.refuse(largest)
-        elif largest > max(self._taken, LEAST_BYTES):
-            if self._suspect is None:
-                self._suspect = largest
-            else:
-                self.refuse(min(largest, self._suspect))
-        elif self._learned is not None:
-            self._try_again()
-        else:
-            self._suspect = None
-
     def _try_again(self) -> None:
         """Try the larger size again: one more break is enough to refuse it."""
-        assert self._learned is not None, "there is something to try"
-        self._suspect, self._learned = self._learned, None
+        self._failed = self._failed[:-1]
+        self._suspect = max(self._suspect, *self._failed)
+
+
+class PublishWindow:
+    """The places for publications that wait for their acknowledgement, on one connection.
+
+    A broker states its Receive Maximum in CONNACK (MQTT 5, 3.2.2.3.3), and disconnects a client
+    that has more unacknowledged. What its caller has given up is unacknowledged all the same. A
+    suspect goes alone, after everything else that waits.
+    """
+
+    def __init__(self, places: int, steady_seconds: Callable[[], float] = time.monotonic) -> None:
+        self._places = places
+        self._steady_seconds = steady_seconds
+        self._taken = 0
+        self._is_exclusive = False
+        self._has_ended = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._suspects: deque[asyncio.Future[None]] = deque()
+        self._progress_at = steady_seconds()
+
+    async def take(self, *, alone: bool) -> None:
+        """Wait for a place. Raises ``TimeoutError`` where nothing is acknowledged for too long."""
+        turn = asyncio.get_running_loop().create_future()
+        queue = self._suspects if alone else self._waiting
+        queue.append(turn)
+        self._pass_on()
+        began = self._steady_seconds()
+        try:
+            while not turn.done():
+                await asyncio.wait({turn}, timeout=PROGRESS_SECONDS / 2)
+                idle_seconds = self._steady_seconds() - max(began, self._progress_at)
+                if not turn.done() and idle_seconds >= PROGRESS_SECONDS:
+                    raise TimeoutError
+        except BaseException:
+            if turn.done():
+                self.free()
+            else:
+                queue.remove(turn)
+            raise
+
+    def free(self) -> None:
+        """Give a place back: its publication was acknowledged, or could not be sent."""
+        self._taken -= 1
+        self._progress_at = self._steady_seconds()
+        self._is_exclusive = False
+        self._pass_on()
+
+    def end_exclusive(self) -> None:
+        """Let others pass a suspect that gets no answer."""
+        self._is_exclusive = False
+        self._pass_on()
+
+    def end(self) -> None:
+        """Wake all that wait: the connection has ended."""
+        self._has_ended = True
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        while self._waiting and (
+            self._has_ended or (self._taken < self._places and not self._is_exclusive)
+        ):
+            self._taken += 1
+            self._waiting.popleft().set_result(None)
+        while self._suspects and (self._has_ended or not (self._taken or self._waiting)):
+            self._taken += 1
+            self._is_exclusive = True
+            self._suspects.popleft().set_result(None)
+
+
+def _digest(payload: bytes) -> bytes:
+    return hashlib.sha256(payload).digest()

@@ -80,7 +80,7 @@ class MqttStore:
     @property
     def largest_document(self) -> int | None:
         """See ``Store``."""
-        return self._connection.packet_limit.largest_document
+        return self._connection.learned.largest_document
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""
@@ -183,8 +183,8 @@ class MqttStore:
             return
         if topic in self._writable:
             size = packet_bytes(topic, payload, is_v5=False)
-            self._connection.packet_limit.refuse(size)
-            self._connection.packet_limit.check(topic, size)
+            self._connection.learned.refuse(size)
+            self._connection.learned.check(topic, size)
         raise StoreForbidden(
             f"publication of {topic}: acknowledged and not there. Check that the broker's "
             "access rules let this client write and read it. Check that the broker keeps retained "

@@ -21,7 +21,7 @@ from stores.mqtt.address import parse_address
 from stores.mqtt.client import MqttClient, tls_of
 from stores.mqtt.connection import BrokerConnection, Sink
 from stores.mqtt.documents import BrokerDocuments
-from stores.mqtt.limits import PacketLimit, unusable
+from stores.mqtt.limits import LearnedLimits, unusable
 from vigil.exit_status import ExitStatus
 from vigil.scan.certificates import check_end, end_of_der, end_of_pem
 from vigil.scan.documents import WRITERS, check_fault_configuration
@@ -141,7 +141,7 @@ async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> C
                 f"npu-vigil-scan-{uuid.uuid4().hex[:8]}",
                 None,
                 lambda *_: None,
-                PacketLimit(address),
+                LearnedLimits(address),
             ) as client,
         ):
             lacking = unusable(address, client.limits)

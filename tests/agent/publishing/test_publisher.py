@@ -18,7 +18,7 @@ from agent.publishing.publisher import (
     PublisherCallbacks,
     absent,
 )
-from contract.errors import DocumentError, StoreError, StoreUnavailable
+from contract.errors import DocumentError, StoreConflict, StoreError, StoreUnavailable
 from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.directory import files
 from stores.directory.store import DirectoryStore
@@ -338,6 +338,42 @@ async def test_a_write_whose_answer_was_lost_is_not_made_twice(tmp_path: Path) -
             "faulty",
         ]
         assert bench.record.foreign.total == 0
+
+
+async def test_earlier_write_that_arrived_late_is_no_foreign_write(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        put = DirectoryStore.put
+        sent: list[Document] = []
+
+        async def lose(document: Document, *, expected: str | None = None) -> str:
+            sent.append(document)
+            if len(sent) == 2:  # the first one arrives now, and this one is refused over it
+                await put(bench.store, sent[0])
+                raise StoreConflict("it has another version")
+            raise StoreUnavailable("connection reset")
+
+        bench.store.put = lose  # type: ignore[method-assign]
+        bench.render("faulty")
+        await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "it is recognised")
+        assert bench.record.foreign.total == 0
+        assert bench.record.trouble is None
+
+
+async def test_reads_that_failed_are_no_trouble_once_the_store_shows_the_document(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        await asyncio.sleep(0.1)
+        before = await bench.stored()
+        bench.store.error = StoreUnavailable("away")
+        await bench.writes_foreign("nonsense")
+        await until(lambda: bench.record.trouble is not None, "it cannot be read")
+        await bench.writes_foreign(before["content"], int(before["stamp"]))
+        bench.store.error = None
+        await until(lambda: bench.record.trouble is None, "the store shows it")
+        assert len(bench.store.written) == 1, "there was nothing to write"
 
 
 async def test_a_foreign_change_is_repaired_within_a_second(tmp_path: Path) -> None:

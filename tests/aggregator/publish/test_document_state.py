@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from aggregator.cluster_documents.shards import Value
+from aggregator.plugin import View
 from aggregator.publish.document_state import ClusterDocument
+from aggregator.publish.upstream_views import DesiredView, ViewDocument
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from service.owned_documents.foreign_writes import MANY
 from service.owned_documents.owned_document import StoreContent
@@ -130,6 +132,39 @@ def test_a_write_whose_answer_was_lost_is_known_again() -> None:
     newest = Value("three", 1, 3)
     assert output.must_write(newest, instant(1))
     assert output.foreign.total == 0
+
+
+def test_write_whose_answer_was_lost_is_made_once_the_store_shows_it() -> None:
+    output, _value = written()
+    newer = Value("two", 1, 2)
+    assert output.must_write(newer, instant(1))
+    output.failed("no answer", newer)
+    output.observe_watch(document("one", "10"))
+    assert output.must_write(newer, instant(1)), "it did not arrive"
+    output.failed("no answer", newer)
+    output.observe_watch(document("two", "11"))
+    assert not output.must_write(newer, instant(2))
+    assert output.acknowledged == 2
+    assert output.trouble.reason is None
+    assert output.foreign.total == 0
+
+
+def test_first_write_whose_answer_was_lost_is_made_once_the_store_shows_it() -> None:
+    output, value = ClusterDocument(NAME), Value("one", 1, 1)
+    output.failed("no answer", value)
+    output.observe_watch(document("one", "10"))
+    assert not output.must_write(value, instant(1))
+    assert output.trouble.reason is None
+
+
+def test_nothing_to_write_is_no_failure() -> None:
+    output = ViewDocument(CLUSTER_NAMESPACE, "clusterd-manual-info-cm", {})
+    view = View(CLUSTER_NAMESPACE, "clusterd-manual-info-cm", {}, {"a": "b"})
+    output.failed("the store is away", DesiredView(view, 0))
+    output.observe_watch(StoreContent.NOTHING)
+    nothing = DesiredView(msgspec.structs.replace(view, data=None), 1)
+    assert not output.must_write(nothing, instant(1))
+    assert output.trouble.reason is None
 
 
 def test_an_earlier_own_value_put_back_by_another_program_is_repaired() -> None:

@@ -17,13 +17,21 @@ from stores.address import open_store
 from stores.base import Beat, Document, Selection
 from stores.interruption import Interrupted
 from stores.mqtt.address import parse_address
-from stores.mqtt.limits import BrokerLimits, PacketLimit, packet_bytes, unusable
+from stores.mqtt.limits import (
+    LEAST_BYTES,
+    BrokerLimits,
+    LearnedLimits,
+    UnderWay,
+    packet_bytes,
+    unusable,
+)
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import Broker
+from tests.parts.mqtt_proxy import MqttProxy, Plays
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from stores.base import Store
@@ -157,6 +165,98 @@ async def test_a_broker_that_cannot_be_used_is_named_with_what_to_set(
     await store.close()
 
 
+async def all_taken(store: Store, documents: Iterable[Document]) -> None:
+    await asyncio.gather(*(taken(store, document) for document in documents))
+
+
+def many(count: int, size: int) -> list[Document]:
+    return [Document("mindx-dl", f"one-{n}", {"text": "x" * size}) for n in range(count)]
+
+
+def named(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
+    return [message for message in caplog.messages if text in message]
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("count", [16, 40])
+async def test_no_more_publications_are_under_way_than_connack_allows(
+    start: Callable[..., Broker], caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    broker = start("max_inflight_messages 10")
+    async with MqttProxy(broker.port, Plays(answers_after_seconds=0.01)) as proxy:
+        store = open_store(proxy.url)
+        await all_taken(store, many(count, 10_000))
+        assert proxy.most_under_way == 10
+        broker.configure(["max_inflight_messages 3"])
+        await taken(store, SMALL)
+        proxy.most_under_way = 0
+        await all_taken(store, many(count, 20_000))
+        assert proxy.most_under_way == 3, "it has shrunk at a reconnect"
+        broker.configure(["max_inflight_messages 1"])
+        await taken(store, SMALL)
+        proxy.most_under_way = 0
+        await all_taken(store, many(count, 30_000))
+        assert proxy.most_under_way == 1
+        await store.close()
+    assert named(caplog, "assumed") == []
+
+
+@pytest.mark.server
+@PROTOCOLS
+async def test_limit_of_unacknowledged_messages_that_is_not_stated_is_no_size_limit(
+    start: Callable[..., Broker], caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    broker = start("max_inflight_messages 0")
+    plays = Plays(under_way=3, answers_after_seconds=0.01)
+    async with MqttProxy(broker.port, plays) as proxy:
+        store = open_store(proxy.url, mqtt=Mqtt.model_validate({"protocol": protocol}))
+        for size in (10_000, 20_000, 30_000):
+            await all_taken(store, many(40, size))
+        assert 1 <= len(proxy.ended) <= 3, "each break halves what is under way, for an hour"
+        await store.close()
+    assert named(caplog, "assumed") == []
+
+
+@pytest.mark.server
+@PROTOCOLS
+async def test_size_limit_is_assumed_after_two_connections_ended_over_a_packet_alone(
+    start: Callable[..., Broker], caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    broker = start("max_inflight_messages 0")
+    plays = Plays(largest=LIMIT, answers_after_seconds=0.01)
+    async with MqttProxy(broker.port, plays) as proxy:
+        store = open_store(proxy.url, mqtt=Mqtt.model_validate({"protocol": protocol}))
+        writing = asyncio.create_task(all_taken(store, many(40, 10_000)))
+        text = await refused(store, LARGE)
+        await writing
+        assert "is assumed" in text
+        assert "max_packet_size" in text
+        assert len(proxy.ended) == 3, "beside others, then twice alone"
+        (line,) = named(caplog, "assumed")
+        assert re.search(r"packets of at most \d+ bytes", line)
+        async with watching(store, Selection("mindx-dl")) as seen:
+            await all_taken(store, many(40, 15_000))
+            assert "bytes" in await refused(store, LARGE)
+            assert seen.of(Interrupted) == [], "nothing else is held up"
+        await store.close()
+
+
+@pytest.mark.server
+@PROTOCOLS
+async def test_lost_acknowledgement_of_a_document_that_the_broker_shows_is_no_size_limit(
+    start: Callable[..., Broker], caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    broker = start()
+    plays = Plays(cut="node-info", cuts=3)
+    async with MqttProxy(broker.port, plays) as proxy:
+        store = open_store(proxy.url, mqtt=Mqtt.model_validate({"protocol": protocol}))
+        async with watching(store, Selection("mindx-dl", LARGE.name)):
+            await taken(store, LARGE)
+        assert len(proxy.ended) == 3
+        await store.close()
+    assert named(caplog, "assumed") == []
+
+
 class Hand:
     """A clock that stands until it is moved."""
 
@@ -167,76 +267,200 @@ class Hand:
         return self.seconds
 
 
+BROKER = parse_address("mqtt://broker")
+PACKET = 90_000
+
+
 @pytest.fixture
-def packet_limit() -> PacketLimit:
-    return PacketLimit(parse_address("mqtt://broker"), Hand())
+def learned() -> LearnedLimits:
+    return LearnedLimits(BROKER, Hand())
 
 
-def allows(packet_limit: PacketLimit, size: int) -> bool:
+def under_way(*sizes: int) -> tuple[UnderWay, ...]:
+    return tuple(UnderWay(f"topic-{size}", str(size).encode(), size) for size in sizes)
+
+
+def ended(learned: LearnedLimits, *sizes: int, alone: bool = True, is_named: bool = False) -> None:
+    """Begin a connection that takes a small packet and breaks while these are under way."""
+    learned.begin(BrokerLimits())
+    learned.record_accepted(100)
+    learned.record_break(under_way(*sizes), alone=alone, was_too_large=False, is_named=is_named)
+
+
+def allows(learned: LearnedLimits, size: int) -> bool:
     try:
-        packet_limit.check("topic", size)
+        learned.check("topic", size)
     except StoreRefused:
         return False
     return True
 
 
-def test_two_breaks_in_a_row_show_a_limit_and_one_shows_nothing(packet_limit: PacketLimit) -> None:
-    packet_limit.record_accepted(50_000)
-    packet_limit.record_break(90_000, was_too_large=False)
-    assert allows(packet_limit, 90_000)
-    packet_limit.record_break(0, was_too_large=False)
-    packet_limit.record_break(90_000, was_too_large=False)
-    assert allows(packet_limit, 90_000)
-    packet_limit.record_break(80_000, was_too_large=False)
-    assert not allows(packet_limit, 80_000)
-    assert allows(packet_limit, 79_999)
+def test_limit_is_assumed_after_a_suspect_failed_alone_twice(learned: LearnedLimits) -> None:
+    ended(learned, PACKET, 300, alone=False)
+    assert learned.is_suspect(PACKET)
+    assert not learned.is_suspect(LEAST_BYTES)
+    ended(learned, PACKET)
+    assert allows(learned, PACKET)
+    ended(learned, PACKET)
+    assert not allows(learned, PACKET)
+    assert allows(learned, PACKET - 1)
+    assert learned.limit == PACKET - 1
 
 
-def test_small_packets_and_such_as_were_taken_show_nothing(packet_limit: PacketLimit) -> None:
-    packet_limit.record_accepted(50_000)
-    for size in (300, 4_096, 50_000) * 5:
-        packet_limit.record_break(size, was_too_large=False)
-    assert packet_limit.limit is None
-
-
-def test_learned_packet_limit_is_tried_again_once_after_another_break(
-    packet_limit: PacketLimit,
+@pytest.mark.parametrize("sizes", [(PACKET,) * 4, (PACKET, 300) * 2, (), (LEAST_BYTES,), (300,)])
+def test_breaks_that_prove_nothing_assume_no_limit(
+    learned: LearnedLimits, sizes: tuple[int, ...]
 ) -> None:
-    packet_limit.refuse(90_000)
-    assert not allows(packet_limit, 90_000)
-    packet_limit.record_break(100, was_too_large=False)
-    assert allows(packet_limit, 90_000)
-    packet_limit.record_break(90_000, was_too_large=False)
-    assert not allows(packet_limit, 90_000)
-    packet_limit.record_break(0, was_too_large=False)
-    packet_limit.record_accepted(90_000)
-    packet_limit.record_break(90_000, was_too_large=False)
-    assert allows(packet_limit, 90_000)
+    for _ in range(10):
+        ended(learned, *sizes, alone=False)
+    assert learned.limit is None
 
 
-def test_learned_packet_limit_is_tried_again_after_pauses_that_double() -> None:
+def test_break_before_a_small_packet_was_taken_proves_nothing(learned: LearnedLimits) -> None:
+    for _ in range(10):
+        learned.begin(BrokerLimits())
+        learned.record_break(under_way(PACKET), alone=True, was_too_large=False, is_named=False)
+    assert learned.limit is None
+
+
+def test_reason_that_the_broker_names_proves_nothing(learned: LearnedLimits) -> None:
+    for _ in range(10):
+        ended(learned, PACKET, is_named=True)
+    assert learned.limit is None
+
+
+def test_packet_as_large_as_one_taken_on_the_connection_proves_nothing(
+    learned: LearnedLimits,
+) -> None:
+    for _ in range(10):
+        learned.begin(BrokerLimits())
+        for size in (100, PACKET):
+            learned.record_accepted(size)
+        learned.record_break(under_way(PACKET), alone=True, was_too_large=False, is_named=False)
+    assert learned.limit is None
+
+
+def test_success_of_a_larger_packet_ends_suspicion_and_assumption(
+    learned: LearnedLimits, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        ended(learned, PACKET)
+    assert learned.limit == PACKET - 1
+    learned.record_accepted(PACKET)
+    assert allows(learned, PACKET)
+    assert not learned.is_suspect(PACKET + 1)
+    assert len(named(caplog, "no smaller limit is assumed any more")) == 1
+
+
+def test_what_was_under_way_and_is_shown_was_taken(learned: LearnedLimits) -> None:
+    for _ in range(3):
+        ended(learned, PACKET)
+    learned.record_shown(f"topic-{PACKET}", b"another content")
+    assert learned.limit == PACKET - 1
+    (sent,) = under_way(PACKET)
+    learned.record_shown(sent.topic, sent.payload)
+    assert allows(learned, PACKET)
+
+
+def test_limit_is_the_second_smallest_that_failed(learned: LearnedLimits) -> None:
+    ended(learned, PACKET)
+    for size in (PACKET, PACKET + 500, PACKET - 500):
+        ended(learned, size)
+    assert learned.limit == PACKET - 1
+
+
+def test_assumed_limit_is_tried_again_once_after_another_break(learned: LearnedLimits) -> None:
+    for _ in range(3):
+        ended(learned, PACKET)
+    ended(learned, 100)
+    assert allows(learned, PACKET)
+    assert learned.is_suspect(PACKET)
+    ended(learned, PACKET)
+    assert not allows(learned, PACKET)
+
+
+def test_limit_is_tried_again_after_pauses_that_double() -> None:
     hand = Hand()
-    packet_limit = PacketLimit(parse_address("mqtt://broker"), hand)
-    packet_limit.record_break(90_000, was_too_large=True)
+    learned = LearnedLimits(BROKER, hand)
+    learned.begin(BrokerLimits())
+    learned.record_break(under_way(PACKET), alone=True, was_too_large=True, is_named=False)
     for pause in (60, 120, 240):
         hand.seconds += pause - 1
-        assert not allows(packet_limit, 90_000)
+        assert not allows(learned, PACKET)
         hand.seconds += 1
-        assert allows(packet_limit, 90_000)
-        packet_limit.record_break(90_000, was_too_large=False)
-    assert not allows(packet_limit, 90_000)
+        assert allows(learned, PACKET)
+        ended(learned, PACKET)
+    assert not allows(learned, PACKET)
+
+
+async def test_places_shrink_after_breaks_and_come_back_after_an_hour() -> None:
+    hand = Hand()
+    learned = LearnedLimits(BROKER, hand)
+
+    async def places() -> int:
+        window = learned.begin(BrokerLimits())
+        tasks = [asyncio.create_task(window.take(alone=False)) for _ in range(20)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        free = sum(task.done() for task in tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return free
+
+    assert await places() == 16
+    for expected in (8, 4, 2, 1, 1):
+        ended(learned, *range(100, 117), alone=False)
+        assert await places() == expected
+    hand.seconds += 3600
+    assert await places() == 16
+
+
+async def test_suspect_waits_until_everything_else_is_acknowledged() -> None:
+    window = LearnedLimits(BROKER).begin(BrokerLimits(under_way=2))
+    order: list[str] = []
+
+    async def send(name: str, *, alone: bool = False) -> None:
+        await window.take(alone=alone)
+        order.append(name)
+
+    tasks = [asyncio.create_task(send("a"))]
+    await asyncio.sleep(0)
+    tasks += [asyncio.create_task(send("suspect", alone=True))]
+    tasks += [asyncio.create_task(send(name)) for name in "bcd"]
+    for _ in range(4):
+        await asyncio.sleep(0.01)
+        window.free()
+    await asyncio.sleep(0.01)
+    assert order == ["a", "b", "c", "d", "suspect"]
+    tasks.append(asyncio.create_task(send("late")))
+    await asyncio.sleep(0.01)
+    assert "late" not in order, "nothing goes beside a suspect"
+    window.end_exclusive()
+    await asyncio.gather(*tasks)
+    assert order[-1] == "late"
+
+
+async def test_window_without_acknowledgements_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stores.mqtt.limits.PROGRESS_SECONDS", 0.05)
+    window = LearnedLimits(BROKER).begin(BrokerLimits(under_way=1))
+    await window.take(alone=False)
+    with pytest.raises(TimeoutError):
+        await window.take(alone=False)
+    window.free()
+    await window.take(alone=False)
 
 
 @pytest.mark.parametrize(
     ("announced", "limit"), [(None, None), (1, 1), (70_000, 70_000), (2**32 - 1, 2**32 - 1)]
 )
 def test_limit_in_connack_counts_for_one_connection(
-    packet_limit: PacketLimit, announced: int | None, limit: int | None
+    learned: LearnedLimits, announced: int | None, limit: int | None
 ) -> None:
-    packet_limit.begin(BrokerLimits(announced))
-    assert packet_limit.limit == limit
-    packet_limit.record_break(0, was_too_large=False)
-    assert packet_limit.limit is None
+    learned.begin(BrokerLimits(announced))
+    assert learned.limit == limit
+    learned.record_break((), alone=False, was_too_large=False, is_named=False)
+    assert learned.limit is None
 
 
 @pytest.mark.parametrize("announced", [0, 1, 19, 4095])
