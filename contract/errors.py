@@ -17,6 +17,7 @@ VigilError
 │   ├── ToolSilent            it missed its deadline and was killed
 │   └── ToolNonsense          it printed something that is no answer to what was asked
 ├── BmcError                  the BMC could not be asked, or answered what cannot be used
+│   └── ForeignBmc            it does not know Huawei's command
 ├── StoreError                a store refused or failed (exit status 3)
 │   ├── StoreUnavailable      no answer now; trying again makes sense
 │   │   └── StoreMisconfigured  no usable address or credentials now; also a ConfigurationError
@@ -186,11 +187,24 @@ def quoted(text: str) -> str:
 
 def printable(text: str) -> str:
     """Return ``text`` with ``?`` in place of each character that no terminal should get."""
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 class BmcError(VigilError):
     """The BMC could not be asked through its device, or its answer cannot be used."""
+
+
+class ForeignBmc(BmcError):
+    """The BMC gave ``answer``, but none to Huawei's command: it seems to be of another maker."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+        super().__init__(
+            f"{answer}: the BMC seems not to be Huawei's, and no other one lists its alarms; "
+            "set bmc.enabled = false"
+        )
 
 
 class StoreError(VigilError):

@@ -17,7 +17,7 @@ from contract.codes.bmc_device_types import device_type
 from contract.codes.chip_codes import format_code
 from contract.codes.levels import Severity
 from contract.counted import counted
-from contract.errors import BmcError
+from contract.errors import BmcError, ForeignBmc
 from dcmi_shim.ipmi.request import Request
 
 if TYPE_CHECKING:
@@ -112,16 +112,19 @@ def reading(before: Collection[Alarm] | None) -> Reading:
 
 
 def parse_page(reply: bytes, index: int) -> AlarmPage:
-    """Return the page in ``reply``, which was asked for from ``index`` on. Raises ``BmcError``.
+    """Return the page in ``reply``, which was asked for from ``index`` on.
 
+    Raises ``BmcError``, which is ``ForeignBmc`` for an empty reply and one of another manufacturer.
     Zeros behind all the alarms that it counts are no alarms.
     """
     if len(reply) < _HEADER.size:
-        raise _wrong(index, f"it has {counted(len(reply), 'byte')}, not even {_HEADER.size}", reply)
+        what = f"it has {counted(len(reply), 'byte')}, not even {_HEADER.size}"
+        short = _wrong(index, what, reply)
+        raise short if reply else ForeignBmc(str(short))
     manufacturer, total, count = _HEADER.unpack_from(reply)
     if manufacturer != _MANUFACTURER:
         what = f"it begins with {manufacturer.hex(' ')} instead of {_MANUFACTURER.hex(' ')}"
-        raise _wrong(index, f"{what}: shifted, or of a BMC that is not Huawei's", reply)
+        raise ForeignBmc(str(_wrong(index, f"{what}: shifted, or of another maker", reply)))
     events = reply[_HEADER.size :]
     size = count * _EVENT.size
     if len(events) > size and not any(events[size:]):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from contract.errors import BmcError
 from dcmi_shim.ipmi.alarms import reading
 from dcmi_shim.ipmi.device import IpmiDevice, NoDevice
+from dcmi_shim.ipmi.request import Request
 from dcmi_shim.ipmi.serial_number import serial_number_exchange
 from dcmi_shim.ipmi.tool import IpmiTool, NoTool
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _COMMANDS_OF_A_READING = 6
+_GET_DEVICE_ID = Request(0x06, 0x01, b"")
+_MANUFACTURER_ID = slice(6, 9)
 
 
 class Ipmi:
@@ -48,6 +51,18 @@ class Ipmi:
         Raises ``BmcError`` or ``ToolError`` when it gives no answer.
         """
         return await self._ask(serial_number_exchange)
+
+    async def manufacturer(self) -> int | None:
+        """Return the number of the BMC's manufacturer (IANA; Huawei is 2011), as every BMC has it.
+
+        ``None`` where the reply lacks it. Raises ``BmcError`` or ``ToolError`` without a reply.
+        """
+
+        def exchange() -> Exchange[int | None]:
+            number = (yield _GET_DEVICE_ID)[_MANUFACTURER_ID]
+            return int.from_bytes(number, "little") if len(number) == 3 else None
+
+        return await self._ask(exchange)
 
     async def _ask(self, begin: Callable[[], Exchange[T]]) -> T:
         """Do an exchange through the device, or through ``ipmitool`` where there is no device."""

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from contract.errors import BmcError
+from contract.errors import BmcError, ForeignBmc
 from pacing.abandonable_thread import AbandonableThread
 
 if TYPE_CHECKING:
@@ -44,9 +44,13 @@ _RESPONSE = 1
 _NO_DEVICE = (errno.ENOENT, errno.ENOTDIR, errno.ENXIO, errno.ENODEV)
 _GRACE_SECONDS = 1.0
 _CHECK_SECONDS = 0.5
+UNKNOWN_COMMAND = (0xC1, 0xC2)
+"""Completion codes of a BMC that does not have a command (IPMI 2.0, table 5-2)."""
+
 _COMPLETION_TEXTS = {
     0xC0: "it is busy",
     0xC1: "it does not know this command",
+    0xC2: "it does not know this command here",
     0xC3: "it timed out",
     0xC7: "wrong length",
     0xCC: "a field that it does not know",
@@ -188,13 +192,15 @@ def _receive(device: int, number: int, request: Request) -> bytes | None:
 
 
 def checked(reply: bytes, request: Request) -> bytes:
-    """Return what follows the completion code. Raises ``BmcError`` unless the code is 0."""
+    """Return what follows the completion code.
+
+    Raises ``BmcError`` unless the code is 0, ``ForeignBmc`` for a command that the BMC lacks.
+    """
     if not reply:
         raise BmcError(f"the BMC's reply has no byte (request {request})")
     if reply[0] != 0:
         text = _COMPLETION_TEXTS.get(reply[0])
         why = "" if text is None else f": {text}"
-        raise BmcError(
-            f"the BMC refuses with completion code {reply[0]:02X}{why} (request {request})"
-        )
+        refusal = f"the BMC refuses with completion code {reply[0]:02X}{why} (request {request})"
+        raise ForeignBmc(refusal) if reply[0] in UNKNOWN_COMMAND else BmcError(refusal)
     return reply[1:]

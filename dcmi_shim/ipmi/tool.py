@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from contract.errors import BmcError, ToolNonsense
+from contract.errors import BmcError, ForeignBmc, ToolFailed, ToolNonsense
+from dcmi_shim.ipmi.device import UNKNOWN_COMMAND
 from dcmi_shim.tool import Tool, check_tool, tool_environment
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NAME = "ipmitool"
+_REFUSED = re.compile(r"\brsp=0x([0-9a-f]{2})\b", re.IGNORECASE)
 
 
 class NoTool(Exception):
@@ -34,7 +37,8 @@ class IpmiTool:
     async def read(self, exchange: Exchange[T], limit_seconds: float) -> T:
         """Do a whole exchange. Each command has the deadline, all together ``limit_seconds``.
 
-        Raises ``NoTool``, ``ToolError`` when a run fails, and ``BmcError``.
+        Raises ``NoTool``, ``ToolError`` when a run fails, and ``BmcError`` (``ForeignBmc`` where
+        the BMC does not know a command).
         """
         found = shutil.which(NAME, path=self._environment["PATH"])
         if found is None:
@@ -47,9 +51,15 @@ class IpmiTool:
             if time.monotonic() > end:
                 raise BmcError(f"{path}: the list takes more than {limit_seconds:g} s")
             arguments = raw_arguments(request)
-            printed = await self._tool.run(
-                path, arguments, self._environment, self._deadline_seconds
-            )
+            try:
+                printed = await self._tool.run(
+                    path, arguments, self._environment, self._deadline_seconds
+                )
+            except ToolFailed as error:
+                refused = _REFUSED.search(error.stderr)
+                if refused is None or int(refused[1], 16) not in UNKNOWN_COMMAND:
+                    raise
+                raise ForeignBmc(str(error)) from None
             try:
                 request = exchange.send(parse_raw(printed))
             except StopIteration as stop:

@@ -38,12 +38,18 @@ class VendorPaths:
     """Where the vendor's libraries and tools are: as configured, not checked.
 
     ``driver_root`` is ``None`` unless the operator gave one (the vendor's default then comes after
-    ``LD_LIBRARY_PATH``). ``trust_driver``: files with other owners than root are used as well.
+    ``LD_LIBRARY_PATH``); a relative one counts from the working directory of this process.
+    ``trust_driver``: files with other owners than root are used as well.
     """
 
     driver_root: Path | None
     trust_driver: bool
     environment: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        """Make the root absolute: children that load the library work in another directory."""
+        if self.driver_root is not None:
+            object.__setattr__(self, "driver_root", self.driver_root.absolute())
 
 
 @dataclass(frozen=True)

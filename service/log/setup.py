@@ -1,5 +1,8 @@
 """Logging on standard error, in the form that its reader needs.
 
+A message may contain texts of the kernel, a BMC or another program. Characters that no terminal
+should get are ``?``, as in the output of the verbs.
+
 In the journal of systemd each line has its priority in front (``sd-daemon(3)``) and no time, which
 the journal has itself; a message of several lines stays one that can be read. Elsewhere a message
 is one line with time and level. Logging does not wait for the reader (``LogWriter``).
@@ -13,6 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from contract.counted import counted
+from contract.errors import printable
 from service.log.standard_streams import STANDARD_ERROR, never_wait
 from service.log.writer import LogWriter
 
@@ -35,7 +39,7 @@ class _OneLine(logging.Formatter):
     default_msec_format = "%s.%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:
-        return super().format(record).replace("\n", "\\n")
+        return "\\n".join(map(printable, super().format(record).split("\n")))
 
 
 class _ForJournal(logging.Formatter):
@@ -45,7 +49,7 @@ class _ForJournal(logging.Formatter):
 
 def _prefixed(text: str, priority: int) -> str:
     """Return ``text`` with the priority in front of every line that the journal will see in it."""
-    return "\n".join(f"<{priority}>{line}" for line in text.split("\n"))
+    return "\n".join(f"<{priority}>{printable(line)}" for line in text.split("\n"))
 
 
 def is_journal(descriptor: int, environment: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""Checks of this machine: user, kernel log, kernel modules, clock."""
+"""Checks of this machine: user, kernel log, clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collectors.bmc import BmcSection
 from collectors.host_clock import is_synchronised
 from collectors.kernel_log.collector import KernelLogSection
 from pacing.abandonable_thread import AbandonableThread
@@ -17,11 +16,9 @@ if TYPE_CHECKING:
     from agent.config import AgentConfiguration
     from vigil.scan.findings import Check
 
-USER, KERNEL_LOG, MODULES, CLOCK = "user", "kernel-log", "kernel-modules", "clock"
+USER, KERNEL_LOG, CLOCK = "user", "kernel-log", "clock"
 _DEVICE_SECONDS = 5.0
 _LONGEST_RECORD = 8192
-_MODULES = ("ipmi_msghandler", "ipmi_si", "ipmi_devintf")
-_LOADED = Path("/sys/module")
 
 
 def check_user(configuration: AgentConfiguration) -> Check:
@@ -69,24 +66,6 @@ async def check_kernel_log(configuration: AgentConfiguration) -> Check:
             )
         return problem(KERNEL_LOG, found, advice)
     return ok(KERNEL_LOG, f"{path} can be read")
-
-
-def check_modules(configuration: AgentConfiguration) -> Check:
-    """Return a hint for an unreachable BMC; a driver built into the kernel is no module."""
-    bmc = configuration.settings_of(BmcSection)
-    if not bmc.enabled:
-        return not_applicable(MODULES, "bmc.enabled is false, no other is asked for")
-    loaded = [name for name in _MODULES if (_LOADED / name).is_dir()]
-    missing = [name for name in _MODULES if name not in loaded]
-    found = f"loaded: {', '.join(loaded) or 'none'}"
-    if not missing:
-        return ok(MODULES, found, facts={"loaded": loaded})
-    advice = (
-        f"modprobe {' '.join(missing)} makes {bmc.device} on a server with a BMC; "
-        "write them to /etc/modules-load.d/ipmi.conf to have them after a restart"
-    )
-    found = f"{found}; not loaded: {', '.join(missing)}"
-    return ok(MODULES, found, advice, facts={"loaded": loaded, "missing": missing})
 
 
 def check_clock(configuration: AgentConfiguration) -> Check:

@@ -15,7 +15,7 @@ from vigil.scan.documents import check_fault_configuration, check_writers
 from vigil.scan.driver import check_driver
 from vigil.scan.duo_cards import check_duo_cards
 from vigil.scan.findings import problem, report
-from vigil.scan.machine import check_clock, check_kernel_log, check_modules, check_user
+from vigil.scan.machine import check_clock, check_kernel_log, check_user
 from vigil.scan.namespaces import check_namespaces
 from vigil.scan.state_directory import check_state_directory
 from vigil.scan.storage import check_storage
@@ -72,7 +72,6 @@ async def _machine(configuration: AgentConfiguration) -> tuple[Check, ...]:
     return (
         check_user(configuration),
         await check_kernel_log(configuration),
-        check_modules(configuration),
         check_clock(configuration),
     )
 

@@ -1,4 +1,4 @@
-"""Checks of the switch library, of ``hccn_tool`` and of the BMC."""
+"""Checks of the switch library, of ``hccn_tool``, and of the BMC with its kernel modules."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from contract.counted import counted
 from contract.errors import (
     BmcError,
     DriverError,
+    ForeignBmc,
     ToolError,
     ToolMissing,
     ToolSilent,
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 from vigil.scan.findings import Check
 
 SWITCHES, LINKS, BMC, BMC_TOOL = "switch-library", "hccn_tool", "bmc", "ipmitool"
+MODULES = "kernel-modules"
+_MODULES = ("ipmi_msghandler", "ipmi_si", "ipmi_devintf")
+_LOADED = Path("/sys/module")
+_HUAWEI = 2011
 _SWITCH_SECONDS = 15.0
 _LINKS_SECONDS = 30.0
 _BMC_SECONDS = 20.0
@@ -124,7 +129,8 @@ async def check_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
     """Check whether the BMC lists its alarms by the way that the agent would take."""
     settings = configuration.settings_of(BmcSection)
     if not settings.enabled:
-        return tuple(not_applicable(name, "bmc.enabled is false") for name in (BMC, BMC_TOOL))
+        names = (BMC, BMC_TOOL, MODULES)
+        return tuple(not_applicable(name, "bmc.enabled is false") for name in names)
     device = Path(settings.device)
     has_device = await AbandonableThread(device.exists, "scan").result(_DEVICE_SECONDS)
     tool = _bmc_tool(device if has_device else None, trust=configuration.trust_driver)
@@ -135,6 +141,9 @@ async def check_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
         async with asyncio.timeout(_BMC_SECONDS):
             alarms = await ipmi.alarms(None)
             serial = await ipmi.serial_number()
+    except ForeignBmc as error:
+        foreign = await _foreign(ipmi, f"by {way}: {error.answer}", way)
+        return (foreign, tool, not_applicable(MODULES, "the BMC answers without more of them"))
     except (BmcError, ToolError, TimeoutError) as error:
         found = str(error) or f"the list of alarms is not complete within {_BMC_SECONDS:g} s"
         advice = (
@@ -143,12 +152,50 @@ async def check_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
         )
         if has_device:
             advice = "run as root; a BMC that does not answer may need a restart of its own"
-        return (problem(BMC, f"by {way}: {found}", advice, facts={"way": way}), tool)
+        silent = problem(BMC, f"by {way}: {found}", advice, facts={"way": way})
+        return (silent, tool, _modules(settings))
+    modules = _modules(settings)
     found = f"{len(alarms)} active alarms, serial number {serial or 'unknown'}, read by {way}"
     facts = {"way": way, "alarms": len(alarms), "serial_number": serial}
     if alarms:
-        return (warning(BMC, found, "see the BMC's list of alarms", facts), tool)
-    return (ok(BMC, found, facts=facts), tool)
+        return (warning(BMC, found, "see the BMC's list of alarms", facts), tool, modules)
+    return (ok(BMC, found, facts=facts), tool, modules)
+
+
+async def _foreign(ipmi: Ipmi, found: str, way: str) -> Check:
+    """Return the check of a BMC without Huawei's command, with its maker where it names one."""
+    try:
+        async with asyncio.timeout(_BMC_SECONDS):
+            maker = await ipmi.manufacturer()
+    except (BmcError, ToolError, TimeoutError):
+        maker = None
+    facts: dict[str, object] = {"way": way, "manufacturer": maker}
+    if maker == _HUAWEI:
+        found = f"Huawei's BMC without the list of alarms, {found}"
+        advice = "update the firmware of the BMC; until then: bmc.enabled = false"
+        return problem(BMC, found, advice, facts=facts)
+    named = "" if maker is None else f" but of manufacturer {maker} (Huawei is {_HUAWEI})"
+    found = f"the BMC is not Huawei's{named}, {found}"
+    advice = (
+        "set bmc.enabled = false: only the alarms of Huawei's BMCs can be read; watch this one by "
+        "its maker's tools"
+    )
+    return problem(BMC, found, advice, facts=facts)
+
+
+def _modules(settings: BmcSection) -> Check:
+    """Return a hint for an unreachable BMC; a driver built into the kernel is no module."""
+    loaded = [name for name in _MODULES if (_LOADED / name).is_dir()]
+    missing = [name for name in _MODULES if name not in loaded]
+    found = f"loaded: {', '.join(loaded) or 'none'}"
+    if not missing:
+        return ok(MODULES, found, facts={"loaded": loaded})
+    advice = (
+        f"modprobe {' '.join(missing)} makes {settings.device} on a server with a BMC; "
+        "write them to /etc/modules-load.d/ipmi.conf to have them after a restart"
+    )
+    found = f"{found}; not loaded: {', '.join(missing)}"
+    return ok(MODULES, found, advice, facts={"loaded": loaded, "missing": missing})
 
 
 def _bmc_tool(device: Path | None, *, trust: bool) -> Check:

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.errors import BmcError, ToolError, ToolFailed, ToolMissing, ToolNonsense, ToolSilent
+from contract.errors import (
+    BmcError,
+    ForeignBmc,
+    ToolError,
+    ToolFailed,
+    ToolMissing,
+    ToolNonsense,
+    ToolSilent,
+)
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.install import IPMITOOL
 from dcmi_shim.ipmi.alarms import request_from
@@ -79,7 +87,7 @@ async def test_the_look_alike(bmc_server: tuple[Path, Emulator], hardware: Emula
 async def test_its_troubles(bmc_server: tuple[Path, Emulator], hardware: Emulator) -> None:
     bmc = ipmi((bmc_server[0] / IPMITOOL).parent, 0.3)
     hardware.bmc.fail(0xC1)
-    with pytest.raises(ToolFailed, match=r"cmd=0x94 rsp=0xc1\): Invalid command"):
+    with pytest.raises(ForeignBmc, match=r"cmd=0x94 rsp=0xc1\): Invalid command"):
         await bmc.alarms(None)
     hardware.bmc.ok()
     hardware.bmc.present(False)

@@ -82,6 +82,17 @@ def test_elsewhere_each_message_is_one_line_with_its_time() -> None:
 
 
 @pytest.mark.daemon
+@pytest.mark.parametrize("names_it", [False, True], ids=["terminal", "journal"])
+def test_control_characters_of_other_programs_are_question_marks(names_it: bool) -> None:
+    program = (
+        "import logging; from service.log.setup import set_up_logging; set_up_logging(); "
+        r"logging.getLogger('kernel-log').info('a\x1b[31m\x07\x9b\u202eb\rc %s', 'd\x1b]0;e\nf')"
+    )
+    lines = written("pipe", names_it=names_it, program=("-c", program))
+    text = "\\n".join(line.removeprefix("<6>") for line in lines)
+    assert text.endswith("kernel-log: a?[31m???b?c d?]0;e\\nf")
+
+
 def test_why_a_program_ends_is_an_error_in_the_journal() -> None:
     program = ("-m", "vigil", "agent", "--node-name", "A_B", "--listen", "nowhere")
     lines = written("socket", names_it=True, program=program)

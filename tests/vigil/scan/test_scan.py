@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
 from inspect import signature
 from typing import TYPE_CHECKING
+
+import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.parts.processes import free_ports
@@ -176,3 +179,58 @@ def test_people_read_a_plain_list(server: Server) -> None:
 
 def test_it_takes_whatever_the_agent_takes() -> None:
     assert signature(agent).parameters.keys() <= signature(scan).parameters.keys()
+
+
+_REFUSES = (
+    'echo "Unable to send RAW command (channel=0x0 netfn=0x30 lun=0x0 cmd=0x94 rsp=0xc1): '
+    'Invalid command" >&2; exit 1'
+)
+_IS_DELL = (
+    'if [ "$2" = 0x06 ]; then echo " 20 81 04 40 02 df a2 02 00 00 01 00 00 00 00"; exit 0; fi'
+)
+_IS_OLD = _IS_DELL.replace("a2 02 00", "db 07 00")
+
+
+@pytest.mark.parametrize(
+    ("script", "found", "maker"),
+    [
+        (_REFUSES, "not Huawei's", None),
+        (_REFUSES.replace("0xc1", "0xc2"), "not Huawei's", None),
+        ("echo", "not Huawei's", None),
+        ('echo " a2 02 00 00 00 00 00"', "not Huawei's", None),
+        (f"{_IS_DELL}\n{_REFUSES}", "not Huawei's", 674),
+        (f"{_IS_OLD}\n{_REFUSES}", "Huawei's BMC without the list of alarms", 2011),
+    ],
+)
+def test_a_bmc_of_another_maker_is_named(
+    server: Server, tmp_path: Path, script: str, found: str, maker: int | None
+) -> None:
+    tools = tmp_path / "foreign"
+    tools.mkdir()
+    (tools / "ipmitool").write_text(f"#!/bin/sh\n{script}\n")
+    (tools / "ipmitool").chmod(0o755)
+    server.environment["PATH"] = f"{tools}:{server.environment['PATH']}"
+    scanned = server.scan()
+    bmc = scanned.check("bmc")
+    assert bmc["state"] == "problem"
+    assert found in bmc["found"]
+    assert "bmc.enabled = false" in bmc["advice"]
+    assert bmc["facts"]["manufacturer"] == maker
+    assert not any("modprobe" in one["advice"] for one in scanned.report["checks"])
+
+
+def test_a_bmc_without_a_device_needs_the_kernel_modules(server: Server, tmp_path: Path) -> None:
+    tools = tmp_path / "foreign"
+    tools.mkdir()
+    failing = 'echo "Could not open device at /dev/ipmi0: No such file or directory" >&2; exit 1'
+    (tools / "ipmitool").write_text(f"#!/bin/sh\n{failing}\n")
+    (tools / "ipmitool").chmod(0o755)
+    server.environment["PATH"] = f"{tools}:{server.environment['PATH']}"
+    assert "modprobe" in server.scan().check("bmc")["advice"]
+
+
+def test_a_relative_driver_root_counts_from_the_working_directory(server: Server) -> None:
+    root = os.path.relpath(server.driver_root)
+    scanned = server.scan("--driver-root", root)
+    assert scanned.check("driver")["state"] == "ok"
+    assert scanned.check("hccn_tool")["state"] == "ok"
