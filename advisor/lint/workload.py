@@ -107,7 +107,13 @@ class WorkloadGroup:
 
     def label(self, key: str) -> PlacedText | None:
         """Return the first value of a label that one of its sources has."""
-        return next((source[key] for source in self.label_sources() if key in source), None)
+        found = self.labels.get(key)
+        if found is None:
+            for role in self.roles:
+                found = role.labels.get(key)
+                if found is not None:
+                    break
+        return found
 
     def label_sources(self) -> tuple[Texts, ...]:
         """Return everything that Volcano merges into the labels of the job (consumers#2.1)."""
@@ -115,8 +121,13 @@ class WorkloadGroup:
 
     def annotation(self, key: str) -> PlacedText | None:
         """Return the first value of an annotation that the PodGroup or a pod has."""
-        sources = (self.annotations, *(role.annotations for role in self.roles))
-        return next((source[key] for source in sources if key in source), None)
+        found = self.annotations.get(key)
+        if found is None:
+            for role in self.roles:
+                found = role.annotations.get(key)
+                if found is not None:
+                    break
+        return found
 
     def pods(self) -> int | None:
         """Return how many pods it has."""
