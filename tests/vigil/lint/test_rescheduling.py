@@ -81,6 +81,8 @@ def _kind(kind: str) -> list[Object]:
         ([deployment(ON, ONE)], IN_PLACE),
         ([storm_service(2, ON, **NEVER)], STAYS),
         ([storm_service(2, ON)], IN_PLACE),
+        ([storm_service(1, ON, **NEVER)], "makes a new one"),
+        ([storm_service(1, ON)], IN_PLACE),
         ([_restarted(None)], GROUP),
         ([_restarted("RecreateGroupOnPodRestart")], GROUP),
         ([_restarted("RecreateGroupAfterStart")], "unless a pod of the group is still pending"),
@@ -172,6 +174,12 @@ def test_labels_that_may_be_elsewhere_are_not_missing() -> None:
     made = deployment(dict(RETRIES), ONE)
     made["metadata"]["labels"] = ON
     assert infos(made) == []
+    made = deployment(dict(ON), ONE)
+    made["metadata"] |= {"labels": RETRIES, "annotations": {"ProcessRecoverStrategy": "pod"}}
+    codes = [one.rule.code for one in judged(made).findings]
+    assert codes == ["PLACE_DEPENDS"]
+    del made["metadata"]["labels"]
+    assert [one.rule.code for one in judged(made).findings] == ["PROCESS_FAULT_NOT_HANDLED"]
 
 
 @pytest.mark.parametrize(
