@@ -109,7 +109,14 @@ PLACES = (
         "metadata",
         f"{_OPERATOR}/pkg/controllers/v1/pod.go createPodSpec, labels.go setPodLabels",
     ),
-    MetadataPlace("Deployment", "metadata", Reach.DEPENDS, _TEMPLATE, _POD_GROUPS),
+    MetadataPlace(
+        "Deployment",
+        "metadata",
+        Reach.DEPENDS,
+        _TEMPLATE,
+        f"{_POD_GROUPS}; in {_OPERATOR}/pkg/controllers/v1/ascendjob_controller.go isJobDecorator "
+        "makes a rank table only",
+    ),
     MetadataPlace("Deployment", _TEMPLATE, Reach.PODS, "", _POD_GROUPS),
     MetadataPlace("ReplicaSet", "metadata", Reach.NOTHING, _TEMPLATE, _POD_GROUPS),
     MetadataPlace("ReplicaSet", _TEMPLATE, Reach.PODS, "", _POD_GROUPS),
@@ -223,7 +230,14 @@ PLACES = (
         "metadata",
         Reach.NOTHING,
         _COMPONENTS,
-        "ome 17b77eda pkg/runtimeselector/fetcher.go",
+        "ome 17b77eda pkg/runtimeselector/fetcher.go GetRuntime",
+    ),
+    MetadataPlace(
+        "runtime of OME",
+        "spec",
+        Reach.NOTHING,
+        _COMPONENTS,
+        f"{_OME}/engine.go, decoder.go, router.go: no use of ServingRuntimePodSpec.Labels",
     ),
     MetadataPlace(
         "runtime of OME",
