@@ -8,7 +8,7 @@ from advisor.lint.elastic import action_after, read_elastic
 from advisor.lint.finding import PlacedText
 from advisor.lint.labels import both_kept
 from advisor.lint.model import Mapping, empty, whole
-from advisor.lint.pods import names_chips, role_of, text_of
+from advisor.lint.pods import role_of, text_of
 from advisor.lint.reach import take_read
 from advisor.lint.workload import (
     VOLCANO,
@@ -18,7 +18,7 @@ from advisor.lint.workload import (
     WorkloadForm,
     WorkloadGroup,
 )
-from contract.scheduling import ELASTIC_SCHEDULING, MIN_REPLICAS
+from contract.scheduling import ELASTIC_SCHEDULING, LWS_LABEL_PREFIX, MIN_REPLICAS
 
 if TYPE_CHECKING:
     from advisor.lint.finding import FindingPlace
@@ -42,17 +42,20 @@ def _workload(form: WorkloadForm, kind: str, root: Mapping, place: FindingPlace)
         annotations,
         metadata.line_of("labels", line),
         metadata.line_of("annotations", line),
-        controller=controller_of(root),
+        controller=controller_of(metadata) if "ownerReferences" in metadata else None,
     )
     job.unread = take_read(kind, "metadata", labels, annotations, place)
     return job
 
 
-def controller_of(root: Mapping) -> Controller | None:
+def controller_of(metadata: Mapping) -> Controller | None:
     """Return the object that made this one; ``None`` for what people write."""
-    for owner in root.sequence("metadata", "ownerReferences"):
+    for owner in metadata.sequence("ownerReferences"):
         if owner.text("controller") == "true":
-            return Controller(owner.text("kind"), owner.text("name"))
+            kind, name = owner.text("kind"), owner.text("name")
+            # A LeaderWorkerSet makes the rest of a group in the name of its leader.
+            group = metadata.text("labels", f"{LWS_LABEL_PREFIX}name") if kind == "Pod" else ""
+            return Controller("LeaderWorkerSet", group) if group else Controller(kind, name)
     return None
 
 
@@ -156,6 +159,7 @@ def pod(root: Mapping, place: FindingPlace) -> Workload:
     """Return a Pod that no controller made: a PodGroup of its own, unless it names one."""
     job = _workload(WorkloadForm.POD, "Pod", root, place)
     role = role_of("pod", root, place.file, root.line, 1)
+    role.labels, role.annotations = job.labels, job.annotations
     job.groups = (WorkloadGroup((role,), members=1),)
     return job
 
@@ -239,8 +243,6 @@ def pod_set(root: Mapping, place: FindingPlace) -> Workload:
 def pod_group(root: Mapping, place: FindingPlace) -> Workload:
     """Return a PodGroup without its pods."""
     job = _workload(WorkloadForm.POD_GROUP, "PodGroup", root, place)
-    spec = _spec(root)
-    members = whole(spec.scalar("minMember"))
-    has_chips = names_chips(spec.mapping("minResources"))
-    job.groups = (WorkloadGroup((), job.labels, job.annotations, members, has_chips=has_chips),)
+    members = whole(_spec(root).scalar("minMember"))
+    job.groups = (WorkloadGroup((), job.labels, job.annotations, members),)
     return job

@@ -203,7 +203,7 @@ def _judge_templates(root: Mapping, kind: str, place: FindingPlace) -> Iterator[
     match kind:
         case "Job":
             templates += [task.mapping("template") for task in spec.sequence("tasks")]
-            templates.append(spec.mapping("template"))
+            templates += [spec.mapping("template")] if "template" in spec else []
         case "AscendJob":
             replicas = spec.mapping("replicaSpecs")
             for name in replicas if replicas is not None else ():

@@ -42,6 +42,7 @@ GROUP_ANNOTATIONS = (PROCESS_RECOVER_STRATEGY, RECOVER_STRATEGY)
 """Annotations that count at the PodGroup alone."""
 OBJECT_KEYS = (ELASTIC_SCHEDULING, MIN_REPLICAS, SWITCH)
 """Keys that are read from the job itself, by the programs that train it elastically."""
+_OF_THE_GROUP = frozenset((*GROUP_ANNOTATIONS, *OBJECT_KEYS))
 
 
 class Reach(Enum):
@@ -108,7 +109,14 @@ PLACES = (
         "metadata",
         f"{_OPERATOR}/pkg/controllers/v1/pod.go createPodSpec, labels.go setPodLabels",
     ),
-    MetadataPlace("Deployment", "metadata", Reach.DEPENDS, _TEMPLATE, _POD_GROUPS),
+    MetadataPlace(
+        "Deployment",
+        "metadata",
+        Reach.DEPENDS,
+        _TEMPLATE,
+        f"{_POD_GROUPS}; in {_OPERATOR}/pkg/controllers/v1/ascendjob_controller.go isJobDecorator "
+        "makes a rank table only",
+    ),
     MetadataPlace("Deployment", _TEMPLATE, Reach.PODS, "", _POD_GROUPS),
     MetadataPlace("ReplicaSet", "metadata", Reach.NOTHING, _TEMPLATE, _POD_GROUPS),
     MetadataPlace("ReplicaSet", _TEMPLATE, Reach.PODS, "", _POD_GROUPS),
@@ -222,7 +230,14 @@ PLACES = (
         "metadata",
         Reach.NOTHING,
         _COMPONENTS,
-        "ome 17b77eda pkg/runtimeselector/fetcher.go",
+        "ome 17b77eda pkg/runtimeselector/fetcher.go GetRuntime",
+    ),
+    MetadataPlace(
+        "runtime of OME",
+        "spec",
+        Reach.NOTHING,
+        _COMPONENTS,
+        f"{_OME}/engine.go, decoder.go, router.go: no use of ServingRuntimePodSpec.Labels",
     ),
     MetadataPlace(
         "runtime of OME",
@@ -256,6 +271,10 @@ def take_read(
 ) -> tuple[UnreadKey, ...]:
     """Take the keys that reach nothing out of ``labels`` and ``annotations``, and return them."""
     source = _BY_PLACE[kind, path]
+    if source.reach is Reach.GROUP or (
+        source.reach is Reach.PODS and _OF_THE_GROUP.isdisjoint((*labels, *annotations))
+    ):
+        return ()
     unread = []
     for texts, is_label in ((labels, True), (annotations, False)):
         for key in [key for key in texts if not _is_read(key, source, is_label=is_label)]:
@@ -264,8 +283,6 @@ def take_read(
 
 
 def _is_read(key: str, source: MetadataPlace, *, is_label: bool) -> bool:
-    if source.reach is Reach.GROUP:
-        return True
     if key in OBJECT_KEYS:
         # At objects that no program trains elastically these names may be another program's.
         return source.kind != "Job (batch.volcano.sh)"

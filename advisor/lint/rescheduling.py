@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.reach import GROUP_ANNOTATIONS, Reach
+from advisor.lint.reach import GROUP_ANNOTATIONS, OBJECT_KEYS, Reach
 from advisor.lint.workload import WorkloadForm
 from contract.scheduling import (
     ELASTIC_SCHEDULING,
@@ -40,6 +40,7 @@ _AFTER_FAILURE_OF_LWS = {
     "None": f"{_IN_PLACE}, and the other pods of its group stay",
     "Default": f"{_IN_PLACE}, and the other pods of its group stay",
 }
+_REPLACED = "the RoleSet controller deletes its pod and makes a new one"
 _STAYS_FAILED = "its pod stays Failed, and no controller makes it anew"
 _AFTER_FAILURE = {
     WorkloadForm.ASCENDJOB: "Ascend Operator ends the job as Failed",
@@ -60,10 +61,12 @@ def judge_places(
     for one in unread:
         elsewhere = _elsewhere(one, groups)
         place = one.place.at_text(one.text)
-        if one.source.reach is Reach.DEPENDS and one.key not in GROUP_ANNOTATIONS:
-            if not elsewhere:
+        if one.source.reach is Reach.DEPENDS:
+            if not elsewhere and one.key not in GROUP_ANNOTATIONS:
                 depending.append(one)
         elif elsewhere:
+            if one.key in OBJECT_KEYS:
+                continue  # The samples for elastic training have them in the template, too.
             yield finding("PLACE_REPEATED", place, key=one.key, path=one.source.path)
         else:
             words = {"key": one.key, "path": one.source.path, "kind": one.source.kind}
@@ -84,9 +87,12 @@ def judge_rank_table(
 
 
 def _elsewhere(one: UnreadKey, groups: Iterable[WorkloadGroup]) -> bool:
-    """Return whether all pods get the same value from where it counts."""
+    """Return whether all pods with chips get the same value from where it counts."""
+    groups = [*groups]
+    asking = [group for group in groups if any(role.asks_for_chips() for role in group.roles)]
     found = [
-        group.label(one.key) if one.is_label else group.annotation(one.key) for group in groups
+        group.label(one.key) if one.is_label else group.annotation(one.key)
+        for group in asking or groups
     ]
     return bool(found) and all(text is not None and text.value == one.text.value for text in found)
 
@@ -103,14 +109,14 @@ def judge(workload: Workload) -> Iterator[LintFinding]:
     """Return what a workload with chips does without at a fault: one ``info``, and warnings."""
     if workload.is_partial:
         return
-    groups = [group for group in workload.groups if group.asks_volcano_for_chips() and group.roles]
-    groups = [group for group in groups if not _may_be_elsewhere(workload, group)]
+    groups = [group for group in workload.groups if group.asks_volcano_for_chips()]
+    groups = [group for group in groups if not _may_be_elsewhere(workload, FAULT_SCHEDULING, group)]
     off = [group for group in groups if _is_off(group)]
     if off:
         yield _off(workload, off)
         for group in off:
             yield from _idle(workload, group)
-    without = [group for group in groups if _is_without_retries(group)]
+    without = [group for group in groups if _is_without_retries(workload, group)]
     if without and workload.form is WorkloadForm.ASCENDJOB and SCALING_RULE in workload.labels:
         place = workload.place.at_text(workload.labels[SCALING_RULE])
         yield finding("MOTOR_WITHOUT_RETRIES", place, gets=_gets(workload, without[0]))
@@ -119,10 +125,10 @@ def judge(workload: Workload) -> Iterator[LintFinding]:
         yield finding("PROCESS_FAULT_NOT_HANDLED", place, gets=_gets(workload, without[0]))
 
 
-def _may_be_elsewhere(workload: Workload, group: WorkloadGroup) -> bool:
-    """Whether labels may reach the PodGroup from where it depends on what is installed."""
+def _may_be_elsewhere(workload: Workload, key: str, group: WorkloadGroup) -> bool:
+    """Whether a label may reach the PodGroup from where it depends on what is installed."""
     keys = {one.key for one in workload.unread if one.source.reach is Reach.DEPENDS}
-    return FAULT_SCHEDULING in keys and group.label(FAULT_SCHEDULING) is None
+    return key in keys and group.label(key) is None
 
 
 def _is_off(group: WorkloadGroup) -> bool:
@@ -130,10 +136,12 @@ def _is_off(group: WorkloadGroup) -> bool:
     return label is None or label.value in ("", FAULT_SCHEDULING_OFF)
 
 
-def _is_without_retries(group: WorkloadGroup) -> bool:
+def _is_without_retries(workload: Workload, group: WorkloadGroup) -> bool:
     """Whether it has no retries; a value that is no number is a finding by itself."""
     label = group.label(FAULT_RETRY_TIMES)
-    return label is None or go_integer(label.value) == 0
+    if label is None:
+        return not _may_be_elsewhere(workload, FAULT_RETRY_TIMES, group)
+    return go_integer(label.value) == 0
 
 
 def _place(workload: Workload, group: WorkloadGroup, key: str) -> FindingPlace:
@@ -198,6 +206,9 @@ def _gets_role(workload: Workload, group: WorkloadGroup, role: Role) -> str:
     policy = role.restart.value if role.restart is not None else default
     if form in _ALWAYS or policy in ("Always", "OnFailure"):
         return _IN_PLACE
+    if form is WorkloadForm.STORM and group.is_shared:
+        # A PodSet keeps a failed pod, whose name it would use again; a RoleSet does not.
+        return _REPLACED
     if form is WorkloadForm.VCJOB and workload.after_failure is not None:
         return f"the job controller answers with {workload.after_failure.value}"
     return _AFTER_FAILURE.get(form, _STAYS_FAILED)

@@ -95,19 +95,23 @@ class WorkloadGroup:
     members: int | None = None
     is_shared: bool = False
     """Whether pods of several instances are in it, each of which could work alone."""
-    has_chips: bool = False
-    """Whether its ``minResources`` name chips, where its pods are not known."""
 
     def asks_volcano_for_chips(self) -> bool:
         """Return whether pods ask for chips of Ascend and Volcano schedules them.
 
         Rules about faults and about the scheduler hold for such pods only.
         """
-        return self.has_chips or any(role.asks_volcano_for_chips() for role in self.roles)
+        return any(role.asks_volcano_for_chips() for role in self.roles)
 
     def label(self, key: str) -> PlacedText | None:
         """Return the first value of a label that one of its sources has."""
-        return next((source[key] for source in self.label_sources() if key in source), None)
+        found = self.labels.get(key)
+        if found is None:
+            for role in self.roles:
+                found = role.labels.get(key)
+                if found is not None:
+                    break
+        return found
 
     def label_sources(self) -> tuple[Texts, ...]:
         """Return everything that Volcano merges into the labels of the job (consumers#2.1)."""
@@ -115,8 +119,13 @@ class WorkloadGroup:
 
     def annotation(self, key: str) -> PlacedText | None:
         """Return the first value of an annotation that the PodGroup or a pod has."""
-        sources = (self.annotations, *(role.annotations for role in self.roles))
-        return next((source[key] for source in sources if key in source), None)
+        found = self.annotations.get(key)
+        if found is None:
+            for role in self.roles:
+                found = role.annotations.get(key)
+                if found is not None:
+                    break
+        return found
 
     def pods(self) -> int | None:
         """Return how many pods it has."""
@@ -183,10 +192,6 @@ class Workload:
     def key(self) -> tuple[str, str, str]:
         """Its kind, namespace and name."""
         return (self.place.object.partition(" ")[0], self.namespace, self.name)
-
-    def asks_volcano_for_chips(self) -> bool:
-        """Return whether a part of it does."""
-        return any(group.asks_volcano_for_chips() for group in self.groups)
 
     def roles(self) -> tuple[Role, ...]:
         """Return the roles of all its groups."""

@@ -102,7 +102,7 @@ def test_what_controllers_make_and_pods_without_chips_are_right(
         owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "elastic"}
         owners = [owner | {"uid": "u", "controller": True}]
         metadata = {"name": "elastic-1", "labels": job["metadata"]["labels"]}
-        group = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
+        group: dict[str, Any] = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
         group |= {"metadata": metadata | {"ownerReferences": owners}, "spec": {"minMember": 2}}
         control_plane.request("POST", groups, group)
         _, findings, errors = lint_live(control_plane.kubeconfig)

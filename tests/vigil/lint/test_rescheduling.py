@@ -81,6 +81,8 @@ def _kind(kind: str) -> list[Object]:
         ([deployment(ON, ONE)], IN_PLACE),
         ([storm_service(2, ON, **NEVER)], STAYS),
         ([storm_service(2, ON)], IN_PLACE),
+        ([storm_service(1, ON, **NEVER)], "makes a new one"),
+        ([storm_service(1, ON)], IN_PLACE),
         ([_restarted(None)], GROUP),
         ([_restarted("RecreateGroupOnPodRestart")], GROUP),
         ([_restarted("RecreateGroupAfterStart")], "unless a pod of the group is still pending"),
@@ -172,6 +174,12 @@ def test_labels_that_may_be_elsewhere_are_not_missing() -> None:
     made = deployment(dict(RETRIES), ONE)
     made["metadata"]["labels"] = ON
     assert infos(made) == []
+    made = deployment(dict(ON), ONE)
+    made["metadata"] |= {"labels": RETRIES, "annotations": {"ProcessRecoverStrategy": "pod"}}
+    codes = [one.rule.code for one in judged(made).findings]
+    assert codes == ["PLACE_DEPENDS"]
+    del made["metadata"]["labels"]
+    assert [one.rule.code for one in judged(made).findings] == ["PROCESS_FAULT_NOT_HANDLED"]
 
 
 @pytest.mark.parametrize(
@@ -180,3 +188,17 @@ def test_labels_that_may_be_elsewhere_are_not_missing() -> None:
 def test_a_misspelled_label_is_not_missing_besides(key: str) -> None:
     found = infos(vcjob(RETRIES | {key: "grace"}))
     assert bool(found) is (key == "huawei.com/fault-x")
+
+
+@pytest.mark.parametrize("scheduler", [None, "hami-scheduler"])
+def test_chips_that_another_scheduler_gives_are_not_judged(scheduler: str | None) -> None:
+    """Webhooks of other schedulers fill theirs in, and three chips of a node are right there."""
+    limits = {"huawei.com/Ascend910": 3}
+    spec: Object = {"containers": [{"name": "c", "resources": {"limits": limits}}]}
+    if scheduler is not None:
+        spec["schedulerName"] = scheduler
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": spec}
+    assert judged(pod).findings == []
+    spec["schedulerName"] = "volcano"
+    codes = [one.rule.code for one in judged(pod).findings]
+    assert sorted(codes) == ["CARDS_PER_POD", "RESCHEDULING_OFF"]
