@@ -8,11 +8,13 @@ from advisor.lint.elastic import read_elastic
 from advisor.lint.labels import both_kept
 from advisor.lint.model import Mapping, empty, whole
 from advisor.lint.pods import role_of, text_of
-from advisor.lint.workload import Role, Workload, WorkloadForm, WorkloadGroup
+from advisor.lint.workload import Controller, Role, Workload, WorkloadForm, WorkloadGroup
 from contract.scheduling import ELASTIC_SCHEDULING, MIN_REPLICAS
 
 if TYPE_CHECKING:
     from advisor.lint.finding import FindingPlace, PlacedText
+
+_LEADER_READY = "LeaderReady"
 
 
 def _workload(
@@ -29,7 +31,16 @@ def _workload(
         *both_kept(metadata, place.file),
         metadata.line_of("labels", line),
         metadata.line_of("annotations", line),
+        controller=controller_of(root),
     )
+
+
+def controller_of(root: Mapping) -> Controller | None:
+    """Return the object that made this one; ``None`` for what people write."""
+    for owner in root.sequence("metadata", "ownerReferences"):
+        if owner.text("controller") == "true":
+            return Controller(owner.text("kind"), owner.text("name"))
+    return None
 
 
 def _spec(root: Mapping) -> Mapping:
@@ -107,7 +118,9 @@ def leader_worker_set(root: Mapping, place: FindingPlace) -> Workload:
     roles.insert(0, role_of("leader", leader or worker, place.file, line, 1))
     if size == 1:
         roles.pop()
-    job.groups = (WorkloadGroup(tuple(roles), members=size),)
+    # LWS wants the whole group placed at once, unless its workers wait for their leader.
+    members = 1 if spec.text("startupPolicy") == _LEADER_READY else size
+    job.groups = (WorkloadGroup(tuple(roles), members=members),)
     return job
 
 

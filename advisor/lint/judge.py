@@ -43,6 +43,7 @@ def judge(collected: Collected) -> Iterator[LintFinding]:
         yield from elastic.judge_parts(workload, collected.elastic)
     yield from _judge_services(collected.services, seconds)
     yield from _judge_named_groups(collected.workloads)
+    yield from gangs.judge_without_gang(collected)
     jobs = [one for one in collected.workloads if SCALING_RULE in one.labels]
     yield from mindie.judge_rules(
         [one for one in jobs if one.form is WorkloadForm.ASCENDJOB], collected.rules
@@ -135,7 +136,7 @@ def _judge_services(services: list[Service], seconds: int) -> Iterator[LintFindi
         runtime = runtimes.get((service.namespace, name)) or runtimes.get(("", name))
         workload = ome.workload(service, runtime)
         found = _judge_workload(workload, seconds)
-        if name and runtime is None:
+        if runtime is None and (name or not service.is_rendered):
             yield from _may_be_in_runtime(service, workload, found)
         else:
             yield from found
@@ -157,7 +158,9 @@ def _may_be_in_runtime(
             missing.append("huawei.com/schedule_minAvailable")
         else:
             yield one
+    shown = ", ".join(dict.fromkeys(missing))
     if missing and service.runtime is not None:
         place = service.place.at_text(service.runtime)
-        words = {"missing": ", ".join(dict.fromkeys(missing)), "runtime": service.runtime.value}
-        yield finding("RUNTIME_NOT_GIVEN", place, **words)
+        yield finding("RUNTIME_NOT_GIVEN", place, missing=shown, runtime=service.runtime.value)
+    elif missing:
+        yield finding("RUNTIME_NOT_NAMED", service.place.at(service.spec_line), missing=shown)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from advisor.lint.finding import FindingPlace, PlacedText
@@ -53,6 +53,8 @@ class Role:
     cards_line: int = 0
     visible: PlacedText | None = None
     """The annotation that ASCEND_VISIBLE_DEVICES is read from."""
+    visible_variable: PlacedText | None = None
+    """ASCEND_VISIBLE_DEVICES, whatever it is read from."""
     pods: int | None = None
     has_spec: bool = True
     """Whether its pod specification is known as a whole."""
@@ -60,6 +62,13 @@ class Role:
     def count(self) -> int:
         """Return the chips of one pod."""
         return sum(count or 0 for count in self.cards.values())
+
+
+class Controller(NamedTuple):
+    """The object that made another one, as ``ownerReferences`` name it."""
+
+    kind: str
+    name: str
 
 
 @dataclass(slots=True)
@@ -72,6 +81,8 @@ class WorkloadGroup:
     members: int | None = None
     is_shared: bool = False
     """Whether pods of several instances are in it, each of which could work alone."""
+    most_pods: int | None = None
+    """The pods that it can grow to, of a workload that scales itself; ``None``: unknown."""
 
     def label(self, key: str) -> PlacedText | None:
         """Return the first value of a label that one of its sources has."""
@@ -137,6 +148,7 @@ class Workload:
     elastic: Elastic | None = None
     is_rendered: bool = False
     """Whether the deploy tool makes it, so that what is missing cannot be written."""
+    controller: Controller | None = None
 
     def roles(self) -> tuple[Role, ...]:
         """Return the roles of all its groups."""
@@ -151,6 +163,8 @@ class Component:
     leader: Role | None
     worker: Role | None
     replicas: int | None
+    most_replicas: int | None = None
+    """``maxReplicas``."""
 
 
 @dataclass(slots=True)
@@ -164,20 +178,28 @@ class Service:
     annotations: Texts
     components: dict[str, Component]
     runtime: PlacedText | None = None
+    spec_line: int = 0
     is_runtime: bool = False
     is_rendered: bool = False
 
 
+class RuleGroup(NamedTuple):
+    """``server_num_per_group`` of a group in its first entry; ``None`` where that is no number."""
+
+    servers: int | None
+    line: int
+
+
 @dataclass(slots=True)
 class WorkloadScalingRule:
-    """A scaling rule of MindIE Motor; ``groups`` are the names in all its entries."""
+    """A scaling rule of MindIE Motor; ``groups`` are those of all its entries, by name."""
 
     place: FindingPlace
     name: str
     namespace: str
     name_line: int
     namespace_line: int
-    groups: tuple[str, ...] | None
+    groups: dict[str, RuleGroup] | None
     """``None``: the rule cannot be read."""
     is_bare: bool = False
     """Whether it is the text alone, outside a ConfigMap."""
@@ -196,6 +218,13 @@ class ElasticDaemon:
     roles: set[str] = field(default_factory=set)
 
 
+class Operator(NamedTuple):
+    """A Deployment of Ascend Operator; ``gang`` is ``--enableGangScheduling``, empty without it."""
+
+    place: FindingPlace
+    gang: str
+
+
 @dataclass(slots=True)
 class Collected:
     """Everything of one call that is judged."""
@@ -205,4 +234,5 @@ class Collected:
     rules: list[WorkloadScalingRule] = field(default_factory=list)
     grace_over_time: int | None = None
     elastic: ElasticDaemon = field(default_factory=ElasticDaemon)
+    operators: list[Operator] = field(default_factory=list)
     not_judged: dict[str, int] = field(default_factory=dict)
