@@ -571,13 +571,6 @@ RULES = (
         "Add the label {key}.",
         "3.2",
     ),
-    _warning(
-        "SCALING_WITHOUT_RETRIES",
-        "Without retries Volcano ignores a process that fails: the rest of the instance stays, "
-        "and the scaling rule is not asked.",
-        'Write fault-retry-times: "100000000"',
-        "2.9, 4.3",
-    ),
     _error(
         "JOB_ID_MISSING",
         "A MindIE job without the label jobID belongs to no service: it is missing in the global "

@@ -10,18 +10,16 @@ from contract.counted import counted
 from contract.scheduling import (
     APP,
     DEPLOY_SERVER_LABELS,
-    FAULT_RETRY_TIMES,
     JOB_ID,
     MINDIE_APPS,
     SCALING_GROUP,
     SCALING_RULE,
-    go_integer,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from advisor.lint.finding import FindingPlace, LintFinding
+    from advisor.lint.finding import LintFinding
     from advisor.lint.workload import RuleGroup, Workload, WorkloadScalingRule
 
 
@@ -36,20 +34,11 @@ def judge(workload: Workload) -> Iterator[LintFinding]:
         for key in (SCALING_GROUP, JOB_ID):
             if key not in labels:
                 yield finding("SCALING_LABEL_MISSING", here, key=key)
-        yield from _judge_retries(workload, here)
     elif JOB_ID not in labels and APP in labels and labels[APP].value in MINDIE_APPS:
         yield finding("JOB_ID_MISSING", place.at(labels[APP].line))
     if all(key in labels for key in DEPLOY_SERVER_LABELS):
         here = place.at(labels[DEPLOY_SERVER_LABELS[1]].line)
         yield finding("DEPLOY_SERVER_TWICE", here, keys=" and ".join(DEPLOY_SERVER_LABELS))
-
-
-def _judge_retries(workload: Workload, here: FindingPlace) -> Iterator[LintFinding]:
-    """Return a job without retries; a value that is not a number is a finding by itself."""
-    (instance,) = workload.groups
-    times = instance.label(FAULT_RETRY_TIMES)
-    if times is None or go_integer(times.value) == 0:
-        yield finding("SCALING_WITHOUT_RETRIES", here if times is None else here.at(times.line))
 
 
 def judge_rules(
