@@ -148,6 +148,53 @@ RULES = (
         "Write huawei.com/recover_policy_path: pod",
         "8-19",
     ),
+    # Where labels and annotations stand: advisor/lint/reach.py
+    _error(
+        "PLACE_WITHOUT_EFFECT",
+        "From {path} of a {kind}, {key} reaches no pod and no PodGroup, so it has no effect.",
+        "{instead}",
+        "2.1",
+    ),
+    _info(
+        "PLACE_REPEATED",
+        "From {path}, {key} reaches no pod and no PodGroup; the same value stands where it counts.",
+        "Remove it here, so that nobody changes it without effect.",
+        "2.1",
+    ),
+    _info(
+        "PLACE_DEPENDS",
+        "{keys}: from here labels and annotations reach a PodGroup only where Ascend Operator with "
+        "enableGangScheduling makes it. The PodGroups of Volcano have none of them.",
+        "Write them to {where}, from where they always count.",
+        "2.1",
+    ),
+    # Whether rescheduling is on
+    _info(
+        "RESCHEDULING_OFF",
+        "A chip fault ends in nothing: fault-scheduling {what}{pods}, so no pod is deleted. A "
+        "process that fails: {gets}.",
+        "Write the label fault-scheduling with grace or force, or leave it so.",
+        "2.2, 2.5",
+    ),
+    _warning(
+        "WITHOUT_FAULT_SCHEDULING",
+        "{key} does nothing, because fault-scheduling is off for these pods.",
+        "Write the label fault-scheduling with grace or force too, or remove {key}.",
+        "2.5",
+    ),
+    _info(
+        "PROCESS_FAULT_NOT_HANDLED",
+        "Without fault-retry-times Volcano does nothing about a process that fails: {gets}.",
+        'Write the label fault-retry-times, such as "3", or leave it so.',
+        "2.4, 2.9",
+    ),
+    _warning(
+        "MOTOR_WITHOUT_RETRIES",
+        "A job with a scaling rule needs fault-retry-times. Without it Volcano does nothing about "
+        "a process that fails: {gets}.",
+        'Write the label fault-retry-times: "100000000"',
+        "2.9, 3.6",
+    ),
     # Retries
     _error(
         "RETRIES_NOT_NUMBER",
@@ -353,10 +400,16 @@ RULES = (
     ),
     _error(
         "SCHEDULER_MISSING",
-        "The default scheduler takes the pods: no chips are given to them, and no fault is "
+        "The default scheduler takes the pods{unless}: no chips are given to them, and no fault is "
         "handled.",
         "Write schedulerName: volcano {where}.",
         "6.3",
+    ),
+    _info(
+        "SCHEDULER_FILLED_IN",
+        "The default scheduler takes the pods, unless {who} fills the scheduler in.",
+        "Write schedulerName: volcano {where}, so that it does not depend on that.",
+        "2.9, 6.3",
     ),
     _error(
         "SCHEDULER_OTHER",
@@ -611,6 +664,13 @@ RULES = (
         "7.2, 8",
     ),
     # Files that belong together
+    _info(
+        "OME_MODE_NOT_KNOWN",
+        "It is not known here what makes the pods of a service in the mode {mode}, nor which "
+        "labels reach them, so this service is not judged.",
+        "Check the labels of its pods.",
+        "2.9",
+    ),
     _info(
         "RUNTIME_NOT_GIVEN",
         "{missing} may stand in the runtime {runtime}, which is in no file that was given.",

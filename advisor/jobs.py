@@ -174,15 +174,9 @@ class SchedulerJob:
     @cached_property
     def is_super_pod(self) -> bool:
         """Whether it is placed by logical super pods (consumers#2.1)."""
-        if self.policy in scheduling.SUPER_POD_POLICIES:
-            return True
-        if scheduling.SUPER_POD_BLOCK in self.annotations:
-            return True
-        return any(
-            pod.node_selector.get(scheduling.ACCELERATOR_TYPE)
-            in scheduling.SUPER_POD_ACCELERATOR_TYPES
-            for pod in self.pods
-        )
+        selected = (pod.node_selector.get(scheduling.ACCELERATOR_TYPE) for pod in self.pods)
+        has_block = scheduling.SUPER_POD_BLOCK in self.annotations
+        return scheduling.is_super_pod_job(self.policy, selected, has_block=has_block)
 
     @cached_property
     def is_multilevel(self) -> bool:

@@ -6,6 +6,10 @@ The names are upstream's. Sources: ``consumers#1.1``, 1.2, 1.7, 1.11, 1.15, 2.1,
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # Where the scheduler finds its own configuration and writes what it did (consumers#1.1, 1.14).
 SCHEDULER_NAMESPACE = "volcano-system"
@@ -85,6 +89,8 @@ VERSION_LABEL = "version"
 
 # Annotations of jobs (consumers#2.1, 2.2).
 PROCESS_RECOVER_STRATEGY = "ProcessRecoverStrategy"
+RECOVER_STRATEGY = "recover-strategy"
+"""What ClusterD may do inside a training job; the operator then sets ``PROCESS_RECOVER``."""
 SCHEDULE_MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
 RECOVER_POLICY_PATH = "huawei.com/recover_policy_path"
 RECOVER_POLICY_POD = "pod"
@@ -153,3 +159,14 @@ def go_integer(text: str) -> int | None:
         return None
     value = -int(match[1]) if text.startswith("-") else int(match[1])
     return value if -(2**63) <= value < 2**63 else None
+
+
+def is_super_pod_job(policy: str, selected: Iterable[str | None], *, has_block: bool) -> bool:
+    """Return whether the plugin places a job by logical super pods (consumers#2.1).
+
+    ``selected`` are the values of ``accelerator-type`` that its pods select, ``has_block`` whether
+    it has ``sp-block``.
+    """
+    if policy in SUPER_POD_POLICIES or has_block:
+        return True
+    return any(one in SUPER_POD_ACCELERATOR_TYPES for one in selected)

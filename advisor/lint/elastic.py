@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import PlacedText, finding
+from advisor.lint.gangs import takes_part
 from advisor.lint.grace import DEFAULT_TERMINATION_SECONDS
 from advisor.lint.labels import RING_CONTROLLER
 from advisor.lint.model import Sequence, empty
@@ -47,16 +48,7 @@ STORAGE_RATE = "npu-vigil/storage-bytes-per-second"
 
 def read_elastic(root: Mapping, spec: Mapping, roles: list[Role], place: FindingPlace) -> Elastic:
     """Return what decides about elastic training in a vcjob."""
-    evicted = None
     tasks = [*spec.sequence("tasks")]
-    # Policies of a task go before those of the job.
-    policies = [policy for task in tasks for policy in task.sequence("policies")]
-    for policy in (*policies, *spec.sequence("policies")):
-        events = policy.get("events")
-        named = [policy.get("event"), *(events if isinstance(events, Sequence) else ())]
-        texts = {getattr(event, "text", "") for event in named}
-        if not texts.isdisjoint(EVICTED_EVENTS):
-            evicted = evicted or text_of(policy.scalar("action"), place.file)
     vnpu = next(
         (
             PlacedText(resource, role.cards_line, role.file)
@@ -87,7 +79,7 @@ def read_elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Finding
     return Elastic(
         root.line_of("spec"),
         text_of(spec.scalar("maxRetry"), place.file),
-        evicted,
+        action_after(spec, EVICTED_EVENTS, place),
         spec.line_of("policies", root.line_of("spec")),
         None if None in counts else sum(count or 0 for count in counts),
         vnpu,
@@ -102,6 +94,20 @@ def read_elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Finding
         _nfs(tasks, place),
         sizes,
     )
+
+
+def action_after(spec: Mapping, wanted: tuple[str, ...], place: FindingPlace) -> PlacedText | None:
+    """Return what the policies of a vcjob do after an event; ``None`` where none names it."""
+    # Policies of a task go before those of the job.
+    policies = [policy for task in spec.sequence("tasks") for policy in task.sequence("policies")]
+    for policy in (*policies, *spec.sequence("policies")):
+        events = policy.get("events")
+        named = [policy.get("event"), *(events if isinstance(events, Sequence) else ())]
+        texts = {getattr(event, "text", "") for event in named}
+        action = text_of(policy.scalar("action"), place.file)
+        if action is not None and not texts.isdisjoint(wanted):
+            return action
+    return None
 
 
 def _second_container(tasks: list[Mapping], place: FindingPlace) -> PlacedText | None:
@@ -126,7 +132,9 @@ def judge(workload: Workload, grace_over_time: int) -> Iterator[LintFinding]:
     """Return each condition of elastic training that does not hold."""
     switch = workload.labels.get(ELASTIC_SCHEDULING)
     minimum = workload.annotations.get(MIN_REPLICAS)
-    if switch is None and minimum is not None and workload.form is WorkloadForm.VCJOB:
+    is_vcjob = workload.form is WorkloadForm.VCJOB
+    # Without fault-scheduling neither of them has an effect, which is a finding by itself.
+    if is_vcjob and switch is None and minimum is not None and takes_part(workload.groups[0]):
         yield finding("ELASTIC_SWITCH_MISSING", workload.place.at_text(minimum))
     # Volcano and Ascend Operator copy the labels of a job to its PodGroup: the job is judged.
     is_copy = workload.form is WorkloadForm.POD_GROUP and workload.controller is not None
@@ -248,15 +256,16 @@ def _judge_others(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]
 
 def _judge_labels(workload: Workload) -> Iterator[LintFinding]:
     labels, place = workload.labels, workload.place.at(workload.labels_line)
-    for key, wanted, follows, instead in (
-        (FAULT_SCHEDULING, FAULT_SCHEDULING_GRACE, "and it has to be grace", '"grace"'),
-        (RING_CONTROLLER, _RING_VALUE, "so no rank table is made", _RING_VALUE),
-    ):
-        label = labels.get(key)
-        if label is None or label.value != wanted:
-            where = place if label is None else place.at_text(label)
-            shown = "is missing" if label is None else f"is {label.value}"
-            yield _condition(where, f"{key} {shown}, {follows}", f"Write {key}: {instead}")
+    mode = labels.get(FAULT_SCHEDULING)
+    if mode is None or mode.value != FAULT_SCHEDULING_GRACE:
+        where = place if mode is None else place.at_text(mode)
+        shown = "is missing" if mode is None else f"is {mode.value}"
+        why = f"{FAULT_SCHEDULING} {shown}, and it has to be grace"
+        yield _condition(where, why, f'Write {FAULT_SCHEDULING}: "grace"')
+    # The operator of MindCluster 26 asks only whether the label is there.
+    if RING_CONTROLLER not in labels:
+        why = f"{RING_CONTROLLER} is missing, so no rank table is made"
+        yield _condition(place, why, f"Write {RING_CONTROLLER}: {_RING_VALUE}")
 
 
 def _judge_minimum(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:

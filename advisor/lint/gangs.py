@@ -129,7 +129,8 @@ def _judge_shared(workload: Workload, group: WorkloadGroup) -> Iterator[LintFind
 
 def judge_without_gang(collected: Collected) -> Iterator[LintFinding]:
     """Return whose controllers are installed without the gangs that their jobs need."""
-    made = _groups_of_stateful_sets(collected.workloads)
+    every = [*collected.workloads, *(one.workload for one in collected.made)]
+    made = _groups_of_stateful_sets(every)
     for workload in collected.workloads:
         group = made.get((workload.namespace, workload.name))
         if workload.form is WorkloadForm.LWS and group is not None:

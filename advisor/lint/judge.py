@@ -11,6 +11,8 @@ from advisor.lint import (
     mindie,
     ome,
     placement,
+    reach,
+    rescheduling,
     retries,
     super_pods,
 )
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 def judge(collected: Collected) -> Iterator[LintFinding]:
     """Return what is wrong with the objects of a call, each together with the others."""
+    yield from _judge_made(collected)
     seconds = collected.grace_over_time
     seconds = DEFAULT_GRACE_OVER_TIME if seconds is None else seconds
     for workload in collected.workloads:
@@ -50,7 +53,25 @@ def judge(collected: Collected) -> Iterator[LintFinding]:
     )
 
 
+def _judge_made(collected: Collected) -> Iterator[LintFinding]:
+    """Judge what controllers made, as what it is, where its maker is not given.
+
+    Where the maker is given, all of it is judged there: its lines are those that people write.
+    """
+    given = {one.key for one in collected.workloads}
+    given |= {("InferenceService", one.namespace, one.name) for one in collected.services}
+    given |= {one.workload.key for one in collected.made}
+    for one in collected.made:
+        if (one.controller.kind, one.workload.namespace, one.controller.name) not in given:
+            yield from one.findings
+            collected.workloads.append(one.workload)
+
+
 def _judge_workload(workload: Workload, seconds: int) -> Iterator[LintFinding]:
+    # Who made an object of another one copied labels into it, too.
+    if workload.controller is None:
+        yield from reach.judge(workload.unread, workload.groups)
+        yield from rescheduling.judge(workload)
     for group in workload.groups:
         if len(group.roles) > 1 or group.labels:
             yield from _judge_conflicts(_sources(workload, group), workload.place)
@@ -131,6 +152,10 @@ def _judge_services(services: list[Service], seconds: int) -> Iterator[LintFindi
         if service.is_runtime:
             if (service.namespace, service.name) not in used:
                 yield from _judge_workload(ome.workload(service, None), seconds)
+            continue
+        if service.mode is not None and not ome.is_known_mode(service):
+            place = service.place.at_text(service.mode)
+            yield finding("OME_MODE_NOT_KNOWN", place, mode=service.mode.value or "(empty)")
             continue
         name = service.runtime.value if service.runtime is not None else ""
         runtime = runtimes.get((service.namespace, name)) or runtimes.get(("", name))

@@ -34,6 +34,7 @@ from contract.scheduling import (
     RACK_BLOCK,
     RECOVER_POLICY_PATH,
     RECOVER_POLICY_POD,
+    RECOVER_STRATEGY,
     SCALING_GROUP,
     SCALING_RULE,
     SCHEDULE_MIN_AVAILABLE,
@@ -76,6 +77,7 @@ ANNOTATIONS = (
     SUPER_POD_FIT,
     MIN_REPLICAS,
     PROCESS_RECOVER_STRATEGY,
+    RECOVER_STRATEGY,
     SCHEDULE_POLICY,
     INFER_SERVICE_SCHEDULE,
     AFFINITY_CONFIG,
@@ -83,9 +85,11 @@ ANNOTATIONS = (
     FILTER_FAULT_LEVEL,
     SWITCH,
 )
-_KNOWN = LABELS + ANNOTATIONS
-_KEPT = frozenset((*_KNOWN, *DEPLOY_SERVER_LABELS, APP, JOB_ID, RING_CONTROLLER, GROUP_ANNOTATION))
+KNOWN = LABELS + ANNOTATIONS
+_KEPT = frozenset((*KNOWN, *DEPLOY_SERVER_LABELS, APP, JOB_ID, RING_CONTROLLER, GROUP_ANNOTATION))
 _MISSED = (
+    FAULT_SCHEDULING,
+    FAULT_RETRY_TIMES,
     POD_RESCHEDULING,
     SCALING_GROUP,
     RECOVER_POLICY_PATH,
@@ -185,9 +189,9 @@ def judge_keys(
         elif key in _KEPT:
             text = value_of(value, is_rendered=rendered)
             yield from _judge_value(key, text, here, labels=labels)
-        if key in _KNOWN:
+        if key in KNOWN:
             yield from _judge_side(key, here, labels=labels, beside=beside)
-        elif key not in _OTHER_WORDS and (known := nearest(key, _KNOWN)) is not None:
+        elif key not in _OTHER_WORDS and (known := nearest(key, KNOWN)) is not None:
             code = "SUBHEALTH_TYPO" if known == SUB_HEALTH_STRATEGY else "LABEL_TYPO"
             yield finding(code, place.at(mapping.line_of(key)), key=key, known=known)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from advisor.lint import deploy_tool, gangs, jobs, ome, scaling_rule, scheduler
 from advisor.lint.elastic import ELASTIC_DAEMON
 from advisor.lint.finding import FindingPlace, finding
-from advisor.lint.labels import judge_keys
+from advisor.lint.labels import KNOWN, judge_keys
 from advisor.lint.model import Mapping, Scalar, Sequence
-from advisor.lint.workload import WorkloadScalingRule
+from advisor.lint.workload import MadeObject, WorkloadScalingRule
 from contract.scheduling import SCALING_KEY, SCHEDULER_CONFIG_KEY
 
 if TYPE_CHECKING:
@@ -31,19 +31,29 @@ class _Kind:
 
     version: str
     make: Callable[[Mapping, FindingPlace], Workload] | None = None
+    is_general: bool = False
+    """Whether most objects of the kind have nothing to do with chips; those are only counted."""
 
 
 _KINDS = {
     ("batch.volcano.sh", "Job"): _Kind("v1alpha1", jobs.vcjob),
     ("mindxdl.gitee.com", "AscendJob"): _Kind("v1", jobs.ascendjob),
     ("apps", "Deployment"): _Kind("v1", jobs.deployment),
+    ("apps", "ReplicaSet"): _Kind("v1", jobs.deployment, is_general=True),
+    ("apps", "StatefulSet"): _Kind("v1", jobs.stateful_set, is_general=True),
+    ("batch", "Job"): _Kind("v1", jobs.batch_job, is_general=True),
+    ("", "Pod"): _Kind("v1", jobs.pod, is_general=True),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _Kind("v1", jobs.leader_worker_set),
     ("orchestration.aibrix.ai", "StormService"): _Kind("v1alpha1", jobs.storm_service),
+    ("orchestration.aibrix.ai", "RoleSet"): _Kind("v1alpha1", jobs.role_set),
+    ("orchestration.aibrix.ai", "PodSet"): _Kind("v1alpha1", jobs.pod_set),
     ("scheduling.volcano.sh", "PodGroup"): _Kind("v1beta1", jobs.pod_group),
     **{(ome.GROUP, kind): _Kind(ome.VERSION) for kind in ome.KINDS},
     ("", "ConfigMap"): _Kind("v1"),
 }
 _BY_KIND = {kind: group for group, kind in _KINDS if kind != "Job"}
+_CONTROLLERS = frozenset(kind for _, kind in _KINDS) - {"ConfigMap", "PodGroup"}
+"""Kinds that make others of these kinds."""
 _BUILT_IN = frozenset(("", "apps", "batch", "autoscaling", "policy", "extensions"))
 
 
@@ -99,17 +109,40 @@ def _take_one(
         words = {"kind": kind, "known": "/".join(filter(None, (group, known.version)))}
         yield finding("UNKNOWN_VERSION", here, given=version, **words)
         return
-    yield from _judge_metadata(root.mapping("metadata"), place)
+    found = _judge_metadata(root.mapping("metadata"), place)
     if known.make is not None:
-        yield from _judge_templates(root, kind, place)
-        into.workloads.append(known.make(root, place))
-    elif kind == "ConfigMap":
+        workload = known.make(root, place)
+        if known.is_general and not _is_ours(workload):
+            into.not_judged[kind] = into.not_judged.get(kind, 0) + 1
+            return
+        both = (*found, *_judge_templates(root, kind, place))
+        controller = workload.controller
+        if controller is not None and controller.kind in _CONTROLLERS:
+            into.made.append(MadeObject(workload, controller, both))
+        else:
+            # What another program made is all that there is to judge.
+            workload.controller = None
+            yield from both
+            into.workloads.append(workload)
+        return
+    yield from found
+    if kind == "ConfigMap":
         yield from _take_config_map(root, place, into, texts)
     else:
-        for name in ("engine", "decoder", "router"):
+        for name in ome.COMPONENTS:
             part = root.mapping("spec", ome.component_key(name, kind))
             yield from _judge_metadata(part, place)
         into.services.append(ome.service(root, place, kind))
+
+
+def _is_ours(workload: Workload) -> bool:
+    """Return whether a workload asks for chips, or has a key that decides about its faults."""
+    if workload.unread or any(role.cards for role in workload.roles()):
+        return True
+    texts = [workload.labels, workload.annotations]
+    for role in workload.roles():
+        texts += [role.labels, role.annotations]
+    return any(key in KNOWN for one in texts for key in one)
 
 
 def _shown(root: Mapping, kind: str) -> str:
@@ -151,18 +184,22 @@ def _judge_templates(root: Mapping, kind: str, place: FindingPlace) -> Iterator[
     match kind:
         case "Job":
             templates += [task.mapping("template") for task in spec.sequence("tasks")]
+            templates.append(spec.mapping("template"))
         case "AscendJob":
             replicas = spec.mapping("replicaSpecs")
             for name in replicas if replicas is not None else ():
                 templates.append(replicas.mapping(name, "template") if replicas else None)
-        case "Deployment":
+        case "Deployment" | "ReplicaSet" | "StatefulSet" | "PodSet":
             templates.append(spec.mapping("template"))
         case "LeaderWorkerSet":
             for name in ("leaderTemplate", "workerTemplate"):
                 templates.append(spec.mapping("leaderWorkerTemplate", name))
         case "StormService":
+            templates.append(spec.mapping("template"))
             roles = spec.sequence("template", "spec", "roles")
             templates += [role.mapping("template") for role in roles]
+        case "RoleSet":
+            templates += [role.mapping("template") for role in spec.sequence("roles")]
     for template in templates:
         if template is not None:
             yield from _judge_metadata(template.mapping("metadata"), place)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from advisor.lint.labels import both_kept
 from advisor.lint.model import empty, whole
 from advisor.lint.pods import take_metadata, take_spec, text_of
+from advisor.lint.reach import take_read
 from advisor.lint.workload import (
     Component,
     Role,
@@ -26,7 +27,17 @@ if TYPE_CHECKING:
 
 GROUP, VERSION = "ome.io", "v1beta1"
 KINDS = ("InferenceService", "ServingRuntime", "ClusterServingRuntime")
-_COMPONENTS = ("engine", "decoder")
+COMPONENTS = ("engine", "decoder", "router")
+_KNOWN_MODES = ("RawDeployment", "MultiNode")
+"""Those whose pods a Deployment or a LeaderWorkerSet makes."""
+_MODE = "ome.io/deploymentMode"
+
+
+_ROUTER = "router"
+_PATHS = {
+    "InferenceService": "spec.engine, spec.decoder, spec.router",
+    "runtime of OME": "spec.engineConfig, spec.decoderConfig, spec.routerConfig",
+}
 
 
 def component_key(name: str, kind: str) -> str:
@@ -38,21 +49,33 @@ def service(root: Mapping, place: FindingPlace, kind: str) -> Service:
     """Return an InferenceService or a runtime."""
     metadata, spec = root.mapping("metadata") or root, root.mapping("spec") or empty(root.line)
     is_runtime = kind.endswith("Runtime")
+    row = "runtime of OME" if is_runtime else "InferenceService"
+    labels, annotations = both_kept(metadata, place.file)
+    unread = take_read(row, "metadata", labels, annotations, place)
     components = {}
-    for name in _COMPONENTS:
+    modes = [metadata.mapping("annotations")]
+    for name in COMPONENTS:
         key = component_key(name, kind)
         part = spec.mapping(key)
         if part is not None:
-            components[name] = _component(name, part, place.file, spec.line_of(key))
+            component = _component(name, part, place.file, spec.line_of(key))
+            texts = (component.pod.labels, component.pod.annotations)
+            unread += take_read(row, _PATHS[row], *texts, place)
+            components[name] = component
+            modes.append(part.mapping("annotations"))
+    found = [mode for one in modes if one is not None and (mode := one.scalar(_MODE))]
     return Service(
         place,
         metadata.text("name"),
         "" if kind.startswith("Cluster") else metadata.text("namespace") or "default",
-        *both_kept(metadata, place.file),
+        labels,
+        annotations,
         components,
         None if is_runtime else text_of(spec.scalar("runtime", "name"), place.file),
         root.line_of("spec"),
         is_runtime,
+        unread=unread,
+        mode=next((text_of(mode, place.file) for mode in found), None),
     )
 
 
@@ -77,20 +100,24 @@ def _member(name: str, part: Mapping, file: str, pods: int | None) -> Role | Non
     return role
 
 
+def is_known_mode(service: Service) -> bool:
+    """Return whether it is known what makes the pods of a service."""
+    return service.mode is None or service.mode.value in _KNOWN_MODES
+
+
 def workload(service: Service, runtime: Service | None) -> Workload:
     """Return what a service makes with its runtime; of a runtime, what it makes by itself."""
     groups = []
-    for name in _COMPONENTS:
+    for name in COMPONENTS:
         own = service.components.get(name)
         base = runtime.components.get(name) if runtime is not None else None
         if own is None:
             continue
         labels = {**service.labels, **own.pod.labels}
         annotations = {**service.annotations, **own.pod.annotations}
-        if runtime is not None:
-            below = base.pod if base is not None else Role(name, "", 0)
-            labels = {**runtime.labels, **below.labels, **labels}
-            annotations = {**runtime.annotations, **below.annotations, **annotations}
+        if base is not None:
+            labels = {**base.pod.labels, **labels}
+            annotations = {**base.pod.annotations, **annotations}
         roles = _roles(own, base)
         for role in roles:
             role.labels, role.annotations = labels, annotations
@@ -107,7 +134,8 @@ def workload(service: Service, runtime: Service | None) -> Workload:
             group.most_pods = _most_pods(service, own, base, roles[0].pods)
         else:
             group.members = group.most_pods = group.pods()
-        groups.append(group)
+        if name != _ROUTER or any(role.scheduler is not None for role in roles):
+            groups.append(group)
     return Workload(
         WorkloadForm.OME,
         service.place,
@@ -115,6 +143,8 @@ def workload(service: Service, runtime: Service | None) -> Workload:
         service.namespace,
         tuple(groups),
         is_rendered=service.is_rendered,
+        is_partial=runtime is None,
+        unread=service.unread + (runtime.unread if runtime is not None else ()),
     )
 
 

@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
+from advisor.lint.labels import KNOWN
 from advisor.lint.pods import ARCH, HOST_ARCH, SCHEDULER_NAME
-from advisor.lint.workload import WorkloadForm
+from advisor.lint.workload import VOLCANO, WorkloadForm
 from advisor.similar_words import nearest
 from contract.counted import counted
 from contract.scheduling import ACCELERATOR_TYPE, SCHEDULE_POLICY
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from advisor.lint.finding import FindingPlace, LintFinding
     from advisor.lint.workload import Role, Workload, WorkloadGroup
 
-VOLCANO = "volcano"
 ARCHITECTURES = ("huawei-arm", "huawei-x86")
 _OTHER_NAMES = {"arm64": "huawei-arm", "amd64": "huawei-x86"}
 MACHINES = {
@@ -104,22 +104,39 @@ def _judge_selector(role: Role, place: FindingPlace) -> Iterator[LintFinding]:
 def _judge_scheduler(
     workload: Workload, group: WorkloadGroup, role: Role, place: FindingPlace
 ) -> Iterator[LintFinding]:
-    is_meant = any(group.label_sources()) or any(
-        (group.annotations, *(one.annotations for one in group.roles))
-    )
-    if role.scheduler is None:
-        is_volcano = workload.form in _ALWAYS and (
-            role.cards or workload.form is WorkloadForm.VCJOB
-        )
-        if (is_volcano or (is_meant and role.cards)) and SCHEDULER_NAME not in role.selector:
-            line = workload.scheduler_line
-            where = "below spec" if line else "below spec of the pods"
-            yield finding("SCHEDULER_MISSING", place.at(line or role.spec_line), where=where)
-    elif role.scheduler.value != VOLCANO and is_meant:
-        name = role.scheduler.value
-        if name in ("", "default-scheduler") or nearest(name, (VOLCANO,)):
-            here = place.at_text(role.scheduler)
-            yield finding("SCHEDULER_OTHER", here, value=name or "(empty)")
+    """Judge the scheduler of pods with chips; any other scheduler may place those without."""
+    line = workload.scheduler_line
+    where = "below spec" if line else "below spec of the pods"
+    here = place.at(line or role.spec_line)
+    if role.scheduler is None and _may_be_filled_in(workload, role):
+        if role is next(one for one in workload.roles() if one.scheduler is None):
+            yield finding("SCHEDULER_FILLED_IN", here, who=workload.filled_by, where=where)
+    elif not role.asks_for_chips():
+        return
+    elif role.scheduler is None:
+        if SCHEDULER_NAME in role.selector:
+            return
+        if workload.form in _ALWAYS or _is_meant_for_volcano(group, role):
+            unless = f", unless {workload.filled_by} fills it in" if workload.filled_by else ""
+            yield finding("SCHEDULER_MISSING", here, where=where, unless=unless)
+    elif (name := role.scheduler.value) in ("", "default-scheduler") or nearest(name, (VOLCANO,)):
+        yield finding("SCHEDULER_OTHER", place.at_text(role.scheduler), value=name or "(empty)")
+
+
+def _may_be_filled_in(workload: Workload, role: Role) -> bool:
+    """Whether another program may write the scheduler of pods, or nothing depends on it."""
+    if workload.form is WorkloadForm.VCJOB:
+        return not any(one.asks_for_chips() for one in workload.roles())
+    return bool(workload.filled_by) and role.asks_for_chips()
+
+
+def _is_meant_for_volcano(group: WorkloadGroup, role: Role) -> bool:
+    """Whether keys of ours or nodes of MindCluster show who is to place pods without a scheduler.
+
+    Webhooks of other schedulers fill theirs into pods with the same chips.
+    """
+    texts = (*group.label_sources(), group.annotations, *(one.annotations for one in group.roles))
+    return bool(role.selector) or any(key in KNOWN for text in texts for key in text)
 
 
 def _judge_cards(

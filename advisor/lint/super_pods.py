@@ -11,10 +11,9 @@ from contract.scheduling import (
     ACCELERATOR_TYPE,
     OME_SERVICE,
     SCHEDULE_POLICY,
-    SUPER_POD_ACCELERATOR_TYPES,
     SUPER_POD_BLOCK,
-    SUPER_POD_POLICIES,
     go_integer,
+    is_super_pod_job,
 )
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
     from advisor.lint.finding import LintFinding, PlacedText
     from advisor.lint.workload import Role, Workload, WorkloadGroup
+
+_MOST_SHOWN = 8
 
 
 def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
@@ -47,28 +48,42 @@ def _judge_block(
         return
     selected = role.selector.get(ACCELERATOR_TYPE)
     policy = group.annotation(SCHEDULE_POLICY)
-    is_super_pod = (
-        policy.value in SUPER_POD_POLICIES
-        if policy is not None
-        else selected is not None and selected.value in SUPER_POD_ACCELERATOR_TYPES
-    )
-    if not is_super_pod:
+    # sp-block alone makes a super pod job, but it gives nodes of another kind no super pod.
+    is_alone = policy is None and selected is None
+    kinds = [selected.value] if selected is not None and policy is None else []
+    wanted = policy.value if policy is not None else ""
+    if not is_super_pod_job(wanted, kinds, has_block=is_alone):
         nodes = f"the nodes are {selected.value}" if selected is not None else "none is selected"
+        nodes = f"the policy is {wanted}" if wanted else nodes
         yield finding("SUPER_POD_BLOCK_WITHOUT_SUPER_POD", place, nodes=nodes)
         return
     cards = machine(group, role) or role.count()
     total = _instance(workload, group)
-    if total is not None and total < cards and value == total:
+    if total is not None and total < cards:
+        if value != total:
+            why = f"is not the number of cards of an instance, which is {total}"
+            instead = f'Write sp-block: "{total}"'
+            yield finding("SUPER_POD_BLOCK", place, value=value, why=why, instead=instead)
         return
     if value % cards:
         why = f"is no multiple of the {cards} cards of a node"
-        instead = f"Write a multiple of {cards}."
     elif total and total % value:
         why = f"is no divisor of the {total} cards of an instance"
-        instead = f"Write a divisor of {total} that is a multiple of {cards}."
     else:
         return
+    instead = _legal_blocks(cards, total)
     yield finding("SUPER_POD_BLOCK", place, value=value, why=why, instead=instead)
+
+
+def _legal_blocks(cards: int, total: int | None) -> str:
+    """Return which values are legal, in words; ``total``: the cards of an instance, if known."""
+    if not total:
+        return f"Write a multiple of {cards}."
+    legal = [block for block in range(cards, total + 1, cards) if total % block == 0]
+    if not legal:
+        return f"Ask for a multiple of {cards} cards in an instance, or remove sp-block."
+    shown = [*map(str, legal)] if len(legal) <= _MOST_SHOWN else [str(legal[0]), "...", str(total)]
+    return f"Write one of {', '.join(shown)}." if len(legal) > 1 else f'Write sp-block: "{total}"'
 
 
 def _instance(workload: Workload, group: WorkloadGroup) -> int | None:

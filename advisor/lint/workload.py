@@ -10,10 +10,13 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from advisor.lint.finding import FindingPlace, PlacedText
+    from advisor.lint.finding import FindingPlace, LintFinding, PlacedText
+    from advisor.lint.reach import UnreadKey
 
 
 Texts = dict[str, "PlacedText"]
+VOLCANO = "volcano"
+"""The scheduler whose decisions are judged."""
 
 
 class WorkloadForm(Enum):
@@ -29,6 +32,9 @@ class WorkloadForm(Enum):
     STORM = auto()
     OME = auto()
     POD_GROUP = auto()
+    STATEFUL_SET = auto()
+    BATCH_JOB = auto()
+    POD = auto()
 
 
 @dataclass(slots=True)
@@ -63,6 +69,16 @@ class Role:
         """Return the chips of one pod."""
         return sum(count or 0 for count in self.cards.values())
 
+    def asks_for_chips(self) -> bool:
+        """Return whether a pod asks for chips of Ascend; an amount that is no number does."""
+        return any(count != 0 for count in self.cards.values())
+
+    def asks_volcano_for_chips(self) -> bool:
+        """Return whether a pod asks for chips, and Volcano schedules it."""
+        return (
+            self.asks_for_chips() and self.scheduler is not None and self.scheduler.value == VOLCANO
+        )
+
 
 class Controller(NamedTuple):
     """The object that made another one, as ``ownerReferences`` name it."""
@@ -83,6 +99,15 @@ class WorkloadGroup:
     """Whether pods of several instances are in it, each of which could work alone."""
     most_pods: int | None = None
     """The pods that it can grow to, of a workload that scales itself; ``None``: unknown."""
+    has_chips: bool = False
+    """Whether its ``minResources`` name chips, where its pods are not known."""
+
+    def asks_volcano_for_chips(self) -> bool:
+        """Return whether pods ask for chips of Ascend and Volcano schedules them.
+
+        What rules say about faults and about the scheduler holds for such pods only.
+        """
+        return self.has_chips or any(role.asks_volcano_for_chips() for role in self.roles)
 
     def label(self, key: str) -> PlacedText | None:
         """Return the first value of a label that one of its sources has."""
@@ -148,7 +173,24 @@ class Workload:
     elastic: Elastic | None = None
     is_rendered: bool = False
     """Whether the deploy tool makes it, so that what is missing cannot be written."""
+    is_partial: bool = False
+    """Whether labels and more may stand in an object that is not given."""
     controller: Controller | None = None
+    unread: tuple[UnreadKey, ...] = ()
+    """Labels and annotations that reach nothing from where they stand."""
+    after_failure: PlacedText | None = None
+    """What its controller does about a failed pod, where that is written."""
+    filled_by: str = ""
+    """Who may write the scheduler that is missing, and when; empty where nobody does."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Its kind, namespace and name."""
+        return (self.place.object.partition(" ")[0], self.namespace, self.name)
+
+    def asks_volcano_for_chips(self) -> bool:
+        """Return whether a part of it does."""
+        return any(group.asks_volcano_for_chips() for group in self.groups)
 
     def roles(self) -> tuple[Role, ...]:
         """Return the roles of all its groups."""
@@ -181,6 +223,9 @@ class Service:
     spec_line: int = 0
     is_runtime: bool = False
     is_rendered: bool = False
+    unread: tuple[UnreadKey, ...] = ()
+    mode: PlacedText | None = None
+    """``ome.io/deploymentMode``."""
 
 
 class RuleGroup(NamedTuple):
@@ -225,6 +270,14 @@ class Operator(NamedTuple):
     gang: str
 
 
+class MadeObject(NamedTuple):
+    """An object that a controller made of another one, with the findings about it alone."""
+
+    workload: Workload
+    controller: Controller
+    findings: tuple[LintFinding, ...]
+
+
 @dataclass(slots=True)
 class Collected:
     """Everything of one call that is judged."""
@@ -236,3 +289,4 @@ class Collected:
     elastic: ElasticDaemon = field(default_factory=ElasticDaemon)
     operators: list[Operator] = field(default_factory=list)
     not_judged: dict[str, int] = field(default_factory=dict)
+    made: list[MadeObject] = field(default_factory=list)

@@ -125,12 +125,13 @@ def inference_service(engine: Object, runtime: str | None = None) -> Object:
 
 
 def runtime(labels: Object, annotations: Object | None = None, **engine: Any) -> Object:
-    """Return a ClusterServingRuntime with its labels in its own metadata."""
+    """Return a ClusterServingRuntime with the labels of its engine."""
+    component = {"labels": labels, "annotations": annotations or {}, **engine}
     return {
         "apiVersion": "ome.io/v1beta1",
         "kind": "ClusterServingRuntime",
-        "metadata": {"name": "r", "labels": labels, "annotations": annotations or {}},
-        "spec": {"engineConfig": engine},
+        "metadata": {"name": "r"},
+        "spec": {"engineConfig": component},
     }
 
 

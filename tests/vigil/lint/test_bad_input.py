@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.findings import FindingSeverity
 from tests.vigil.lint.manifests import (
     Object,
     inference_service,
@@ -236,6 +237,13 @@ def _runtime(labels: dict[str, str]) -> Object:
     return made
 
 
+def _warnings(objects: list[Object]) -> list[tuple[str, str]]:
+    """Return codes and objects of what is wrong with objects."""
+    report = lint([File("x.yaml", yaml.safe_dump_all(objects))])
+    wrong = [one for one in report.findings if one.rule.severity is not FindingSeverity.INFO]
+    return [(one.rule.code, one.place.object) for one in wrong]
+
+
 def test_a_service_and_a_runtime_of_one_name_in_two_namespaces() -> None:
     """Each service gets the runtime of its own namespace."""
     objects: list[Object] = []
@@ -245,8 +253,7 @@ def test_a_service_and_a_runtime_of_one_name_in_two_namespaces() -> None:
         for one in pair:
             one["metadata"] = {"name": "r", "namespace": namespace}
         objects += pair
-    report = lint([File("x.yaml", yaml.safe_dump_all(objects))])
-    shown = [(one.rule.code, one.place.object) for one in report.findings]
+    shown = _warnings(objects)
     assert shown == [("OME_WITHOUT_POD_RESCHEDULING", "InferenceService a/r")]
 
 
@@ -254,8 +261,7 @@ def test_a_runtime_that_two_services_use() -> None:
     """Each service is judged with the runtime, and the runtime not a third time."""
     services = [inference_service({"minReplicas": 1}, "r") for _ in range(2)]
     services[1]["metadata"] = {"name": "second"}
-    report = lint([File("x.yaml", yaml.safe_dump_all([*services, _runtime({})]))])
-    shown = [(one.rule.code, one.place.object) for one in report.findings]
+    shown = _warnings([*services, _runtime({})])
     code = "OME_WITHOUT_POD_RESCHEDULING"
     assert shown == [(code, "InferenceService i"), (code, "InferenceService second")]
 
@@ -297,8 +303,8 @@ def test_two_pod_groups_for_one_pod() -> None:
         _pod_group("l-0-1", "Pod", "l-0", minMember=2),
     ]
     objects = [leader_worker_set(labels), *groups]
-    assert [code for code, _ in found(yaml.safe_dump_all(objects))] == ["LWS_WITHOUT_GANG"]
-    assert found(yaml.safe_dump_all([objects[0], groups[2]])) == []
+    assert _warnings(objects) == [("LWS_WITHOUT_GANG", "LeaderWorkerSet l")]
+    assert _warnings([objects[0], groups[2]]) == []
 
 
 _TEXTS = st.text(alphabet="ab:-[]{}\"'#&*!|>\n \t{%", max_size=60)

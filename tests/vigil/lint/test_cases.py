@@ -19,9 +19,14 @@ NAMES = sorted(path.name.removesuffix(".wrong.yaml") for path in CASES.glob("*.w
 _EXPECTED = re.compile(r"^# ([A-Z_]+): line (\d+)$", re.MULTILINE)
 
 
+DOES_WITHOUT = ("RESCHEDULING_OFF", "PROCESS_FAULT_NOT_HANDLED")
+"""What an ``info`` says of each job without them; files about other codes may lack them."""
+
+
 def found(path: Path) -> list[tuple[str, int]]:
     """Return what is found in a file: codes and lines."""
-    return [(one.rule.code, one.place.line) for one in lint(files([str(path)])).findings]
+    codes = [(one.rule.code, one.place.line) for one in lint(files([str(path)])).findings]
+    return [one for one in codes if one[0] not in DOES_WITHOUT or path.name.startswith(one[0])]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,149 @@
+"""Whether rescheduling is on, and what a process that fails gets (``consumers#2.2``, 2.4, 2.9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.lint.finding import finding
+from advisor.lint.reach import Reach
+from advisor.lint.workload import WorkloadForm
+from contract.scheduling import (
+    ELASTIC_SCHEDULING,
+    FAULT_RETRY_TIMES,
+    FAULT_SCHEDULING,
+    FAULT_SCHEDULING_OFF,
+    MIN_REPLICAS,
+    POD_RESCHEDULING,
+    PROCESS_RECOVER_STRATEGY,
+    RECOVER_STRATEGY,
+    SCALING_RULE,
+    go_integer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advisor.lint.finding import FindingPlace, LintFinding, PlacedText
+    from advisor.lint.workload import Role, Workload, WorkloadGroup
+
+_IDLE = {POD_RESCHEDULING: "off", FAULT_RETRY_TIMES: "0"}
+"""Values by which people switch a part of rescheduling off."""
+_RECREATED = "the LWS controller deletes its whole group and makes it anew"
+_IN_PLACE = "the kubelet restarts its container in place"
+_AFTER_FAILURE_OF_LWS = {
+    "RecreateGroupOnPodRestart": _RECREATED,
+    "RecreateGroupAfterStart": f"{_RECREATED}, unless a pod of the group is still pending",
+    "None": f"{_IN_PLACE}, and the other pods of its group stay",
+    "Default": f"{_IN_PLACE}, and the other pods of its group stay",
+}
+_STAYS_FAILED = "its pod stays Failed, and nobody makes it anew"
+_AFTER_FAILURE = {
+    WorkloadForm.ASCENDJOB: "Ascend Operator ends the job as Failed",
+    WorkloadForm.BATCH_JOB: "the Job controller makes a new pod, up to backoffLimit",
+}
+_ALWAYS = (WorkloadForm.DEPLOYMENT, WorkloadForm.STATEFUL_SET, WorkloadForm.OME)
+"""Their pods have restartPolicy Always."""
+
+
+def judge(workload: Workload) -> Iterator[LintFinding]:
+    """Return what a workload with chips does without at a fault: one ``info``, and warnings."""
+    if workload.is_partial:
+        return
+    groups = [group for group in workload.groups if group.asks_volcano_for_chips() and group.roles]
+    groups = [group for group in groups if not _may_be_elsewhere(workload, group)]
+    off = [group for group in groups if _is_off(group)]
+    if off:
+        yield _off(workload, off)
+        for group in off:
+            yield from _idle(workload, group)
+    without = [group for group in groups if _is_without_retries(group)]
+    if without and workload.form is WorkloadForm.ASCENDJOB and SCALING_RULE in workload.labels:
+        place = workload.place.at_text(workload.labels[SCALING_RULE])
+        yield finding("MOTOR_WITHOUT_RETRIES", place, gets=_gets(workload, without[0]))
+    elif without and not off:
+        place = _place(workload, without[0], FAULT_RETRY_TIMES)
+        yield finding("PROCESS_FAULT_NOT_HANDLED", place, gets=_gets(workload, without[0]))
+
+
+def _may_be_elsewhere(workload: Workload, group: WorkloadGroup) -> bool:
+    """Whether labels may reach the PodGroup from where it depends on what is installed."""
+    keys = {one.key for one in workload.unread if one.source.reach is Reach.DEPENDS}
+    return FAULT_SCHEDULING in keys and group.label(FAULT_SCHEDULING) is None
+
+
+def _is_off(group: WorkloadGroup) -> bool:
+    label = group.label(FAULT_SCHEDULING)
+    return label is None or label.value in ("", FAULT_SCHEDULING_OFF)
+
+
+def _is_without_retries(group: WorkloadGroup) -> bool:
+    """Whether it has no retries; a value that is no number is a finding by itself."""
+    label = group.label(FAULT_RETRY_TIMES)
+    return label is None or go_integer(label.value) == 0
+
+
+def _place(workload: Workload, group: WorkloadGroup, key: str) -> FindingPlace:
+    """Return the line of a label, or that of the labels to which it can be added."""
+    text = group.label(key)
+    if text is not None:
+        return workload.place.at_text(text)
+    role = group.roles[0]
+    if workload.form in (WorkloadForm.VCJOB, WorkloadForm.ASCENDJOB):
+        return workload.place.at(workload.labels_line)
+    return workload.place.at(role.labels_line or role.line, role.file)
+
+
+def _off(workload: Workload, off: list[WorkloadGroup]) -> LintFinding:
+    label = off[0].label(FAULT_SCHEDULING)
+    what = "is off" if label is not None else "reaches no pod"
+    pods = "" if len(off) == len(workload.groups) else f" of {', '.join(_names(off))}"
+    words = {"what": what, "pods": pods, "gets": _gets(workload, off[0])}
+    return finding("RESCHEDULING_OFF", _place(workload, off[0], FAULT_SCHEDULING), **words)
+
+
+def _names(groups: list[WorkloadGroup]) -> list[str]:
+    return list(dict.fromkeys(role.name for group in groups for role in group.roles))
+
+
+def _idle(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
+    """Return what stands there and does nothing, because fault-scheduling is off."""
+    found: list[tuple[str, PlacedText]] = []
+    for key in (POD_RESCHEDULING, FAULT_RETRY_TIMES):
+        found += [(key, source[key]) for source in group.label_sources() if key in source]
+    # An elastic job without fault-scheduling is an error by itself.
+    if workload.form is WorkloadForm.VCJOB and ELASTIC_SCHEDULING not in workload.labels:
+        text = workload.annotations.get(MIN_REPLICAS)
+        found += [] if text is None else [(MIN_REPLICAS, text)]
+    for key in (RECOVER_STRATEGY, PROCESS_RECOVER_STRATEGY):
+        text = group.annotations.get(key)
+        found += [] if text is None else [(key, text)]
+    for key, text in found:
+        if text.value != _IDLE.get(key):
+            yield finding("WITHOUT_FAULT_SCHEDULING", workload.place.at_text(text), key=key)
+
+
+def _gets(workload: Workload, group: WorkloadGroup) -> str:
+    """Return what happens to a process that fails, by pods where these differ."""
+    by_words: dict[str, list[str]] = {}
+    for role in group.roles:
+        if role.asks_volcano_for_chips():
+            by_words.setdefault(_gets_role(workload, group, role), []).append(role.name)
+    if len(by_words) == 1:
+        return next(iter(by_words))
+    return "; ".join(f"{', '.join(names)}: {words}" for words, names in by_words.items())
+
+
+def _gets_role(workload: Workload, group: WorkloadGroup, role: Role) -> str:
+    form = workload.form
+    is_group = form is WorkloadForm.LWS or (form is WorkloadForm.OME and not group.is_shared)
+    if is_group:
+        written = workload.after_failure
+        policy = "RecreateGroupOnPodRestart" if written is None else written.value
+        return _AFTER_FAILURE_OF_LWS.get(policy, _RECREATED)
+    default = "Never" if form is WorkloadForm.ASCENDJOB else "Always"
+    policy = role.restart.value if role.restart is not None else default
+    if form in _ALWAYS or policy in ("Always", "OnFailure"):
+        return _IN_PLACE
+    if form is WorkloadForm.VCJOB and workload.after_failure is not None:
+        return f"the job controller answers with {workload.after_failure.value}"
+    return _AFTER_FAILURE.get(form, _STAYS_FAILED)
