@@ -14,7 +14,7 @@ class FindingSeverity(StrEnum):
     """``ERROR``: the object is refused or never placed, or a setting does not do what it is for.
 
     ``WARNING``: it does, but a named case goes otherwise. ``INFO``: what was given does not suffice
-    to judge it.
+    to judge it, or the job is right and does without something; it never counts.
     """
 
     ERROR = "error"
@@ -158,7 +158,7 @@ RULES = (
     _info(
         "PLACE_REPEATED",
         "From {path}, {key} reaches no pod and no PodGroup; the same value stands where it counts.",
-        "Remove it here, so that nobody changes it without effect.",
+        "Remove it here, so that no change is made here without effect.",
         "2.1",
     ),
     _info(
@@ -666,8 +666,8 @@ RULES = (
     # Files that belong together
     _info(
         "OME_MODE_NOT_KNOWN",
-        "It is not known here what makes the pods of a service in the mode {mode}, nor which "
-        "labels reach them, so this service is not judged.",
+        "What makes the pods of a service in the mode {mode} is not known here, nor which labels "
+        "reach them. It is not judged.",
         "Check the labels of its pods.",
         "2.9",
     ),

@@ -186,6 +186,8 @@ def quoted(text: str) -> str:
 
 def printable(text: str) -> str:
     """Return ``text`` with ``?`` in place of each character that no terminal should get."""
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 

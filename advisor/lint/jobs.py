@@ -43,15 +43,15 @@ def _workload(form: WorkloadForm, kind: str, root: Mapping, place: FindingPlace)
         annotations,
         metadata.line_of("labels", line),
         metadata.line_of("annotations", line),
-        controller=controller_of(root),
+        controller=controller_of(metadata) if "ownerReferences" in metadata else None,
     )
     job.unread = take_read(kind, "metadata", labels, annotations, place)
     return job
 
 
-def controller_of(root: Mapping) -> Controller | None:
+def controller_of(metadata: Mapping) -> Controller | None:
     """Return the object that made this one; ``None`` for what people write."""
-    for owner in root.sequence("metadata", "ownerReferences"):
+    for owner in metadata.sequence("ownerReferences"):
         if owner.text("controller") == "true":
             return Controller(owner.text("kind"), owner.text("name"))
     return None

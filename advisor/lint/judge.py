@@ -11,7 +11,6 @@ from advisor.lint import (
     mindie,
     ome,
     placement,
-    reach,
     rescheduling,
     retries,
     super_pods,
@@ -42,6 +41,8 @@ def judge(collected: Collected) -> Iterator[LintFinding]:
     seconds = collected.grace_over_time
     seconds = DEFAULT_GRACE_OVER_TIME if seconds is None else seconds
     for workload in collected.workloads:
+        keys = collected.rank_tables.get((workload.namespace, workload.name), ())
+        yield from rescheduling.judge_rank_table(keys, workload.groups)
         yield from _judge_workload(workload, seconds)
         yield from elastic.judge_parts(workload, collected.elastic)
     yield from _judge_services(collected.services, seconds)
@@ -70,7 +71,7 @@ def _judge_made(collected: Collected) -> Iterator[LintFinding]:
 def _judge_workload(workload: Workload, seconds: int) -> Iterator[LintFinding]:
     # Who made an object of another one copied labels into it, too.
     if workload.controller is None:
-        yield from reach.judge(workload.unread, workload.groups)
+        yield from rescheduling.judge_places(workload.unread, workload.groups)
         yield from rescheduling.judge(workload)
     for group in workload.groups:
         if len(group.roles) > 1 or group.labels:

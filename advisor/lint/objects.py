@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from advisor.lint import deploy_tool, gangs, jobs, ome, scaling_rule, scheduler
+from advisor.lint import deploy_tool, gangs, jobs, ome, reach, scaling_rule, scheduler
 from advisor.lint.elastic import ELASTIC_DAEMON
 from advisor.lint.finding import FindingPlace, finding
-from advisor.lint.labels import KNOWN, judge_keys
+from advisor.lint.labels import KNOWN, judge_keys, kept
 from advisor.lint.model import Mapping, Scalar, Sequence
 from advisor.lint.workload import MadeObject, WorkloadScalingRule
 from contract.scheduling import SCALING_KEY, SCHEDULER_CONFIG_KEY
@@ -184,7 +184,7 @@ def _judge_templates(root: Mapping, kind: str, place: FindingPlace) -> Iterator[
     match kind:
         case "Job":
             templates += [task.mapping("template") for task in spec.sequence("tasks")]
-            templates.append(spec.mapping("template"))
+            templates += [spec.mapping("template")] if "template" in spec else []
         case "AscendJob":
             replicas = spec.mapping("replicaSpecs")
             for name in replicas if replicas is not None else ():
@@ -254,6 +254,11 @@ def _take_config_map(
     metadata = root.mapping("metadata")
     if data is None or metadata is None:
         return
+    name, namespace = metadata.text("name"), metadata.text("namespace") or "default"
+    if name.startswith(reach.RANK_TABLE) and metadata.mapping("labels") is not None:
+        keys = reach.rank_table_keys(kept(metadata.mapping("labels"), place.file), place)
+        if keys:
+            into.rank_tables[namespace, name.removeprefix(reach.RANK_TABLE)] = keys
     key = scaling_rule.data_key(data)
     text = data.scalar(key) if key is not None else None
     if key is not None and text is not None:

@@ -52,6 +52,9 @@ def service(root: Mapping, place: FindingPlace, kind: str) -> Service:
     row = "runtime of OME" if is_runtime else "InferenceService"
     labels, annotations = both_kept(metadata, place.file)
     unread = take_read(row, "metadata", labels, annotations, place)
+    if is_runtime:
+        # The definition of the kind has labels for pods here, which OME does not use.
+        unread += take_read(row, "spec", *both_kept(spec, place.file), place)
     components = {}
     modes = [metadata.mapping("annotations")]
     for name in COMPONENTS:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.labels import KNOWN
+from advisor.lint.labels import KNOWN, RING_CONTROLLER
 from advisor.lint.pods import ARCH, HOST_ARCH, SCHEDULER_NAME
 from advisor.lint.workload import VOLCANO, WorkloadForm
 from advisor.similar_words import nearest
@@ -41,6 +41,8 @@ _STATIC_PART = re.compile(r"huawei\.com/Ascend\w+-\d+c(?:\..+)?", re.ASCII)
 """A part of a chip that was made before, such as ``huawei.com/Ascend910-4c``."""
 _FIRST_GENERATION = (3, 5, 6, 7)
 _A2_MACHINE, _A3_MACHINE = 8, 16
+_KEYS = frozenset((*KNOWN, RING_CONTROLLER))
+"""Labels and annotations of MindCluster."""
 _ALWAYS = (WorkloadForm.VCJOB, WorkloadForm.ASCENDJOB, WorkloadForm.STORM, WorkloadForm.OME)
 """Workloads that only Volcano places. A Deployment is one of them by its labels."""
 
@@ -136,7 +138,7 @@ def _is_meant_for_volcano(group: WorkloadGroup, role: Role) -> bool:
     Webhooks of other schedulers fill theirs into pods with the same chips.
     """
     texts = (*group.label_sources(), group.annotations, *(one.annotations for one in group.roles))
-    return bool(role.selector) or any(key in KNOWN for text in texts for key in text)
+    return bool(role.selector) or any(key in _KEYS for text in texts for key in text)
 
 
 def _judge_cards(

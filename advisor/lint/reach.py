@@ -1,7 +1,7 @@
 """From where labels and annotations reach a job as Volcano sees it (``consumers#2.1``).
 
 Volcano joins the labels of a PodGroup with those of its pods. It reads the annotations of the
-PodGroup, and eight keys of one pod besides. ``PLACES`` says what the controllers copy there.
+PodGroup, and eight keys of one pod besides. ``PLACES`` has what the controllers copy there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from advisor.lint.finding import FindingPlace, finding
 from contract.documents.elastic_job import SWITCH
 from contract.scheduling import (
     ELASTIC_SCHEDULING,
@@ -26,10 +25,9 @@ from contract.scheduling import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from advisor.lint.finding import FindingPlace, PlacedText
 
-    from advisor.lint.finding import LintFinding, PlacedText
-    from advisor.lint.workload import Texts, WorkloadGroup
+    Texts = dict[str, PlacedText]
 
 JOB_LABELS = (
     FAULT_SCHEDULING,
@@ -44,6 +42,7 @@ GROUP_ANNOTATIONS = (PROCESS_RECOVER_STRATEGY, RECOVER_STRATEGY)
 """Annotations that count at the PodGroup alone."""
 OBJECT_KEYS = (ELASTIC_SCHEDULING, MIN_REPLICAS, SWITCH)
 """Keys that are read from the job itself, by the programs that train it elastically."""
+_OF_THE_GROUP = frozenset((*GROUP_ANNOTATIONS, *OBJECT_KEYS))
 
 
 class Reach(Enum):
@@ -110,7 +109,14 @@ PLACES = (
         "metadata",
         f"{_OPERATOR}/pkg/controllers/v1/pod.go createPodSpec, labels.go setPodLabels",
     ),
-    MetadataPlace("Deployment", "metadata", Reach.DEPENDS, _TEMPLATE, _POD_GROUPS),
+    MetadataPlace(
+        "Deployment",
+        "metadata",
+        Reach.DEPENDS,
+        _TEMPLATE,
+        f"{_POD_GROUPS}; in {_OPERATOR}/pkg/controllers/v1/ascendjob_controller.go isJobDecorator "
+        "makes a rank table only",
+    ),
     MetadataPlace("Deployment", _TEMPLATE, Reach.PODS, "", _POD_GROUPS),
     MetadataPlace("ReplicaSet", "metadata", Reach.NOTHING, _TEMPLATE, _POD_GROUPS),
     MetadataPlace("ReplicaSet", _TEMPLATE, Reach.PODS, "", _POD_GROUPS),
@@ -120,6 +126,13 @@ PLACES = (
     MetadataPlace("Job (batch)", _TEMPLATE, Reach.PODS, "", _POD_GROUPS),
     MetadataPlace("Pod", "metadata", Reach.PODS, "", _POD_GROUPS),
     MetadataPlace("PodGroup", "metadata", Reach.GROUP, "", "consumers#2.1"),
+    MetadataPlace(
+        "ConfigMap of a rank table",
+        "metadata",
+        Reach.NOTHING,
+        "the job itself, or of its pods",
+        "mind-cluster 22bb3d98 component/ascend-for-volcano/plugin/job.go getJobLabelFromVcJob",
+    ),
     MetadataPlace(
         "LeaderWorkerSet",
         "metadata",
@@ -217,7 +230,14 @@ PLACES = (
         "metadata",
         Reach.NOTHING,
         _COMPONENTS,
-        "ome 17b77eda pkg/runtimeselector/fetcher.go",
+        "ome 17b77eda pkg/runtimeselector/fetcher.go GetRuntime",
+    ),
+    MetadataPlace(
+        "runtime of OME",
+        "spec",
+        Reach.NOTHING,
+        _COMPONENTS,
+        f"{_OME}/engine.go, decoder.go, router.go: no use of ServingRuntimePodSpec.Labels",
     ),
     MetadataPlace(
         "runtime of OME",
@@ -230,6 +250,10 @@ PLACES = (
 )
 _BY_PLACE = {(place.kind, place.path): place for place in PLACES}
 assert len(_BY_PLACE) == len(PLACES)
+
+
+RANK_TABLE = "rings-config-"
+"""The name of the ConfigMap for the rank table of a job begins so, and ends with the job's."""
 
 
 class UnreadKey(NamedTuple):
@@ -247,6 +271,10 @@ def take_read(
 ) -> tuple[UnreadKey, ...]:
     """Take the keys that reach nothing out of ``labels`` and ``annotations``, and return them."""
     source = _BY_PLACE[kind, path]
+    if source.reach is Reach.GROUP or (
+        source.reach is Reach.PODS and _OF_THE_GROUP.isdisjoint((*labels, *annotations))
+    ):
+        return ()
     unread = []
     for texts, is_label in ((labels, True), (annotations, False)):
         for key in [key for key in texts if not _is_read(key, source, is_label=is_label)]:
@@ -255,10 +283,8 @@ def take_read(
 
 
 def _is_read(key: str, source: MetadataPlace, *, is_label: bool) -> bool:
-    if source.reach is Reach.GROUP:
-        return True
     if key in OBJECT_KEYS:
-        # At objects that nobody trains elastically these names may be another program's.
+        # At objects that no program trains elastically these names may be another program's.
         return source.kind != "Job (batch.volcano.sh)"
     if not is_label and key in GROUP_ANNOTATIONS:
         return False
@@ -266,41 +292,6 @@ def _is_read(key: str, source: MetadataPlace, *, is_label: bool) -> bool:
     return source.reach is Reach.PODS or key not in ours
 
 
-def judge(unread: Iterable[UnreadKey], groups: Iterable[WorkloadGroup]) -> Iterator[LintFinding]:
-    """Return a finding for each key that has no effect where it stands.
-
-    Where the same value stands at the right place too, the job is right, so that is an ``info``.
-    """
-    depending = []
-    for one in unread:
-        elsewhere = _elsewhere(one, groups)
-        place = one.place.at_text(one.text)
-        if one.source.reach is Reach.DEPENDS and one.key not in GROUP_ANNOTATIONS:
-            if not elsewhere:
-                depending.append(one)
-        elif elsewhere:
-            yield finding("PLACE_REPEATED", place, key=one.key, path=one.source.path)
-        else:
-            words = {"key": one.key, "path": one.source.path, "kind": one.source.kind}
-            yield finding("PLACE_WITHOUT_EFFECT", place, **words, instead=_instead(one))
-    if depending:
-        first = depending[0]
-        keys = ", ".join(one.key for one in depending)
-        where = first.source.write
-        yield finding("PLACE_DEPENDS", first.place.at_text(first.text), keys=keys, where=where)
-
-
-def _elsewhere(one: UnreadKey, groups: Iterable[WorkloadGroup]) -> bool:
-    """Return whether all pods get the same value from where it counts."""
-    found = [
-        group.label(one.key) if one.is_label else group.annotation(one.key) for group in groups
-    ]
-    return bool(found) and all(text is not None and text.value == one.text.value for text in found)
-
-
-def _instead(one: UnreadKey) -> str:
-    side = "labels" if one.is_label else "annotations"
-    where = one.source.write
-    if not where or (one.key in GROUP_ANNOTATIONS and where != "metadata"):
-        return f"Remove it; no place of a {one.source.kind} reaches the PodGroup."
-    return f"Write it to the {side} of {where}."
+def rank_table_keys(labels: Texts, place: FindingPlace) -> tuple[UnreadKey, ...]:
+    """Return the labels of a job that stand at the ConfigMap for its rank table."""
+    return take_read("ConfigMap of a rank table", "metadata", labels, {}, place)

@@ -1,11 +1,14 @@
-"""Whether rescheduling is on, and what a process that fails gets (``consumers#2.2``, 2.4, 2.9)."""
+"""Whether rescheduling is on: what reaches nothing, and what a job does without.
+
+Sources: ``docs/spec/consumers.md#2.1``, 2.2, 2.4, 2.9.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.reach import Reach
+from advisor.lint.reach import GROUP_ANNOTATIONS, Reach
 from advisor.lint.workload import WorkloadForm
 from contract.scheduling import (
     ELASTIC_SCHEDULING,
@@ -21,9 +24,10 @@ from contract.scheduling import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from advisor.lint.finding import FindingPlace, LintFinding, PlacedText
+    from advisor.lint.reach import UnreadKey
     from advisor.lint.workload import Role, Workload, WorkloadGroup
 
 _IDLE = {POD_RESCHEDULING: "off", FAULT_RETRY_TIMES: "0"}
@@ -36,7 +40,8 @@ _AFTER_FAILURE_OF_LWS = {
     "None": f"{_IN_PLACE}, and the other pods of its group stay",
     "Default": f"{_IN_PLACE}, and the other pods of its group stay",
 }
-_STAYS_FAILED = "its pod stays Failed, and nobody makes it anew"
+_REPLACED = "the RoleSet controller deletes its pod and makes a new one"
+_STAYS_FAILED = "its pod stays Failed, and no controller makes it anew"
 _AFTER_FAILURE = {
     WorkloadForm.ASCENDJOB: "Ascend Operator ends the job as Failed",
     WorkloadForm.BATCH_JOB: "the Job controller makes a new pod, up to backoffLimit",
@@ -45,18 +50,68 @@ _ALWAYS = (WorkloadForm.DEPLOYMENT, WorkloadForm.STATEFUL_SET, WorkloadForm.OME)
 """Their pods have restartPolicy Always."""
 
 
+def judge_places(
+    unread: Iterable[UnreadKey], groups: Iterable[WorkloadGroup]
+) -> Iterator[LintFinding]:
+    """Return a finding for each key that has no effect where it stands.
+
+    Where the same value stands at the right place too, the job is right, so that is an ``info``.
+    """
+    depending = []
+    for one in unread:
+        elsewhere = _elsewhere(one, groups)
+        place = one.place.at_text(one.text)
+        if one.source.reach is Reach.DEPENDS:
+            if not elsewhere and one.key not in GROUP_ANNOTATIONS:
+                depending.append(one)
+        elif elsewhere:
+            yield finding("PLACE_REPEATED", place, key=one.key, path=one.source.path)
+        else:
+            words = {"key": one.key, "path": one.source.path, "kind": one.source.kind}
+            yield finding("PLACE_WITHOUT_EFFECT", place, **words, instead=_instead(one))
+    if depending:
+        first = depending[0]
+        keys = ", ".join(one.key for one in depending)
+        where = first.source.write
+        yield finding("PLACE_DEPENDS", first.place.at_text(first.text), keys=keys, where=where)
+
+
+def judge_rank_table(
+    keys: Iterable[UnreadKey], groups: Iterable[WorkloadGroup]
+) -> Iterator[LintFinding]:
+    """Return the labels at a ConfigMap that its job lacks: it was read there in old releases."""
+    lacking = [one for one in keys if all(group.label(one.key) is None for group in groups)]
+    return judge_places(lacking, groups)
+
+
+def _elsewhere(one: UnreadKey, groups: Iterable[WorkloadGroup]) -> bool:
+    """Return whether all pods get the same value from where it counts."""
+    found = [
+        group.label(one.key) if one.is_label else group.annotation(one.key) for group in groups
+    ]
+    return bool(found) and all(text is not None and text.value == one.text.value for text in found)
+
+
+def _instead(one: UnreadKey) -> str:
+    side = "labels" if one.is_label else "annotations"
+    where = one.source.write
+    if not where or (one.key in GROUP_ANNOTATIONS and where != "metadata"):
+        return f"Remove it; no place of a {one.source.kind} reaches the PodGroup."
+    return f"Write it to the {side} of {where}."
+
+
 def judge(workload: Workload) -> Iterator[LintFinding]:
     """Return what a workload with chips does without at a fault: one ``info``, and warnings."""
     if workload.is_partial:
         return
     groups = [group for group in workload.groups if group.asks_volcano_for_chips() and group.roles]
-    groups = [group for group in groups if not _may_be_elsewhere(workload, group)]
+    groups = [group for group in groups if not _may_be_elsewhere(workload, FAULT_SCHEDULING, group)]
     off = [group for group in groups if _is_off(group)]
     if off:
         yield _off(workload, off)
         for group in off:
             yield from _idle(workload, group)
-    without = [group for group in groups if _is_without_retries(group)]
+    without = [group for group in groups if _is_without_retries(workload, group)]
     if without and workload.form is WorkloadForm.ASCENDJOB and SCALING_RULE in workload.labels:
         place = workload.place.at_text(workload.labels[SCALING_RULE])
         yield finding("MOTOR_WITHOUT_RETRIES", place, gets=_gets(workload, without[0]))
@@ -65,10 +120,10 @@ def judge(workload: Workload) -> Iterator[LintFinding]:
         yield finding("PROCESS_FAULT_NOT_HANDLED", place, gets=_gets(workload, without[0]))
 
 
-def _may_be_elsewhere(workload: Workload, group: WorkloadGroup) -> bool:
-    """Whether labels may reach the PodGroup from where it depends on what is installed."""
+def _may_be_elsewhere(workload: Workload, key: str, group: WorkloadGroup) -> bool:
+    """Whether a label may reach the PodGroup from where it depends on what is installed."""
     keys = {one.key for one in workload.unread if one.source.reach is Reach.DEPENDS}
-    return FAULT_SCHEDULING in keys and group.label(FAULT_SCHEDULING) is None
+    return key in keys and group.label(key) is None
 
 
 def _is_off(group: WorkloadGroup) -> bool:
@@ -76,10 +131,12 @@ def _is_off(group: WorkloadGroup) -> bool:
     return label is None or label.value in ("", FAULT_SCHEDULING_OFF)
 
 
-def _is_without_retries(group: WorkloadGroup) -> bool:
+def _is_without_retries(workload: Workload, group: WorkloadGroup) -> bool:
     """Whether it has no retries; a value that is no number is a finding by itself."""
     label = group.label(FAULT_RETRY_TIMES)
-    return label is None or go_integer(label.value) == 0
+    if label is None:
+        return not _may_be_elsewhere(workload, FAULT_RETRY_TIMES, group)
+    return go_integer(label.value) == 0
 
 
 def _place(workload: Workload, group: WorkloadGroup, key: str) -> FindingPlace:
@@ -144,6 +201,9 @@ def _gets_role(workload: Workload, group: WorkloadGroup, role: Role) -> str:
     policy = role.restart.value if role.restart is not None else default
     if form in _ALWAYS or policy in ("Always", "OnFailure"):
         return _IN_PLACE
+    if form is WorkloadForm.STORM and group.is_shared:
+        # A PodSet keeps a failed pod, whose name it would use again; a RoleSet does not.
+        return _REPLACED
     if form is WorkloadForm.VCJOB and workload.after_failure is not None:
         return f"the job controller answers with {workload.after_failure.value}"
     return _AFTER_FAILURE.get(form, _STAYS_FAILED)

@@ -105,13 +105,19 @@ class WorkloadGroup:
     def asks_volcano_for_chips(self) -> bool:
         """Return whether pods ask for chips of Ascend and Volcano schedules them.
 
-        What rules say about faults and about the scheduler holds for such pods only.
+        Rules about faults and about the scheduler hold for such pods only.
         """
         return self.has_chips or any(role.asks_volcano_for_chips() for role in self.roles)
 
     def label(self, key: str) -> PlacedText | None:
         """Return the first value of a label that one of its sources has."""
-        return next((source[key] for source in self.label_sources() if key in source), None)
+        found = self.labels.get(key)
+        if found is None:
+            for role in self.roles:
+                found = role.labels.get(key)
+                if found is not None:
+                    break
+        return found
 
     def label_sources(self) -> tuple[Texts, ...]:
         """Return everything that Volcano merges into the labels of the job (consumers#2.1)."""
@@ -119,8 +125,13 @@ class WorkloadGroup:
 
     def annotation(self, key: str) -> PlacedText | None:
         """Return the first value of an annotation that the PodGroup or a pod has."""
-        sources = (self.annotations, *(role.annotations for role in self.roles))
-        return next((source[key] for source in sources if key in source), None)
+        found = self.annotations.get(key)
+        if found is None:
+            for role in self.roles:
+                found = role.annotations.get(key)
+                if found is not None:
+                    break
+        return found
 
     def pods(self) -> int | None:
         """Return how many pods it has."""
@@ -181,7 +192,7 @@ class Workload:
     after_failure: PlacedText | None = None
     """What its controller does about a failed pod, where that is written."""
     filled_by: str = ""
-    """Who may write the scheduler that is missing, and when; empty where nobody does."""
+    """Which program may write the scheduler that is missing; empty where none does."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -290,3 +301,5 @@ class Collected:
     operators: list[Operator] = field(default_factory=list)
     not_judged: dict[str, int] = field(default_factory=dict)
     made: list[MadeObject] = field(default_factory=list)
+    rank_tables: dict[tuple[str, str], tuple[UnreadKey, ...]] = field(default_factory=dict)
+    """Labels at ConfigMaps for rank tables, by namespace and name of their jobs."""

@@ -46,6 +46,8 @@ _LISTS = {
     "Job": "/apis/batch.volcano.sh/v1alpha1/jobs",
     "AscendJob": "/apis/mindxdl.gitee.com/v1/ascendjobs",
     "Deployment": "/apis/apps/v1/deployments",
+    "StatefulSet": "/apis/apps/v1/statefulsets",
+    "Job (batch)": "/apis/batch/v1/jobs",
     "LeaderWorkerSet": "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",
     "StormService": "/apis/orchestration.aibrix.ai/v1alpha1/stormservices",
     "InferenceService": "/apis/ome.io/v1beta1/inferenceservices",

@@ -46,10 +46,14 @@ class LintReport:
         return {severity: found.count(severity) for severity in FindingSeverity}
 
     def exit_status(self, *, strict: bool) -> int:
-        """Return 2 where a file could not be read, 1 with an error, with ``strict`` any finding."""
+        """Return 2 where a file could not be read, 1 with an error, with ``strict`` a warning too.
+
+        What is an ``info`` may be right as it stands, so it never counts.
+        """
         if any(one.rule.code == "UNREADABLE" for one in self.findings):
             return 2
-        return int(bool(self.findings) if strict else self.counts()[FindingSeverity.ERROR] > 0)
+        counts = self.counts()
+        return int(counts[FindingSeverity.ERROR] + strict * counts[FindingSeverity.WARNING] > 0)
 
 
 def lint(

@@ -26,7 +26,7 @@ def lint(
         str, typer.Option("--format", help="text, json, github or sarif.", metavar="FORMAT")
     ] = "text",
     strict: Annotated[
-        bool, typer.Option("--strict", help="End with 1 for any finding, not for errors only.")
+        bool, typer.Option("--strict", help="End with 1 for a warning too; an info never counts.")
     ] = False,
 ) -> None:
     """Judge manifests before they are applied: what will happen at the first fault, and what to

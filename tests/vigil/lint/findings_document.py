@@ -1,4 +1,4 @@
-"""Makes ``docs/findings.md`` of the table of findings.
+"""Makes ``docs/findings.md`` of the table of findings, and a table of ``docs/lint.md``.
 
 ::
 
@@ -10,15 +10,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from advisor.findings import RULES
+from advisor.lint.reach import PLACES
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "findings.md"
+_DOCS = Path(__file__).parents[3] / "docs"
+DOCUMENT, LINT = _DOCS / "findings.md", _DOCS / "lint.md"
+BEGIN, END = "<!-- made from advisor/lint/reach.py -->", "<!-- end -->"
 _HEAD = (
     "# Findings of `vigil lint`\n\n"
     "Made from `advisor/findings.py`; words in braces are filled in for each finding. An `error`: "
     "the object is\nrefused, never placed, or a setting does not do what it is for. A `warning`: "
     "it does, but a named case goes\notherwise. An `info`: what was given does not suffice to "
-    "judge it. A comment `# vigil: ignore CODE reason` on the\nline of a finding silences it. "
-    "Sources are sections, examples and rules of `docs/spec/consumers.md`.\n\n"
+    "judge it, or the job is right and does without something;\nit never counts. A comment "
+    "`# vigil: ignore CODE reason` on the line of a finding silences it. Sources are "
+    "sections,\nexamples and rules of `docs/spec/consumers.md`.\n\n"
     "| code | severity | what will happen | what to write | source |\n|---|---|---|---|---|\n"
 )
 
@@ -33,5 +37,17 @@ def document() -> str:
     )
 
 
+def places() -> str:
+    """Return the table of ``docs/lint.md`` about where labels and annotations count."""
+    rows = ["| kind | place | reaches | source |", "|---|---|---|---|"]
+    for one in PLACES:
+        cells = (one.kind, f"`{one.path}`", one.reach.value, one.source)
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
 if __name__ == "__main__":
     DOCUMENT.write_text(document(), encoding="utf-8")
+    begin, _, rest = LINT.read_text(encoding="utf-8").partition(BEGIN)
+    end = rest[rest.index(END) :]
+    LINT.write_text(f"{begin}{BEGIN}\n{places()}{end}", encoding="utf-8")

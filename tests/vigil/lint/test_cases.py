@@ -20,7 +20,7 @@ _EXPECTED = re.compile(r"^# ([A-Z_]+): line (\d+)$", re.MULTILINE)
 
 
 DOES_WITHOUT = ("RESCHEDULING_OFF", "PROCESS_FAULT_NOT_HANDLED")
-"""What an ``info`` says of each job without them; files about other codes may lack them."""
+"""An ``info`` for each job without them; files about other codes may lack them."""
 
 
 def found(path: Path) -> list[tuple[str, int]]:

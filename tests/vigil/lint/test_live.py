@@ -65,6 +65,7 @@ def test_running_objects_are_judged_and_missing_rights_are_named(
         shown = [(one["file"], one["line"], one["object"], one["code"]) for one in findings]
         assert shown == [
             ("kubernetes:Deployment", 0, "Deployment default/infer", "MIN_AVAILABLE_MISSING"),
+            ("kubernetes:Deployment", 0, "Deployment default/infer", "PROCESS_FAULT_NOT_HANDLED"),
             ("kubernetes:PodGroup", 0, "PodGroup default/group", "FAULT_SCHEDULING_UNSUPPORTED"),
             ("kubernetes:scheduler", 0, "PodGroup default/group", "NO_ASCENDREAL"),
         ]
@@ -74,6 +75,44 @@ def test_running_objects_are_judged_and_missing_rights_are_named(
     finally:
         control_plane.ask("DELETE", "/apis/apps/v1/namespaces/default/deployments/infer")
         control_plane.ask("DELETE", "/api/v1/namespaces/default/pods/group-0")
+        pod_groups.uninstall(control_plane)
+
+
+def test_what_controllers_make_and_pods_without_chips_are_right(
+    control_plane: ControlPlane,
+) -> None:
+    """The API server fills in default-scheduler; a PodGroup and a ReplicaSet are copies."""
+    pod_groups.install(control_plane)
+    VCJOBS.install(control_plane)
+    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    sets = "/apis/apps/v1/namespaces/default/statefulsets"
+    groups = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+    made = [f"{deployments}/web", f"{sets}/store", f"{groups}/elastic-1", f"{JOBS}/elastic"]
+    container = {"name": "web", "image": "registry.example/web:1"}
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    try:
+        web = {"metadata": {"name": "web", "labels": labels}, "spec": spec}
+        control_plane.request("POST", deployments, web)
+        store = {"metadata": {"name": "store"}, "spec": {**spec, "serviceName": "store"}}
+        control_plane.request("POST", sets, store)
+        job = as_written(vcjob("elastic", phase=""))
+        control_plane.request("POST", JOBS, job)
+        owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "elastic"}
+        owners = [owner | {"uid": "u", "controller": True}]
+        metadata = {"name": "elastic-1", "labels": job["metadata"]["labels"]}
+        group: dict[str, Any] = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
+        group |= {"metadata": metadata | {"ownerReferences": owners}, "spec": {"minMember": 2}}
+        control_plane.request("POST", groups, group)
+        _, findings, errors = lint_live(control_plane.kubeconfig)
+        assert [one for one in findings if "elastic" not in one["object"]] == []
+        assert [one for one in findings if one["object"].startswith("PodGroup")] == []
+        assert "not judged: StatefulSet 1" in errors
+    finally:
+        for path in made:
+            control_plane.ask("DELETE", path)
+        VCJOBS.uninstall(control_plane)
         pod_groups.uninstall(control_plane)
 
 
@@ -127,4 +166,4 @@ def test_without_rights_nothing_is_known(control_plane: ControlPlane) -> None:
     file = control_plane.kubeconfig_of("stranger-token")
     status, findings, errors = lint_live(file)
     assert (status, findings) == (0, [])
-    assert errors.count("not known:") == 14
+    assert errors.count("not known:") == 16

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from tests.vigil.lint.findings_document import DOCUMENT, document
+from tests.vigil.lint.findings_document import BEGIN, DOCUMENT, END, LINT, document, places
 from tests.vigil.lint.test_cases import CASES, NAMES
 from vigil.main import app
 
@@ -43,6 +43,7 @@ def run_as_program(*arguments: str | Path, seed: str = "0") -> subprocess.Comple
 
 def test_the_document_is_the_table() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == document()
+    assert f"{BEGIN}\n{places()}{END}\n" in LINT.read_text(encoding="utf-8")
 
 
 def test_the_readme_shows_what_is_found() -> None:

@@ -1,0 +1,286 @@
+"""From where labels reach a job: each row of the table, and objects that controllers make."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from advisor.lint.reach import PLACES, MetadataPlace, Reach
+from tests.vigil.lint.manifests import (
+    Object,
+    ascendjob,
+    deployment,
+    inference_service,
+    leader_worker_set,
+    runner,
+    runtime,
+    storm_service,
+    template,
+    vcjob,
+)
+from vigil.lint.reading import File
+from vigil.lint.run import lint
+
+if TYPE_CHECKING:
+    from advisor.lint.finding import LintFinding
+
+RETRIES = {"fault-retry-times": "3"}
+ON = {"fault-scheduling": "grace"}
+CODES = ("PLACE_WITHOUT_EFFECT", "PLACE_DEPENDS", "PLACE_REPEATED", "RESCHEDULING_OFF")
+_AIBRIX = "orchestration.aibrix.ai/v1alpha1"
+
+
+def _made(version: str, kind: str, spec: Object) -> Object:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+
+
+def _stateful(kind: str, version: str = "apps/v1") -> Object:
+    return _made(version, kind, {"template": template(dict(RETRIES), restartPolicy="Never")})
+
+
+def _storm(kind: str) -> Object:
+    made = storm_service(2, dict(RETRIES), restartPolicy="Never")
+    roles = made["spec"]["template"]["spec"]
+    return made if kind == "StormService" else _made(_AIBRIX, kind, roles)
+
+
+def _group_of_both() -> Object:
+    made = leader_worker_set(dict(RETRIES))
+    inside = made["spec"]["leaderWorkerTemplate"]
+    inside["leaderTemplate"] = deepcopy(inside["workerTemplate"])
+    return made
+
+
+def _services() -> list[Object]:
+    engine = {"labels": dict(RETRIES), "minReplicas": 1}
+    return [inference_service(engine, "r"), runtime({}, None, **runner())]
+
+
+OBJECTS: dict[str, list[Object]] = {
+    "Job (batch.volcano.sh)": [vcjob(dict(RETRIES))],
+    "AscendJob": [ascendjob(dict(RETRIES))],
+    "Deployment": [deployment(dict(RETRIES), {"huawei.com/schedule_minAvailable": "1"})],
+    "ReplicaSet": [_stateful("ReplicaSet")],
+    "StatefulSet": [_stateful("StatefulSet")],
+    "Job (batch)": [_stateful("Job", "batch/v1")],
+    "Pod": [{"apiVersion": "v1", "kind": "Pod", **template(dict(RETRIES))}],
+    "LeaderWorkerSet": [_group_of_both()],
+    "StormService": [_storm("StormService")],
+    "RoleSet": [_storm("RoleSet")],
+    "PodSet": [_made(_AIBRIX, "PodSet", {"podGroupSize": 2, "template": template(dict(RETRIES))})],
+    "InferenceService": _services(),
+    "runtime of OME": _services(),
+}
+"""A workload of each kind that asks Volcano for chips, without ``fault-scheduling``."""
+_NOT_HERE = ("PodGroup", "ConfigMap of a rank table")
+ROWS = [row for row in PLACES if row.kind not in _NOT_HERE]
+
+
+def _metadata(item: Object, path: str) -> list[Object]:
+    """Return the metadata at ``path``, as the table writes it; ``[]`` and ``*`` are all of them."""
+    found: list[Any] = [item]
+    for name in path.split("."):
+        key = name.removesuffix("[]")
+        if key == "*":
+            found = [one for above in found for one in above.values()]
+        else:
+            found = [above.setdefault(key, {}) for above in found]
+        if name.endswith("[]"):
+            found = [one for above in found for one in above]
+    return found
+
+
+def place(row: MetadataPlace, labels: Object) -> list[Object]:
+    """Return the objects of a kind with labels at the places of a row."""
+    objects = deepcopy(OBJECTS[row.kind])
+    item = objects[-1] if row.kind == "runtime of OME" else objects[0]
+    # Of the components of a service, only the engine is there.
+    for one in _metadata(item, row.path.partition(", ")[0]):
+        one["labels"] = {**one.get("labels", {}), **labels}
+    return objects
+
+
+def findings(*objects: Object) -> list[LintFinding]:
+    """Return what is found about objects of one file, of the codes of this subject."""
+    report = lint([File("x.yaml", yaml.safe_dump_all(objects))])
+    return [one for one in report.findings if one.rule.code in CODES]
+
+
+def codes(*objects: Object) -> list[str]:
+    """Return the codes of this subject."""
+    return [one.rule.code for one in findings(*objects)]
+
+
+def test_each_kind_is_off_without_the_label() -> None:
+    for kind, objects in OBJECTS.items():
+        assert codes(*objects) == ["RESCHEDULING_OFF"], kind
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.kind} {row.path}")
+def test_a_label_counts_where_the_table_has_it(row: MetadataPlace) -> None:
+    found = codes(*place(row, ON))
+    if row.reach is Reach.NOTHING:
+        assert sorted(found) == ["PLACE_WITHOUT_EFFECT", "RESCHEDULING_OFF"]
+    elif row.reach is Reach.DEPENDS:
+        assert found == ["PLACE_DEPENDS"]
+    else:
+        assert found == []
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.reach is Reach.NOTHING])
+def test_what_is_written_instead_counts(row: MetadataPlace) -> None:
+    """The finding names the place, and from there the same label reaches pods."""
+    (wrong,) = [one for one in findings(*place(row, ON)) if one.rule.code == CODES[0]]
+    assert row.write in wrong.write
+    right = row.write.split(" ")[0]
+    if row.kind == "runtime of OME":
+        right = "spec.engineConfig, spec.decoderConfig, spec.routerConfig"
+    (there,) = [one for one in PLACES if (one.kind, one.path) == (row.kind, right)]
+    assert codes(*place(there, ON)) == []
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.reach is Reach.NOTHING])
+def test_a_label_at_both_places_is_right(row: MetadataPlace) -> None:
+    objects = place(row, ON)
+    (there,) = [
+        one
+        for one in PLACES
+        if one.kind == row.kind and one.reach is Reach.PODS and "leaderTemplate" not in one.path
+    ]
+    item = objects[-1] if row.kind == "runtime of OME" else objects[0]
+    for one in _metadata(item, there.path.partition(", ")[0]):
+        one["labels"] = {**one.get("labels", {}), **ON}
+    if row.kind == "LeaderWorkerSet":
+        templates = item["spec"]["leaderWorkerTemplate"]
+        templates["leaderTemplate"]["metadata"]["labels"] = dict(ON)
+    assert codes(*objects) == ["PLACE_REPEATED"]
+
+
+def test_each_row_names_its_source() -> None:
+    """The program with its commit, and the file in it; PodGroups are what Volcano itself reads."""
+    for row in PLACES:
+        assert row.kind == "PodGroup" or ("/" in row.source and ".go" in row.source), row
+
+
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [
+        ("ProcessRecoverStrategy", ["PLACE_WITHOUT_EFFECT"]),
+        ("recover-strategy", ["PLACE_WITHOUT_EFFECT"]),
+        ("minReplicas", ["PLACE_WITHOUT_EFFECT"]),
+        ("sp-block", []),
+        ("huawei.com/recover_policy_path", []),
+        ("example.com/any", []),
+    ],
+)
+def test_of_the_annotations_of_a_pod_volcano_reads_eight(key: str, found: list[str]) -> None:
+    job = vcjob(RETRIES | ON, template={"annotations": {key: "pod"}, "restartPolicy": "Never"})
+    assert codes(job) == found
+
+
+def test_a_key_that_reaches_nothing_counts_nowhere_else() -> None:
+    """Its value would be in conflict with that of the pods, and its retries would hide a policy."""
+    made = storm_service(2, ON | RETRIES, restartPolicy="Never")
+    made["metadata"]["labels"] = {"fault-scheduling": "force", "fault-retry-times": "5"}
+    report = lint([File("x.yaml", yaml.safe_dump(made))])
+    assert [one.rule.code for one in report.findings] == ["PLACE_WITHOUT_EFFECT"] * 2
+
+
+def _made_by(kind: str, name: str, item: Object) -> Object:
+    owner = {"apiVersion": "v1", "kind": kind, "name": name, "uid": "u", "controller": True}
+    item["metadata"]["ownerReferences"] = [owner]
+    return item
+
+
+def test_what_a_controller_made_is_judged_at_its_owner() -> None:
+    """A ReplicaSet and a PodGroup have copies of the labels that people write."""
+    owner = deployment(RETRIES | {"fault-scheduling": "Force"}, {})
+    replica_set = _stateful("ReplicaSet")
+    replica_set["metadata"] = {"name": "d-1", "labels": {"fault-scheduling": "Force"}}
+    pod = deepcopy(OBJECTS["Pod"][0])
+    pod["metadata"]["labels"] = {"fault-scheduling": "Force"}
+    made = [_made_by("Deployment", "d", replica_set), _made_by("ReplicaSet", "d-1", pod)]
+    report = lint([File("x.yaml", yaml.safe_dump_all([*made, owner]))])
+    objects = {one.place.object for one in report.findings}
+    assert objects == {"Deployment d"}
+
+
+def test_what_a_controller_made_of_something_else_is_judged_as_it_is() -> None:
+    """Its labels were copied, so that they reach nothing is no mistake; their values may be."""
+    replica_set = _stateful("ReplicaSet")
+    replica_set["metadata"] = {"name": "d-1", "labels": {"fault-scheduling": "Force"}}
+    _made_by("Deployment", "d", replica_set)
+    report = lint([File("x.yaml", yaml.safe_dump(replica_set))])
+    assert [one.rule.code for one in report.findings] == ["FAULT_SCHEDULING_UNSUPPORTED"]
+    # The owner is another kind's, so it is judged nowhere else.
+    foreign = _made_by("InferSet", "d", deepcopy(OBJECTS["StatefulSet"][0]))
+    assert codes(foreign) == ["RESCHEDULING_OFF"]
+
+
+def test_a_podgroup_of_an_elastic_job_has_the_labels_of_the_job() -> None:
+    labels = RETRIES | ON | {"ring-controller.atlas": "ascend-910b", "elastic-scheduling": "on"}
+    job = vcjob(labels, {"minReplicas": "1"}, maxRetry=0)
+    group = {"metadata": {"name": "j-1", "labels": labels}, "spec": {"minMember": 2}}
+    group |= {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
+    report = lint([File("x.yaml", yaml.safe_dump_all([job, _made_by("Job", "j", group)]))])
+    assert report.findings == []
+
+
+def test_labels_at_the_configmap_of_a_rank_table() -> None:
+    """As in samples of the vendor: it counts at the job only."""
+    table: Object = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"hccl.json": "{}"}}
+    table["metadata"] = {"name": "rings-config-j", "labels": ON}
+    assert codes(table) == []
+    assert codes(table, vcjob(RETRIES | ON)) == []
+    assert sorted(codes(table, vcjob(RETRIES))) == ["PLACE_WITHOUT_EFFECT", "RESCHEDULING_OFF"]
+    table["metadata"]["name"] = "rings-config-other"
+    assert codes(table, vcjob(RETRIES)) == ["RESCHEDULING_OFF"]
+
+
+def test_a_service_and_a_runtime_in_two_namespaces() -> None:
+    """Each service gets the labels of the runtime in its own namespace, or of the cluster."""
+    local = runtime({}, None, **runner()) | {"kind": "ServingRuntime"}
+    local["metadata"] = {"name": "r", "namespace": "a"}
+    services = [inference_service({"minReplicas": 1}, "r") for _ in range(2)]
+    services[0]["metadata"]["namespace"] = "a"
+    services[1]["metadata"]["namespace"] = "b"
+    everywhere = runtime(RETRIES | ON, None, **runner())
+    found = findings(*services, local, everywhere)
+    assert [(one.rule.code, one.place.object) for one in found] == [
+        ("RESCHEDULING_OFF", "InferenceService a/i"),
+    ]
+
+
+def test_a_runtime_of_two_services_is_found_once() -> None:
+    wrong = runtime({}, None, **runner())
+    wrong["metadata"]["labels"] = ON
+    services = [inference_service({"minReplicas": 1}, "r") for _ in range(2)]
+    services[1]["metadata"]["name"] = "other"
+    assert sorted(codes(*services, wrong)) == ["PLACE_WITHOUT_EFFECT"] + ["RESCHEDULING_OFF"] * 2
+
+
+def test_a_label_of_the_service_reaches_engine_decoder_and_router() -> None:
+    service = inference_service(runner())
+    service["spec"]["decoder"] = runner()
+    service["spec"]["router"] = runner(0)
+    service["spec"]["runtime"] = {"name": "r"}
+    service["metadata"]["labels"] = RETRIES | ON
+    assert codes(service, runtime({}, None)) == []
+
+
+@pytest.mark.parametrize("labels", [["fault-scheduling"], "fault-scheduling", 7, None])
+def test_labels_that_are_no_map(labels: object) -> None:
+    for kind, objects in OBJECTS.items():
+        item, *others = deepcopy(objects)
+        item["metadata"]["labels"] = labels
+        assert codes(item, *others) == ["RESCHEDULING_OFF"], kind
+
+
+@pytest.mark.parametrize("engine", [{}, {"minReplicas": 0}, None, [], "engine"])
+def test_an_engine_without_pods(engine: object) -> None:
+    service = inference_service({}, "r")
+    service["spec"]["engine"] = engine
+    assert codes(service, runtime(RETRIES | ON, None, **runner())) == []
