@@ -18,7 +18,7 @@ from advisor.lint.workload import (
     WorkloadForm,
     WorkloadGroup,
 )
-from contract.scheduling import ELASTIC_SCHEDULING, MIN_REPLICAS
+from contract.scheduling import ELASTIC_SCHEDULING, LWS_LABEL_PREFIX, MIN_REPLICAS
 
 if TYPE_CHECKING:
     from advisor.lint.finding import FindingPlace
@@ -53,7 +53,10 @@ def controller_of(metadata: Mapping) -> Controller | None:
     """Return the object that made this one; ``None`` for what people write."""
     for owner in metadata.sequence("ownerReferences"):
         if owner.text("controller") == "true":
-            return Controller(owner.text("kind"), owner.text("name"))
+            kind, name = owner.text("kind"), owner.text("name")
+            # A LeaderWorkerSet makes the rest of a group in the name of its leader.
+            group = metadata.text("labels", f"{LWS_LABEL_PREFIX}name") if kind == "Pod" else ""
+            return Controller("LeaderWorkerSet", group) if group else Controller(kind, name)
     return None
 
 

@@ -69,7 +69,8 @@ def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
         yield from _judge_scheduler(workload, group, role, place)
         policy = group.annotation(SCHEDULE_POLICY)
         is_soft = policy is not None and _SOFT_SHARE in policy.value.lower()
-        if role.cards and not is_soft:
+        is_placed = workload.form in _ALWAYS or _is_meant_for_volcano(group, role)
+        if role.cards and not is_soft and (is_placed or role.asks_volcano_for_chips()):
             yield from _judge_cards(workload, group, role, place.at(role.cards_line))
             yield from _judge_visible(role, place)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.reach import GROUP_ANNOTATIONS, Reach
+from advisor.lint.reach import GROUP_ANNOTATIONS, OBJECT_KEYS, Reach
 from advisor.lint.workload import WorkloadForm
 from contract.scheduling import (
     ELASTIC_SCHEDULING,
@@ -65,6 +65,8 @@ def judge_places(
             if not elsewhere and one.key not in GROUP_ANNOTATIONS:
                 depending.append(one)
         elif elsewhere:
+            if one.key in OBJECT_KEYS:
+                continue  # The samples for elastic training have them in the template, too.
             yield finding("PLACE_REPEATED", place, key=one.key, path=one.source.path)
         else:
             words = {"key": one.key, "path": one.source.path, "kind": one.source.kind}

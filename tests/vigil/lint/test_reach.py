@@ -181,6 +181,13 @@ def test_of_the_annotations_of_a_pod_volcano_reads_eight(key: str, found: list[s
     assert codes(job) == found
 
 
+def test_samples_of_elastic_training_repeat_their_label_in_the_template() -> None:
+    labels, annotations = RETRIES | ON | {"elastic-scheduling": "on"}, {"minReplicas": "1"}
+    pods: Object = {"labels": {"elastic-scheduling": "on"}, "restartPolicy": "Never"}
+    assert codes(vcjob(labels, annotations, template=pods)) == []
+    assert codes(vcjob(RETRIES | ON, template=pods)) == ["PLACE_WITHOUT_EFFECT"]
+
+
 def test_a_key_that_reaches_nothing_counts_nowhere_else() -> None:
     """Its value would be in conflict with that of the pods, and its retries would hide a policy."""
     made = storm_service(2, ON | RETRIES, restartPolicy="Never")
@@ -218,6 +225,19 @@ def test_what_a_controller_made_of_something_else_is_judged_as_it_is() -> None:
     # The owner is another kind's, so it is judged nowhere else.
     foreign = _made_by("InferSet", "d", deepcopy(OBJECTS["StatefulSet"][0]))
     assert codes(foreign) == ["RESCHEDULING_OFF"]
+
+
+def test_the_workers_of_a_group_are_judged_at_its_leaderworkerset() -> None:
+    """Their StatefulSet and the PodGroup are made in the name of the leader's pod."""
+    owner = leader_worker_set(RETRIES | {"fault-scheduling": "Force"})
+    labels = {"leaderworkerset.sigs.k8s.io/name": "l", "fault-scheduling": "Force"}
+    workers = _stateful("StatefulSet")
+    workers["metadata"] = {"name": "l-0", "labels": labels}
+    group: Object = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
+    group |= {"metadata": {"name": "l-0", "labels": labels}, "spec": {"minMember": 2}}
+    made = [_made_by("Pod", "l-0", one) for one in (workers, group)]
+    report = lint([File("x.yaml", yaml.safe_dump_all([owner, *made]))])
+    assert {one.place.object for one in report.findings} == {"LeaderWorkerSet l"}
 
 
 def test_a_podgroup_of_an_elastic_job_has_the_labels_of_the_job() -> None:

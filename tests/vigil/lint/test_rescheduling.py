@@ -188,3 +188,17 @@ def test_labels_that_may_be_elsewhere_are_not_missing() -> None:
 def test_a_misspelled_label_is_not_missing_besides(key: str) -> None:
     found = infos(vcjob(RETRIES | {key: "grace"}))
     assert bool(found) is (key == "huawei.com/fault-x")
+
+
+@pytest.mark.parametrize("scheduler", [None, "hami-scheduler"])
+def test_chips_that_another_scheduler_gives_are_not_judged(scheduler: str | None) -> None:
+    """Webhooks of other schedulers fill theirs in, and three chips of a node are right there."""
+    limits = {"huawei.com/Ascend910": 3}
+    spec: Object = {"containers": [{"name": "c", "resources": {"limits": limits}}]}
+    if scheduler is not None:
+        spec["schedulerName"] = scheduler
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": spec}
+    assert judged(pod).findings == []
+    spec["schedulerName"] = "volcano"
+    codes = [one.rule.code for one in judged(pod).findings]
+    assert sorted(codes) == ["CARDS_PER_POD", "RESCHEDULING_OFF"]
