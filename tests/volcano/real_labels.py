@@ -155,7 +155,7 @@ def _role_set(size: int) -> Real:
 
 _OF_APPS = {"replicas": 2, "selector": {"matchLabels": _SELECTED}}
 _OF_SETS = {"serviceName": "x", "podManagementPolicy": "Parallel"}
-_KINDS: dict[str, list[Callable[[], Real]]] = {
+KINDS: dict[str, list[Callable[[], Real]]] = {
     "Job (batch.volcano.sh)": [_vcjob],
     "Deployment": [partial(_of_template, "Deployment", _APPS, 2, **_OF_APPS)],
     "ReplicaSet": [partial(_of_template, "ReplicaSet", _APPS, 2, **_OF_APPS)],
@@ -168,7 +168,7 @@ _KINDS: dict[str, list[Callable[[], Real]]] = {
     "PodSet": [partial(_of_template, "PodSet", _AIBRIX, 2, podGroupSize=2, **_STRATEGY)],
 }
 """The objects of each kind of the table whose controller can run here."""
-_CASES = [(kind, index) for kind, made in _KINDS.items() for index in range(len(made))]
+_CASES = [(kind, index) for kind, made in KINDS.items() for index in range(len(made))]
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +252,7 @@ def test_each_row_of_the_table_is_what_the_controllers_do(
 ) -> None:
     """Ascend Operator, on which metadata of a Deployment depends, is not there."""
     namespace = f"{kind.lower().replace(' (', '-').replace('.', '-').rstrip(')')}-{index}"
-    reached = _reached(plane, namespace, _KINDS[kind][index]())
+    reached = _reached(plane, namespace, KINDS[kind][index]())
     rows = {row.path: row.reach for row in PLACES if row.kind == kind}
     assert rows.keys() == reached.keys()
     for path, row in rows.items():
