@@ -129,16 +129,16 @@ def _judge_shared(workload: Workload, group: WorkloadGroup) -> Iterator[LintFind
 
 def judge_without_gang(collected: Collected) -> Iterator[LintFinding]:
     """Return whose controllers are installed without the gangs that their jobs need."""
-    every = [*collected.workloads, *(one.workload for one in collected.made)]
+    every = [*collected.workloads, *(copy.workload for copy in collected.made)]
     made = _groups_of_stateful_sets(every)
     for workload in collected.workloads:
         group = made.get((workload.namespace, workload.name))
         if workload.form is WorkloadForm.LWS and group is not None:
             yield finding("LWS_WITHOUT_GANG", workload.place, group=group.place.object)
     jobs = [
-        one.place.object
-        for one in collected.workloads
-        if one.form is WorkloadForm.ASCENDJOB and any(role.scheduler for role in one.roles())
+        job.place.object
+        for job in collected.workloads
+        if job.form is WorkloadForm.ASCENDJOB and any(role.scheduler for role in job.roles())
     ]
     for operator in collected.operators if jobs else ():
         words = {"job": jobs[0], "count": counted(len(jobs), "job")}
@@ -155,13 +155,13 @@ def _groups_of_stateful_sets(workloads: list[Workload]) -> dict[tuple[str, str],
     LeaderWorkerSet, and those of workers have the number of their group behind it.
     """
     made: dict[tuple[str, str], Workload] = {}
-    for one in workloads:
-        owner = one.controller
-        if one.form is not WorkloadForm.POD_GROUP or owner is None or owner.kind != _STATEFUL_SET:
+    for group in workloads:
+        owner = group.controller
+        if group.form is not WorkloadForm.POD_GROUP or owner is None or owner.kind != _STATEFUL_SET:
             continue
-        if one.groups[0].members == 1:
-            made.setdefault((one.namespace, owner.name), one)
-            made.setdefault((one.namespace, owner.name.rpartition("-")[0]), one)
+        if group.groups[0].members == 1:
+            made.setdefault((group.namespace, owner.name), group)
+            made.setdefault((group.namespace, owner.name.rpartition("-")[0]), group)
     return made
 
 
@@ -172,12 +172,12 @@ def operator(deployment: Mapping, place: FindingPlace) -> Operator | None:
         for key in ("command", "args"):
             given = container.get(key)
             if isinstance(given, Sequence):
-                words += [one for one in given if isinstance(one, Scalar)]
+                words += [word for word in given if isinstance(word, Scalar)]
         image = container.scalar("image")
         texts = [*words, *([image] if image is not None else [])]
         named = next((text for text in texts if _OPERATOR.search(text.text)), None)
         if named is not None:
-            options = [(word, one) for word in words for one in _GANG_OPTION.findall(word.text)]
+            options = [(word, value) for word in words for value in _GANG_OPTION.findall(word.text)]
             word, value = options[-1] if options else (named, "")
             return Operator(place.at(word.line), value or ("true" if options else ""))
     return None

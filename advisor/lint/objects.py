@@ -286,7 +286,7 @@ def _take_rule(
         yield from scaling_rule.judge(rule, place)
         groups = scaling_rule.groups(rule)
         if not text.is_block:
-            groups = {name: one._replace(line=text.line) for name, one in groups.items()}
+            groups = {name: group._replace(line=text.line) for name, group in groups.items()}
     namespace = metadata.text("namespace") or "default"
     lines = (metadata.line_of("name"), metadata.line_of("namespace"))
     here = place.at(text.line)

@@ -39,10 +39,10 @@ def install_kinds(plane: ControlPlane, built: Path) -> None:
     paths = []
     for file in sorted(built.glob("*.yaml")):
         # Definitions have up to 260 KB, for which the parser in Python takes seconds.
-        for one in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader):
-            if one is not None:
-                plane.request("POST", _DEFINITIONS, one)
-                spec = one["spec"]
+        for definition in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader):
+            if definition is not None:
+                plane.request("POST", _DEFINITIONS, definition)
+                spec = definition["spec"]
                 version = next(each["name"] for each in spec["versions"] if each["served"])
                 paths.append(f"/apis/{spec['group']}/{version}/{spec['names']['plural']}")
     until = time.monotonic() + _UP_SECONDS

@@ -218,7 +218,7 @@ def _made(
                 path = f"{groups}/{group['metadata']['name']}"
                 plane.ask("PATCH", path, {"status": {"phase": "Inqueue"}})
         here = plane.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
-        named = [one for one in here if GROUP_ANNOTATION in one["metadata"].get("annotations", {})]
+        named = [pod for pod in here if GROUP_ANNOTATION in pod["metadata"].get("annotations", {})]
         if len(named) == pods and made:
             return made, here
         assert time.monotonic() < until, f"{len(here)} of {pods} pods, {len(made)} PodGroups"
@@ -236,13 +236,13 @@ def _reached(plane: ControlPlane, namespace: str, real: Real) -> dict[str, Reach
     made = _made(plane, namespace, real.pods)
     answers = {}
     for number, path in enumerate(real.places):
-        found = []
+        seen = []
         for side, key in (
             ("labels", JOB_LABELS[number]),
             ("annotations", POD_TO_JOB_ANNOTATIONS[number]),
         ):
-            found += [any(key in one["metadata"].get(side, {}) for one in each) for each in made]
-        answers[path] = Reached(*found)
+            seen += [any(key in item["metadata"].get(side, {}) for item in items) for items in made]
+        answers[path] = Reached(*seen)
     return answers
 
 
@@ -270,9 +270,9 @@ def test_lint_finds_that_lws_had_no_gang_scheduling(plane: ControlPlane) -> None
     _made(plane, "with-gangs", 2)
     _, findings, _ = lint_live(plane.kubeconfig)
     shown = [
-        (one["code"], one["object"])
-        for one in findings
-        if one["object"].startswith("LeaderWorkerSet") and one["severity"] != "info"
+        (finding["code"], finding["object"])
+        for finding in findings
+        if finding["object"].startswith("LeaderWorkerSet") and finding["severity"] != "info"
     ]
     assert ("LWS_WITHOUT_GANG", "LeaderWorkerSet without-gangs/x") in shown
     assert "LeaderWorkerSet with-gangs/x" not in [name for _, name in shown]
@@ -289,5 +289,5 @@ def test_lint_judges_an_elastic_job_and_not_its_pod_group(plane: ControlPlane) -
     groups, _ = _made(plane, "elastic", real.pods)
     assert labels.items() <= groups[0]["metadata"]["labels"].items()
     _, findings, _ = lint_live(plane.kubeconfig)
-    codes = {one["code"] for one in findings if "elastic/" in one["object"]}
+    codes = {finding["code"] for finding in findings if "elastic/" in finding["object"]}
     assert "ELASTIC_CONDITION" not in codes
