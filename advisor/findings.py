@@ -264,6 +264,13 @@ RULES = (
         "{instead}",
         "1.1",
     ),
+    _warning(
+        "PRE_STOP_WITHIN_DEFAULT",
+        "preStop has {seconds} s, the default of terminationGracePeriodSeconds. A checkpoint that "
+        "takes longer is cut off.",
+        "Write terminationGracePeriodSeconds with the seconds that a checkpoint takes.",
+        "2.7, 5.4",
+    ),
     # Gangs and scopes
     _error(
         "MIN_AVAILABLE_NOT_NUMBER",
@@ -283,6 +290,34 @@ RULES = (
         "{value} pods are to be placed together, and the PodGroup has {pods}: none is ever placed.",
         'Write a number up to {pods}, such as huawei.com/schedule_minAvailable: "{pods}"',
         "2.1",
+    ),
+    _info(
+        "MIN_AVAILABLE_OF_LWS",
+        "With gang scheduling LWS gives the PodGroup minMember {members}, and {value} is ignored. "
+        "Without it minMember is 1, and {value} counts.",
+        "Remove it, or write the size of the group.",
+        "2.1, 6.2",
+    ),
+    _warning(
+        "LWS_WITHOUT_GANG",
+        "Gang scheduling of LWS is off: Volcano made {group} for a StatefulSet. Pods of a group "
+        "start singly, and the leaders of all groups share one PodGroup.",
+        "Set gangSchedulingManagement.schedulerProvider: volcano in the configuration of LWS.",
+        "2.9",
+    ),
+    _warning(
+        "OPERATOR_WITHOUT_GANG",
+        "Ascend Operator makes no PodGroup for {job} ({count} with schedulerName in all). Labels "
+        "of the job reach no scheduler, and pods start singly.",
+        "Write --enableGangScheduling=true.",
+        "2.9, 3.5",
+    ),
+    _info(
+        "OPERATOR_GANG_NOT_GIVEN",
+        "Whether Ascend Operator makes a PodGroup for {job} ({count} with schedulerName in all) "
+        "depends on its release: today's do by default.",
+        "Write --enableGangScheduling=true.",
+        "2.9, 3.5",
     ),
     _warning(
         "MIN_AVAILABLE_MISSING",
@@ -364,6 +399,20 @@ RULES = (
         "1.15",
     ),
     _error(
+        "VISIBLE_DEVICES_OF_VNPU",
+        "Static vNPUs ({requested}) do not support ASCEND_VISIBLE_DEVICES: the container may "
+        "get no chip.",
+        "Remove the variable ASCEND_VISIBLE_DEVICES.",
+        "1.15",
+    ),
+    _warning(
+        "ARCHITECTURES_DIFFER",
+        "Pods of {role} are placed on {arch}, those of {other} on {other_arch}. All pods of an "
+        "instance need one architecture.",
+        "Write the same host-arch for both.",
+        "1.7",
+    ),
+    _error(
         "SCHEDULER_MISSING",
         "The default scheduler takes the pods{unless}: no chips are given to them, and no fault is "
         "handled.",
@@ -414,6 +463,13 @@ RULES = (
         "{why}: elastic training does not happen.",
         "Write the policy event: PodEvicted, action: TerminateJob",
         "2.9, 5.3",
+    ),
+    _warning(
+        "ELASTIC_SWITCH_MISSING",
+        "minReplicas has no effect without the label elastic-scheduling: elastic training does "
+        "not happen.",
+        'Write the label elastic-scheduling: "on", or remove minReplicas.',
+        "5.3, R60",
     ),
     _warning(
         "ELASTIC_MAX_RETRY_LOST",
@@ -478,6 +534,13 @@ RULES = (
         "3.2",
     ),
     _error(
+        "SCALING_RULE_KEY",
+        "The operator reads elastic_scaling.json and not {key}: every job that names the rule "
+        "waits for ever.",
+        "Name the key elastic_scaling.json.",
+        "3.1",
+    ),
+    _error(
         "SCALING_RULE_NO_STRING",
         "{key} is no text: the rule cannot be decoded, and every job that names it waits for ever.",
         'Write {key} as a number in quotes, such as "{value}".',
@@ -501,6 +564,13 @@ RULES = (
         "server_num_per_group of {group} was {before} and is {value} here; the operator accepts "
         "it, and instances of this size do not exist.",
         "Write the same number in all entries.",
+        "3.2",
+    ),
+    _info(
+        "SCALING_RULE_OTHER_SERVERS",
+        "server_num_per_group of {group} is {servers}, and {job} has {pods}. The operator does "
+        "not compare them.",
+        "Write the number of pods of a job of this group.",
         "3.2",
     ),
     _error(
@@ -531,7 +601,7 @@ RULES = (
     ),
     _warning(
         "SCALING_RULE_VERSION",
-        "{value} is not 1.0; the operator does not look, a later one may.",
+        "version {why}; the operator does not look, a later one may.",
         'Write "version": "1.0"',
         "3.2",
     ),
@@ -619,6 +689,12 @@ RULES = (
         "RUNTIME_NOT_GIVEN",
         "{missing} may stand in the runtime {runtime}, which is in no file that was given.",
         "Give the file of the runtime, too.",
+        "6.2",
+    ),
+    _info(
+        "RUNTIME_NOT_NAMED",
+        "{missing} may stand in the runtime that OME chooses, because the service names none.",
+        "Write spec.runtime.name, and give the file of the runtime, too.",
         "6.2",
     ),
     _error(

@@ -66,14 +66,14 @@ def _component(name: str, part: Mapping, file: str, line: int) -> Component:
         POD_RESCHEDULING: PlacedText("on", line, file),
         **role.labels,
     }
-    replicas = whole(part.scalar("min_replicas")) or 1
+    replicas, most = whole(part.scalar("min_replicas")) or 1, whole(part.scalar("max_replicas"))
     if pods is None or pods == 1:
         minimum = PlacedText(str(replicas), line, file)
         role.annotations = {SCHEDULE_MIN_AVAILABLE: minimum, **role.annotations}
-        return Component(role, None, None, replicas)
+        return Component(role, None, None, replicas, most)
     leader, worker = (_role(one, part, file, line, "node_selector") for one in ("leader", "worker"))
     leader.pods, worker.pods = 1, pods - 1
-    return Component(role, leader, worker, replicas)
+    return Component(role, leader, worker, replicas, most)
 
 
 def _role(name: str, part: Mapping, file: str, line: int, selector_key: str) -> Role:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import PlacedText, finding
+from advisor.lint.gangs import takes_part
+from advisor.lint.grace import DEFAULT_TERMINATION_SECONDS
 from advisor.lint.labels import RING_CONTROLLER
 from advisor.lint.model import Sequence, empty
 from advisor.lint.pods import asks_for_chips, text_of
@@ -42,8 +44,6 @@ _NETWORK_FAULTS, _DEAD_NODES = ELASTIC_PARTS = ("network-faults", "dead-nodes")
 _RING_VALUE = "ascend-910"
 CHECKPOINT_BYTES = "npu-vigil/checkpoint-bytes"
 STORAGE_RATE = "npu-vigil/storage-bytes-per-second"
-_DEFAULT_TERMINATION_SECONDS = 30
-"""Of a pod without ``terminationGracePeriodSeconds``."""
 
 
 def read_elastic(root: Mapping, spec: Mapping, roles: list[Role], place: FindingPlace) -> Elastic:
@@ -131,7 +131,14 @@ def _nfs(tasks: list[Mapping], place: FindingPlace) -> PlacedText | None:
 def judge(workload: Workload, grace_over_time: int) -> Iterator[LintFinding]:
     """Return each condition of elastic training that does not hold."""
     switch = workload.labels.get(ELASTIC_SCHEDULING)
-    if switch is None or switch.value != "on":
+    minimum = workload.annotations.get(MIN_REPLICAS)
+    is_vcjob = workload.form is WorkloadForm.VCJOB
+    # Without fault-scheduling neither of them has an effect, which is a finding by itself.
+    if is_vcjob and switch is None and minimum is not None and takes_part(workload.groups[0]):
+        yield finding("ELASTIC_SWITCH_MISSING", workload.place.at_text(minimum))
+    # Volcano and Ascend Operator copy the labels of a job to its PodGroup: the job is judged.
+    is_copy = workload.form is WorkloadForm.POD_GROUP and workload.controller is not None
+    if switch is None or switch.value != "on" or is_copy:
         return
     here = workload.place.at_text(switch)
     if workload.form is not WorkloadForm.VCJOB or workload.elastic is None:
@@ -327,7 +334,7 @@ def _judge_speed(
     for role in workload.roles():
         if not role.has_spec:
             continue
-        text, seconds = role.termination, _DEFAULT_TERMINATION_SECONDS
+        text, seconds = role.termination, DEFAULT_TERMINATION_SECONDS
         if text is not None:
             seconds = go_integer(text.value) or 0
         if amount > speed * seconds:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.workload import WorkloadForm
+from advisor.lint.model import Scalar, Sequence
+from advisor.lint.workload import Operator, WorkloadForm
+from contract.counted import counted
 from contract.scheduling import (
     APP,
     FAULT_SCHEDULING,
@@ -23,13 +26,24 @@ from contract.scheduling import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import LintFinding
-    from advisor.lint.workload import Workload, WorkloadGroup
+    from advisor.lint.finding import FindingPlace, LintFinding
+    from advisor.lint.model import Mapping
+    from advisor.lint.workload import Collected, Workload, WorkloadGroup
 
-_COUNTED = (WorkloadForm.DEPLOYMENT, WorkloadForm.STORM)
-"""Their replicas do not grow by themselves."""
+_COUNTED = (WorkloadForm.DEPLOYMENT, WorkloadForm.STORM, WorkloadForm.LWS)
+"""Their PodGroups do not grow by themselves."""
+_SIZED = (WorkloadForm.LWS, WorkloadForm.OME)
+"""A group of a leader and its workers is a LeaderWorkerSet; its pods have minMember by LWS only."""
 _OWNED = (WorkloadForm.DEPLOYMENT, WorkloadForm.OME)
 """Their PodGroup has minMember 1 and every replica of a Deployment in it."""
+
+
+_STATEFUL_SET = "StatefulSet"
+_OPERATOR = re.compile(r"(?:^|[\s/;&])ascend-operator(?:$|[\s:@])", re.ASCII)
+"""In a command, or in the name of an image."""
+_GANG_OPTION = re.compile(r"(?:^|\s)--?enableGangScheduling(?:=(\S*))?(?=$|\s)", re.ASCII)
+_GO_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+"""What Go reads as true of an option."""
 
 
 def takes_part(group: WorkloadGroup) -> bool:
@@ -76,12 +90,15 @@ def _judge_minimum(workload: Workload, group: WorkloadGroup) -> Iterator[LintFin
         value = go_integer(annotation.value)
         members = group.members
         is_idle = members is not None and members != 1 and value not in (None, members)
+        most = pods if workload.form in _COUNTED else group.most_pods
         place = workload.place.at_text(annotation)
         if is_idle and not workload.is_rendered:
             words = {"members": members, "value": annotation.value}
-            yield finding("MIN_AVAILABLE_WITHOUT_EFFECT", place, **words)
-        elif workload.form in _COUNTED and value and pods is not None and value > pods:
-            yield finding("MIN_AVAILABLE_TOO_LARGE", place, value=value, pods=pods)
+            is_sized = workload.form in _SIZED
+            code = "MIN_AVAILABLE_OF_LWS" if is_sized else "MIN_AVAILABLE_WITHOUT_EFFECT"
+            yield finding(code, place, **words)
+        elif not is_idle and value and most is not None and value > most:
+            yield finding("MIN_AVAILABLE_TOO_LARGE", place, value=value, pods=most)
     elif workload.form in _OWNED and group.is_shared and pods is not None and pods > 1:
         role = group.roles[0]
         if takes_part(group) or (role.count() and role.scheduler is not None):
@@ -108,3 +125,59 @@ def _judge_shared(workload: Workload, group: WorkloadGroup) -> Iterator[LintFind
         if RECOVER_POLICY_PATH not in role.annotations:
             place = workload.place.at(role.annotations_line, role.file)
             yield finding("SHARED_PG_WITHOUT_RECOVER_PATH", place, pods=shown)
+
+
+def judge_without_gang(collected: Collected) -> Iterator[LintFinding]:
+    """Return whose controllers are installed without the gangs that their jobs need."""
+    every = [*collected.workloads, *(copy.workload for copy in collected.made)]
+    made = _groups_of_stateful_sets(every)
+    for workload in collected.workloads:
+        group = made.get((workload.namespace, workload.name))
+        if workload.form is WorkloadForm.LWS and group is not None:
+            yield finding("LWS_WITHOUT_GANG", workload.place, group=group.place.object)
+    jobs = [
+        job.place.object
+        for job in collected.workloads
+        if job.form is WorkloadForm.ASCENDJOB and any(role.scheduler for role in job.roles())
+    ]
+    for operator in collected.operators if jobs else ():
+        words = {"job": jobs[0], "count": counted(len(jobs), "job")}
+        if operator.gang == "":
+            yield finding("OPERATOR_GANG_NOT_GIVEN", operator.place, **words)
+        elif operator.gang not in _GO_TRUE:
+            yield finding("OPERATOR_WITHOUT_GANG", operator.place, **words)
+
+
+def _groups_of_stateful_sets(workloads: list[Workload]) -> dict[tuple[str, str], Workload]:
+    """Return PodGroups with minMember 1 that Volcano made for a StatefulSet, by namespace and name.
+
+    Where LWS has no gang scheduling, the StatefulSet of all leaders has the name of the
+    LeaderWorkerSet, and those of workers have the number of their group behind it.
+    """
+    made: dict[tuple[str, str], Workload] = {}
+    for group in workloads:
+        owner = group.controller
+        if group.form is not WorkloadForm.POD_GROUP or owner is None or owner.kind != _STATEFUL_SET:
+            continue
+        if group.groups[0].members == 1:
+            made.setdefault((group.namespace, owner.name), group)
+            made.setdefault((group.namespace, owner.name.rpartition("-")[0]), group)
+    return made
+
+
+def operator(deployment: Mapping, place: FindingPlace) -> Operator | None:
+    """Return the Deployment of Ascend Operator; ``None`` for any other one."""
+    for container in deployment.sequence("spec", "template", "spec", "containers"):
+        words = []
+        for key in ("command", "args"):
+            given = container.get(key)
+            if isinstance(given, Sequence):
+                words += [word for word in given if isinstance(word, Scalar)]
+        image = container.scalar("image")
+        texts = [*words, *([image] if image is not None else [])]
+        named = next((text for text in texts if _OPERATOR.search(text.text)), None)
+        if named is not None:
+            options = [(word, value) for word in words for value in _GANG_OPTION.findall(word.text)]
+            word, value = options[-1] if options else (named, "")
+            return Operator(place.at(word.line), value or ("true" if options else ""))
+    return None

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _FORCED = {FAULT_SCHEDULING_FORCE: FAULT_SCHEDULING_GRACE, "external-force": "external-grace"}
 _GRACEFUL = (FAULT_SCHEDULING_GRACE, "external-grace")
+DEFAULT_TERMINATION_SECONDS = 30
+"""Of a pod without ``terminationGracePeriodSeconds``; the API server may write it."""
 _CHECKPOINT_SECONDS = 300
 """A pod that asks for so long a termination saves a checkpoint."""
 
@@ -40,6 +42,10 @@ def judge(workload: Workload, group: WorkloadGroup, grace_over_time: int) -> Ite
     if value in _GRACEFUL or (strategy and strategy.value == SUB_HEALTH_GRACE_EXIT):
         for role in group.roles:
             seconds = _termination(role)
+            is_default = seconds == DEFAULT_TERMINATION_SECONDS
+            if value in _GRACEFUL and role.pre_stop is not None and is_default:
+                place = workload.place.at_text(role.pre_stop)
+                yield finding("PRE_STOP_WITHIN_DEFAULT", place, seconds=seconds)
             if role.termination is not None and seconds > grace_over_time:
                 place = workload.place.at_text(role.termination)
                 code = "GRACE_SHORTER_THAN_TERMINATION"
@@ -47,7 +53,9 @@ def judge(workload: Workload, group: WorkloadGroup, grace_over_time: int) -> Ite
 
 
 def _termination(role: Role) -> int:
-    return (go_integer(role.termination.value) or 0) if role.termination is not None else 0
+    if role.termination is None:
+        return DEFAULT_TERMINATION_SECONDS
+    return go_integer(role.termination.value) or 0
 
 
 def _saving(role: Role) -> str:

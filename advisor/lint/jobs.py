@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 VCJOB = "Job (batch.volcano.sh)"
 FAILED_EVENTS = ("PodFailed", "*")
 _VOLCANO_STRATEGY = "volcanoSchedulingStrategy"
+_LEADER_READY = "LeaderReady"
 
 
 def _workload(form: WorkloadForm, kind: str, root: Mapping, place: FindingPlace) -> Workload:
@@ -184,7 +185,9 @@ def leader_worker_set(root: Mapping, place: FindingPlace) -> Workload:
     if size == 1:
         roles.pop()
     job.after_failure = text_of(template.scalar("restartPolicy"), place.file)
-    job.groups = (WorkloadGroup(tuple(roles), members=size),)
+    # LWS wants the whole group placed at once, unless its workers wait for their leader.
+    members = 1 if spec.text("startupPolicy") == _LEADER_READY else size
+    job.groups = (WorkloadGroup(tuple(roles), members=members),)
     return job
 
 

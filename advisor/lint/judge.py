@@ -50,6 +50,7 @@ def judge(collected: Collected) -> Iterator[LintFinding]:
     if collected.workloads:
         place = collected.workloads[0].place
         yield from _contained(place, _judge_named_groups(collected.workloads))
+        yield from _contained(place, gangs.judge_without_gang(collected))
     jobs = [one for one in collected.workloads if SCALING_RULE in one.labels]
     jobs = [one for one in jobs if one.form is WorkloadForm.ASCENDJOB]
     if jobs:
@@ -179,7 +180,8 @@ def _judge_service(
     """Judge a service with its runtime, or a runtime that no service names."""
     workload = ome.workload(service, runtime)
     found = _judge_workload(workload, seconds)
-    if service.runtime is not None and service.runtime.value and runtime is None:
+    is_named = service.runtime is not None and service.runtime.value != ""
+    if not service.is_runtime and runtime is None and (is_named or not service.is_rendered):
         yield from _may_be_in_runtime(service, workload, found)
     else:
         yield from found
@@ -201,7 +203,9 @@ def _may_be_in_runtime(
             missing.append("huawei.com/schedule_minAvailable")
         else:
             yield one
+    shown = ", ".join(dict.fromkeys(missing))
     if missing and service.runtime is not None:
         place = service.place.at_text(service.runtime)
-        words = {"missing": ", ".join(dict.fromkeys(missing)), "runtime": service.runtime.value}
-        yield finding("RUNTIME_NOT_GIVEN", place, **words)
+        yield finding("RUNTIME_NOT_GIVEN", place, missing=shown, runtime=service.runtime.value)
+    elif missing:
+        yield finding("RUNTIME_NOT_NAMED", service.place.at(service.spec_line), missing=shown)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
 from advisor.lint.workload import WorkloadForm
+from contract.counted import counted
 from contract.scheduling import (
     APP,
     DEPLOY_SERVER_LABELS,
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from advisor.lint.finding import LintFinding
-    from advisor.lint.workload import Workload, WorkloadScalingRule
+    from advisor.lint.workload import RuleGroup, Workload, WorkloadScalingRule
 
 
 def judge(workload: Workload) -> Iterator[LintFinding]:
@@ -29,9 +30,9 @@ def judge(workload: Workload) -> Iterator[LintFinding]:
     labels = workload.labels
     place = workload.place.at(workload.labels_line)
     if SCALING_RULE in labels:
+        here = place.at(labels[SCALING_RULE].line)
         for key in (SCALING_GROUP, JOB_ID):
             if key not in labels:
-                here = place.at(labels[SCALING_RULE].line)
                 yield finding("SCALING_LABEL_MISSING", here, key=key)
     elif JOB_ID not in labels and APP in labels and labels[APP].value in MINDIE_APPS:
         yield finding("JOB_ID_MISSING", place.at(labels[APP].line))
@@ -84,10 +85,25 @@ def judge_rules(
 
 def _judge_group(job: Workload, rule: WorkloadScalingRule) -> Iterator[LintFinding]:
     group = job.labels.get(SCALING_GROUP)
-    if group is None or not rule.groups or group.value in rule.groups:
+    if group is None or not rule.groups:
+        return
+    if group.value in rule.groups:
+        yield from _judge_servers(job, rule, group.value, rule.groups[group.value])
         return
     place = job.place.at_text(group)
     words = {"group": group.value, "rule": rule.name or "that was given"}
     where = f"{rule.place.file}:{rule.place.line}"
     groups = ", ".join(rule.groups)
     yield finding("SCALING_GROUP_NOT_IN_RULE", place, where=where, groups=groups, **words)
+
+
+def _judge_servers(
+    job: Workload, rule: WorkloadScalingRule, name: str, group: RuleGroup
+) -> Iterator[LintFinding]:
+    """Compare ``server_num_per_group`` with the pods of an instance; the operator does not."""
+    (instance,) = job.groups
+    pods = instance.pods()
+    if group.servers is not None and pods is not None and group.servers != pods:
+        words = {"group": name, "servers": group.servers, "pods": counted(pods, "pod")}
+        place = rule.place.at(group.line)
+        yield finding("SCALING_RULE_OTHER_SERVERS", place, job=job.place.object, **words)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from advisor.lint import deploy_tool, jobs, ome, reach, scaling_rule, scheduler
+from advisor.lint import deploy_tool, gangs, jobs, ome, reach, scaling_rule, scheduler
 from advisor.lint.elastic import ELASTIC_DAEMON
 from advisor.lint.finding import FindingPlace, finding
 from advisor.lint.labels import KNOWN, judge_keys, kept
@@ -119,6 +119,8 @@ def _take_one(
         return
     group, _, number = version.rpartition("/")
     _take_elastic_daemon(root, kind, into)
+    if kind == "Deployment" and (operator := gangs.operator(root, place)) is not None:
+        into.operators.append(operator)
     known = _KINDS.get((group, kind))
     if known is None:
         yield from _unknown(kind, version, group, place.at(root.line_of("kind")), into)
@@ -228,9 +230,9 @@ def _take_bare(root: Mapping, place: FindingPlace, into: Collected) -> Iterator[
     """Read a file that is no object of Kubernetes."""
     if root.get(scaling_rule.LIST) is not None:
         yield from scaling_rule.judge(root, place)
-        names = scaling_rule.group_names(root)
+        groups = scaling_rule.groups(root)
         into.rules.append(
-            WorkloadScalingRule(place, "", "", root.line, root.line, names, is_bare=True)
+            WorkloadScalingRule(place, "", "", root.line, root.line, groups, is_bare=True)
         )
     elif root.mapping(deploy_tool.OME_KEY) is not None:
         yield from deploy_tool.judge(root, place)
@@ -278,8 +280,11 @@ def _take_config_map(
         keys = reach.rank_table_keys(kept(metadata.mapping("labels"), place.file), place)
         if keys:
             into.rank_tables[namespace, name.removeprefix(reach.RANK_TABLE)] = keys
-    text = data.scalar(SCALING_KEY)
-    if text is not None:
+    key = scaling_rule.data_key(data)
+    text = data.scalar(key) if key is not None else None
+    if key is not None and text is not None:
+        if key != SCALING_KEY:
+            yield finding("SCALING_RULE_KEY", place.at(data.line_of(key)), key=key)
         yield from _inside(text, _take_rule(text, metadata, place, into, texts))
     text = data.scalar(SCHEDULER_CONFIG_KEY)
     if text is not None:
@@ -297,14 +302,16 @@ def _take_rule(
 ) -> Iterator[LintFinding]:
     rule, found = texts.rule(text, place)
     yield from found
-    names = None
+    groups = None
     if rule is not None:
         yield from scaling_rule.judge(rule, place)
-        names = scaling_rule.group_names(rule)
+        groups = scaling_rule.groups(rule)
+        if not text.is_block:
+            groups = {name: group._replace(line=text.line) for name, group in groups.items()}
     namespace = metadata.text("namespace") or "default"
     lines = (metadata.line_of("name"), metadata.line_of("namespace"))
     here = place.at(text.line)
-    into.rules.append(WorkloadScalingRule(here, metadata.text("name"), namespace, *lines, names))
+    into.rules.append(WorkloadScalingRule(here, metadata.text("name"), namespace, *lines, groups))
 
 
 def _take_configuration(

@@ -75,6 +75,7 @@ def service(root: Mapping, place: FindingPlace, kind: str) -> Service:
         annotations,
         components,
         None if is_runtime else text_of(spec.scalar("runtime", "name"), place.file),
+        root.line_of("spec"),
         is_runtime,
         unread=unread,
         mode=next((text_of(mode, place.file) for mode in found), None),
@@ -86,8 +87,9 @@ def _component(name: str, part: Mapping, file: str, line: int) -> Component:
     take_metadata(pod, part, line)
     take_spec(pod, part)
     leader = _member("leader", part, file, 1)
-    worker = _member("worker", part, file, part.count("worker", "size"))
-    return Component(pod, leader, worker, whole(part.scalar("minReplicas")))
+    worker = _member("worker", part, file, whole(part.scalar("worker", "size")))
+    replicas, most = (whole(part.scalar(key)) for key in ("minReplicas", "maxReplicas"))
+    return Component(pod, leader, worker, replicas, most)
 
 
 def _member(name: str, part: Mapping, file: str, pods: int | None) -> Role | None:
@@ -124,13 +126,17 @@ def workload(service: Service, runtime: Service | None) -> Workload:
             role.labels, role.annotations = labels, annotations
             role.labels_line = own.pod.labels_line
             role.annotations_line = own.pod.annotations_line
-        is_one_pod = len(roles) == 1 and roles[0].name == name
-        if is_one_pod:
+            # The size of a group without one is 1; the size in a runtime alone may be a service's.
+            if role.name == "worker" and role.pods is None and not service.is_runtime:
+                role.pods = 0
+        group = WorkloadGroup(tuple(roles), members=1)
+        # Each pod is an instance, and all share a PodGroup; a leader has one with its workers.
+        group.is_shared = len(roles) == 1 and roles[0].name == name
+        if group.is_shared:
             roles[0].pods = own.replicas or (base and base.replicas) or 1
-        members = 1 if is_one_pod else None
-        group = WorkloadGroup(tuple(roles), members=members, is_shared=is_one_pod)
-        if not is_one_pod:
-            group.members = group.pods()
+            group.most_pods = _most_pods(service, own, base, roles[0].pods)
+        else:
+            group.members = group.most_pods = group.pods()
         if name != _ROUTER or any(role.scheduler is not None for role in roles):
             groups.append(group)
     return Workload(
@@ -145,6 +151,19 @@ def workload(service: Service, runtime: Service | None) -> Workload:
     )
 
 
+def _most_pods(
+    service: Service, own: Component, base: Component | None, replicas: int
+) -> int | None:
+    """Return how far a component grows by itself; ``None`` where its other half is not known.
+
+    ``maxReplicas`` below ``minReplicas`` counts as ``minReplicas``.
+    """
+    most = own.most_replicas or (base and base.most_replicas)
+    if service.is_runtime or (base is None and (own.replicas is None or most is None)):
+        return None
+    return max(replicas, most or 0)
+
+
 def _roles(own: Component, base: Component | None) -> list[Role]:
     has_own_pod = own.pod.has_spec and own.leader is None
     in_group = own.leader or own.worker or (not has_own_pod and base and base.leader)
@@ -157,6 +176,9 @@ def _roles(own: Component, base: Component | None) -> list[Role]:
             roles.append(_over(mine, theirs))
         elif theirs is not None:
             roles.append(replace(theirs))
+    if roles and roles[0].name != "leader":
+        leader_pod = _over(own.pod, base.pod if base is not None else None)
+        roles.insert(0, replace(leader_pod, name="leader", pods=1))
     return roles
 
 
@@ -174,6 +196,7 @@ def _over(own: Role, base: Role | None) -> Role:
         cards=own.cards or base.cards,
         cards_line=own.cards_line or base.cards_line,
         visible=own.visible or base.visible,
+        visible_variable=own.visible_variable or base.visible_variable,
         pods=own.pods if own.pods is not None else base.pods,
         has_spec=own.has_spec or base.has_spec,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
 from advisor.lint.labels import KNOWN, RING_CONTROLLER
-from advisor.lint.pods import HOST_ARCH, SCHEDULER_NAME
+from advisor.lint.pods import ARCH, HOST_ARCH, SCHEDULER_NAME
 from advisor.lint.workload import VOLCANO, WorkloadForm
 from advisor.similar_words import nearest
 from contract.counted import counted
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from advisor.lint.workload import Role, Workload, WorkloadGroup
 
 ARCHITECTURES = ("huawei-arm", "huawei-x86")
+_OTHER_NAMES = {"arm64": "huawei-arm", "amd64": "huawei-x86"}
 MACHINES = {
     "module": 8,
     "module-910b-8": 8,
@@ -36,6 +37,8 @@ _OTHERS = ("half", "card", "card-910b-2", "card-910b-infer", "card-300i-duo", "s
 _A3 = "module-a3-"
 _POLICY = re.compile(r"chip\d+-node(\d+)(?:-.*)?", re.ASCII)
 _SOFT_SHARE = "softsharedev"
+_STATIC_PART = re.compile(r"huawei\.com/Ascend\w+-\d+c(?:\..+)?", re.ASCII)
+"""A part of a chip that was made before, such as ``huawei.com/Ascend910-4c``."""
 _FIRST_GENERATION = (3, 5, 6, 7)
 _A2_MACHINE, _A3_MACHINE = 8, 16
 _KEYS = frozenset((*KNOWN, RING_CONTROLLER))
@@ -56,6 +59,8 @@ def machine(group: WorkloadGroup, role: Role) -> int | None:
 
 def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     """Return what keeps pods from being placed."""
+    if not group.is_shared:
+        yield from _judge_architectures(workload, group)
     for role in group.roles:
         place = workload.place.at(role.line, role.file)
         yield from _judge_selector(role, place)
@@ -68,6 +73,20 @@ def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
         if role.cards and not is_soft and (is_placed or role.asks_volcano_for_chips()):
             yield from _judge_cards(workload, group, role, place.at(role.cards_line))
             yield from _judge_visible(role, place)
+
+
+def _judge_architectures(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
+    """Return pods with chips that are not on the architecture of the others in their instance."""
+    first: tuple[str, str] | None = None
+    for role in group.roles:
+        arch = role.selector.get(HOST_ARCH) or role.selector.get(ARCH)
+        if arch is None or not role.cards:
+            continue
+        name = _OTHER_NAMES.get(arch.value, arch.value)
+        first = first or (name, role.name)
+        if name in ARCHITECTURES and name != first[0] and first[0] in ARCHITECTURES:
+            words = {"role": role.name, "arch": name, "other": first[1], "other_arch": first[0]}
+            yield finding("ARCHITECTURES_DIFFER", workload.place.at_text(arch), **words)
 
 
 def _judge_selector(role: Role, place: FindingPlace) -> Iterator[LintFinding]:
@@ -159,6 +178,11 @@ def _cards(place: FindingPlace, count: int, why: str, instead: str) -> LintFindi
 
 
 def _judge_visible(role: Role, place: FindingPlace) -> Iterator[LintFinding]:
+    static = next((resource for resource in role.cards if _STATIC_PART.fullmatch(resource)), None)
+    if static is not None and role.visible_variable is not None:
+        here = place.at_text(role.visible_variable)
+        yield finding("VISIBLE_DEVICES_OF_VNPU", here, requested=static)
+        return
     visible = role.visible
     if visible is None or visible.value in role.cards:
         return

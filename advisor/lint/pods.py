@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import PlacedText
 from advisor.lint.labels import both_kept
-from advisor.lint.model import Mapping, Scalar, ScalarKind, whole
+from advisor.lint.model import Mapping, Scalar, ScalarKind, Sequence, whole
 from advisor.lint.workload import Role
 from contract.scheduling import ACCELERATOR_TYPE, RESOURCE_DOMAIN
 
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     from advisor.lint.workload import Texts
 
 HOST_ARCH = "host-arch"
+ARCH = "kubernetes.io/arch"
 SCHEDULER_NAME = "schedulerName"
 VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
-_SELECTED = (HOST_ARCH, ACCELERATOR_TYPE, SCHEDULER_NAME)
+_SELECTED = (HOST_ARCH, ARCH, ACCELERATOR_TYPE, SCHEDULER_NAME)
+_WAIT = re.compile(r"(?:\S*sh -\w*c )?\S*sleep [0-9.]+s?", re.ASCII)
+"""A command that waits for the end of requests and saves nothing."""
 _SIDES = ("limits", "requests")
 _CHIPS = tuple(f"{RESOURCE_DOMAIN}{name}" for name in ("Ascend", "npu"))
 
@@ -102,12 +106,23 @@ def _take_container(role: Role, container: Mapping) -> None:
             role.cards_line = amounts.line_of(key)
         if chips:
             break
-    if container.mapping("lifecycle", "preStop") is not None:
-        line = container.mapping("lifecycle").line_of("preStop")  # type: ignore[union-attr]
-        role.pre_stop = PlacedText("preStop", line, role.file)
+    lifecycle = container.mapping("lifecycle")
+    hook = lifecycle.mapping("preStop") if lifecycle is not None else None
+    if lifecycle is not None and hook is not None and not _only_waits(hook):
+        role.pre_stop = PlacedText("preStop", lifecycle.line_of("preStop"), role.file)
     for variable in container.sequence("env"):
         if variable.text("name") == VISIBLE_DEVICES:
+            role.visible_variable = PlacedText(VISIBLE_DEVICES, variable.line, role.file)
             path = variable.scalar("valueFrom", "fieldRef", "fieldPath")
             named = path.text.partition("metadata.annotations['")[2] if path else ""
             if path is not None and named.endswith("']"):
                 role.visible = PlacedText(named[:-2], path.line, role.file)
+
+
+def _only_waits(hook: Mapping) -> bool:
+    if hook.mapping("sleep") is not None:
+        return True
+    execute = hook.mapping("exec")
+    command = execute.get("command") if execute is not None else None
+    words = command if isinstance(command, Sequence) else ()
+    return bool(_WAIT.fullmatch(" ".join(one.text for one in words if isinstance(one, Scalar))))

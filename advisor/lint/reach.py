@@ -248,6 +248,21 @@ PLACES = (
         "MergeDecoderSpec, MergeRouterSpec",
     ),
 )
+PROVED_KINDS = frozenset(
+    (
+        "Job (batch.volcano.sh)",
+        "Deployment",
+        "ReplicaSet",
+        "StatefulSet",
+        "Job (batch)",
+        "Pod",
+        "LeaderWorkerSet",
+        "StormService",
+        "RoleSet",
+        "PodSet",
+    )
+)
+"""Kinds whose rows ``tests/volcano/real_labels.py`` compares with what real controllers make."""
 _BY_PLACE = {(place.kind, place.path): place for place in PLACES}
 assert len(_BY_PLACE) == len(PLACES)
 

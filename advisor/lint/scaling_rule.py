@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.lint.finding import finding
 from advisor.lint.model import Mapping, Scalar, ScalarKind, Sequence
-from contract.scheduling import go_integer
+from advisor.lint.workload import RuleGroup
+from advisor.similar_words import nearest
+from contract.scheduling import SCALING_KEY, go_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,20 +30,43 @@ class _Group(NamedTuple):
 _Entry = dict[str, _Group]
 
 
-def group_names(rule: Mapping) -> tuple[str, ...]:
-    """Return the names of all groups, in their order."""
-    names: dict[str, None] = {}
+def data_key(data: Mapping) -> str | None:
+    """Return the key of a ConfigMap that has a rule. The operator reads ``SCALING_KEY`` only.
+
+    Another key has a rule if it is almost that key, or if its text has the list of a rule.
+    """
+    if SCALING_KEY in data:
+        return SCALING_KEY
+    for key, value in data.items():
+        is_rule = isinstance(value, Scalar) and LIST in value.text
+        if is_rule or nearest(key, (SCALING_KEY,)) is not None:
+            return key
+    return None
+
+
+def groups(rule: Mapping) -> dict[str, RuleGroup]:
+    """Return the groups of all entries by name, each with the servers of its first entry."""
+    by_name: dict[str, RuleGroup] = {}
     for entry in rule.sequence(LIST):
         for group in entry.sequence("group_list"):
-            names[group.text(_NAME)] = None
-    return tuple(names)
+            servers = group.scalar(_SERVERS)
+            number = None if servers is None else go_integer(servers.text)
+            by_name.setdefault(group.text(_NAME), RuleGroup(number, group.line_of(_SERVERS)))
+    return by_name
 
 
 def judge(rule: Mapping, place: FindingPlace) -> Iterator[LintFinding]:
     """Return what is wrong with the values and with the order of the entries."""
-    version = rule.scalar("version")
-    if version is not None and version.text != _VERSION:
-        yield finding("SCALING_RULE_VERSION", place.at(version.line), value=version.text)
+    version = rule.get("version")
+    if not isinstance(version, Scalar) or version.kind is ScalarKind.NULL:
+        line = rule.line if version is None else version.line
+        yield finding("SCALING_RULE_VERSION", place.at(line), why="is missing")
+    elif version.kind is not ScalarKind.STRING:
+        words = {"key": "version", "value": _VERSION}
+        yield finding("SCALING_RULE_NO_STRING", place.at(version.line), **words)
+    elif version.text != _VERSION:
+        why = f"{version.text or '(empty)'} is not {_VERSION}"
+        yield finding("SCALING_RULE_VERSION", place.at(version.line), why=why)
     entries = rule.get(LIST)
     if not isinstance(entries, Sequence) or not [*entries.mappings()]:
         line = rule.line_of(LIST)
@@ -49,16 +74,16 @@ def judge(rule: Mapping, place: FindingPlace) -> Iterator[LintFinding]:
         return
     before: _Entry | None = None
     for entry in entries.mappings():
-        groups: _Entry = {}
+        named: _Entry = {}
         for group in entry.sequence("group_list"):
-            yield from _judge_group(group, groups, place)
-        if not groups:
+            yield from _judge_group(group, named, place)
+        if not named:
             yield finding(
                 "SCALING_RULE_EMPTY", place.at(entry.line), what="an entry without groups"
             )
         if before is not None:
-            yield from _judge_step(before, groups, place.at(entry.line), place)
-        before = groups
+            yield from _judge_step(before, named, place.at(entry.line), place)
+        before = named
 
 
 def _judge_group(group: Mapping, into: _Entry, place: FindingPlace) -> Iterator[LintFinding]:
@@ -86,10 +111,10 @@ def _judge_group(group: Mapping, into: _Entry, place: FindingPlace) -> Iterator[
 
 
 def _judge_step(
-    before: _Entry, groups: _Entry, entry: FindingPlace, place: FindingPlace
+    before: _Entry, named: _Entry, entry: FindingPlace, place: FindingPlace
 ) -> Iterator[LintFinding]:
     """Judge what an entry may not have after the one before it."""
-    for name, group in groups.items():
+    for name, group in named.items():
         if name not in before:
             yield finding("SCALING_RULE_GROUP_UNKNOWN", place.at(group.line), group=name)
             continue
@@ -102,5 +127,5 @@ def _judge_step(
             elif now < was and key == _SERVERS:
                 yield finding("SCALING_RULE_UNLIKE_SERVERS", here, **words)
     for name in before:
-        if name not in groups:
+        if name not in named:
             yield finding("SCALING_RULE_GROUP_MISSING", entry, group=name)

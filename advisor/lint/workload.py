@@ -59,6 +59,8 @@ class Role:
     cards_line: int = 0
     visible: PlacedText | None = None
     """The annotation that ASCEND_VISIBLE_DEVICES is read from."""
+    visible_variable: PlacedText | None = None
+    """ASCEND_VISIBLE_DEVICES, whatever it is read from."""
     pods: int | None = None
     has_spec: bool = True
     """Whether its pod specification is known as a whole."""
@@ -95,6 +97,8 @@ class WorkloadGroup:
     members: int | None = None
     is_shared: bool = False
     """Whether pods of several instances are in it, each of which could work alone."""
+    most_pods: int | None = None
+    """The pods that it can grow to, of a workload that scales itself; ``None``: unknown."""
 
     def asks_volcano_for_chips(self) -> bool:
         """Return whether pods ask for chips of Ascend and Volcano schedules them.
@@ -206,6 +210,8 @@ class Component:
     leader: Role | None
     worker: Role | None
     replicas: int | None
+    most_replicas: int | None = None
+    """``maxReplicas``."""
 
 
 @dataclass(slots=True)
@@ -219,6 +225,7 @@ class Service:
     annotations: Texts
     components: dict[str, Component]
     runtime: PlacedText | None = None
+    spec_line: int = 0
     is_runtime: bool = False
     is_rendered: bool = False
     unread: tuple[UnreadKey, ...] = ()
@@ -226,16 +233,23 @@ class Service:
     """``ome.io/deploymentMode``."""
 
 
+class RuleGroup(NamedTuple):
+    """``server_num_per_group`` of a group in its first entry; ``None`` where that is no number."""
+
+    servers: int | None
+    line: int
+
+
 @dataclass(slots=True)
 class WorkloadScalingRule:
-    """A scaling rule of MindIE Motor; ``groups`` are the names in all its entries."""
+    """A scaling rule of MindIE Motor; ``groups`` are those of all its entries, by name."""
 
     place: FindingPlace
     name: str
     namespace: str
     name_line: int
     namespace_line: int
-    groups: tuple[str, ...] | None
+    groups: dict[str, RuleGroup] | None
     """``None``: the rule cannot be read."""
     is_bare: bool = False
     """Whether it is the text alone, outside a ConfigMap."""
@@ -252,6 +266,13 @@ class ElasticDaemon:
     is_cluster: bool = False
     arguments: frozenset[str] | None = None
     roles: set[str] = field(default_factory=set)
+
+
+class Operator(NamedTuple):
+    """A Deployment of Ascend Operator; ``gang`` is ``--enableGangScheduling``, empty without it."""
+
+    place: FindingPlace
+    gang: str
 
 
 class MadeObject(NamedTuple):
@@ -271,6 +292,7 @@ class Collected:
     rules: list[WorkloadScalingRule] = field(default_factory=list)
     grace_over_time: int | None = None
     elastic: ElasticDaemon = field(default_factory=ElasticDaemon)
+    operators: list[Operator] = field(default_factory=list)
     not_judged: dict[str, int] = field(default_factory=dict)
     made: list[MadeObject] = field(default_factory=list)
     rank_tables: dict[tuple[str, str], tuple[UnreadKey, ...]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Volcano's job controller and webhooks as processes, as ``build.sh`` made them."""
+"""Real controllers and webhooks as processes, as ``build.sh`` made them."""
 
 from __future__ import annotations
 
@@ -13,58 +13,133 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.parts.processes import Running, free_ports
-from tests.parts.volcano import GROUPS, JOBS, QUEUES, set_queue
+from tests.parts.volcano import QUEUES, set_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from tests.parts.controlplane import ControlPlane
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+_LWS_WEBHOOK = "/mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset"
 _UP_SECONDS = 30.0
 
 
-def build() -> Path:
-    """Return the folder with the program and the definitions of its kinds."""
+def build(name: str = "volcano") -> Path:
+    """Return the folder with a program and the definitions of its kinds."""
     script = Path(__file__).with_name("build.sh")
-    done = subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([script, name], check=True, stdout=subprocess.PIPE, text=True)
     return Path(done.stdout.strip())
+
+
+def install_kinds(plane: ControlPlane, built: Path) -> None:
+    """Make the API server take the kinds of a program."""
+    paths = []
+    for file in sorted(built.glob("*.yaml")):
+        # Definitions have up to 260 KB, for which the parser in Python takes seconds.
+        for definition in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader):
+            if definition is not None:
+                plane.request("POST", _DEFINITIONS, definition)
+                spec = definition["spec"]
+                version = next(each["name"] for each in spec["versions"] if each["served"])
+                paths.append(f"/apis/{spec['group']}/{version}/{spec['names']['plural']}")
+    until = time.monotonic() + _UP_SECONDS
+    for path in paths:
+        while plane.ask("GET", path)[0] != 200:
+            assert time.monotonic() < until, f"{path} is not served"
+            time.sleep(0.1)
 
 
 def install(plane: ControlPlane, built: Path) -> None:
     """Make the API server take Volcano's kinds, and open the default queue."""
-    for file in sorted(built.glob("*.yaml")):
-        for one in yaml.safe_load_all(file.read_text()):
-            if one is not None:
-                plane.request("POST", _DEFINITIONS, one)
-    until = time.monotonic() + _UP_SECONDS
-    for path in (JOBS, GROUPS, QUEUES):
-        while plane.ask("GET", path)[0] != 200:
-            assert time.monotonic() < until, f"{path} is not served"
-            time.sleep(0.1)
+    install_kinds(plane, built)
     api = "scheduling.volcano.sh/v1beta1"
     queue = {"apiVersion": api, "kind": "Queue", "metadata": {"name": "default"}}
     plane.request("POST", QUEUES, queue | {"spec": {"weight": 1, "reclaimable": True}})
     set_queue(plane, "Open")
 
 
+def controllers(
+    plane: ControlPlane, built: Path, names: str = "gc,job,queue"
+) -> AbstractContextManager[None]:
+    """Run these controllers of Volcano for the length of the block."""
+    chosen = ",".join(f"+{name}-controller" for name in names.split(","))
+    options = [f"--controllers={chosen}", "--enable-healthz=false"]
+    return _program(plane, [built / "volcano", "controllers", *options], "controllers")
+
+
+def workloads(plane: ControlPlane, built: Path) -> AbstractContextManager[None]:
+    """Run the controllers of Kubernetes that make pods; ``built`` is Volcano's folder."""
+    return _program(plane, [built / "volcano", "workloads"], "workloads")
+
+
+def aibrix(plane: ControlPlane, built: Path) -> AbstractContextManager[None]:
+    """Run the controllers of StormServices, RoleSets and PodSets."""
+    return _program(plane, [built / "aibrix"], "aibrix")
+
+
 @contextlib.contextmanager
-def controllers(plane: ControlPlane, built: Path) -> Iterator[None]:
-    """Run the job controller for the length of the block."""
-    running = Running(
-        [
-            built / "volcano",
-            "controllers",
-            f"--kubeconfig={plane.kubeconfig}",
-            "--enable-healthz=false",
-        ],
-        plane.directory / "controllers.log",
-    )
+def _program(plane: ControlPlane, command: list[str | Path], name: str) -> Iterator[None]:
+    command.append(f"--kubeconfig={plane.kubeconfig}")
+    running = Running(command, plane.directory / f"{name}.log")
     try:
         yield
     finally:
         running.stop()
+
+
+@contextlib.contextmanager
+def leader_worker_sets(plane: ControlPlane, built: Path, *, gang: bool) -> Iterator[None]:
+    """Run the controller of LeaderWorkerSets with its webhooks; ``gang``: with Volcano's gangs."""
+    here = plane.directory / "lws"
+    here.mkdir(exist_ok=True)
+    for name, end in (("server.crt", "tls.crt"), ("server.key", "tls.key")):
+        (here / end).write_bytes((plane.directory / name).read_bytes())
+    (port,) = free_ports(1)
+    configuration: dict[str, Any] = {
+        "apiVersion": "config.lws.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(here)},
+        "leaderElection": {"leaderElect": False},
+        "metrics": {"bindAddress": "0"},
+        "health": {"healthProbeBindAddress": "0"},
+        "internalCertManagement": {"enable": False},
+    }
+    if gang:
+        configuration["gangSchedulingManagement"] = {"schedulerProvider": "volcano"}
+    (here / "configuration.yaml").write_text(yaml.safe_dump(configuration))
+    bundle = base64.b64encode((plane.directory / "ca.crt").read_bytes()).decode()
+    webhooks = []
+    for group, version, plural, path in (
+        ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", _LWS_WEBHOOK),
+        ("", "v1", "pods", "/mutate--v1-pod"),
+    ):
+        rule = {"apiGroups": [group], "apiVersions": [version], "resources": [plural]}
+        webhooks.append(
+            {
+                "name": f"{plural}.lws.x-k8s.io",
+                "admissionReviewVersions": ["v1"],
+                "clientConfig": {"url": f"https://127.0.0.1:{port}{path}", "caBundle": bundle},
+                "failurePolicy": "Fail",
+                "sideEffects": "None",
+                "rules": [rule | {"operations": ["CREATE"]}],
+            }
+        )
+    path = f"{_ADMISSION}/mutatingwebhookconfigurations"
+    plane.request("POST", path, {"metadata": {"name": "lws"}, "webhooks": webhooks})
+    command: list[str | Path] = [built / "lws", f"--config={here / 'configuration.yaml'}"]
+    try:
+        with _program(plane, command, "lws"):
+            until = time.monotonic() + _UP_SECONDS
+            while not _listens(port):
+                log = (plane.directory / "lws.log").read_text()
+                assert time.monotonic() < until, log
+                time.sleep(0.1)
+            yield
+    finally:
+        plane.request("DELETE", f"{path}/lws")
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from advisor.findings import RULES
-from advisor.lint.reach import PLACES
+from advisor.lint.reach import PLACES, PROVED_KINDS
 
 _DOCS = Path(__file__).parents[3] / "docs"
 DOCUMENT, LINT = _DOCS / "findings.md", _DOCS / "lint.md"
@@ -39,9 +39,10 @@ def document() -> str:
 
 def places() -> str:
     """Return the table of ``docs/lint.md`` about where labels and annotations count."""
-    rows = ["| kind | place | reaches | source |", "|---|---|---|---|"]
+    rows = ["| kind | place | reaches | source | test |", "|---|---|---|---|---|"]
     for one in PLACES:
-        cells = (one.kind, f"`{one.path}`", one.reach.value, one.source)
+        test = "`tests/volcano/real_labels.py`" if one.kind in PROVED_KINDS else "-"
+        cells = (one.kind, f"`{one.path}`", one.reach.value, one.source, test)
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 

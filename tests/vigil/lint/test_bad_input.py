@@ -12,6 +12,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.findings import FindingSeverity
+from tests.vigil.lint.manifests import (
+    Object,
+    inference_service,
+    leader_worker_set,
+    runner,
+    runtime,
+)
 from tests.vigil.lint.test_cases import CASES, NAMES
 from vigil.lint.reading import LARGEST, File, files
 from vigil.lint.run import lint
@@ -220,6 +228,83 @@ def test_anchors_and_merges_are_followed() -> None:
         "            <<: *labels\n            app: x\n"
     )
     assert found(text) == [("FAULT_SCHEDULING_UNSUPPORTED", 6)]
+
+
+def _runtime(labels: dict[str, str]) -> Object:
+    """Return a runtime whose engine takes part in rescheduling and has these labels, too."""
+    made = runtime({}, **runner())
+    made["spec"]["engineConfig"]["labels"] = {"fault-scheduling": "force", **labels}
+    return made
+
+
+def _warnings(objects: list[Object]) -> list[tuple[str, str]]:
+    """Return codes and objects of what is wrong with objects."""
+    report = lint([File("x.yaml", yaml.safe_dump_all(objects))])
+    wrong = [one for one in report.findings if one.rule.severity is not FindingSeverity.INFO]
+    return [(one.rule.code, one.place.object) for one in wrong]
+
+
+def test_a_service_and_a_runtime_of_one_name_in_two_namespaces() -> None:
+    """Each service gets the runtime of its own namespace."""
+    objects: list[Object] = []
+    for namespace, labels in {"a": {}, "b": {"pod-rescheduling": "on"}}.items():
+        own = _runtime(labels) | {"kind": "ServingRuntime"}
+        pair = inference_service({"minReplicas": 1}, "r"), own
+        for one in pair:
+            one["metadata"] = {"name": "r", "namespace": namespace}
+        objects += pair
+    shown = _warnings(objects)
+    assert shown == [("OME_WITHOUT_POD_RESCHEDULING", "InferenceService a/r")]
+
+
+def test_a_runtime_that_two_services_use() -> None:
+    """Each service is judged with the runtime, and the runtime not a third time."""
+    services = [inference_service({"minReplicas": 1}, "r") for _ in range(2)]
+    services[1]["metadata"] = {"name": "second"}
+    shown = _warnings([*services, _runtime({})])
+    code = "OME_WITHOUT_POD_RESCHEDULING"
+    assert shown == [(code, "InferenceService i"), (code, "InferenceService second")]
+
+
+@pytest.mark.parametrize("engine", ["{}", "null", "[]", "text", "{runner: {}}", "{leader: null}"])
+def test_an_engine_without_pods(engine: str) -> None:
+    """What OME makes of it is not known without its runtime, and no pod is judged."""
+    text = f"apiVersion: ome.io/v1beta1\nkind: InferenceService\nspec: {{engine: {engine}}}\n"
+    is_component = engine.startswith("{")
+    assert found(text) == ([("RUNTIME_NOT_NAMED", 3)] if is_component else [])
+
+
+def _pod_group(name: str, kind: str, owner: str, **spec: object) -> Object:
+    """Return a PodGroup that a controller made, of an elastic job by its labels."""
+    reference = {"apiVersion": "v1", "kind": kind, "name": owner, "uid": "1", "controller": True}
+    labels = {"elastic-scheduling": "on", "fault-scheduling": "grace"}
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "labels": labels, "ownerReferences": [reference]},
+        "spec": spec,
+    }
+
+
+def test_an_owner_that_is_not_there() -> None:
+    """A PodGroup is not judged as what its owner is, and not by the name of its owner."""
+    alone = [_pod_group(name, name, "x", minMember=1) for name in ("Job", "StatefulSet", "Pod")]
+    assert found(yaml.safe_dump_all(alone)) == []
+    del alone[0]["metadata"]["ownerReferences"]
+    assert [code for code, _ in found(yaml.safe_dump(alone[0]))] == ["ELASTIC_CONDITION"]
+
+
+def test_two_pod_groups_for_one_pod() -> None:
+    """A LeaderWorkerSet whose gangs were switched on later has PodGroups of both makers."""
+    labels = {"fault-scheduling": "grace"}
+    groups = [
+        _pod_group("podgroup-1", "StatefulSet", "l-0", minMember=1),
+        _pod_group("podgroup-2", "StatefulSet", "l", minMember=1),
+        _pod_group("l-0-1", "Pod", "l-0", minMember=2),
+    ]
+    objects = [leader_worker_set(labels), *groups]
+    assert _warnings(objects) == [("LWS_WITHOUT_GANG", "LeaderWorkerSet l")]
+    assert _warnings([objects[0], groups[2]]) == []
 
 
 _TEXTS = st.text(alphabet="ab:-[]{}\"'#&*!|>\n \t{%", max_size=60)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from advisor.lint.reach import PLACES, MetadataPlace, Reach
+from advisor.lint.reach import PLACES, PROVED_KINDS, MetadataPlace, Reach
 from tests.vigil.lint.manifests import (
     Object,
     ascendjob,
@@ -21,6 +21,7 @@ from tests.vigil.lint.manifests import (
     template,
     vcjob,
 )
+from tests.volcano.real_labels import KINDS
 from vigil.lint.reading import File
 from vigil.lint.run import lint
 
@@ -312,3 +313,7 @@ def test_an_engine_without_pods(engine: object) -> None:
     service = inference_service({}, "r")
     service["spec"]["engine"] = engine
     assert codes(service, runtime(RETRIES | ON, None, **runner())) == []
+
+
+def test_rows_that_name_the_test_with_real_controllers_are_in_it() -> None:
+    assert KINDS.keys() == PROVED_KINDS
