@@ -23,6 +23,7 @@ LONGEST_SECONDS_OF_ALL = {
     "advise-switches": 5.0,
     "lint-yaml": 5.0,
     "lint-json": 0.25,
+    "lint-tree": 5.0,
 }
 """For a whole program, which lets time pass with each input, and what a thread reads (YAML)."""
 _SHOWN_FAILURES = 5

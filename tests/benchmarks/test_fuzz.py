@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 INPUTS = 2_000
 OF_A_WHOLE_PROGRAM = 400
-"""Inputs where each goes through a whole aggregator, which takes some 20 ms."""
+"""Inputs where each goes through a whole program, which takes some 20 ms."""
 
 
 @pytest.mark.slow
@@ -28,7 +28,7 @@ def test_nonsense_is_refused_and_changes_nothing(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("CRITICAL")
-    inputs = OF_A_WHOLE_PROGRAM if name == "aggregator-input" else INPUTS
+    inputs = OF_A_WHOLE_PROGRAM if name in ("aggregator-input", "lint-tree") else INPUTS
     outcome = fuzz(TARGETS[name](), inputs, seed=5)
     assert outcome.failures == []
     assert outcome.count == inputs

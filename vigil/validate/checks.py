@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.config import AgentConfiguration
 from aggregator.config import AggregatorConfiguration
-from contract.errors import ConfigurationError, Problem, quoted
+from contract.errors import ConfigurationError, DocumentError, Problem, quoted
 from contract.go.decode import folded
 from contract.operator_rules.fault_configuration import (
     CHIP_CONFIG_MAP,
@@ -23,6 +23,7 @@ from contract.operator_rules.fault_configuration import (
     judge,
     judge_texts,
 )
+from contract.operator_rules.public_fault_table import read_public_fault_table
 from service.configuration import parse_toml
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ DOCUMENT_OF_KIND = dict(
 """The key of a document of the fault configuration, by the word of ``FileKind``."""
 
 _NAMES = {  # the first that a name contains
+    "publicfaultconfiguration": "public-fault-codes",
+    "publiccustomization": "public-fault-codes",
+    "relationfaultcustomization": "relation-faults",
+    "faultduration": "fault-duration",
     "nodedconfiguration": "node-fault-code",
     "switchfaultcode": "switch-fault-code",
     "faultcustomization": "fault-customization",
@@ -47,6 +52,13 @@ _NAMES = {  # the first that a name contains
     FAULT_CONFIG_NAME: "fault-config",
     NODE_FAULT_CONFIG_NAME: "fault-config",
 }
+NOT_JUDGED = {
+    "fault-duration": "only ClusterD reads faultDuration.json, NPU Vigil does not",
+    "relation-faults": "only ClusterD reads relationFaultCustomization.json, NPU Vigil does not",
+    "scaling-rule": "vigil lint checks it, together with its jobs",
+}
+"""Kinds that are known and not checked here, each with the reason (clusterd#3.10)."""
+_SCALING_RULE = re.compile(r"elastic[_-]scaling(?:\.json|_list)")
 _YAML_OBJECT = re.compile(r"^(apiVersion|kind|metadata|data):", re.MULTILINE)
 _SWITCH_LISTS = frozenset(
     ("separatefaultcodes", "resetfaultcodes", "preseparatefaultcodes", "restartrequestfaultcodes")
@@ -79,34 +91,60 @@ def kind_of(text: str, name: str, source: str) -> str:
     if not text.strip():
         problem = Problem("(file)", "is empty; if it is meant to be, name what it is with --kind")
         raise ConfigurationError(source, [problem])
+    if _SCALING_RULE.search(text):
+        return "scaling-rule"
     if _YAML_OBJECT.search(text):
         return "fault-config"
-    is_json = text.removeprefix("\ufeff").lstrip()[:1] == "{"
+    is_json = text.removeprefix("\ufeff").lstrip()[:1] in ("{", "[") and not _is_toml(text)
     members = _members(text) if is_json else {}
     if isinstance(members.get("data"), dict) or members.keys() >= {"kind", "apiversion"}:
         return "fault-config"
+    certain = _kind_of_members(members)
+    if certain is not None:
+        return certain
     for part, kind in _NAMES.items():
         if part in name.lower():
             return kind
     return _kind_of_json(members, source) if is_json else _kind_of_toml(text, source)
 
 
+def _is_toml(text: str) -> bool:
+    """Return whether a text that begins with a bracket is a table of TOML."""
+    return re.match(r"\ufeff?\s*\[{1,2}\s*[A-Za-z_][\w.-]*\s*\]", text) is not None
+
+
 def _members(text: str) -> dict[str, Any]:
+    """Return the members of an object, or of the first object of a list."""
     try:
         content = json.loads(text.removeprefix("\ufeff"))
+        if isinstance(content, list):
+            content = content[0] if content else {}
         return {folded(key): value for key, value in content.items()}
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, AttributeError):
         return {}  # its reader reports what is wrong with it
 
 
-def _kind_of_json(members: dict[str, Any], source: str) -> str:
-    if "faulttypecode" in members:
-        return "node-fault-code"
+def _kind_of_members(members: dict[str, Any]) -> str | None:
+    """Return what only files of one kind have; ``None`` where the name must decide."""
+    for key, kind in (
+        ("publicfaultcode", "public-fault-codes"),
+        ("publicfaultresource", "public-fault-codes"),
+        ("triggerfault", "relation-faults"),
+        ("relationfaults", "relation-faults"),
+        ("timeoutinterval", "fault-duration"),
+        ("faulttypecode", "node-fault-code"),
+    ):
+        if key in members:
+            return kind
     if members.keys() & _RULES:
         return "fault-customization"
     codes = [code for one in members.values() if isinstance(one, list) for code in one]
     if members.keys() & _SWITCH_LISTS or str(next(iter(codes), "")).startswith("["):
         return "switch-fault-code"
+    return None
+
+
+def _kind_of_json(members: dict[str, Any], source: str) -> str:
     if any(member.endswith("codes") for member in members):
         return "fault-code"
     what = "cannot be known from its name or content: name what it is with --kind"
@@ -134,6 +172,26 @@ def check_document(key: str, text: str, source: str) -> None:
     problems = [found.problem for found in judge_texts({key: text}, {}, InForce()).problems]
     if problems:
         raise ConfigurationError(source, problems)
+
+
+def check_public_fault_codes(text: str, source: str) -> None:
+    """Check a table of public faults. Raises like ``check_document``."""
+    try:
+        _, problems = read_public_fault_table(text, source)
+    except DocumentError as error:
+        problems = (Problem(error.where, error.what), *error.more)
+    if problems:
+        raise ConfigurationError(source, list(problems))
+
+
+def check_form(text: str, source: str) -> None:
+    """Check that a file that is not judged is a list of objects. Raises ``ConfigurationError``."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(source, [Problem("(file)", f"is not JSON: {error}")]) from None
+    if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
+        raise ConfigurationError(source, [Problem("(file)", "is not a list of objects")])
 
 
 def check_config_map(text: str, source: str) -> None:

@@ -20,6 +20,10 @@ class FileKind(StrEnum):
     SWITCH_FAULT_CODE = "switch-fault-code"
     NODE_FAULT_CODE = "node-fault-code"
     FAULT_CONFIG = "fault-config"
+    PUBLIC_FAULT_CODES = "public-fault-codes"
+    SCALING_RULE = "scaling-rule"
+    FAULT_DURATION = "fault-duration"
+    RELATION_FAULTS = "relation-faults"
 
 
 def validate(
@@ -35,19 +39,35 @@ def validate(
 
     Shows all problems at once. Exit status 2 if there are any.
     """
+    from contract.errors import ConfigurationError
+    from vigil.validate.checks import NOT_JUDGED, kind_of, read_text
+
+    source = "standard input" if str(file) == "-" else str(file)
+    text = read_text(file, source)
+    chosen = FileKind(kind_of(text, file.name, source)) if kind is None else kind
+    try:
+        _check(chosen, text, source)
+    except ConfigurationError:
+        typer.echo(f"{source}: checked as {chosen}", err=True)
+        raise
+    if chosen in NOT_JUDGED:
+        print(f"{source}: not judged ({chosen}): {NOT_JUDGED[chosen]}")
+    else:
+        print(f"{source}: ok ({chosen})")
+
+
+def _check(kind: FileKind, text: str, source: str) -> None:
+    """Check a text of a kind. Raises ``ConfigurationError``."""
     from service.configuration import parse_toml
     from vigil.validate.checks import (
         DOCUMENT_OF_KIND,
         check_config_map,
         check_document,
-        kind_of,
-        read_text,
+        check_form,
+        check_public_fault_codes,
     )
 
-    source = "standard input" if str(file) == "-" else str(file)
-    text = read_text(file, source)
-    known = FileKind(kind_of(text, file.name, source)) if kind is None else kind
-    match known:
+    match kind:
         case FileKind.FAULT_CONFIG:
             check_config_map(text, source)
         case FileKind.SCENARIO:
@@ -62,6 +82,11 @@ def validate(
             from aggregator.config import check_aggregator
 
             check_aggregator(parse_toml(text, source), source)
+        case FileKind.PUBLIC_FAULT_CODES:
+            check_public_fault_codes(text, source)
+        case FileKind.SCALING_RULE:
+            pass
+        case FileKind.FAULT_DURATION | FileKind.RELATION_FAULTS:
+            check_form(text, source)
         case _:
-            check_document(DOCUMENT_OF_KIND[known], text, source)
-    print(f"{source}: ok ({known})")
+            check_document(DOCUMENT_OF_KIND[kind], text, source)

@@ -273,3 +273,54 @@ def test_very_many_wrong_types_are_not_all_listed() -> None:
     first, *others = caught.value.problems
     assert (first.where, len(others)) == ("$", 250)
     assert "has 250 wrong types at least" in first.what
+
+
+PUBLIC = (
+    '{"publicFaultCode": {"SubHealthFaultCodes": ["010001001"]}, "publicFaultResource": ["CCAE"]}'
+)
+RULE = """{"version": "1.0", "elastic_scaling_list": [{"group_list": [
+  {"group_name": "a", "group_num": "1", "server_num_per_group": "1"}]}]}"""
+DURATIONS = '[{"FaultCode": "81078603", "FaultType": "faultDevice", "TimeOutInterval": 300}]'
+RELATIONS = """[{"TriggerFault": "8C1F8609", "RelationFaults": ["81078603"],
+  "FaultStrategy": "SubHealth"}]"""
+
+
+@pytest.mark.parametrize("name", ["-", "relationFaultCustomization.json", "faultCode.json"])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (PUBLIC, "ok (public-fault-codes)"),
+        (RULE, "not judged (scaling-rule): vigil lint checks it"),
+        (DURATIONS, "not judged (fault-duration): only ClusterD reads faultDuration.json"),
+        (RELATIONS, "not judged (relation-faults): only ClusterD reads relationFaultCustom"),
+    ],
+)
+def test_files_of_the_vendor_are_known_by_content(
+    name: str, text: str, shown: str, tmp_path: Path
+) -> None:
+    if name == "-":
+        status, output, _ = vigil("-", text=text)
+    else:
+        (tmp_path / name).write_text(text)
+        status, output, _ = vigil(str(tmp_path / name))
+    assert status == 0
+    assert shown in output
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "problem"),
+    [
+        (
+            PUBLIC.replace('["010001001', '["1", "010001001'),
+            "public-fault-codes",
+            "a code has 9 bytes",
+        ),
+        ('{"publicFaultCode": {}}', "public-fault-codes", "has no code"),
+        ('[{"TriggerFault": "x"}, 1]', "relation-faults", "is not a list of objects"),
+    ],
+)
+def test_problems_of_files_of_the_vendor_name_the_kind(text: str, kind: str, problem: str) -> None:
+    status, output, errors = vigil("-", text=text)
+    assert (status, output) == (2, "")
+    assert f"standard input: checked as {kind}\n" in errors
+    assert problem in errors
