@@ -47,6 +47,11 @@ _log = logging.getLogger(__name__)
 _ANSWER_SECONDS = 10.0
 _LATER_SECONDS = 0.5
 _RETAINED_TRIES = 3
+_LATE_SECONDS = 0.5
+"""So long a retained message may come after a later one, before it counts as missing."""
+_ORDER_TRIES = 10
+_QUIET_SECONDS = 2.0
+_MAX_QUIET_SECONDS = 8.0
 _SHOWN_SECONDS = 0.5
 """A retained message is sent at once after a subscription; what comes later is listed."""
 _LONGEST_PAUSE_SECONDS = 3.0
@@ -139,6 +144,8 @@ class Session:
         """The filters that must show what is retained; with the last one only some clients work."""
         self.lack = ""
         """The missing part of a broker that is used all the same."""
+        self._quiet_seconds = 0.0
+        """For so long nothing that is retained may come, before a list counts as complete."""
         self._retained_at = 0.0
         self._listing = asyncio.Lock()
         self._client: MqttClient | None = None
@@ -205,16 +212,41 @@ class Session:
         shown: tuple[str, ...] = ()
         for topics in self._lists:
             await self._echo_behind(topics)
-            # It came once as it was published, before it was retained.
-            if self._copies > 1:
+            if await self._is_shown(2):
                 shown = (topics,)
                 break
+        if shown == (ECHO_BY_WILDCARD,):
+            await self._find_order(ECHO_BY_WILDCARD)
         if self._lists[0] != self._echo:
             client.unsubscribe_now(self._lists[0])
         is_disturbed = self._is_disturbed
         await self._retain(client, b"")
         self._is_disturbed = is_disturbed
         return shown
+
+    async def _is_shown(self, copies: int) -> bool:
+        """Return whether the retained message to oneself came with the last subscription.
+
+        ``copies`` is how often it then came; the first time it is as published. Brokers that read
+        retained messages in the background (HiveMQ) may send it after the message that was
+        published behind the subscription. Then no message shows the end of a list (MQTT 5,
+        section 4.6, orders the messages of a topic only).
+        """
+        began = time.monotonic()
+        while self._copies < copies and time.monotonic() - began < _LATE_SECONDS:
+            await asyncio.sleep(_LATE_SECONDS / 50)
+            if self._copies >= copies:
+                self._quiet_seconds = _QUIET_SECONDS
+        return self._copies >= copies
+
+    async def _find_order(self, topics: str) -> None:
+        """Find out whether retained messages come late: such a broker is late now and then."""
+        for _ in range(_ORDER_TRIES):
+            if self._quiet_seconds:
+                return
+            copies = self._copies + 1
+            await self._echo_behind(topics)
+            await self._is_shown(copies)
 
     async def _retain(self, client: MqttClient, payload: bytes) -> None:
         try:
@@ -278,7 +310,7 @@ class Session:
             granted = self._connected.subscribe_now(topic, 1)
             await self._answer(granted, f"subscription to {topic}")
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_SHOWN_SECONDS):
+                async with asyncio.timeout(_SHOWN_SECONDS + self._quiet_seconds):
                     return (await shown.pop()).payload == payload
         return False
 
@@ -306,7 +338,20 @@ class Session:
         default, drops both without a word.
         """
         async with self._listing:
+            began = time.monotonic()
             await self._echo_behind(topics)
+            if self._quiet_seconds:
+                await self._be_quiet(began, is_single="+" not in topics)
+
+    async def _be_quiet(self, began: float, *, is_single: bool) -> None:
+        """Wait until nothing that is retained comes any more; ``is_single``: for one message."""
+        deadline = time.monotonic() + _MAX_QUIET_SECONDS
+        quiet_at = time.monotonic() + self._quiet_seconds
+        while (now := time.monotonic()) < min(quiet_at, deadline):
+            if is_single and self._retained_at > began:
+                return
+            await asyncio.sleep(min(_LATE_SECONDS / 5, quiet_at - now))
+            quiet_at = max(quiet_at, self._retained_at + self._quiet_seconds)
 
     async def _echo_behind(self, topics: str | None) -> None:
         """Send a message to oneself, directly behind a subscription if one is given.

@@ -89,7 +89,7 @@ def no_wildcards(address: BrokerAddress) -> StoreRefused:
     """Return the error for a broker that sends what is retained for exact filters only."""
     return StoreRefused(
         f"{address}: the broker sends no retained messages for topic filters with wildcards, as "
-        "RabbitMQ before 4.0. Documents and heartbeats of nodes that are silent would be missing. "
+        "RabbitMQ 3.10. Documents and heartbeats of nodes that are silent would be missing. "
         "Agents can use it, an aggregator needs another broker (docs/stores.md)"
     )
 

@@ -29,9 +29,10 @@ class Plays:
     ``largest``: it ends a connection over a larger packet, without a reason.
     ``retained_bytes``: it keeps no larger message, and acknowledges it (EMQX: the retainer's
     ``max_payload_size``). ``wildcards``: retained messages are sent for filters with wildcards
-    (RabbitMQ before 3.13 sends none). ``cuts``: so many publications to a topic with ``cut`` reach
+    (RabbitMQ 3.10 sends none). ``cuts``: so many publications to a topic with ``cut`` reach
     the broker, and the connection ends before they are acknowledged.
-    ``answers_after_seconds``: acknowledgements wait for so long.
+    ``answers_after_seconds``: acknowledgements wait for so long. ``retained_after_seconds``: so do
+    retained messages, and what comes behind passes them (HiveMQ CE).
     """
 
     under_way: int = 65_535
@@ -41,6 +42,7 @@ class Plays:
     cut: str = ""
     cuts: int = 0
     answers_after_seconds: float = 0.0
+    retained_after_seconds: float = 0.0
 
 
 @dataclass
@@ -214,6 +216,10 @@ class MqttProxy:
                     continue
                 if packet.topic in connection.unretained:
                     packet.first |= _RETAIN  # as published, while this connection lasts
+                if packet.first & _RETAIN and self.plays.retained_after_seconds:
+                    later = asyncio.get_running_loop().call_later
+                    later(self.plays.retained_after_seconds, writer.write, packet.whole)
+                    continue
             self._count("down", packet)
             writer.write(packet.whole)
             await writer.drain()

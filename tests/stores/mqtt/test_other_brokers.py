@@ -220,6 +220,16 @@ def shown(seen: Watching) -> list[dict[str, str]]:
     return [document.data for document in seen.documents.values()]
 
 
+async def test_lists_are_whole_where_retained_messages_come_late(mosquitto: Broker) -> None:
+    async with MqttProxy(mosquitto.port, Plays(retained_after_seconds=0.1)) as proxy:
+        store = opened(proxy, "3.1.1")
+        documents = [Document("mindx-dl", f"one-{number}", {"text": "x"}) for number in range(20)]
+        await asyncio.gather(*(store.put(document) for document in documents))
+        assert len(await store.list(Selection("mindx-dl"))) == 20
+        assert await store.get("mindx-dl", "one-7") is not None
+        await store.close()
+
+
 async def test_new_connection_is_tried_with_the_size_of_the_largest_document(
     mosquitto: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
