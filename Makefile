@@ -9,7 +9,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit test-node test-volcano lint bench lock wire clean
+.PHONY: help demo test unit test-node test-volcano test-brokers lint bench lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
@@ -18,6 +18,7 @@ help:
 	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
 	@echo "make test-node     the manifests on a real node (kubelet, containerd); needs root, 15 minutes"
 	@echo "make test-volcano  elastic training and labels with real controllers; 13 minutes, once 20 more"
+	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
 	@echo "make bench         latency benchmark on a real kube-apiserver"
 	@echo "make lock          pins the packages of pyproject.toml anew, with their hashes"
 	@echo "make wire          generates contract/wire from its .proto files"
@@ -68,6 +69,12 @@ test-volcano: $(VENV)/installed-dev
 	tests/setup.sh
 	for name in volcano lws aibrix; do tests/volcano/build.sh $$name || exit; done
 	$(BIN)/pytest -v -o python_files='real_*.py' tests/volcano
+
+# Not part of `make test`: it installs RabbitMQ and fetches HiveMQ CE. What it finds is recorded for
+# the table in docs/stores.md.
+test-brokers: $(VENV)/installed-dev
+	tests/setup.sh brokers
+	$(BIN)/pytest -v --timeout 900 -o python_files='real_*.py' tests/brokers
 
 bench: $(VENV)/installed-dev
 	tests/setup.sh

@@ -44,6 +44,8 @@ ALL_BEATS = f"{_NODES}/+/beat"
 ALL_EVENTS = f"{_NODES}/+/events"
 CLUSTER_ECHO = f"{_CLUSTER}/echo"
 """Beside the cluster's documents, and none of them."""
+ECHO_BY_WILDCARD = f"{_ROOT}/+/echo"
+"""A filter with a wildcard that matches ``CLUSTER_ECHO`` and no other topic of ours."""
 
 
 def beat_topic(node: str) -> str:

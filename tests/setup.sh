@@ -6,6 +6,7 @@
 # does it and ends with 2.
 # With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
 # buildah, debootstrap; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
+# With the argument `brokers` also provides RabbitMQ, and HiveMQ CE of Maven Central by pinned hashes.
 set -euo pipefail
 cd "$(dirname "$0")/controlplane"
 # Where Debian has mosquitto, and not everybody looks.
@@ -38,7 +39,12 @@ kustomize=$(of kustomize ../kustomize/go.mod ../kustomize/go.sum)
 mochi=$(of mochi ../mochi/go.mod ../mochi/go.sum ../mochi/main.go)
 kubernetes=$(of kubernetes ../node/go.mod ../node/go.sum ../node/main.go)
 base=$(kept base-bookworm.tar)
-with_node=${1:-}
+with_node=''
+with_brokers=''
+case ${1:-} in
+node) with_node=1 ;;
+brokers) with_brokers=1 ;;
+esac
 build=()
 has kube-apiserver || [ -x "$apiserver/kube-apiserver" ] || build+=(apiserver)
 has kustomize || [ -x "$kustomize/kustomize" ] || build+=(kustomize)
@@ -61,6 +67,11 @@ if [ -n "$with_node" ]; then
     command -v ip >/dev/null || packages+=(iproute2)
     [ -x /usr/lib/cni/bridge ] || packages+=(containernetworking-plugins)
 fi
+if [ -n "$with_brokers" ]; then
+    command -v rabbitmq-server >/dev/null || packages+=(rabbitmq-server)
+    command -v javac >/dev/null || packages+=(default-jdk-headless)
+    command -v mvn >/dev/null || packages+=(maven)
+fi
 if [ ${#build[@]} -gt 0 ] && ! command -v go >/dev/null; then packages+=(golang-go ca-certificates); fi
 
 if [ ${#packages[@]} -gt 0 ]; then
@@ -76,6 +87,21 @@ if [ ${#packages[@]} -gt 0 ]; then
     export RUNLEVEL=1 SYSTEMD_OFFLINE=1
     apt-get update -qq
     apt-get install -y -qq --no-install-recommends "${packages[@]}"
+fi
+
+hivemq=$cache/hivemq-$(key ../brokers/pom.xml ../brokers/jars.sha256)
+if [ -n "$with_brokers" ] && [ ! -d "$hivemq" ]; then
+    echo "tests/setup.sh: fetching HiveMQ CE, once, about 1 minute"
+    jars=$(mktemp -d)
+    trap 'rm -rf "$jars"' EXIT
+    mvn -q -B -f ../brokers/pom.xml org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+        -DincludeScope=runtime -DoutputDirectory="$jars"
+    # Neither another content than that which is pinned, nor a file more.
+    (cd "$jars" && sha256sum --quiet -c -) <../brokers/jars.sha256
+    [ "$(find "$jars" -name '*.jar' | wc -l)" = "$(wc -l <../brokers/jars.sha256)" ]
+    mkdir -p "$cache"
+    chmod 755 "$jars"
+    mv "$jars" "$hivemq"
 fi
 
 if [ -n "$with_node" ] && [ ! -e "$base" ]; then

@@ -154,6 +154,11 @@ class MqttClient(aiomqtt.Client):
         self._under_way[info.mid] = UnderWay(topic, payload, size)
         return self._awaited(info.mid)
 
+    def takes(self, size: int) -> bool:
+        """Return whether nothing is known against a packet of this size."""
+        limit = self._learned.limit
+        return not self._learned.is_suspect(size) and (limit is None or size <= limit)
+
     def pass_suspect(self) -> None:
         """Let other publications pass one that was sent alone and gets no answer."""
         self._window.end_exclusive()

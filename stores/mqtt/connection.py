@@ -19,12 +19,20 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from contract.counted import counted
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
-from contract.topics import CLUSTER_ECHO, echo_topic, filters_of
+from contract.topics import CLUSTER_ECHO, ECHO_BY_WILDCARD, echo_topic, filters_of
 from pacing.backoff import Backoff
 from stores.interruption import Interrupted
 from stores.mqtt.client import MqttClient
 from stores.mqtt.errors import ended_at_first, first_refused, hung_up_at_retained
-from stores.mqtt.limits import LearnedLimits, no_qos, no_retain, unusable
+from stores.mqtt.limits import (
+    LearnedLimits,
+    no_qos,
+    no_retain,
+    no_wildcards,
+    packet_bytes,
+    small_retained,
+    unusable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -39,6 +47,13 @@ _log = logging.getLogger(__name__)
 _ANSWER_SECONDS = 10.0
 _LATER_SECONDS = 0.5
 _RETAINED_TRIES = 3
+_LATE_SECONDS = 0.5
+"""So long a retained message may come after a later one, before it counts as missing."""
+_ORDER_TRIES = 10
+_QUIET_SECONDS = 2.0
+_MAX_QUIET_SECONDS = 8.0
+_SHOWN_SECONDS = 0.5
+"""A retained message is sent at once after a subscription; what comes later is listed."""
 _LONGEST_PAUSE_SECONDS = 3.0
 _STEADY_SECONDS = 5.0
 """A connection that breaks sooner was none: the next attempt waits longer."""
@@ -123,14 +138,25 @@ class Session:
         """The message to oneself that is retained."""
         self._copies = 0
         """How often it came."""
+        self._is_disturbed = False
+        """Whether another client with the same topic wrote it meanwhile."""
+        self._lists = (self._echo,) if node is not None else (ECHO_BY_WILDCARD, self._echo)
+        """The filters that must show what is retained; with the last one only some clients work."""
+        self.lack = ""
+        """The missing part of a broker that is used all the same."""
+        self._quiet_seconds = 0.0
+        """For so long nothing that is retained may come, before a list counts as complete."""
         self._retained_at = 0.0
         self._listing = asyncio.Lock()
         self._client: MqttClient | None = None
         self._end = ""
         self._over = asyncio.Event()
 
-    async def begin(self, client: MqttClient) -> None:
+    async def begin(self, client: MqttClient, largest: int = 0) -> None:
         """Begin to work on a client that is connected.
+
+        ``largest``: the bytes of the largest document that was published. A client of a whole
+        cluster needs such a message by a filter with a wildcard, too.
 
         Nothing else is under way before a message to oneself has come back. A broker that ends the
         connection over a refused right would take the answers to other messages with it.
@@ -144,7 +170,7 @@ class Session:
             raise no_qos(self._address)
         try:
             await self._echo_behind(None)
-            await self._demand_retained(client)
+            await self._demand_retained(client, largest)
         except StoreForbidden:
             raise first_refused(self._address, self._echo, self._node) from None
         except StoreUnavailable:
@@ -152,20 +178,75 @@ class Session:
                 raise
             raise ended_at_first(self._address, self._echo, self._node) from None
 
-    async def _demand_retained(self, client: MqttClient) -> None:
+    async def _demand_retained(self, client: MqttClient, largest: int) -> None:
         """Check whether the broker keeps retained messages. Some do not report that they cannot.
 
         A message to oneself must come twice: as it is published, and with another subscription.
         Other clients with the same topic may clear it meanwhile.
         """
-        for _ in range(_RETAINED_TRIES):
-            self._kept, self._copies = uuid.uuid4().hex.encode(), 0
-            await self._retain(client, self._kept)
-            await self._echo_behind(self._echo)
-            await self._retain(client, b"")
-            if self._copies > 1:
+        if not client.limits.wildcards and self._node is None:
+            raise no_wildcards(self._address)
+        for size in (largest,) * _RETAINED_TRIES if largest else ():
+            if not client.takes(packet_bytes(self._echo, bytes(size), is_v5=True)):
+                break
+            if await self._shown_by(client, size) == self._lists[:1]:
                 return
-        raise no_retain(self._address)
+            if not self._is_disturbed:
+                self.lack = small_retained(self._address, size)
+                break
+        for _ in range(_RETAINED_TRIES):
+            shown = await self._shown_by(client, 0)
+            if shown == self._lists[:1]:
+                return
+        raise no_wildcards(self._address) if shown else no_retain(self._address)
+
+    async def keeps(self, size: int) -> bool:
+        """Return whether the broker keeps a retained message of this size, cleared afterwards."""
+        return bool(await self._shown_by(self._connected, size))
+
+    async def _shown_by(self, client: MqttClient, size: int) -> tuple[str, ...]:
+        """Retain a message of this size; return the first filter of ``_lists`` that shows it."""
+        self._kept, self._copies = uuid.uuid4().hex.encode().ljust(size, b"."), 0
+        self._is_disturbed = False
+        await self._retain(client, self._kept)
+        shown: tuple[str, ...] = ()
+        for topics in self._lists:
+            await self._echo_behind(topics)
+            if await self._is_shown(2):
+                shown = (topics,)
+                break
+        if shown == (ECHO_BY_WILDCARD,):
+            await self._find_order(ECHO_BY_WILDCARD)
+        if self._lists[0] != self._echo:
+            client.unsubscribe_now(self._lists[0])
+        is_disturbed = self._is_disturbed
+        await self._retain(client, b"")
+        self._is_disturbed = is_disturbed
+        return shown
+
+    async def _is_shown(self, copies: int) -> bool:
+        """Return whether the retained message to oneself came with the last subscription.
+
+        ``copies`` is how often it then came; the first time it is as published. Brokers that read
+        retained messages in the background (HiveMQ) may send it after the message that was
+        published behind the subscription. Then no message shows the end of a list (MQTT 5,
+        section 4.6, orders the messages of a topic only).
+        """
+        began = time.monotonic()
+        while self._copies < copies and time.monotonic() - began < _LATE_SECONDS:
+            await asyncio.sleep(_LATE_SECONDS / 50)
+            if self._copies >= copies:
+                self._quiet_seconds = _QUIET_SECONDS
+        return self._copies >= copies
+
+    async def _find_order(self, topics: str) -> None:
+        """Find out whether retained messages come late: such a broker is late now and then."""
+        for _ in range(_ORDER_TRIES):
+            if self._quiet_seconds:
+                return
+            copies = self._copies + 1
+            await self._echo_behind(topics)
+            await self._is_shown(copies)
 
     async def _retain(self, client: MqttClient, payload: bytes) -> None:
         try:
@@ -210,6 +291,29 @@ class Session:
             if self._client is not None:
                 self._client.pass_suspect()
 
+    async def publish_shown(self, topic: str, payload: bytes) -> bool:
+        """Publish a retained message; return whether the broker shows it to a new subscription.
+
+        A subscription to the topic is taken back meanwhile, so that the message comes once.
+        """
+        shown = Sink()
+        is_followed = topic in self._sinks
+        if is_followed:
+            self._connected.unsubscribe_now(topic)
+        try:
+            await self.publish(topic, payload, retain=True)
+        except BaseException:
+            if is_followed and self._client is not None:
+                self._client.subscribe_now(topic, 1)
+            raise
+        async with self.subscribed((topic,), shown):
+            granted = self._connected.subscribe_now(topic, 1)
+            await self._answer(granted, f"subscription to {topic}")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SHOWN_SECONDS + self._quiet_seconds):
+                    return (await shown.pop()).payload == payload
+        return False
+
     @contextlib.asynccontextmanager
     async def subscribed(self, filters: tuple[str, ...], sink: MessageSink) -> AsyncIterator[None]:
         """Pass to ``sink`` within the block what ``list_now`` requests and what comes after it."""
@@ -234,7 +338,20 @@ class Session:
         default, drops both without a word.
         """
         async with self._listing:
+            began = time.monotonic()
             await self._echo_behind(topics)
+            if self._quiet_seconds:
+                await self._be_quiet(began, is_single="+" not in topics)
+
+    async def _be_quiet(self, began: float, *, is_single: bool) -> None:
+        """Wait until nothing that is retained comes any more; ``is_single``: for one message."""
+        deadline = time.monotonic() + _MAX_QUIET_SECONDS
+        quiet_at = time.monotonic() + self._quiet_seconds
+        while (now := time.monotonic()) < min(quiet_at, deadline):
+            if is_single and self._retained_at > began:
+                return
+            await asyncio.sleep(min(_LATE_SECONDS / 5, quiet_at - now))
+            quiet_at = max(quiet_at, self._retained_at + self._quiet_seconds)
 
     async def _echo_behind(self, topics: str | None) -> None:
         """Send a message to oneself, directly behind a subscription if one is given.
@@ -255,6 +372,8 @@ class Session:
     def _echoed(self, payload: bytes) -> None:
         if payload == self._kept:
             self._copies += 1
+        elif not payload.startswith(self._echo_name):
+            self._is_disturbed = True
         first = self._echoed_first
         if first is not None and not first.done() and payload.startswith(self._echo_name):
             first.set_result(payload == self._echo_name)
@@ -334,6 +453,9 @@ class BrokerConnection:
         # Not the node's name alone: two agents of one name would throw each other out for ever.
         self.learned = LearnedLimits(address)
         """What the broker takes."""
+        self._lack = ""
+        self.largest = 0
+        """The bytes of the largest document that was published."""
         self._identifier = f"npu-vigil-{node or 'cluster'}-{uuid.uuid4().hex[:8]}"
         self._task: asyncio.Task[NoReturn] | None = None
         self._session: Session | None = None
@@ -437,7 +559,11 @@ class BrokerConnection:
         reason = f"{self._address}: the connection was closed"
         ending = asyncio.create_task(client.ended())
         try:
-            await session.begin(client)
+            # An agent has each document of its own read back, and a broker has many agents.
+            await session.begin(client, self.largest if self._node is None else 0)
+            if session.lack != self._lack:
+                self._lack = session.lack
+                _log.warning("%s", self._lack or f"{self._address} has what was missing before")
             is_back = self._error is not None
             self._session, self._error = session, None
             self._notify()

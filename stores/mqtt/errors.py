@@ -35,8 +35,9 @@ _FIRST_REFUSAL = _UNSPECIFIED
 # Rights, busy, shutting down, keep alive, taken over, Receive Maximum, rates, an operator, moved.
 _ABOUT_ELSE = {0x87, 0x89, 0x8B, 0x8D, 0x8E, 0x93, 0x96, 0x97, 0x98, 0x9C, 0x9D, 0x9F, 0xA0}
 
-# Another attempt may be answered otherwise: unspecified, server unavailable or busy, moved, rates.
-_PASSING = {_UNSPECIFIED, 0x83, 0x88, 0x89, 0x97, 0x9C, 0x9D, 0x9F}
+# Another attempt may be answered otherwise: unspecified, server unavailable or busy, packet
+# identifier in use (mochi compares it with those of its own messages), moved, rates.
+_PASSING = {_UNSPECIFIED, 0x83, 0x88, 0x89, 0x91, 0x97, 0x9C, 0x9D, 0x9F}
 
 
 def connect_error(address: BrokerAddress, error: Exception, reason: str) -> StoreError:

@@ -42,12 +42,14 @@ class BrokerLimits(NamedTuple):
     """The limits in the CONNACK; ``packet_bytes`` is ``None`` without a limit (MQTT 5, 3.2.2.3).
 
     ``under_way``: so many publications at QoS 1 may be unacknowledged (Receive Maximum).
+    ``wildcards``: filters may have them.
     """
 
     packet_bytes: int | None = None
     retains: bool = True
     qos: int = 2
     under_way: int = 65_535
+    wildcards: bool = True
 
 
 def limits_of(properties: object) -> BrokerLimits:
@@ -57,6 +59,7 @@ def limits_of(properties: object) -> BrokerLimits:
         bool(getattr(properties, "RetainAvailable", 1)),
         int(getattr(properties, "MaximumQoS", 2)),
         int(getattr(properties, "ReceiveMaximum", 65_535)),
+        bool(getattr(properties, "WildcardSubscriptionAvailable", 1)),
     )
 
 
@@ -79,6 +82,33 @@ def no_retain(address: BrokerAddress) -> StoreRefused:
     return StoreRefused(
         f"{address}: the broker keeps no retained messages, which all documents and heartbeats "
         "are: set retain_available true (mosquitto), or what your broker calls it"
+    )
+
+
+def no_wildcards(address: BrokerAddress) -> StoreRefused:
+    """Return the error for a broker that sends what is retained for exact filters only."""
+    return StoreRefused(
+        f"{address}: the broker sends no retained messages for topic filters with wildcards, as "
+        "RabbitMQ 3.10. Documents and heartbeats of nodes that are silent would be missing. "
+        "Agents can use it, an aggregator needs another broker (docs/stores.md)"
+    )
+
+
+def small_retained(address: BrokerAddress, size: int) -> str:
+    """Return what is lacked where retained messages are kept, but not of this size."""
+    return (
+        f"{address}: the broker keeps no retained message of {size} bytes, which a document may "
+        "have: later readers would not get it. Raise the size limit of retained messages (EMQX: "
+        f"retainer.max_payload_size), {_SET_SIZE}"
+    )
+
+
+def not_kept(address: BrokerAddress, topic: str, size: int) -> StoreRefused:
+    """Return the error for a document that was acknowledged and that later readers do not get."""
+    return StoreRefused(
+        f"{topic} has {size} bytes as a packet, and {address} acknowledged it but does not keep it "
+        "for later readers. Readers that were connected have received it. Raise the size limit of "
+        f"retained messages (EMQX: retainer.max_payload_size), {_SET_SIZE}"
     )
 
 
@@ -132,6 +162,8 @@ class LearnedLimits:
         """By topic: the size and digest of what was under way when a connection broke."""
         self._is_assumed = False
         """Whether the limit follows from breaks, and the broker did not name it."""
+        self._not_kept: int | None = None
+        """The smallest packet that was acknowledged and not retained."""
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._again_at = 0.0
         self._under_way = MAX_UNDER_WAY
@@ -148,8 +180,10 @@ class LearnedLimits:
     @property
     def largest_document(self) -> int | None:
         """How many bytes a document may have; ``None`` without a limit that is known."""
-        limit = self.limit
-        return None if limit is None else limit - _BESIDE_DOCUMENT_BYTES
+        limits = [] if self.limit is None else [self.limit]
+        if self._not_kept is not None:
+            limits.append(self._not_kept - 1)
+        return min(limits) - _BESIDE_DOCUMENT_BYTES if limits else None
 
     def begin(self, limits: BrokerLimits) -> PublishWindow:
         """Record that a connection is there; return its places for publications."""
@@ -199,6 +233,13 @@ class LearnedLimits:
         if lost is not None and lost[1] == _digest(payload):
             del self._lost[topic]
             self.record_accepted(lost[0])
+
+    def record_kept(self, size: int, *, is_kept: bool) -> None:
+        """Record whether a packet that was acknowledged is there for later readers."""
+        if not is_kept:
+            self._not_kept = min(size, self._not_kept or size)
+        elif self._not_kept is not None and size >= self._not_kept:
+            self._not_kept = None
 
     def refuse(self, size: int) -> None:
         """Apply that the broker named a packet of this size as too large."""

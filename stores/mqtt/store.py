@@ -18,7 +18,7 @@ from stores.mqtt.beats import BrokerHeartbeats, LastWill
 from stores.mqtt.channel import MqttChannel
 from stores.mqtt.connection import BrokerConnection
 from stores.mqtt.documents import BrokerDocuments, encode, selected_topics
-from stores.mqtt.limits import packet_bytes
+from stores.mqtt.limits import not_kept, packet_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from stores.mqtt.address import BrokerAddress
     from stores.mqtt.connection import Session
     from stores.mqtt.settings import Mqtt
+
+_SHOWN_AFTER_SECONDS = (0.0, 0.3)
+"""A document that is not shown is published once more: brokers may store later than they answer."""
 
 
 class MqttStore:
@@ -101,10 +104,8 @@ class MqttStore:
         async with self._alone(topic):
             if expected is not None:
                 demand_version(topic, await self._get(topic), expected)
-            await self._connection.publish(topic, payload, retain=True)
             version = digest(payload)
-            if not self._names_refusals:
-                await self._prove(topic, payload, version)
+            await self._publish(topic, payload, version)
         return version
 
     async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
@@ -164,30 +165,41 @@ class MqttStore:
         """Return the lock that keeps other writes of this process to the same document out."""
         return self._writing.setdefault(topic, asyncio.Lock())
 
-    async def _prove(self, topic: str, payload: bytes, version: str) -> None:
-        """Read back a write: with MQTT 3.1.1 a broker acknowledges what it throws away, too.
+    async def _publish(self, topic: str, payload: bytes, version: str) -> None:
+        """Publish a document, and read it back where the broker may not keep it.
 
-        That is what its access rules do not let this client write, and what is too large for it. So
-        the first write of a document is read back, and each that is larger than all before.
+        Brokers acknowledge what their access rules do not let this client write (MQTT 3.1.1), and
+        what is too large for their retained messages. So the first write of a session is read back,
+        each that is larger than all before, and with 3.1.1 the first one of each document.
         """
         session = await self._connection.session()
         if session is not self._proven_in:
             # It may be another broker by now, or one with other limits.
             self._proven_in, self._proven = session, 0
-        if topic in self._writable and len(payload) <= self._proven:
+        is_new = not self._names_refusals and topic not in self._writable
+        if not is_new and len(payload) <= self._proven:
+            await session.publish(topic, payload, retain=True)
             return
-        document = await self._get(topic)
-        if document is not None and document.version == version:
-            self._writable.add(topic)
-            self._proven = max(self._proven, len(payload))
-            return
-        if topic in self._writable:
-            size = packet_bytes(topic, payload, is_v5=False)
-            self._connection.learned.refuse(size)
-            self._connection.learned.check(topic, size)
-        raise StoreForbidden(
-            f"publication of {topic}: acknowledged and not there. Check that the broker's "
-            "access rules let this client write and read it. Check that the broker keeps retained "
-            f"messages (retain_available true) of {len(payload)} bytes. Otherwise another program "
-            "wrote it just now"
-        )
+        learned, size = self._connection.learned, packet_bytes(topic, payload, is_v5=True)
+        others = set()
+        for pause_seconds in _SHOWN_AFTER_SECONDS:
+            await asyncio.sleep(pause_seconds)
+            is_kept = await session.publish_shown(topic, payload)
+            shown = None if is_kept else await self._get(topic)
+            if is_kept or (shown is not None and shown.version == version):
+                self._writable.add(topic)
+                self._proven = max(self._proven, len(payload))
+                self._connection.largest = max(self._connection.largest, len(payload))
+                learned.record_kept(size, is_kept=True)
+                return
+            others.add("" if shown is None else shown.version)
+        if len(others) == len(_SHOWN_AFTER_SECONDS):
+            return  # Another program writes it, too; the watch of the document shows that.
+        if is_new:
+            raise StoreForbidden(
+                f"publication of {topic}: acknowledged and not there. Check that the broker's "
+                "access rules let this client write and read it. Check that the broker keeps "
+                f"retained messages (retain_available true) of {len(payload)} bytes"
+            )
+        learned.record_kept(size, is_kept=False)
+        raise not_kept(self._connection.address, topic, size)

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import StoreError
+from contract.topics import document_topic
 from stores.address import open_store
+from stores.mqtt.address import parse_address
+from stores.mqtt.connection import BrokerConnection
+from stores.mqtt.documents import encode
 from stores.mqtt.settings import Mqtt
 from tests.aggregator.chip_reader import ChipReader
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, report
+from tests.parts.broker import Broker
 from tests.parts.mochi import Mochi
+from tests.parts.mqtt_proxy import MqttProxy, Plays
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,12 +120,16 @@ async def test_behind_a_bridge_that_drops_the_retain_flag_a_fault_lasts_over_a_r
 ) -> None:
     with Mochi(tmp_path, "-drops-retain") as broker:
         store = open_store(broker.url)
+        writer = BrokerConnection(parse_address(broker.url), Mqtt(), None)
         daemon = make(broker.url, None)
         await asyncio.to_thread(daemon.start)
         reader = ChipReader()
         async with reader.reading(store), Fleet(store, NODES, 1.0).beating():
             for node in NODES:
-                await store.put(report(node, faulty()))
+                document = report(node, faulty())
+                topic = document_topic(document.namespace, document.name)
+                # A store would notice that later readers do not get it.
+                await writer.publish(topic, encode(document), retain=True)
             await until("they are ill", lambda: set(reader.ill) == set(NODES))
             await asyncio.to_thread(daemon.waits_for_text, "come without the retain flag")
             assert daemon.log.read_text().count("come without the retain flag") == 1
@@ -134,4 +144,23 @@ async def test_behind_a_bridge_that_drops_the_retain_flag_a_fault_lasts_over_a_r
             stale_documents = 'npu_vigil_stale_documents{document="device-info"}'
             await until("all are stale", lambda: daemon.metric(stale_documents) == 3)
             assert daemon.ask("/readyz")[0] == 200
+        await writer.close()
         await store.close()
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+async def test_one_without_retained_messages_for_wildcards_is_named_and_not_used(
+    make: Make, tmp_path: Path, protocol: str
+) -> None:
+    with Broker(tmp_path) as broker:
+        async with MqttProxy(broker.port, Plays(wildcards=False)) as proxy:
+            daemon = make(proxy.url, None)
+            daemon.environment["VIGIL_MQTT_PROTOCOL"] = protocol
+            await asyncio.to_thread(daemon.spawn)
+            lack = "no retained messages for topic filters with wildcards"
+            await until("it is named", lambda: lack in reasons(daemon))
+            assert (await asyncio.to_thread(daemon.ask, "/readyz"))[0] == 503
+            await asyncio.sleep(2)
+            assert daemon.log.read_text().count(lack) <= ONCE_BY_EACH
+            proxy.plays.wildcards = True
+            await until("it is ready", lambda: daemon.ask("/readyz")[0] == 200, 30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.end_to_end.mqtt_node import OnBroker
 from tests.end_to_end.node import Node
 from tests.parts.broker import Broker
+from tests.parts.mqtt_proxy import MqttProxy, Plays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,3 +65,37 @@ def test_a_document_that_is_too_large_is_named_and_silences_nothing_else(
     place.broker.configure([])
     node.wait(lambda: str(place.read(DEVICE_INFO)).count(FAULTS[-1]) >= 8, "it is told", 15)
     node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready", 10)
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+async def test_a_document_that_later_readers_do_not_get_is_named_with_its_size(
+    tmp_path: Path, built: Path, protocol: str
+) -> None:
+    (tmp_path / "broker").mkdir()
+    with Broker(tmp_path / "broker") as broker:
+        async with MqttProxy(broker.port, Plays(retained_bytes=700)) as proxy:
+            node = Node(tmp_path / "node-1", built, OnBroker(broker, "node-1"))
+            node.environment |= {
+                "VIGIL_STORE": proxy.url,
+                "VIGIL_MQTT_PROTOCOL": protocol,
+            }
+            node.options = ["--heartbeat-interval-seconds", "1", "--store", proxy.url]
+            try:
+                await asyncio.to_thread(node.start)
+                await asyncio.to_thread(node.up)
+                lack = "cannot be published: "
+                await asyncio.to_thread(
+                    node.wait, lambda: lack in str(node.ask("/readyz")), "it is named", 20
+                )
+                status, page = await asyncio.to_thread(node.ask, "/readyz")
+                assert status == 503
+                assert "retained messages" in str(page)
+                logged = node.logged()
+                assert "another program" not in logged
+                assert sum(lack in line for line in logged.splitlines()) <= 2, "once a document"
+                proxy.plays.retained_bytes = 1 << 28
+                await asyncio.to_thread(
+                    node.wait, lambda: node.ask("/readyz")[0] == 200, "it is ready", 20
+                )
+            finally:
+                node.close()

@@ -29,9 +29,10 @@ class Plays:
     ``largest``: it ends a connection over a larger packet, without a reason.
     ``retained_bytes``: it keeps no larger message, and acknowledges it (EMQX: the retainer's
     ``max_payload_size``). ``wildcards``: retained messages are sent for filters with wildcards
-    (RabbitMQ before 3.13 sends none). ``cuts``: so many publications to a topic with ``cut`` reach
+    (RabbitMQ 3.10 sends none). ``cuts``: so many publications to a topic with ``cut`` reach
     the broker, and the connection ends before they are acknowledged.
-    ``answers_after_seconds``: acknowledgements wait for so long.
+    ``answers_after_seconds``: acknowledgements wait for so long. ``retained_after_seconds``: so do
+    retained messages, and what comes behind passes them (HiveMQ CE).
     """
 
     under_way: int = 65_535
@@ -41,6 +42,7 @@ class Plays:
     cut: str = ""
     cuts: int = 0
     answers_after_seconds: float = 0.0
+    retained_after_seconds: float = 0.0
 
 
 @dataclass
@@ -78,13 +80,13 @@ class _Packet:
 
 @dataclass
 class _Connection:
-    """One client's. ``exact`` are its filters without a wildcard."""
+    """One client's. ``by_wildcard``: its last subscription has a wildcard."""
 
     is_v5: bool = False
     is_cut: bool = False
     under_way: int = 0
     unretained: set[str] = field(default_factory=set)
-    exact: set[str] = field(default_factory=set)
+    by_wildcard: bool = False
 
 
 class MqttProxy:
@@ -109,9 +111,14 @@ class MqttProxy:
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._tasks:
+        await self.drop()
+
+    async def drop(self) -> None:
+        """Break all connections; new ones are taken."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
     def port(self) -> int:
@@ -182,9 +189,8 @@ class MqttProxy:
         """Note the filter of a SUBSCRIBE, which is its only one in our clients."""
         at = 3 + packet.rest[2] if connection.is_v5 else 2
         topics = packet.rest[at + 2 : -1].decode()
-        if "+" not in topics and "#" not in topics:
-            connection.exact.add(topics)
-        elif connection.is_v5 and not self.plays.wildcards:
+        connection.by_wildcard = "+" in topics or "#" in topics
+        if connection.by_wildcard and connection.is_v5 and not self.plays.wildcards:
             # Retain Handling 2: nothing that is retained is sent (MQTT 5, 3.8.3.1).
             packet.rest = packet.rest[:-1] + bytes([packet.rest[-1] | 0x20])
 
@@ -204,11 +210,16 @@ class MqttProxy:
                 await asyncio.sleep(self.plays.answers_after_seconds)
                 connection.under_way -= 1
             if packet.kind == _PUBLISH:
-                is_hidden = not (connection.is_v5 or self.plays.wildcards)
-                if is_hidden and packet.first & _RETAIN and packet.topic not in connection.exact:
+                # With 3.1.1 only what follows a subscription has the flag.
+                is_hidden = connection.by_wildcard and not connection.is_v5
+                if is_hidden and not self.plays.wildcards and packet.first & _RETAIN:
                     continue
                 if packet.topic in connection.unretained:
                     packet.first |= _RETAIN  # as published, while this connection lasts
+                if packet.first & _RETAIN and self.plays.retained_after_seconds:
+                    later = asyncio.get_running_loop().call_later
+                    later(self.plays.retained_after_seconds, writer.write, packet.whole)
+                    continue
             self._count("down", packet)
             writer.write(packet.whole)
             await writer.drain()

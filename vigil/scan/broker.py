@@ -1,7 +1,7 @@
 """Checks of the MQTT broker: connection, TLS, login, and rights to the topics of this node.
 
 The last will of a running agent is not touched: this connection has a name of its own and no will.
-What is published goes to the node's echo topic and is not retained.
+What is published goes to the node's echo topic, and what is retained there is cleared again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stores.mqtt.address import parse_address
 from stores.mqtt.client import MqttClient, tls_of
 from stores.mqtt.connection import BrokerConnection, Sink
 from stores.mqtt.documents import BrokerDocuments
-from stores.mqtt.limits import LearnedLimits, unusable
+from stores.mqtt.limits import LearnedLimits, small_retained, unusable
 from vigil.exit_status import ExitStatus
 from vigil.scan.certificates import check_end, end_of_der, end_of_pem
 from vigil.scan.documents import WRITERS, check_fault_configuration
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 BROKER, TLS, OWN_CERTIFICATE = "broker", "broker-tls", "client-certificate"
 LOGIN, TOPICS = "broker-login", "broker-topics"
+_DOCUMENT_BYTES = 16 * 1024
+"""A device-info of 16 chips with several faults each."""
 _CONNECT_SECONDS = 5.0
 _LOGIN_SECONDS = 12.0
 _TOPICS_SECONDS = 25.0
@@ -159,7 +161,10 @@ async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> C
 
 
 async def _topics(connection: BrokerConnection, node: str) -> Check:
-    """Subscribe to the topics that the node reads, and publish to its echo topic."""
+    """Subscribe to the topics that the node reads, and publish to its echo topic.
+
+    A message of the size of a document must be retained there.
+    """
     sink = Sink()
     try:
         async with answered_within(_TOPICS_SECONDS):
@@ -170,11 +175,16 @@ async def _topics(connection: BrokerConnection, node: str) -> Check:
             ):
                 async with session.subscribed((topic,), sink):
                     await session.list_now(topic)
+            is_kept = await session.keeps(_DOCUMENT_BYTES)
     except StoreError as error:
         found = str(error)
         advice = (
             f"let the client read and write its topics below vigil/v1/nodes/{node}/ and read "
             "vigil/v1/config/#: see systemd/mosquitto for rights by the name in the certificate"
         )
+        return problem(TOPICS, found, advice, ExitStatus.OUTSIDE)
+    if not is_kept:
+        found = small_retained(connection.address, _DOCUMENT_BYTES)
+        advice = "raise the broker's size limit of retained messages: docs/stores.md"
         return problem(TOPICS, found, advice, ExitStatus.OUTSIDE)
     return ok(TOPICS, f"vigil/v1/nodes/{node}/echo can be written and read")

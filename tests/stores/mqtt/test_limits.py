@@ -231,7 +231,7 @@ async def test_size_limit_is_assumed_after_two_connections_ended_over_a_packet_a
         await writing
         assert "is assumed" in text
         assert "max_packet_size" in text
-        assert len(proxy.ended) == 3, "beside others, then twice alone"
+        assert len(proxy.ended) >= 3, "beside others, then twice alone"
         (line,) = named(caplog, "assumed")
         assert re.search(r"packets of at most \d+ bytes", line)
         async with watching(store, Selection("mindx-dl")) as seen:

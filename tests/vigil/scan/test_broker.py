@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -11,15 +12,16 @@ import pytest
 
 from stores.address import open_store
 from stores.base import Beat
+from stores.mqtt.settings import Mqtt
 from tests.parts.broker import AGGREGATOR, Broker
 from tests.parts.certificates import make_client
+from tests.parts.mqtt_proxy import MqttProxy, Plays
 from tests.parts.processes import program
 from vigil.scan.certificates import end_of_pem
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stores.mqtt.settings import Mqtt
     from tests.vigil.scan.conftest import Scanned, Server
 
 STEPS = ("broker", "broker-tls", "client-certificate", "broker-login", "broker-topics")
@@ -43,6 +45,17 @@ def test_a_broker_that_is_well(server: Server, broker: Broker, protocol: str) ->
     assert 28 <= scanned.check("broker-tls")["facts"]["days"] <= 30
     assert 28 <= scanned.check("client-certificate")["facts"]["days"] <= 30
     assert scanned.check("fault-configuration")["state"] == "ok"
+
+
+async def test_a_broker_that_keeps_no_large_retained_message(
+    server: Server, broker: Broker
+) -> None:
+    async with MqttProxy(broker.port, Plays(retained_bytes=700)) as proxy:
+        scanned = await asyncio.to_thread(scan, server, proxy.url, Mqtt())
+    assert scanned.status == 3
+    topics = scanned.check("broker-topics")
+    assert topics["state"] == "problem"
+    assert "keeps no retained message of 16384 bytes" in topics["found"]
 
 
 async def test_a_running_agent_keeps_its_beat(server: Server, broker: Broker) -> None:
