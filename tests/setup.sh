@@ -5,7 +5,7 @@
 # minutes; kustomize and mochi, 15 seconds each). Where that may not be done, says the command that
 # does it and ends with 2.
 # With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
-# buildah, debootstrap; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
+# buildah, debootstrap, xfsprogs; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
 set -euo pipefail
 cd "$(dirname "$0")/controlplane"
 # Where Debian has mosquitto, and not everybody looks.
@@ -45,6 +45,7 @@ if [ -n "$with_node" ]; then
         command -v $one >/dev/null || packages+=($one)
     done
     command -v ip >/dev/null || packages+=(iproute2)
+    PATH=$PATH:/sbin command -v mkfs.xfs >/dev/null || packages+=(xfsprogs)
     [ -x /usr/lib/cni/bridge ] || packages+=(containernetworking-plugins)
 fi
 if [ ${#build[@]} -gt 0 ] && ! command -v go >/dev/null; then packages+=(golang-go ca-certificates); fi

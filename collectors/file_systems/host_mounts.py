@@ -7,6 +7,7 @@ lead to the host's real file systems as well (its volumes).
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ OF_PODS = ("/var/lib/kubelet/pods", "/var/lib/kubelet/plugins")
 """Volumes of pods are mounted below these; a full one is no fault of the host."""
 
 _PROC = Path("/proc")
+_OF_JOURNAL = re.compile(r"-\d+$")
 
 
 class HostMounts:
@@ -46,16 +48,25 @@ class HostMounts:
         return local_file_systems(text, kinds, self._excluded), root
 
     def of_block_device(self, name: str) -> FileSystem | None:
-        """Return the file system on the block device with this name of the kernel's (``sda1``)."""
+        """Return the file system on the block device with this name of the kernel's (``sda1``).
+
+        ``sda1-8``, as the journal of EXT4 is called, is that on ``sda1``.
+        """
         try:
             file_systems, _ = self.read()
         except OSError:
             return None
-        for found in file_systems.values():
-            if Path(found.source).name == name or Path(found.source).resolve().name == name:
-                return found
-        number = _number_of(name)
-        return next((one for one in file_systems.values() if one.device == number), None)
+        # The number comes first: a source may be a name that another device has now. Btrfs has a
+        # number of its own, and the journal of EXT4 the name of its device with an inode.
+        for wanted in (name, _OF_JOURNAL.sub("", name)):
+            number = _number_of(wanted)
+            if number is not None and number in file_systems:
+                return file_systems[number]
+            for mounted in file_systems.values():
+                source = Path(mounted.source)
+                if wanted in (source.name, source.resolve().name):
+                    return mounted
+        return None
 
 
 def _number_of(name: str) -> int | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collectors.host_clock import is_synchronised
 from collectors.kernel_log.collector import KernelLogSection
+from collectors.kernel_log.device import DEFAULT_DEVICE, opened
+from collectors.kernel_log.evidence import KernelEvidence
 from pacing.abandonable_thread import AbandonableThread
 from vigil.scan.findings import not_applicable, ok, problem, warning
 
@@ -36,36 +37,46 @@ def check_user(configuration: AgentConfiguration) -> Check:
 
 
 async def check_kernel_log(configuration: AgentConfiguration) -> Check:
-    """Check whether the kernel's log can be read; a record of it is."""
-    if not configuration.settings_of(KernelLogSection).enabled:
-        return not_applicable(KERNEL_LOG, "kernel_log.enabled is false")
-    path = Path(configuration.settings_of(KernelLogSection).device)
+    """Check whether the kernel's log can be read, and whether the kernel reports all kinds.
 
-    def read() -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            os.read(descriptor, _LONGEST_RECORD)
-        finally:
-            os.close(descriptor)
+    A record of the device is read. What is in a pipe is left to the agent, which reads it once.
+    """
+    section = configuration.settings_of(KernelLogSection)
+    if not section.enabled:
+        return not_applicable(KERNEL_LOG, "kernel_log.enabled is false")
+    path = section.device
+
+    def read() -> str:
+        with opened(path) as log:
+            if log.is_pipe:
+                return f"{path} is a pipe, read in place of the kernel's log {DEFAULT_DEVICE}"
+            try:
+                os.read(log.descriptor, _LONGEST_RECORD)
+            except BlockingIOError:
+                return f"{path} can be read, and is empty"
+            except BrokenPipeError:
+                return f"{path} can be read; it was overrun meanwhile"
+            return f"{path} can be read"
 
     try:
-        await AbandonableThread(read, "scan").result(_DEVICE_SECONDS)
+        readable = await AbandonableThread(read, "scan").result(_DEVICE_SECONDS)
     except TimeoutError:
         return problem(KERNEL_LOG, f"{path} hangs", "the kernel does not answer; see the console")
-    except BlockingIOError:
-        return ok(KERNEL_LOG, f"{path} can be read, and is empty")
     except OSError as error:
-        if error.errno == errno.EPIPE:
-            return ok(KERNEL_LOG, f"{path} can be read; it was overrun meanwhile")
-        found = f"{path} cannot be read: {error.strerror}"
         advice = "in a container: give it the device /dev/kmsg"
         if error.errno in (errno.EPERM, errno.EACCES):
             advice = (
                 "run as root with the capability CAP_SYSLOG, as unit and DaemonSet have it, in a "
                 "container also with the device /dev/kmsg"
             )
-        return problem(KERNEL_LOG, found, advice)
-    return ok(KERNEL_LOG, f"{path} can be read")
+        return problem(KERNEL_LOG, f"{path} cannot be read: {error.strerror}", advice)
+    silenced = KernelEvidence(section.hold_seconds).silenced(0.0)
+    facts: dict[str, object] = {"pipe": "is a pipe" in readable, "not_reported": sorted(silenced)}
+    if silenced:
+        reasons = "; ".join(silenced.values())
+        advice = "set them, for good in /etc/sysctl.d; such faults are not seen until then"
+        return warning(KERNEL_LOG, f"{readable}, but {reasons}", advice, facts)
+    return ok(KERNEL_LOG, readable, facts=facts)
 
 
 def check_clock(configuration: AgentConfiguration) -> Check:

@@ -229,6 +229,20 @@ def test_a_bmc_without_a_device_needs_the_kernel_modules(server: Server, tmp_pat
     assert "modprobe" in server.scan().check("bmc")["advice"]
 
 
+def test_a_log_that_is_not_the_kernels_is_a_problem_and_a_pipe_is_named(
+    server: Server, tmp_path: Path
+) -> None:
+    server.environment.pop("VIGIL_KERNEL_LOG_ENABLED", None)
+    server.environment["VIGIL_KERNEL_LOG_DEVICE"] = "/dev/null"
+    check = server.scan().check("kernel-log")
+    assert (check["state"], "character device 1:3" in check["found"]) == ("problem", True)
+    os.mkfifo(tmp_path / "kmsg")
+    server.environment["VIGIL_KERNEL_LOG_DEVICE"] = str(tmp_path / "kmsg")
+    check = server.scan().check("kernel-log")
+    assert check["state"] in ("ok", "warning")
+    assert "is a pipe, read in place of the kernel's log" in check["found"]
+
+
 def test_a_relative_driver_root_counts_from_the_working_directory(server: Server) -> None:
     root = os.path.relpath(server.driver_root)
     scanned = server.scan("--driver-root", root)
