@@ -6,7 +6,8 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from collectors.host_clock import is_synchronised
+from collectors.clock_programs import clock_answers, running_keepers
+from collectors.host_clock import is_synchronised, kernel_clock
 from collectors.kernel_log.collector import KernelLogSection
 from collectors.kernel_log.device import DEFAULT_DEVICE, opened
 from collectors.kernel_log.evidence import KernelEvidence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 USER, KERNEL_LOG, CLOCK = "user", "kernel-log", "clock"
 _DEVICE_SECONDS = 5.0
+_CLOCK_SECONDS = 0.5
 _LONGEST_RECORD = 8192
 
 
@@ -80,7 +82,7 @@ async def check_kernel_log(configuration: AgentConfiguration) -> Check:
 
 
 def check_clock(configuration: AgentConfiguration) -> Check:
-    """Check whether the kernel shows that the clock is synchronised.
+    """Check whether the kernel shows that the clock is synchronised, as the host check does.
 
     Nothing of ours compares the clocks of two hosts; readers of the old heartbeats do.
     """
@@ -89,9 +91,26 @@ def check_clock(configuration: AgentConfiguration) -> Check:
         return not_applicable(CLOCK, "the kernel does not show the state of its clock")
     if not synchronised:
         found = "no program synchronises the clock: the kernel reports it as unsynchronised"
+        if evidence := _clock_evidence():
+            found = f"{found}; but {'; '.join(evidence)}"
         advice = "start chronyd or systemd-timesyncd (see timedatectl): times of faults are its own"
         if configuration.heartbeat.generation == "lease":
             return warning(CLOCK, found, advice, facts={"synchronised": False})
         advice = f"{advice}, and readers of old heartbeats compare the clocks of hosts"
         return problem(CLOCK, found, advice, facts={"synchronised": False})
-    return ok(CLOCK, "synchronised", facts={"synchronised": True})
+    clock = kernel_clock()
+    found = "synchronised"
+    if clock is not None and clock.is_flagged:
+        error_ms = clock.largest_error_us / 1000
+        found += (
+            f": a program renews its largest error ({error_ms:g} ms), and leaves STA_UNSYNC set"
+        )
+    return ok(CLOCK, found, facts={"synchronised": True})
+
+
+def _clock_evidence() -> list[str]:
+    """Return what programs that keep a clock answer, and which of them run and do not."""
+    answers = clock_answers(_CLOCK_SECONDS)
+    answering = {answer.program for answer in answers}
+    silent = [name for name in running_keepers() if name not in answering]
+    return [*map(str, answers), *(f"{name} runs" for name in silent)]
