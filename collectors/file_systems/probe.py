@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from collectors.file_systems.mounts import device_at
-from collectors.file_systems.tracker import ProbeResult
+from collectors.file_systems.tracker import ProbeOutcome
 from dcmi_shim.parent_death import ending_with_parent
 from pacing.abandonable_thread import AbandonableThread
 
@@ -79,7 +79,7 @@ class ProbeRound(NamedTuple):
     """
 
     devices: dict[str, int | None]
-    results: tuple[ProbeResult, ...]
+    results: tuple[ProbeOutcome, ...]
     unusable: dict[str, str]
 
 
@@ -96,7 +96,7 @@ class Probes:
         """Probe all directories, one after another; calls ``progress`` in between."""
         if not self._directories:
             return ProbeRound({}, (), {})
-        results: list[ProbeResult] = []
+        results: list[ProbeOutcome] = []
         unusable: dict[str, str] = {}
         mounts = _read_mounts()
         devices = {directory: device_at(mounts, directory) for directory in self._directories}
@@ -108,7 +108,7 @@ class Probes:
                 unusable[directory] = f"no probe: {text or printed}"
             elif device is not None:
                 trouble = f"a write and a read in {directory} fail: {text}" if number else ""
-                results.append(ProbeResult(device, trouble))
+                results.append(ProbeOutcome(device, trouble))
         return ProbeRound(devices, tuple(results), unusable)
 
     async def _probe(self, directory: str) -> str:

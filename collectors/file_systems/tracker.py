@@ -48,7 +48,7 @@ class FullThresholds(NamedTuple):
     cleared: float
 
 
-class ProbeResult(NamedTuple):
+class ProbeOutcome(NamedTuple):
     """The result of writing and reading a few bytes: ``trouble`` is why that failed, else empty."""
 
     device: int
@@ -102,7 +102,7 @@ class FileSystemTracker:
         usages: Mapping[int, FileSystemUsage],
         now_ms: int,
         superblocks: Mapping[int, Superblock] = {},
-        probes: Iterable[ProbeResult] = (),
+        probes: Iterable[ProbeOutcome] = (),
     ) -> list[Report]:
         """Apply a check of all file systems; return what changed.
 

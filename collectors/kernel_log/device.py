@@ -13,19 +13,14 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from contract.file_kinds import kind_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEFAULT_DEVICE = "/dev/kmsg"
 _KERNEL_LOG = (1, 11)
 """Major and minor number of the kernel's log (``Documentation/admin-guide/devices.txt``)."""
-
-_KINDS = (
-    (stat.S_ISREG, "a file"),
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISFIFO, "a pipe"),
-)
 
 
 class OpenLog(NamedTuple):
@@ -60,14 +55,10 @@ def _is_pipe(device: str, status: os.stat_result) -> bool:
         return False
     if stat.S_ISFIFO(status.st_mode) and device != DEFAULT_DEVICE:
         return True
-    kind = next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), None)
-    if kind is None:
-        sort = "character" if stat.S_ISCHR(status.st_mode) else "block"
-        kind = f"{sort} device {number[0]}:{number[1]}"
     raise OSError(
         errno.EINVAL,
-        f"it is {kind}, not the kernel's log (character device 1:11); give the container that "
-        "device, or set kernel_log.device to a pipe with its records",
+        f"it is {kind_of(status)}, not the kernel's log (character device 1:11); give the "
+        "container that device, or set kernel_log.device to a pipe with its records",
     )
 
 

@@ -28,7 +28,7 @@ from collectors.file_systems.tracker import (
     FileSystemTracker,
     FileSystemUsage,
     FullThresholds,
-    ProbeResult,
+    ProbeOutcome,
 )
 from contract.codes.host_codes import (
     FILE_SYSTEM,
@@ -161,14 +161,14 @@ def test_mounts_are_compared_where_the_kernel_shows_no_more() -> None:
 def test_a_probe_is_evidence_unless_the_kernel_logged_something_since() -> None:
     known = failed()
     known.record_logged(DISK, FILE_SYSTEM_ERRORS)
-    works = (ProbeResult(DEVICE, ""),)
+    works = (ProbeOutcome(DEVICE, ""),)
     assert known.observe(disk(1), {}, NOW_MS, held(1), works) == []
     known.begin_check()
     assert words_of(known.observe(disk(1), {}, NOW_MS, held(1), works)) == [
         f"absent {FILE_SYSTEM_FAILED}",
         f"absent {FILE_SYSTEM_ERRORS}",
     ]
-    fails = (ProbeResult(DEVICE, "a write and a read in /data fail: Input/output error"),)
+    fails = (ProbeOutcome(DEVICE, "a write and a read in /data fail: Input/output error"),)
     (report,) = known.observe(disk(1), {}, NOW_MS, {}, fails)
     assert isinstance(report, Observation)
     assert word(report).endswith(f"present {FILE_SYSTEM_FAILED}")
