@@ -20,7 +20,7 @@ from collectors.base import Collector
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import OF_PODS, HostMounts
 from collectors.file_systems.probe import Probes, absolute_paths
-from collectors.file_systems.superblocks import Superblock, superblock_of
+from collectors.file_systems.superblocks import Superblock, held_superblock, superblock_of
 from collectors.file_systems.tracker import (
     FileSystemTracker,
     FileSystemUsage,
@@ -144,8 +144,11 @@ class _Round:
             if device in self._failing or mounted.shut_down
         }
         for device, before in self._failing.items():
-            if device not in file_systems and before is not None and before.is_held():
-                superblocks[device] = before  # unmounted lazily, and still in use
+            if device in file_systems:
+                continue
+            now = held_superblock(device) if before is None else before
+            if now is not None and now.is_held():
+                superblocks[device] = now  # unmounted lazily, and still in use
         usages: dict[int, FileSystemUsage] = {}
         failed: dict[str, str] = {}
         for device, found in file_systems.items():
@@ -186,6 +189,7 @@ class FileSystemsRun:
         if kept is None or kept.boot != self._boot:  # ids are valid in one boot only
             kept = SavedFileSystems(self._boot, {})
         self._kept = kept
+        self._is_unsaved = False
         failing = dict(kept.failing)
         for (subject, _), seen_ms in context.tracked.items():
             if seen_ms > kept.at_ms and subject.id in failing:
@@ -211,6 +215,7 @@ class FileSystemsRun:
                 and report.code in _LOGGED
             ):
                 if report.assertion is Assertion.OCCUR:
+                    self._is_unsaved = True
                     self._tracker.record_logged(report.subject, report.code)
                     self._check_now.set()
                 elif report.assertion is Assertion.ABSENT:
@@ -229,7 +234,7 @@ class FileSystemsRun:
         deadline = self._collector.deadline_seconds
         while None not in self._stuck:
             left_out = frozenset(at.device for at in self._stuck if at is not None)
-            round_ = _Round(self._collector.host, left_out, self._tracker.failing)
+            round_ = _Round(self._collector.host, left_out, dict(self._tracker.failing))
             work = AbandonableThread(round_, f"{self._source} check")
             try:
                 seen = await work.result(deadline)
@@ -259,7 +264,9 @@ class FileSystemsRun:
         unseen = sorted((seen.failed | silent | elsewhere | probed.unusable).items())
         self._report_check(reports, "; ".join(f"{point}: {why}" for point, why in unseen) or None)
         mounts, failing = self._tracker.writable, dict(self._tracker.failing)
-        if (mounts, failing) != (self._kept.mounts, self._kept.failing):
+        is_changed = (mounts, failing) != (self._kept.mounts, self._kept.failing)
+        if is_changed or self._is_unsaved:
+            self._is_unsaved = False
             self._kept = SavedFileSystems(self._boot, mounts, failing, now_ms if failing else 0)
             self._context.saved_state.write(msgspec.json.encode(self._kept))
 

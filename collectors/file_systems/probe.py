@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _AFTER_KILL_SECONDS = 0.5
-_START_SECONDS = 5.0
+_START_SECONDS = 30.0
+"""For the start of the process. A machine that is busy is no fault of the file system."""
+
 _FAULTS = frozenset(
     (
         *(errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.ESHUTDOWN),
@@ -36,6 +39,7 @@ _FAULTS = frozenset(
 
 _PROGRAM = """
 import os, sys
+print("begins", flush=True)
 name, content = ".npu-vigil-probe", os.urandom(64)
 try:
     folder = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -55,8 +59,8 @@ try:
 except OSError as error:
     print(error.errno, error.strerror)
 """
-"""Run with the directory as its argument; prints the error, or nothing. The bytes are read from
-the device, because they are on it and no longer cached."""
+"""Run with the directory as its argument. It prints a line before its first look at the directory,
+then the error, or nothing. The bytes are read from the device: they are no longer cached."""
 
 
 def absolute_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -89,7 +93,7 @@ class Probes:
     def __init__(self, directories: Sequence[str], deadline_seconds: float) -> None:
         self._directories = directories
         self._deadline_seconds = deadline_seconds
-        self._hanging: dict[str, subprocess.Popen[str]] = {}
+        self._hanging: dict[str, subprocess.Popen[bytes]] = {}
         self._work: AbandonableThread[str] | None = None
 
     async def run(self, progress: Callable[[], None]) -> ProbeRound:
@@ -133,15 +137,20 @@ class Probes:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            text=True,
+            bufsize=0,
             cwd="/",
         )
+        assert process.stdout is not None
+        readable, _, _ = select.select([process.stdout], [], [], _START_SECONDS)
+        if not readable or not os.read(process.stdout.fileno(), len("begins\n")):
+            process.kill()
+            process.communicate()
+            return "? the process does not begin"
         try:
             printed, _ = process.communicate(timeout=self._deadline_seconds)
         except subprocess.TimeoutExpired:
             process.kill()
-            if process.stdout is not None:
-                process.stdout.close()
+            process.stdout.close()
             try:
                 process.wait(_AFTER_KILL_SECONDS)
             except subprocess.TimeoutExpired:
@@ -149,4 +158,4 @@ class Probes:
             return f"{errno.EIO} no answer within {self._deadline_seconds:g} s"
         if process.returncode:
             return f"? the process ended with {process.returncode}"
-        return printed.strip()
+        return printed.decode().strip()

@@ -51,6 +51,20 @@ def superblock_of(mounted: FileSystem, sys: Path = _SYS) -> Superblock:
     return Superblock(str(place), inode, mounted.mounts)
 
 
+def held_superblock(device: int, sys: Path = _SYS) -> Superblock | None:
+    """Return the file system on the block device with this number that the kernel holds.
+
+    ``None`` where it holds none, or a kind without a place. It needs no mount at a path.
+    """
+    name = _name(device, sys)
+    for folder in dict.fromkeys(_FOLDERS.values()):
+        place = sys / "fs" / folder / name
+        inode = _inode(place)
+        if inode is not None:
+            return Superblock(str(place), inode, frozenset())
+    return None
+
+
 def _place(mounted: FileSystem, sys: Path) -> Path | None:
     if mounted.kind == "btrfs":
         # Its number is none of a block device; its devices are listed below its UUID.
@@ -59,8 +73,12 @@ def _place(mounted: FileSystem, sys: Path) -> Path | None:
     folder = _FOLDERS.get(mounted.kind)
     if folder is None:
         return None
-    number = f"{os.major(mounted.device)}:{os.minor(mounted.device)}"
-    return sys / "fs" / folder / (sys / "dev/block" / number).resolve().name
+    return sys / "fs" / folder / _name(mounted.device, sys)
+
+
+def _name(device: int, sys: Path) -> str:
+    """Return the kernel's name of a block device."""
+    return (sys / "dev/block" / f"{os.major(device)}:{os.minor(device)}").resolve().name
 
 
 def _inode(place: Path) -> int | None:

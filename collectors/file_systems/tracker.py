@@ -157,12 +157,14 @@ class FileSystemTracker:
         """End what the kernel logged of file systems that it dropped, or that work again."""
         reports: list[Report] = []
         for device, before in list(self.failing.items()):
+            if device in self._fresh:
+                continue  # this check began before the kernel logged it
             now = superblocks.get(device)
             if now is None:
                 text = "it is not mounted any more"
             elif before is not None and not before.is_same(now):
                 text = "it was mounted anew"
-            elif probed.get(device) == "" and device not in self._fresh:
+            elif probed.get(device) == "":
                 text = "a few bytes were written and read"
             else:
                 self.failing[device] = before or now

@@ -65,6 +65,8 @@ _AT_ONCE = 200
 
 _KEEP_SECONDS = 300.0
 _LIVE_SECONDS = 5.0
+_UNMOUNTED_SECONDS = 1.0
+_MOST_UNMOUNTED = 64
 READS_PIPE = "reads_pipe"
 """The reading of NODE that is 1 while the log is a pipe and not the kernel's device."""
 
@@ -126,6 +128,9 @@ class KernelLogRun:
         self._device = collector.section.device
         self._messages = Messages(collector.section.npu_driver_patterns)
         self._reports_file_systems = collector.options.file_systems
+        excluded = collector.options.excluded
+        self._host = HostMounts() if excluded is None else HostMounts(excluded)
+        self._unmounted: dict[str, float] = {}
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._boot = boot_id()
@@ -145,6 +150,8 @@ class KernelLogRun:
         self._answers = AnswerTracker(self._source)
         self._failing: dict[Subject, set[str]] = {}
         """What was reported of each file system and is not over."""
+        self._held: dict[str, set[str]] = {}
+        """The same sets, by the name of the device."""
         self._reason: str | None = ""
         self._silenced: set[str] = set()
         self._is_live = False
@@ -286,15 +293,27 @@ class KernelLogRun:
         return reports
 
     def _of_file_system(self, match: FileSystemMessage, now: LogTime) -> list[Report]:
-        """Return a report for the check of file systems, which finds out when it is over."""
-        mounted = HostMounts().of_block_device(match.device)
+        """Return a report for the check of file systems, which finds out when it is over.
+
+        A device that fails may log thousands of lines, for each of which the mounts were read.
+        """
+        if match.code in self._held.get(match.device, ()):
+            return []
+        if not match.code and not any(self._failing.values()):
+            return []
+        if self._unmounted.get(match.device, 0.0) > now.steady:
+            return []
+        mounted = self._host.of_block_device(match.device)
         if mounted is None:
+            if len(self._unmounted) >= _MOST_UNMOUNTED:
+                self._unmounted.clear()
+            self._unmounted[match.device] = now.steady + _UNMOUNTED_SECONDS
             if match.code:
                 _log.info("%s: %s: not mounted on this host", self._source, match.text)
             return []
         subject = host_subject(FILE_SYSTEM, mounted.device)
         text = f"{mounted.mount_point}: {match.text}"
-        held = self._failing.setdefault(subject, set())
+        held = self._held[match.device] = self._failing.setdefault(subject, set())
         if not match.code:
             return [
                 Observation(FILE_SYSTEMS, subject, code, Assertion.ABSENT, now.wall_ms, text=text)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PERIOD_SECONDS = 2.0
-_DEADLINE_SECONDS = 1.0
+_DEADLINE_SECONDS = 2.0
 _SOON_SECONDS = 2.0
 _CHECK_SECONDS = _PERIOD_SECONDS + _SOON_SECONDS
 _MEGABYTES = 320
@@ -164,6 +164,20 @@ def fail_and_mount_anew(
     stand.holds([], f"{disk.kind} is mounted anew at once", _CHECK_SECONDS)
 
 
+def fail_unmounted(stand: Stand, disk: Disk) -> None:
+    """Let a file system fail that has no mount at a path any more."""
+    folder = os.open(disk.at, os.O_RDONLY)
+    try:
+        disk.unmount("--lazy")
+        fcntl.ioctl(folder, _SHUTDOWN, struct.pack("I", _WITHOUT_LOG_FLUSH))
+        stand.holds([FILE_SYSTEM_FAILED], f"{disk.kind} fails, unmounted lazily", _SOON_SECONDS)
+        stand.stays([FILE_SYSTEM_FAILED], f"{disk.kind} is in use without a mount")
+    finally:
+        os.close(folder)
+    stand.holds([], f"{disk.kind} is dropped by the kernel", _CHECK_SECONDS)
+    disk.mount()
+
+
 def fail_and_restart(stand: Stand, disk: Disk) -> None:
     """Mount a failed file system anew while no agent runs."""
     disk.shut_down()
@@ -188,7 +202,7 @@ def probe(stand: Stand, disk: Disk) -> None:
     stand.stays([], "the probe works")
     run("fsfreeze", "--freeze", str(disk.at))
     try:
-        stand.holds([FILE_SYSTEM_FAILED], "the probe hangs", 2 * _CHECK_SECONDS)
+        stand.holds([FILE_SYSTEM_FAILED], "the probe hangs", 3 * _CHECK_SECONDS)
         stand.stays([FILE_SYSTEM_FAILED], "the probe hangs still")
         probes = [one for one in run("ps", "-eo", "args").splitlines() if ".npu-vigil-probe" in one]
         assert len(probes) <= 1, probes
@@ -196,7 +210,7 @@ def probe(stand: Stand, disk: Disk) -> None:
         run("fsfreeze", "--unfreeze", str(disk.at))
     stand.holds([], "the probe works again", 2 * _CHECK_SECONDS)
     disk.shut_down()
-    stand.holds([FILE_SYSTEM_FAILED], "the probe fails", _CHECK_SECONDS)
+    stand.holds([FILE_SYSTEM_FAILED], "the probe fails", 2 * _CHECK_SECONDS)
     disk.unmount()
     disk.mount()
     stand.holds([], "mounted anew", _CHECK_SECONDS)
@@ -215,6 +229,7 @@ def main() -> int:
             closing.callback(ext4.close)
             failed = [FILE_SYSTEM_FAILED]
             fail_and_mount_anew(stand, xfs, xfs.shut_down, failed)
+            fail_unmounted(stand, xfs)
             fail_and_restart(stand, xfs)
             fail_and_mount_anew(stand, ext4, ext4.shut_down, failed)
             ext4.find_error()

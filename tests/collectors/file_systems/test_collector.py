@@ -23,7 +23,7 @@ from collectors.file_systems.collector import (
 from collectors.file_systems.host_mounts import HostMounts
 from collectors.file_systems.mounts import FileSystem
 from collectors.file_systems.probe import ProbeRound, Probes
-from collectors.file_systems.superblocks import Superblock, superblock_of
+from collectors.file_systems.superblocks import Superblock, held_superblock, superblock_of
 from collectors.file_systems.tracker import (
     FileSystemTracker,
     FileSystemUsage,
@@ -176,6 +176,16 @@ def test_a_probe_is_evidence_unless_the_kernel_logged_something_since() -> None:
     assert known.observe(disk(1), {}, NOW_MS, held(1), fails) == []
 
 
+def test_a_check_that_began_before_the_message_proves_nothing() -> None:
+    known = tracker()
+    known.begin_check()
+    known.record_logged(DISK, FILE_SYSTEM_FAILED)
+    assert known.observe(disk(1), {}, NOW_MS, {}) == []
+    known.begin_check()
+    assert known.observe(disk(1), {}, NOW_MS, held(1)) == []
+    assert known.failing == held(1)
+
+
 def test_a_restart_compares_with_what_the_kernel_held_then() -> None:
     first = failed()
     first.observe(disk(1), {}, NOW_MS, held(1))
@@ -215,6 +225,10 @@ def test_the_kernel_shows_a_superblock(tmp_path: Path) -> None:
     assert not before.is_same(superblock_of(mounted, tmp_path))
     on_btrfs = mounted._replace(kind="btrfs", source="/dev/nvme9n1")
     assert superblock_of(on_btrfs, tmp_path).place == str(tmp_path / "fs/btrfs/961067eb")
+    held_one = held_superblock(DEVICE, tmp_path)
+    assert held_one is not None
+    assert held_one.place == str(tmp_path / "fs/xfs/dm-4")
+    assert held_superblock(os.makedev(8, 9), tmp_path) is None
     assert superblock_of(mounted._replace(kind="vfat"), tmp_path) == Superblock(
         "", 0, frozenset((5,))
     )
@@ -231,7 +245,10 @@ async def test_a_probe_of_a_directory_that_works_leaves_nothing(tmp_path: Path) 
 async def test_a_probe_without_an_answer_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("collectors.file_systems.probe._PROGRAM", "import time; time.sleep(60)")
+    monkeypatch.setattr(
+        "collectors.file_systems.probe._PROGRAM",
+        "import time; print(1, flush=True); time.sleep(60)",
+    )
     round_ = await Probes((str(tmp_path),), 0.3).run(lambda: None)
     assert [one.trouble for one in round_.results] == [
         f"a write and a read in {tmp_path} fail: no answer within 0.3 s"

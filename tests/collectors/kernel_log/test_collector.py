@@ -269,6 +269,43 @@ async def test_lost_records_restart_the_silence(log: KernelLogPipe) -> None:
         await until(lambda: f"host 0 Kernel absent {SOFT_LOCKUP}" in recorded.words())
 
 
+async def test_a_failure_before_the_start_that_is_over_ends(log: KernelLogPipe) -> None:
+    mounted = [one for one in HostMounts().read()[0].values() if one.source.startswith("/dev/")]
+    name = Path(mounted[0].source).name if mounted else "no-such"
+    log.write(
+        line(3, f"XFS ({name}): User initiated shutdown received.", 1),
+        line(4, f"XFS ({name}): Ending clean mount", 6),
+    )
+    memory = Memory(msgspec.json.encode(SavedLogPosition(boot_id(), 2)))
+    async with running(log.path, memory) as recorded:
+        await until(lambda: ANSWERED in recorded.words())
+    assert recorded.words() == [
+        *(
+            f"{host_subject(FILE_SYSTEM, one.device)} {word} {FILE_SYSTEM_FAILED}"
+            for one in mounted[:1]
+            for word in ("occur", "absent")
+        ),
+        ANSWERED,
+    ]
+
+
+async def test_a_flood_about_one_device_is_read_quickly(log: KernelLogPipe) -> None:
+    mounted = [one for one in HostMounts().read()[0].values() if one.source.startswith("/dev/")]
+    name = Path(mounted[0].source).name if mounted else "no-such"
+    async with running(log.path, Memory()) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
+        sequence = 0
+        for device in (name, "no-such"):
+            text = f"Buffer I/O error on dev {device}, logical block 7, async page read"
+            for _ in range(20):
+                log.write(*(line(sequence + one, text) for one in range(1, 101)))
+                sequence += 100
+                await asyncio.sleep(0.001)
+        log.write(line(sequence + 1, LOCKUP))
+        await until(lambda: LOCKED in recorded.words())
+    assert len(recorded.words()) == 2 + len(mounted[:1])
+
+
 async def test_a_shut_down_file_system_is_reported_for_its_own_check(log: KernelLogPipe) -> None:
     mounted = [one for one in HostMounts().read()[0].values() if one.source.startswith("/dev/")]
     name = Path(mounted[0].source).name if mounted else "no-such"
