@@ -9,6 +9,7 @@ from agent.pages import status
 from agent.pages.npu_exporter import Cards
 from collectors.bmc import FAILED_READINGS
 from collectors.chip_faults.collector import LIST_PERIOD
+from collectors.kernel_log.collector import READS_PIPE, KernelLogSection
 from contract.codes.host_codes import KERNEL_LOG
 from contract.observation import NODE
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT
@@ -92,6 +93,11 @@ def collect_status(parts: AgentParts) -> status.AgentStatus:
         bmc_failed_readings=parts.readings.get((NODE, FAILED_READINGS)),
         gauges=status.gauges_of(parts.readings),
         kernel_log_gaps=parts.gaps[KERNEL_LOG],
+        kernel_log_pipe=(
+            parts.configuration.settings_of(KernelLogSection).device
+            if parts.readings.get((NODE, READS_PIPE))
+            else None
+        ),
         episodes=None if parts.forwarder is None else parts.forwarder.status(),
         missed_changes=parts.store.missed_changes,
     )

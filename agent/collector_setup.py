@@ -38,6 +38,7 @@ def collectors_of(
         npu_exporter_names=configuration.metrics.npu_exporter_names,
         hccn_error=configuration.compatibility.hccn_error,
         file_systems=configuration.settings_of(FileSystemsSection).enabled,
+        excluded=configuration.settings_of(FileSystemsSection).excluded,
     )
     for make in COLLECTORS:
         collector = make(configuration.settings_of(make.settings), options)

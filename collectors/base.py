@@ -78,7 +78,9 @@ class AgentOptions:
     npu_exporter_names: bool = False
     hccn_error: Literal["blind", "down"] = "blind"
     file_systems: bool = True
-    """Whether file systems are watched, so that one that becomes read-only is followed."""
+    """Whether file systems are watched, so that one that fails is followed."""
+    excluded: tuple[str, ...] | None = None
+    """File systems mounted only below these paths are not watched; ``None``: the default."""
 
 
 class Collector(ABC, Generic[S]):

@@ -3,6 +3,11 @@
 The difference of the clock to the time since boot (which continues while the machine sleeps, and is
 slewed with the clock) changes only when the clock is set. A clock that was never synchronised in
 this boot is no fault: many machines and containers have no synchronisation.
+
+The kernel's flag ``STA_UNSYNC`` alone proves nothing: chronyd without ``rtcsync`` leaves it, so
+that the kernel does not set the hardware's clock. But it renews the largest error, which the kernel
+raises by 500 µs each second, up to 16 s (``kernel/time/ntp.c``). So an error below 4 s was renewed
+less than 8,000 s ago.
 """
 
 from __future__ import annotations
@@ -11,13 +16,14 @@ import asyncio
 import ctypes
 import logging
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 from pydantic import Field
 
 from collectors.base import Collector
 from collectors.boot import boot_id
+from collectors.clock_programs import clock_answers
 from collectors.saved_state import read_saved
 from contract.codes.host_codes import CLOCK, CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLOCK
 from contract.observation import (
@@ -30,9 +36,10 @@ from contract.observation import (
 from contract.settings import Section
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from collectors.base import AgentOptions, CollectorContext
+    from collectors.clock_programs import ClockAnswer
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
@@ -41,7 +48,14 @@ _SUBJECT = host_subject(HOST_CLOCK, 0)
 _STA_UNSYNC = 0x40
 """``timex.h``: the kernel's clock is not synchronised."""
 
+_RENEWED_US = 4_000_000
+"""The largest error below which a program keeps the clock, whatever the flag. chronyd accepts
+sources up to 3 s (``maxdistance``) and polls at least every 1024 s, in which 0.5 s are added."""
+
 _WORTH_SECONDS = 1.0
+_ANSWER_SECONDS = 0.02
+"""A program of this host answers within 1 ms, and everything waits for it."""
+
 _TIMEX_BYTES = 512
 """More than the kernel's structure has on any machine."""
 
@@ -66,12 +80,30 @@ class _Timex(ctypes.Structure):
     )
 
 
-def is_synchronised() -> bool | None:
-    """Return whether the kernel's clock is disciplined; ``None`` if not known."""
+class KernelClock(NamedTuple):
+    """What the kernel shows of its clock: the flag ``STA_UNSYNC``, and the largest error in µs."""
+
+    is_flagged: bool
+    largest_error_us: int
+
+    @property
+    def is_synchronised(self) -> bool:
+        """Whether a program keeps the clock."""
+        return not self.is_flagged or 0 <= self.largest_error_us < _RENEWED_US
+
+
+def kernel_clock() -> KernelClock | None:
+    """Return what the kernel shows of its clock; ``None`` where it shows nothing."""
     timex = _Timex()  # modes 0: nothing is set
     if ctypes.CDLL(None).adjtimex(ctypes.byref(timex)) < 0:
         return None
-    return not timex.status & _STA_UNSYNC
+    return KernelClock(bool(timex.status & _STA_UNSYNC), timex.maxerror)
+
+
+def is_synchronised() -> bool | None:
+    """Return whether a program keeps the kernel's clock; ``None`` if not known."""
+    clock = kernel_clock()
+    return None if clock is None else clock.is_synchronised
 
 
 class SavedClock(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -103,10 +135,12 @@ class HostClockCollector(Collector[ClockSection]):
         options: AgentOptions,
         offset: Callable[[], float] = offset_seconds,
         synchronised: Callable[[], bool | None] = is_synchronised,
+        answers: Callable[[float], Sequence[ClockAnswer]] = clock_answers,
     ) -> None:
         super().__init__(section, options)
         self.offset = offset
         self.synchronised = synchronised
+        self.answers = answers
 
     async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
@@ -149,11 +183,19 @@ class HostClockRun:
         if synchronised is not None and is_lost != self._is_lost:
             self._is_lost = is_lost
             assertion = Assertion.PRESENT if is_lost else Assertion.ABSENT
-            text = "the clock was synchronised in this boot and is not any more" if is_lost else ""
+            text = self._lost() if is_lost else ""
             reports.append(self._observation(CLOCK_UNSYNCHRONISED, assertion, now_ms, text))
         if reports:
             self._context.report(reports)
         self._keep()
+
+    def _lost(self) -> str:
+        """Return that no program keeps the clock, and what such programs of this host answer."""
+        answers = map(str, self._collector.answers(_ANSWER_SECONDS))
+        text = "the clock was synchronised in this boot and is not any more"
+        text = "; ".join((text, *answers))
+        _log.warning("%s: %s", self._source, text)
+        return text
 
     def _keep(self) -> None:
         """Save what a later run in this boot compares with, if it changed by more than normal

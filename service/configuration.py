@@ -9,6 +9,7 @@ the file and ``VIGIL_CHIP_FAULTS_AUDIT_PERIOD_SECONDS`` in the environment.
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import tomllib
 from dataclasses import dataclass
@@ -63,7 +64,9 @@ def read_toml(path: Path) -> dict[str, object]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        problem = f"cannot be read: {error.strerror}"
+        # A pipe is allowed: a shell may write one. A socket cannot be opened.
+        is_socket = error.errno == errno.ENXIO
+        problem = f"cannot be read: {'it is a socket' if is_socket else error.strerror}"
     except UnicodeDecodeError as error:
         problem = f"is not UTF-8 text: {error.reason}"
     else:

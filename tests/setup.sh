@@ -5,7 +5,7 @@
 # minutes; kustomize and mochi, 15 seconds each). Where that may not be done, says the command that
 # does it and ends with 2.
 # With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
-# buildah, debootstrap; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
+# buildah, debootstrap, xfsprogs; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
 # With the argument `brokers` also provides RabbitMQ, and HiveMQ CE of Maven Central by pinned hashes.
 set -euo pipefail
 cd "$(dirname "$0")/controlplane"
@@ -65,6 +65,7 @@ if [ -n "$with_node" ]; then
         command -v $one >/dev/null || packages+=($one)
     done
     command -v ip >/dev/null || packages+=(iproute2)
+    PATH=$PATH:/sbin command -v mkfs.xfs >/dev/null || packages+=(xfsprogs)
     [ -x /usr/lib/cni/bridge ] || packages+=(containernetworking-plugins)
 fi
 if [ -n "$with_brokers" ]; then
@@ -89,7 +90,7 @@ if [ ${#packages[@]} -gt 0 ]; then
     apt-get install -y -qq --no-install-recommends "${packages[@]}"
 fi
 
-hivemq=$cache/hivemq-$(key ../brokers/pom.xml ../brokers/jars.sha256)
+hivemq=$(of hivemq ../brokers/pom.xml ../brokers/jars.sha256)
 if [ -n "$with_brokers" ] && [ ! -d "$hivemq" ]; then
     echo "tests/setup.sh: fetching HiveMQ CE, once, about 1 minute"
     jars=$(mktemp -d)

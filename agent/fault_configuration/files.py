@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import ConfigurationError
+from contract.file_kinds import kind_of
 from contract.operator_rules.fault_configuration import (
     DOCUMENTS,
     POLL_INTERVAL_KEY,
@@ -59,11 +60,14 @@ def read_files(directory: Path | None) -> Files:
 
 
 def _read(path: Path) -> str:
-    # Opening must not block, also where the path is a pipe.
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(0, f"it is {kind_of(status)}, not a file")
+    # Opening must not block, also where the path became a pipe.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(0, "it is no regular file")
+            raise OSError(0, "it was replaced by what is not a file")
         content = file.read(_LONGEST_BYTES + 1)
     if len(content) > _LONGEST_BYTES:
         raise OSError(0, f"it is longer than {_LONGEST_BYTES >> 20} MiB")

@@ -223,7 +223,8 @@ class AgentStatus(msgspec.Struct, frozen=True):
     ``own_node_only``: whether the API server refuses writes of this agent to other nodes, ``None``
     where that is not known. ``bmc_failed_readings`` counts unusable lists of the BMC, ``None``
     where it is not asked. ``list_period_seconds`` is the period of code lists of chips, ``None``
-    before the first. ``kernel_log_gaps`` counts losses of kernel log records. ``missed_changes``
+    before the first. ``kernel_log_gaps`` counts losses of kernel log records; ``kernel_log_pipe``
+    is the pipe that is read in place of the kernel's device, else ``None``. ``missed_changes``
     of the store were found by a listing and shown by no event, ``None`` where nothing lists.
     ``stream`` is the id of the newest event that this status contains. ``gauges`` are the readings
     that collectors declare, by name and chip.
@@ -255,6 +256,7 @@ class AgentStatus(msgspec.Struct, frozen=True):
     list_period_seconds: float | None = None
     bmc_failed_readings: float | None = None
     kernel_log_gaps: int = 0
+    kernel_log_pipe: str | None = None
     episodes: HistoryForwarderStatus | None = None
     missed_changes: int | None = None
     stream: str = ""

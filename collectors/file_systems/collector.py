@@ -1,7 +1,8 @@
-"""File systems of the host: read-only, full, out of inodes.
+"""File systems of the host: read-only, full, out of inodes, failed.
 
 Only real ones on devices of this host are asked, and in a thread with a deadline. One that does not
-answer is left out until it does, and only its own state is not known.
+answer is left out until it does, and only its own state is not known. What the kernel logs about
+one is reported by ``kernel-log`` in the name of this source, which finds out when it is over.
 """
 
 from __future__ import annotations
@@ -9,36 +10,47 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn, Self
 
 import msgspec
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from collectors.answer_tracker import AnswerTracker
 from collectors.base import Collector
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import OF_PODS, HostMounts
+from collectors.file_systems.probe import Probes, absolute_paths
+from collectors.file_systems.superblocks import Superblock, held_superblock, superblock_of
 from collectors.file_systems.tracker import (
     FileSystemTracker,
     FileSystemUsage,
     FullThresholds,
-    SeenWritable,
 )
 from collectors.saved_state import read_saved
-from contract.codes.host_codes import FILE_SYSTEMS, KERNEL_LOG, READ_ONLY
+from contract.codes.host_codes import (
+    FILE_SYSTEM_ERRORS,
+    FILE_SYSTEM_FAILED,
+    FILE_SYSTEMS,
+    KERNEL_LOG,
+    READ_ONLY,
+)
 from contract.observation import Assertion, Gap, Observation
 from contract.settings import Section, at_most
 from pacing.abandonable_thread import AbandonableThread
 from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from collectors.base import AgentOptions, CollectorContext
     from collectors.file_systems.mounts import FileSystem
+    from collectors.file_systems.probe import ProbeRound
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
+
+_LOGGED = (READ_ONLY, FILE_SYSTEM_FAILED, FILE_SYSTEM_ERRORS)
+"""What ``kernel-log`` reports in the name of this source."""
 
 
 class FileSystemsSection(Section):
@@ -50,6 +62,7 @@ class FileSystemsSection(Section):
     full_percent: float = Field(default=95.0, gt=0, le=100)
     full_cleared_percent: float = Field(default=93.0, gt=0, le=100)
     excluded: tuple[str, ...] = OF_PODS
+    probe_directories: Annotated[tuple[str, ...], AfterValidator(absolute_paths)] = ()
 
     @model_validator(mode="after")
     def _clears(self) -> Self:
@@ -60,7 +73,8 @@ class FileSystemsCollector(Collector[FileSystemsSection]):
     """Reports faults of file systems.
 
     ``full_percent`` of space or inodes is full, until ``full_cleared_percent``. ``excluded``: a
-    file system that is mounted only below these paths is not checked.
+    file system that is mounted only below these paths is not checked. In each of
+    ``probe_directories`` a few bytes are written and read in each period.
     """
 
     name = FILE_SYSTEMS
@@ -82,27 +96,59 @@ class FileSystemsCollector(Collector[FileSystemsSection]):
             await watch.wait()
 
 
+class SavedFileSystems(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the next process needs, by device number, which is valid in ``boot`` only.
+
+    ``mounts`` are the mounts (ids) through which each file system was writable, ``failing`` those
+    about which the kernel logged a fault until ``at_ms``.
+    """
+
+    boot: str
+    mounts: dict[int, frozenset[int]]
+    failing: dict[int, Superblock | None] = {}
+    at_ms: int = 0
+
+
 class _CheckResult(NamedTuple):
     """The result of one check of all file systems.
 
-    ``failed``: why the usage of one is not known.
+    ``failed``: why the usage of one is not known. ``superblocks`` are those of file systems about
+    which the kernel logged a fault, as far as it holds them.
     """
 
     file_systems: dict[int, FileSystem]
     usages: dict[int, FileSystemUsage]
     failed: dict[str, str]
+    superblocks: dict[int, Superblock]
 
 
 class _Round:
     """One check, in a thread: ``at`` is the file system that is being asked."""
 
-    def __init__(self, host: HostMounts, left_out: frozenset[int]) -> None:
+    def __init__(
+        self,
+        host: HostMounts,
+        left_out: frozenset[int],
+        failing: Mapping[int, Superblock | None],
+    ) -> None:
         self._host = host
         self._left_out = left_out
+        self._failing = failing
         self.at: FileSystem | None = None
 
     def __call__(self) -> _CheckResult:
         file_systems, root = self._host.read()
+        superblocks = {
+            device: superblock_of(mounted)
+            for device, mounted in file_systems.items()
+            if device in self._failing or mounted.shut_down
+        }
+        for device, before in self._failing.items():
+            if device in file_systems:
+                continue
+            now = held_superblock(device) if before is None else before
+            if now is not None and now.is_held():
+                superblocks[device] = now  # unmounted lazily, and still in use
         usages: dict[int, FileSystemUsage] = {}
         failed: dict[str, str] = {}
         for device, found in file_systems.items():
@@ -114,7 +160,7 @@ class _Round:
             except OSError as error:
                 failed[found.mount_point] = error.strerror or str(error)
         self.at = None
-        return _CheckResult(file_systems, usages, failed)
+        return _CheckResult(file_systems, usages, failed, superblocks)
 
 
 def usage_of(stats: os.statvfs_result) -> FileSystemUsage:
@@ -139,32 +185,41 @@ class FileSystemsRun:
         self._source = collector.name
         self._context = context
         self._boot = boot_id()
-        kept = read_saved(context.saved_state, self._source, SeenWritable)
+        kept = read_saved(context.saved_state, self._source, SavedFileSystems)
         if kept is None or kept.boot != self._boot:  # ids are valid in one boot only
-            kept = SeenWritable(self._boot, {})
+            kept = SavedFileSystems(self._boot, {})
         self._kept = kept
+        self._is_unsaved = False
+        failing = dict(kept.failing)
+        for (subject, _), seen_ms in context.tracked.items():
+            if seen_ms > kept.at_ms and subject.id in failing:
+                failing[subject.id] = None  # it failed anew, and the process ended before it saved
         section = collector.section
         thresholds = FullThresholds(section.full_percent, section.full_cleared_percent)
         self._tracker = FileSystemTracker(
-            self._source, context.tracked, self._kept.mounts, thresholds
+            self._source, context.tracked, kept.mounts, thresholds, failing
         )
+        self._probes = Probes(section.probe_directories, section.deadline_seconds)
         self._stuck: dict[FileSystem | None, AbandonableThread[_CheckResult]] = {}
         self._answers = AnswerTracker(self._source)
         self._check_now = asyncio.Event()
 
     def observe(self, reports: Sequence[Report]) -> None:
-        """Check again soon: the log reports a read-only file system, or a part of it was lost."""
+        """Check again soon: the log reports a fault of a file system, or a part of it was lost."""
         for report in reports:
             if isinstance(report, Gap) and report.source == KERNEL_LOG:
                 self._check_now.set()
             elif (
                 isinstance(report, Observation)
                 and report.source == self._source
-                and report.code == READ_ONLY
-                and report.assertion is Assertion.OCCUR
+                and report.code in _LOGGED
             ):
-                self._tracker.record_read_only(report.subject)
-                self._check_now.set()
+                if report.assertion is Assertion.OCCUR:
+                    self._is_unsaved = True
+                    self._tracker.record_logged(report.subject, report.code)
+                    self._check_now.set()
+                elif report.assertion is Assertion.ABSENT:
+                    self._tracker.record_mounted(report.subject, report.code)
 
     async def wait(self) -> None:
         """Wait until the next check is due."""
@@ -173,11 +228,13 @@ class FileSystemsRun:
     async def check(self) -> None:
         """Check all file systems that answer."""
         self._check_now.clear()
+        self._tracker.begin_check()
+        probed = await self._probes.run(self._context.progress)
         self._stuck = {at: work for at, work in self._stuck.items() if work.is_stuck}
         deadline = self._collector.deadline_seconds
         while None not in self._stuck:
             left_out = frozenset(at.device for at in self._stuck if at is not None)
-            round_ = _Round(self._collector.host, left_out)
+            round_ = _Round(self._collector.host, left_out, dict(self._tracker.failing))
             work = AbandonableThread(round_, f"{self._source} check")
             try:
                 seen = await work.result(deadline)
@@ -188,19 +245,29 @@ class FileSystemsRun:
             except OSError as error:
                 self._report_check([], f"the mounts cannot be read: {error}")
                 return
-            self._apply(seen)
+            self._apply(seen, probed)
             return
         self._report_check([], f"the mounts cannot be read within {deadline:g} s")
 
-    def _apply(self, seen: _CheckResult) -> None:
+    def _apply(self, seen: _CheckResult, probed: ProbeRound) -> None:
         now_ms = self._context.wall_clock()
-        reports = self._tracker.observe(seen.file_systems, seen.usages, now_ms)
+        reports = self._tracker.observe(
+            seen.file_systems, seen.usages, now_ms, seen.superblocks, probed.results
+        )
         within = f"no answer within {self._collector.deadline_seconds:g} s"
         silent = {at.mount_point: within for at in self._stuck if at is not None}
-        unseen = sorted((seen.failed | silent).items())
+        elsewhere = {
+            directory: "no probe: it is not on a local file system of the host that is checked"
+            for directory, device in probed.devices.items()
+            if device not in seen.file_systems
+        }
+        unseen = sorted((seen.failed | silent | elsewhere | probed.unusable).items())
         self._report_check(reports, "; ".join(f"{point}: {why}" for point, why in unseen) or None)
-        if self._tracker.writable != self._kept.mounts:
-            self._kept = SeenWritable(self._boot, self._tracker.writable)
+        mounts, failing = self._tracker.writable, dict(self._tracker.failing)
+        is_changed = (mounts, failing) != (self._kept.mounts, self._kept.failing)
+        if is_changed or self._is_unsaved:
+            self._is_unsaved = False
+            self._kept = SavedFileSystems(self._boot, mounts, failing, now_ms if failing else 0)
             self._context.saved_state.write(msgspec.json.encode(self._kept))
 
     def _report_check(self, reports: list[Report], blind: str | None) -> None:

@@ -25,8 +25,8 @@ class FileSystem(NamedTuple):
     """A mounted file system, at least at ``mount_point``.
 
     ``device`` is its number (``stat -c %d``), ``source`` mostly a path below ``/dev``.
-    ``read_only`` is a state of the file system, not of one mount of it. ``mounts`` are the ids of
-    all its mounts.
+    ``read_only`` is a state of the file system, not of one mount of it; ``shut_down`` is shown by
+    EXT4 alone. ``mounts`` are the ids of all its mounts.
     """
 
     device: int
@@ -35,6 +35,7 @@ class FileSystem(NamedTuple):
     mount_point: str
     read_only: bool
     mounts: frozenset[int]
+    shut_down: bool = False
 
 
 def kinds_on_devices(filesystems: str) -> frozenset[str]:
@@ -72,6 +73,20 @@ def local_file_systems(
     return found
 
 
+def device_at(mountinfo: str, path: str) -> int | None:
+    """Return the device number of the file system with the absolute ``path``, without a look at it.
+
+    ``None`` where no mount is above it. Links in ``path`` are not followed.
+    """
+    above: FileSystem | None = None
+    for mounted in _mounts(mountinfo):
+        # Of two mounts at one point the later hides the other.
+        is_nearer = above is None or len(mounted.mount_point) >= len(above.mount_point)
+        if is_nearer and _is_below(path, mounted.mount_point):
+            above = mounted
+    return None if above is None else above.device
+
+
 def _mounts(mountinfo: str) -> Iterator[FileSystem]:
     for line in mountinfo.splitlines():
         front, separator, back = line.partition(" - ")
@@ -81,13 +96,16 @@ def _mounts(mountinfo: str) -> Iterator[FileSystem]:
         major, _, minor = fields[2].partition(":")
         if not (_is_number(fields[0]) and _is_number(major) and _is_number(minor)):
             continue
+        options = behind[2].split(",")
         yield FileSystem(
             device=os.makedev(int(major), int(minor)),
             kind=behind[0],
             source=_unescaped(behind[1]),
             mount_point=_unescaped(fields[4]),
-            read_only="ro" in behind[2].split(","),
+            # Since Linux 6.12, EXT4 keeps ``rw`` after an error; 6.15 shows ``emergency_ro``.
+            read_only="ro" in options or "emergency_ro" in options,
             mounts=frozenset((int(fields[0]),)),
+            shut_down="shutdown" in options,
         )
 
 

@@ -3,20 +3,19 @@
 What was in the log before this agent ran for the first time on this machine is history: whether it
 is over is not known. At a later start every record counts that no earlier run has read; after a
 reboot those from the beginning of the log. Lost records are a ``Gap``: other host checks receive it
-and check at once, and hung tasks are compared with the kernel's own count.
+and check at once, hung tasks are compared with the kernel's own count, and the silence of each
+fault begins anew. While the log cannot be read no fault ends. A kind that the kernel does not
+report at present is blindness with its reason (``evidence``).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import os
 import re
-import stat
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
@@ -26,26 +25,37 @@ from collectors.answer_tracker import AnswerTracker
 from collectors.base import Collector
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import HostMounts
-from collectors.kernel_log.messages import DRIVER_PATTERNS, MessageMatch, Messages, Remounted
+from collectors.kernel_log.device import DEFAULT_DEVICE, explained, opened
+from collectors.kernel_log.evidence import KernelEvidence
+from collectors.kernel_log.messages import (
+    DRIVER_PATTERNS,
+    FileSystemMessage,
+    MessageMatch,
+    Messages,
+    Suppressed,
+)
 from collectors.kernel_log.records import LONGEST_TEXT, KernelRecord, Records
 from collectors.kernel_log.tracker import KernelLogTracker, LogTime, Position, SavedLogPosition
 from collectors.saved_state import read_saved
 from contract.codes.host_codes import (
     FILE_SYSTEM,
+    FILE_SYSTEM_FAILED,
     FILE_SYSTEMS,
     HUNG_TASK,
     KERNEL_LOG,
     READ_ONLY,
 )
-from contract.observation import Assertion, Gap, Observation, host_subject
+from contract.counted import counted
+from contract.observation import NODE, Assertion, Gap, Observation, host_subject
 from contract.settings import Section
 from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from collectors.base import CollectorContext
-    from contract.observation import Report
+    from collectors.kernel_log.messages import Match
+    from contract.observation import Report, Subject
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +65,10 @@ _AT_ONCE = 200
 
 _KEEP_SECONDS = 300.0
 _LIVE_SECONDS = 5.0
-_HUNG_TASKS = Path("/proc/sys/kernel/hung_task_detect_count")
+_UNMOUNTED_SECONDS = 1.0
+_MOST_UNMOUNTED = 64
+READS_PIPE = "reads_pipe"
+"""The reading of NODE that is 1 while the log is a pipe and not the kernel's device."""
 
 
 def _pattern(text: str) -> str:
@@ -70,7 +83,7 @@ class KernelLogSection(Section):
     """How the log of the kernel is read; times in seconds."""
 
     enabled: bool = True
-    device: str = "/dev/kmsg"
+    device: str = DEFAULT_DEVICE
     hold_seconds: float = Field(default=300.0, ge=1, le=86_400)
     npu_driver_patterns: tuple[Annotated[str, AfterValidator(_pattern)], ...] = DRIVER_PATTERNS
 
@@ -79,8 +92,8 @@ class KernelLogCollector(Collector[KernelLogSection]):
     """Reports faults that the kernel logs.
 
     ``device`` is ``/dev/kmsg`` or a pipe with its records. A lockup, a hung task and an error of
-    the NPU driver hold until they were not repeated for ``hold_seconds``. ``npu_driver_patterns``
-    are regular expressions for lines as ``dmesg --raw`` shows them.
+    the NPU driver hold until they were not repeated for ``hold_seconds``, although they could have
+    been. ``npu_driver_patterns`` are regular expressions for lines as ``dmesg --raw`` shows them.
     """
 
     name = KERNEL_LOG
@@ -91,12 +104,14 @@ class KernelLogCollector(Collector[KernelLogSection]):
     async def run(self, context: CollectorContext) -> NoReturn:
         """Report until cancelled."""
         watch = KernelLogRun(self, context)
+        context.listen(watch.observe)
         try:
             while True:
                 context.progress()
                 try:
-                    with _opened(self.section.device) as log:
-                        await watch.follow(log)
+                    with opened(self.section.device) as log:
+                        context.show(NODE, READS_PIPE, 1.0 if log.is_pipe else None)
+                        await watch.follow(log.descriptor)
                 except OSError as error:
                     watch.report_blind(error)
                     await watch.pause()
@@ -112,7 +127,10 @@ class KernelLogRun:
         self._period_seconds = collector.period_seconds
         self._device = collector.section.device
         self._messages = Messages(collector.section.npu_driver_patterns)
-        self._reports_remounts = collector.options.file_systems
+        self._reports_file_systems = collector.options.file_systems
+        excluded = collector.options.excluded
+        self._host = HostMounts() if excluded is None else HostMounts(excluded)
+        self._unmounted: dict[str, float] = {}
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._boot = boot_id()
@@ -122,15 +140,24 @@ class KernelLogRun:
         sequence = kept.sequence if kept is not None and same_boot else None
         self._position = Position(self._source, sequence)
         tracked = {code for _, code in context.tracked}
-        hold_seconds = collector.section.hold_seconds
-        self._tracker = KernelLogTracker(self._source, tracked, kept, hold_seconds)
+        self._evidence = KernelEvidence(collector.section.hold_seconds)
+        for code, cpus in ({} if kept is None or not same_boot else kept.cpus).items():
+            self._evidence.record_lockup(code, cpus)
+        self._tracker = KernelLogTracker(
+            self._source, tracked, kept, self._evidence.silence_seconds
+        )
         self._report(self._tracker.begin(self._now(), same_boot=same_boot))
         self._answers = AnswerTracker(self._source)
+        self._failing: dict[Subject, set[str]] = {}
+        """What was reported of each file system and is not over."""
+        self._held: dict[str, set[str]] = {}
+        """The same sets, by the name of the device."""
+        self._reason: str | None = ""
+        self._silenced: set[str] = set()
         self._is_live = False
-        self._kept_at = self._loop.time()
+        self._kept_at = self._refreshed_at = self._loop.time()
         self._line = ""
         self._unreadable = 0
-        self._hung_tasks = _count(_HUNG_TASKS)
 
     async def follow(self, log: int) -> NoReturn:
         """Read the existing records, then new ones. Raises ``OSError``."""
@@ -147,18 +174,20 @@ class KernelLogRun:
                     self._source,
                 )
             self._is_live = True
-            self._report(self._answers.observe_answer(self._context.wall_clock()))
+            self._judge_silence()
             self.save()
             while True:
                 await self._wait(readable)
                 readable.clear()
                 await self._drain(log, records)
+                self._judge_silence()
         finally:
             self._loop.remove_reader(log)
 
     async def pause(self) -> None:
-        """Wait one period while nothing can be read; faults end all the same."""
-        await self._wait(asyncio.Event())
+        """Wait one period while nothing can be read; no fault ends, because none could be seen."""
+        self._is_live = False
+        await asyncio.sleep(self._period_seconds)
 
     async def _wait(self, readable: asyncio.Event) -> None:
         """Wait until there is something to read, or time has changed something."""
@@ -168,10 +197,37 @@ class KernelLogRun:
             pause = min(pause, max(0.0, end - self._loop.time()))
         await is_set_within(readable, pause)
         self._context.progress()
-        over = self._tracker.expire(self._now())
+
+    def _judge_silence(self) -> None:
+        """End what the kernel would have repeated, and report what it would not report."""
+        now = self._now()
+        if now.steady - self._refreshed_at >= self._period_seconds:
+            self._refreshed_at = now.steady
+            self._evidence.refresh()
+            self._report(self._counted(now))
+        silenced = self._evidence.silenced(now.steady)
+        # A silence counts from when the kernel reports the kind again.
+        self._tracker.restart_silence(silenced.keys() | self._silenced, now)
+        self._silenced = set(silenced)
+        over = self._tracker.expire(now, self._evidence.can_end)
         self._report(over)
-        if over or self._loop.time() - self._kept_at > _KEEP_SECONDS:
+        self._observe_view("; ".join(silenced.values()) or None)
+        if over or now.steady - self._kept_at > _KEEP_SECONDS:
             self.save()
+
+    def _observe_view(self, reason: str | None) -> None:
+        """Report that the log shows everything, or ``reason`` why not; another one again."""
+        if reason == self._reason:
+            return
+        if reason is None:
+            if self._reason:
+                _log.warning("%s: everything is reported again", self._source)
+            self._report(self._answers.observe_answer(self._context.wall_clock()))
+        else:
+            _log.warning("%s: %s", self._source, reason)
+            self._answers.is_answering = None
+            self._report(self._answers.observe_failure(reason, self._context.wall_clock()))
+        self._reason = reason
 
     async def _drain(self, log: int, records: Records) -> None:
         count = 0
@@ -203,51 +259,91 @@ class KernelLogRun:
             return
         reports = position.record_read(record.sequence, now.wall_ms)
         if reports:
-            reports += self._audited(now)
+            # What was lost may have been a repetition.
+            self._tracker.restart_silence(self._tracker.lasting, now)
+            reports += self._counted(now)
         text = record.text
         if record.continues:
             text = (self._line + text)[:LONGEST_TEXT]
         # A piece that continues a line must not report again what its beginning has reported.
         front = self._messages.matches(record.level, self._line) if record.continues else ()
-        known = {match[:-1] for match in front}
+        before = {match._replace(text="") for match in front}
         for match in self._messages.matches(record.level, text):
-            if match[:-1] not in known:
+            if match._replace(text="") not in before:
                 reports += self._assertion_of(match, now, self._age(record))
         self._line = text
         if reports:
             self._report(reports)
             self.save()
 
-    def _assertion_of(
-        self, match: MessageMatch | Remounted, now: LogTime, age_seconds: float
-    ) -> list[Report]:
-        if isinstance(match, Remounted):
-            return self._remounted(match, now) if self._reports_remounts else []
+    def _assertion_of(self, match: Match, now: LogTime, age_seconds: float) -> list[Report]:
+        if isinstance(match, FileSystemMessage):
+            return self._of_file_system(match, now) if self._reports_file_systems else []
+        if isinstance(match, Suppressed):
+            at = now.steady - age_seconds
+            self._evidence.observe_suppressed(match, self._tracker.lasting, at)
+            return []
         if match.code == HUNG_TASK:
-            self._hung_tasks = _count(_HUNG_TASKS)
+            self._evidence.record_hung_task()
         reports = self._tracker.observe(match, now, age_seconds)
+        if match.cpu is not None:
+            self._evidence.record_lockup(match.code, (match.cpu,))
         if reports:
             _log.info("%s: %s", self._source, match.text)
         return reports
 
-    def _remounted(self, match: Remounted, now: LogTime) -> list[Report]:
-        """Return a report for the check of file systems, which finds out when it is over."""
-        found = HostMounts().of_block_device(match.device)
-        if found is None:
-            _log.info("%s: %s: not mounted on this host", self._source, match.text)
+    def _of_file_system(self, match: FileSystemMessage, now: LogTime) -> list[Report]:
+        """Return a report for the check of file systems, which finds out when it is over.
+
+        A device that fails may log thousands of lines, for each of which the mounts were read.
+        """
+        if match.code in self._held.get(match.device, ()):
             return []
-        subject = host_subject(FILE_SYSTEM, found.device)
-        text = f"{found.mount_point}: {match.text}"
+        if not match.code and not any(self._failing.values()):
+            return []
+        if self._unmounted.get(match.device, 0.0) > now.steady:
+            return []
+        mounted = self._host.of_block_device(match.device)
+        if mounted is None:
+            if len(self._unmounted) >= _MOST_UNMOUNTED:
+                self._unmounted.clear()
+            self._unmounted[match.device] = now.steady + _UNMOUNTED_SECONDS
+            if match.code:
+                _log.info("%s: %s: not mounted on this host", self._source, match.text)
+            return []
+        subject = host_subject(FILE_SYSTEM, mounted.device)
+        text = f"{mounted.mount_point}: {match.text}"
+        held = self._held[match.device] = self._failing.setdefault(subject, set())
+        if not match.code:
+            return [
+                Observation(FILE_SYSTEMS, subject, code, Assertion.ABSENT, now.wall_ms, text=text)
+                for code in sorted(held)
+            ]
+        # One that was shut down fails everything, again and again.
+        if match.code in held or (match.code != READ_ONLY and FILE_SYSTEM_FAILED in held):
+            return []
+        held.add(match.code)
+        _log.warning("%s: %s", self._source, text)
         return [
-            Observation(FILE_SYSTEMS, subject, READ_ONLY, Assertion.OCCUR, now.wall_ms, text=text)
+            Observation(FILE_SYSTEMS, subject, match.code, Assertion.OCCUR, now.wall_ms, text=text)
         ]
 
-    def _audited(self, now: LogTime) -> list[Report]:
-        """Return a fault if the kernel counted hung tasks whose messages were lost."""
-        before, self._hung_tasks = self._hung_tasks, _count(_HUNG_TASKS)
-        if before is None or self._hung_tasks is None or self._hung_tasks <= before:
+    def observe(self, reports: Sequence[Report]) -> None:
+        """Apply what the check of file systems found to be over."""
+        for report in reports:
+            if (
+                isinstance(report, Observation)
+                and report.source == FILE_SYSTEMS
+                and report.assertion is Assertion.ABSENT
+            ):
+                self._failing.get(report.subject, set()).discard(report.code)
+
+    def _counted(self, now: LogTime) -> list[Report]:
+        """Return a fault if the kernel counted hung tasks that its log does not have."""
+        count = self._evidence.newly_hung()
+        if not count:
             return []
-        text = f"the kernel counted {self._hung_tasks - before} hung tasks; its messages were lost"
+        text = f"the kernel counted {counted(count, 'hung task')} that its log does not have"
         return self._tracker.observe(MessageMatch(HUNG_TASK, text), now, 0.0)
 
     def _age(self, record: KernelRecord) -> float:
@@ -264,17 +360,19 @@ class KernelLogRun:
 
     def report_blind(self, error: OSError) -> None:
         """Report that the log cannot be read, once."""
-        reason = explained(self._device, error)
-        if begun := self._answers.observe_failure(reason, self._context.wall_clock()):
-            _log.warning("%s: %s", self._source, reason)
-            self._report(begun)
+        self._observe_view(explained(self._device, error))
 
     def save(self) -> None:
         """Save how far the log was read."""
         if self._is_history:
             return
         self._kept_at = self._loop.time()
-        kept = SavedLogPosition(self._boot, self._position.sequence, self._tracker.logged_ms())
+        kept = SavedLogPosition(
+            self._boot,
+            self._position.sequence,
+            self._tracker.logged_ms(),
+            self._evidence.locked_cpus(),
+        )
         self._context.saved_state.write(msgspec.json.encode(kept))
 
     def _now(self) -> LogTime:
@@ -286,35 +384,3 @@ class KernelLogRun:
                 _log.warning("%s: %s", self._source, report.reason)
         if reports:
             self._context.report(reports)
-
-
-@contextlib.contextmanager
-def _opened(device: str) -> Iterator[int]:
-    mode = Path(device).stat().st_mode
-    if not stat.S_ISCHR(mode) and not stat.S_ISFIFO(mode):
-        raise OSError(errno.EINVAL, "it is neither a device nor a pipe")
-    # A pipe that is open for both has no end when a writer goes.
-    access = os.O_RDWR if stat.S_ISFIFO(mode) else os.O_RDONLY
-    log = os.open(device, access | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        yield log
-    finally:
-        os.close(log)
-
-
-def explained(device: str, error: OSError) -> str:
-    """Return why the log cannot be read, and what to do."""
-    what = f"{device} cannot be read: {error.strerror or error}"
-    if error.errno in (errno.EPERM, errno.EACCES):
-        return f"{what}; the agent needs CAP_SYSLOG and, in a container, access to that device"
-    if error.errno in (errno.ENOENT, errno.ENXIO):
-        return f"{what}; in a container the host's /dev has to be mounted"
-    return what
-
-
-def _count(path: Path) -> int | None:
-    """Return a number that the kernel shows; ``None`` where it does not."""
-    try:
-        return int(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None

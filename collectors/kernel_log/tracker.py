@@ -1,35 +1,42 @@
 """The tracked state of the kernel from its log: what holds, how far it was read. Pure.
 
-The kernel logs that a CPU is stuck or a task hangs, again and again as long as it lasts, and never
-that it is over. So such a code holds until it was not repeated for ``hold_seconds``.
+The kernel logs that a CPU is stuck or a task hangs, and never that it is over. So such a code holds
+until it was not repeated for ``hold_seconds``, in which the kernel could have repeated it. An oops
+and an uncorrectable memory error hold until the machine is restarted.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from contract.codes.host_codes import HOST_CODES
+from contract.codes.host_codes import HOST_CODES, KERNEL_OOPS, MEMORY_ERROR
 from contract.observation import Assertion, Gap, Observation, host_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from collectors.kernel_log.messages import MessageMatch
     from contract.observation import Report, Subject
+
+
+_UNTIL_RESTART = frozenset((KERNEL_OOPS, MEMORY_ERROR))
 
 
 class SavedLogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     """The position in the log, and what holds, for the next process.
 
     ``boot`` is the boot of which ``sequence`` is the last record that was read (``None``: there was
-    none yet). ``logged_ms`` is when each code that holds was logged last (epoch milliseconds).
+    none yet). ``logged_ms`` is since when each code that holds is silent (epoch milliseconds).
+    ``cpus`` are those of each lockup.
     """
 
     boot: str
     sequence: int | None = None
     logged_ms: dict[str, int] = msgspec.field(default_factory=dict, name="said_ms")
+    cpus: dict[str, list[int]] = {}
 
 
 class LogTime(NamedTuple):
@@ -40,29 +47,33 @@ class LogTime(NamedTuple):
 
 
 class KernelLogTracker:
-    """The codes that hold, each for ``hold_seconds`` after its last message."""
+    """The codes that hold, each for ``silence_seconds`` of it after its last message."""
 
     def __init__(
         self,
         source: str,
         tracked: Iterable[str],
         kept: SavedLogPosition | None,
-        hold_seconds: float,
+        silence_seconds: Callable[[str], float],
     ) -> None:
         self._source = source
-        self._hold_seconds = hold_seconds
+        self._silence_seconds = silence_seconds
         self._tracked = set(tracked)
         self._kept_ms = {} if kept is None else kept.logged_ms
         self._logged: dict[str, LogTime] = {}
 
     def begin(self, now: LogTime, *, same_boot: bool) -> list[Report]:
         """End what held in another boot: the log of this boot is read next."""
+        if not same_boot:
+            gone = sorted(self._tracked)
+            self._tracked.clear()
+            return self._ended(gone, now)
         for code in self._tracked:
-            logged_ms = self._kept_ms.get(code, now.wall_ms) if same_boot else 0
+            logged_ms = self._kept_ms.get(code, now.wall_ms)
             age = max(0.0, (now.wall_ms - logged_ms) / 1000)
             self._logged[code] = LogTime(logged_ms, now.steady - age)
         self._tracked.clear()
-        return [] if same_boot else self.expire(now)
+        return []
 
     def observe(self, message: MessageMatch, now: LogTime, age_seconds: float) -> list[Report]:
         """Apply a message that the kernel logged ``age_seconds`` ago; return what to report."""
@@ -73,14 +84,32 @@ class KernelLogTracker:
         self._logged[message.code] = LogTime(raised_ms, now.steady - age_seconds)
         return [self._observation(message, Assertion.OCCUR, now, raised_ms)] if is_new else []
 
-    def expire(self, now: LogTime) -> list[Report]:
-        """End and return what was not repeated for long enough by now."""
-        gone = [code for code in self._logged if self._ends(code) <= now.steady]
+    def expire(self, now: LogTime, can_end: Callable[[str], bool] = lambda _: True) -> list[Report]:
+        """End and return what was not repeated for long enough by now.
+
+        The silence of a code that ``can_end`` refuses begins anew.
+        """
+        due = [code for code in self._logged if self._ends(code) <= now.steady]
+        gone = [code for code in due if can_end(code)]
+        self.restart_silence([code for code in due if code not in gone], now)
         for code in gone:
             del self._logged[code]
+        return self._ended(gone, now)
+
+    def restart_silence(self, codes: Iterable[str], now: LogTime) -> None:
+        """Count the silence of those of ``codes`` that hold from now on."""
+        for code in self._logged.keys() & set(codes):
+            self._logged[code] = now
+
+    @property
+    def lasting(self) -> frozenset[str]:
+        """The codes that hold."""
+        return frozenset(self._logged)
+
+    def _ended(self, codes: Iterable[str], now: LogTime) -> list[Report]:
         return [
             Observation(self._source, _subject(code), code, Assertion.ABSENT, now.wall_ms)
-            for code in gone
+            for code in codes
         ]
 
     def next_end(self) -> float | None:
@@ -88,14 +117,17 @@ class KernelLogTracker:
 
         ``None`` for never.
         """
-        return min(map(self._ends, self._logged), default=None)
+        end = min(map(self._ends, self._logged), default=math.inf)
+        return end if end < math.inf else None
 
     def logged_ms(self) -> dict[str, int]:
-        """Return when each code that holds was logged last, to be saved."""
+        """Return since when each code that holds is silent, to be saved."""
         return {code: logged.wall_ms for code, logged in self._logged.items()}
 
     def _ends(self, code: str) -> float:
-        return self._logged[code].steady + self._hold_seconds
+        if code in _UNTIL_RESTART:
+            return math.inf
+        return self._logged[code].steady + self._silence_seconds(code)
 
     def _observation(
         self, message: MessageMatch, assertion: Assertion, now: LogTime, raised_ms: int

@@ -9,6 +9,8 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from contract.file_kinds import kind_of
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -25,12 +27,15 @@ def read_checked(path: Path, *, any_owner: bool) -> bytes:
     """
     if not any_owner and path.lstat().st_uid != 0:
         raise ValueError(f"{path} does not belong to root")
+    # A socket cannot be opened, and the kernel's error for that names no reason.
+    if not stat.S_ISREG((there := path.stat()).st_mode):
+        raise ValueError(f"{path} is no file, but {kind_of(there)}")
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path.resolve(strict=True), flags)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path} is no file")
+            raise ValueError(f"{path} is no file, but {kind_of(status)}")
         if not any_owner and status.st_uid != 0:
             raise ValueError(f"{path} leads to a file that does not belong to root")
         if status.st_mode & _FORBIDDEN_BITS:

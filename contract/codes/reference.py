@@ -71,7 +71,8 @@ _OF_KIND = {
 class CodeReference(msgspec.Struct, frozen=True, kw_only=True):
     """What a person needs to know of one code.
 
-    ``name_en`` and ``name_zh`` are the vendor's, empty where the vendor's are not known;
+    ``name_en`` and ``name_zh`` are the vendor's, empty where the vendor's are not known, and our
+    own for codes of host checks;
     ``summary`` is ``name_en``, or what follows from the code. ``rules`` are sentences: what
     raises the level. ``severity`` is a word, empty
     where no driver gives one. ``known`` and ``follows`` map the other fields to where they are
@@ -288,7 +289,14 @@ def _add_tables(facts: _Facts, code: str) -> None:
         facts.know(made_up.source, summary=made_up.summary, module=made_up.module)
     check = HOST_CODES.get(code)
     if check is not None:
-        facts.know(_HOST_CHECKS, name_en=check.name, module=check.part, component="Host")
+        facts.know(
+            _HOST_CHECKS,
+            name_en=check.name,
+            name_zh=check.name_zh,
+            module=check.part,
+            component="Host",
+            remedy=check.remedy,
+        )
     dpu = DPU_CODES.get(code)
     if dpu is not None:
         facts.know(_DPU_SPEC, name_en=dpu.name)

@@ -105,6 +105,7 @@ class IpmiDevice:
         """Do the exchange, in the thread."""
         end = time.monotonic() + limit_seconds
         self._begin("open")
+        self._refuse_socket()
         try:
             device = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
@@ -134,6 +135,14 @@ class IpmiDevice:
             self._begin("close")
             with suppress(OSError):
                 os.close(device)
+
+    def _refuse_socket(self) -> None:
+        """Raise ``BmcError`` for a socket, which the kernel does not open, as if it was missing."""
+        if self._path.is_socket():
+            raise BmcError(
+                f"{self._path} cannot be opened: it is a socket, not the kernel's IPMI device; set "
+                "bmc.device"
+            )
 
     def _ask(self, device: int, number: int, request: Request) -> bytes:
         address = ctypes.create_string_buffer(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import DriverMissing, DriverNotFound
+from contract.file_kinds import kind_of
 from dcmi_shim.library.vendor import DCMI
 
 if TYPE_CHECKING:
@@ -164,6 +165,9 @@ def ownership_problems(path: Path) -> list[str]:
 def _not_loadable(path: Path) -> str | None:
     """Return why ``path`` is no library for this machine, or ``None``."""
     try:
+        status = path.stat()
+        if stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode):
+            return f"is {kind_of(status)}, not a library"  # a pipe would be waited for
         with path.open("rb") as file:
             header = file.read(_ELF_HEADER)
     except OSError as error:

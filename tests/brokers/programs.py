@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.parts.processes import Running, free_ports, program
+from tests.parts.processes import Running, built_folder, free_ports, program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,9 +123,7 @@ class HiveMq(_Broker):
             "</tcp-listener></listeners><anonymous-usage-statistics><enabled>false</enabled>"
             "</anonymous-usage-statistics></hivemq>"
         )
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        key = hashlib.sha256((_HERE / "pom.xml").read_bytes() + _sums().encode()).hexdigest()[:16]
-        jars = cache / "npu-vigil" / f"hivemq-{key}"
+        jars = built_folder("hivemq", [_HERE / "pom.xml", _HERE / "jars.sha256"])
         return (program("java"), "-cp", f"{jars}/*", _HERE / "HiveMq.java", self._directory)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from contract.codes.chip_codes import NETWORK_FAULT_CODES
+from contract.codes.host_codes import HOST_CODES
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, CodeReference, all_codes, level_texts, text_of_level
 from contract.counted import counted
@@ -165,7 +166,20 @@ def _quoted(text: str) -> str:
 
 def runbooks() -> str:
     """Return the document."""
-    return "\n".join([_RUNBOOKS_HEAD, *(line for one in alerts() for line in _section(one))])
+    sections = (line for one in alerts() for line in _section(one))
+    return "\n".join([_RUNBOOKS_HEAD, *sections, *_host_checks()])
+
+
+def _host_checks() -> Iterator[str]:
+    """Yield a section for all codes of host checks, each with what to do."""
+    yield "## Codes of host checks\n"
+    yield "Without another level in the fault configuration of the node they raise no alert. When"
+    yield "each of them ends is in [host checks](configuration.md#host-checks).\n"
+    yield "| code | fault | what you do |"
+    yield "|---|---|---|"
+    for code, check in HOST_CODES.items():
+        yield f"| `{code}` | {check.name} | {check.remedy} |"
+    yield ""
 
 
 def _section(one: Alert) -> Iterator[str]:

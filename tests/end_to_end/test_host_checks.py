@@ -95,6 +95,27 @@ def test_errors_in_the_kernel_log_are_in_node_info(folder_node: Node, log: Kerne
     assert HUNG_TASK not in {one["code"] for one in shown}, "it was history at the first start"
 
 
+def test_a_pipe_in_place_of_the_log_is_named_and_a_device_is_refused(
+    folder_node: Node, log: KernelLogPipe
+) -> None:
+    node = folder_node
+    node.start()
+    answers(node)
+    assert node.status()["kernel_log_pipe"] == str(log.path)
+    node.kill()
+    node.environment["VIGIL_KERNEL_LOG_DEVICE"] = "/dev/null"
+    node.start()
+    node.up()
+    node.wait(
+        lambda: (
+            [one["source"] for one in node.status()["blind"] if "device 1:3" in one["reason"]]
+            == ["kernel-log"]
+        ),
+        "the log is blind",
+    )
+    assert node.status()["kernel_log_pipe"] is None
+
+
 def test_the_level_is_the_operators(folder_node: Node, log: KernelLogPipe, tmp_path: Path) -> None:
     node, folder = folder_node, tmp_path / "fault-configuration"
     folder.mkdir()

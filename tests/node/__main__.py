@@ -1,5 +1,7 @@
 """``make test-node``: the manifests on a real node. Needs root; ends with 2 where it has not.
 
+Before that, file systems of this machine's kernel really fail (``failing_file_systems``).
+
     python -m tests.node [--overlays NAME,...]
 
 Builds the image, makes a host of its own (host.sh) and runs the lane there. Nothing is left on this
@@ -19,6 +21,7 @@ import time
 import tomllib
 from pathlib import Path
 
+from tests.node import failing_file_systems
 from tests.node.image import ROOT, Images
 from tests.node.node_runs import IMAGE, MOST_IMAGE_BYTES, NEXT_IMAGE, OVERLAYS, PAUSE
 from vigil.main import app
@@ -55,6 +58,9 @@ def main() -> int:
     begin = time.monotonic()
     directory = Path(tempfile.mkdtemp(prefix="npu-vigil-node-"))
     try:
+        print("file systems that fail:", flush=True)
+        if failing_file_systems.main():
+            return 1
         images = Images(directory)
         images.build_pause(PAUSE)
         images.build(IMAGE, NEXT_IMAGE)

@@ -87,9 +87,14 @@ def built_program(name: str, sources: Sequence[Path], first: Path | None = None)
 
     One in the folder ``first`` or on ``PATH`` goes before it. Raises ``PartFailed``.
     """
+    return program(name, first, built_folder(name, sources))
+
+
+def built_folder(name: str, sources: Sequence[Path]) -> Path:
+    """Return the folder that ``tests/setup.sh`` has made for ``name`` from ``sources``."""
     key = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     usual, other = (folder / f"{name}-{key}" for folder in cache_folders())
-    return program(name, first, usual if (usual / name).is_file() else other)
+    return usual if usual.is_dir() else other
 
 
 def temporary_folder() -> Path:

@@ -91,6 +91,7 @@ class AgentAnswer(msgspec.Struct, frozen=True):
     not_ready: tuple[str, ...] = ()
     stalled: dict[str, float] = {}
     blind: tuple[BlindStatus, ...] = ()
+    kernel_log_pipe: str | None = None
 
 
 class NodeSummaryAnswer(msgspec.Struct, frozen=True):

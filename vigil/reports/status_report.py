@@ -204,6 +204,11 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
             "driver": (" ".join(named) or "has not answered yet",),
             "heartbeat": (f"{beaten}, every {beat.interval_seconds:g} s",),
             "documents": tuple(_publication(one, answer.at_ms) for one in answer.publications),
+            **(
+                {"kernel log": (f"from the pipe {pipe}",)}
+                if (pipe := answer.kernel_log_pipe)
+                else {}
+            ),
         },
         faults=faults,
         blind=blind,

@@ -10,20 +10,30 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from pydantic import ValidationError
 
 from collectors.base import AgentOptions
 from collectors.boot import boot_id
-from collectors.file_systems.collector import FileSystemsCollector, FileSystemsSection, usage_of
+from collectors.file_systems.collector import (
+    FileSystemsCollector,
+    FileSystemsSection,
+    SavedFileSystems,
+    usage_of,
+)
 from collectors.file_systems.host_mounts import HostMounts
 from collectors.file_systems.mounts import FileSystem
+from collectors.file_systems.probe import ProbeRound, Probes
+from collectors.file_systems.superblocks import Superblock, held_superblock, superblock_of
 from collectors.file_systems.tracker import (
     FileSystemTracker,
     FileSystemUsage,
     FullThresholds,
-    SeenWritable,
+    ProbeOutcome,
 )
 from contract.codes.host_codes import (
     FILE_SYSTEM,
+    FILE_SYSTEM_ERRORS,
+    FILE_SYSTEM_FAILED,
     FILE_SYSTEMS,
     FULL,
     KERNEL_LOG,
@@ -101,9 +111,154 @@ def test_a_restart_in_the_same_boot_remembers() -> None:
 
 def test_the_kernel_reports_it_first() -> None:
     known = tracker()
-    known.record_read_only(DISK)
+    known.record_logged(DISK, READ_ONLY)
     assert seen(known, disk(7, read_only=True)) == []
     assert seen(known, disk(7)) == [f"absent {READ_ONLY}"]
+
+
+def held(*mounts: int, inode: int = 7) -> dict[int, Superblock]:
+    return {DEVICE: Superblock("/sys/fs/xfs/sda2", inode, frozenset(mounts))}
+
+
+def failed(code: str = FILE_SYSTEM_FAILED) -> FileSystemTracker:
+    known = tracker()
+    known.record_logged(DISK, code)
+    known.begin_check()
+    return known
+
+
+def words_of(reports: Sequence[Report]) -> list[str]:
+    return [word(one).removeprefix(f"host {DEVICE} File System ") for one in reports]
+
+
+@pytest.mark.parametrize("code", [FILE_SYSTEM_FAILED, FILE_SYSTEM_ERRORS])
+def test_a_failed_one_ends_when_it_is_mounted_anew(code: str) -> None:
+    known = failed(code)
+    assert known.observe(disk(1), {}, NOW_MS, held(1)) == []
+    assert known.observe(disk(2, 3), {}, NOW_MS, held(2, 3)) == [], "another mount of the same"
+    assert words_of(known.observe(disk(2), {}, NOW_MS, held(2, inode=8))) == [f"absent {code}"]
+    assert known.failing == {}
+
+
+def test_one_that_was_unmounted_lazily_is_still_held() -> None:
+    known = failed()
+    known.observe(disk(1), {}, NOW_MS, held(1))
+    assert known.observe({}, {}, NOW_MS, held(1)) == []
+    assert words_of(known.observe({}, {}, NOW_MS, {})) == [f"absent {FILE_SYSTEM_FAILED}"]
+
+
+def test_mounts_are_compared_where_the_kernel_shows_no_more() -> None:
+    known = failed()
+    bare = {DEVICE: Superblock("", 0, frozenset((1, 2)))}
+    assert known.observe(disk(1, 2), {}, NOW_MS, bare) == []
+    assert (
+        known.observe(disk(2, 3), {}, NOW_MS, {DEVICE: Superblock("", 0, frozenset((2, 3)))}) == []
+    )
+    anew = {DEVICE: Superblock("", 0, frozenset((9,)))}
+    assert words_of(known.observe(disk(9), {}, NOW_MS, anew)) == [f"absent {FILE_SYSTEM_FAILED}"]
+
+
+def test_a_probe_is_evidence_unless_the_kernel_logged_something_since() -> None:
+    known = failed()
+    known.record_logged(DISK, FILE_SYSTEM_ERRORS)
+    works = (ProbeOutcome(DEVICE, ""),)
+    assert known.observe(disk(1), {}, NOW_MS, held(1), works) == []
+    known.begin_check()
+    assert words_of(known.observe(disk(1), {}, NOW_MS, held(1), works)) == [
+        f"absent {FILE_SYSTEM_FAILED}",
+        f"absent {FILE_SYSTEM_ERRORS}",
+    ]
+    fails = (ProbeOutcome(DEVICE, "a write and a read in /data fail: Input/output error"),)
+    (report,) = known.observe(disk(1), {}, NOW_MS, {}, fails)
+    assert isinstance(report, Observation)
+    assert word(report).endswith(f"present {FILE_SYSTEM_FAILED}")
+    assert report.text == "/data: a write and a read in /data fail: Input/output error"
+    assert known.observe(disk(1), {}, NOW_MS, held(1), fails) == []
+
+
+def test_a_check_that_began_before_the_message_proves_nothing() -> None:
+    known = tracker()
+    known.begin_check()
+    known.record_logged(DISK, FILE_SYSTEM_FAILED)
+    assert known.observe(disk(1), {}, NOW_MS, {}) == []
+    known.begin_check()
+    assert known.observe(disk(1), {}, NOW_MS, held(1)) == []
+    assert known.failing == held(1)
+
+
+def test_a_restart_compares_with_what_the_kernel_held_then() -> None:
+    first = failed()
+    first.observe(disk(1), {}, NOW_MS, held(1))
+    again = FileSystemTracker(FILE_SYSTEMS, [(DISK, FILE_SYSTEM_FAILED)], {}, LIMITS, first.failing)
+    assert words_of(again.observe(disk(4), {}, NOW_MS, held(4, inode=9))) == [
+        f"absent {FILE_SYSTEM_FAILED}"
+    ]
+
+
+def test_read_only_without_a_flag_holds() -> None:
+    known = failed(READ_ONLY)
+    assert known.observe(disk(1), {}, NOW_MS, held(1)) == []
+    assert words_of(known.observe(disk(1), {}, NOW_MS, held(1, inode=8))) == [f"absent {READ_ONLY}"]
+
+
+def test_ext4_shows_that_it_was_shut_down() -> None:
+    shut_down = {DEVICE: disk(1)[DEVICE]._replace(shut_down=True)}
+    assert words_of(tracker().observe(shut_down, {}, NOW_MS, held(1))) == [
+        f"present {FILE_SYSTEM_FAILED}"
+    ]
+
+
+def test_the_kernel_shows_a_superblock(tmp_path: Path) -> None:
+    (tmp_path / "dev/block").mkdir(parents=True)
+    (tmp_path / "devices/dm-4").mkdir(parents=True)
+    (tmp_path / "dev/block/8:2").symlink_to("../../devices/dm-4")
+    (tmp_path / "fs/xfs/dm-4").mkdir(parents=True)
+    (tmp_path / "fs/btrfs/961067eb/devices").mkdir(parents=True)
+    (tmp_path / "fs/btrfs/961067eb/devices/nvme9n1").touch()
+    mounted = disk(5)[DEVICE]._replace(kind="xfs")
+    before = superblock_of(mounted, tmp_path)
+    assert before.place == str(tmp_path / "fs/xfs/dm-4")
+    assert before.is_held()
+    (tmp_path / "fs/xfs/dm-4").rename(tmp_path / "fs/xfs/away")
+    assert not before.is_held()
+    (tmp_path / "fs/xfs/dm-4").mkdir()
+    assert not before.is_same(superblock_of(mounted, tmp_path))
+    on_btrfs = mounted._replace(kind="btrfs", source="/dev/nvme9n1")
+    assert superblock_of(on_btrfs, tmp_path).place == str(tmp_path / "fs/btrfs/961067eb")
+    held_one = held_superblock(DEVICE, tmp_path)
+    assert held_one is not None
+    assert held_one.place == str(tmp_path / "fs/xfs/dm-4")
+    assert held_superblock(os.makedev(8, 9), tmp_path) is None
+    assert superblock_of(mounted._replace(kind="vfat"), tmp_path) == Superblock(
+        "", 0, frozenset((5,))
+    )
+
+
+async def test_a_probe_of_a_directory_that_works_leaves_nothing(tmp_path: Path) -> None:
+    round_ = await Probes((str(tmp_path), str(tmp_path / "missing")), 10).run(lambda: None)
+    assert [one.trouble for one in round_.results] == [""]
+    assert round_.unusable == {str(tmp_path / "missing"): "no probe: No such file or directory"}
+    assert list(tmp_path.iterdir()) == []
+    assert await Probes((), 1).run(lambda: None) == ProbeRound({}, (), {})
+
+
+async def test_a_probe_without_an_answer_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "collectors.file_systems.probe._PROGRAM",
+        "import time; print(1, flush=True); time.sleep(60)",
+    )
+    round_ = await Probes((str(tmp_path),), 0.3).run(lambda: None)
+    assert [one.trouble for one in round_.results] == [
+        f"a write and a read in {tmp_path} fail: no answer within 0.3 s"
+    ]
+
+
+def test_directories_of_probes_are_absolute() -> None:
+    assert FileSystemsSection(probe_directories=("/data/x/",)).probe_directories == ("/data/x",)
+    with pytest.raises(ValidationError, match="'data' is not an absolute path"):
+        FileSystemsSection(probe_directories=("data",))
 
 
 @pytest.mark.parametrize("code", [FULL, NO_INODES])
@@ -212,8 +367,8 @@ async def test_the_kernel_wakes_the_check(host: Host) -> None:
         push([Observation(FILE_SYSTEMS, DISK, READ_ONLY, Assertion.OCCUR, 1)])
         assert (await until(recorded, 3))[2:] == [f"{DISK} absent {READ_ONLY}"]
     assert memory.content is not None
-    kept = msgspec.json.decode(memory.content, type=SeenWritable)
-    assert kept == SeenWritable(
+    kept = msgspec.json.decode(memory.content, type=SavedFileSystems)
+    assert kept == SavedFileSystems(
         boot_id(), {DEVICE: frozenset({5}), os.makedev(8, 3): frozenset({6})}
     )
 
@@ -221,7 +376,7 @@ async def test_the_kernel_wakes_the_check(host: Host) -> None:
 @pytest.mark.parametrize("boot", ["this", "another"])
 async def test_only_this_boot_is_remembered(host: Host, boot: str) -> None:
     seen_in = boot_id() if boot == "this" else boot
-    memory = SavedInMemory(msgspec.json.encode(SeenWritable(seen_in, {DEVICE: frozenset({5})})))
+    memory = SavedInMemory(msgspec.json.encode(SavedFileSystems(seen_in, {DEVICE: frozenset({5})})))
     host.mount(data="ro")
     async with running(host.collector(), memory) as (recorded, _):
         await until(recorded, 1)

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from collectors.file_systems.host_mounts import OF_PODS, HostMounts
-from collectors.file_systems.mounts import kinds_on_devices, local_file_systems
+from collectors.file_systems.mounts import device_at, kinds_on_devices, local_file_systems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,3 +71,21 @@ def test_a_container_sees_the_mounts_of_the_first_process(tmp_path: Path) -> Non
     assert by_name.mount_point == "/"
     assert host.of_block_device("sdy") is None
     assert HostMounts(OF_PODS, tmp_path / "none").of_block_device("sda2") is None
+
+
+def test_flags_of_ext4_after_an_error() -> None:
+    text = "42 27 7:0 / /a rw - ext4 /dev/loop0 rw,errors=remount-ro,emergency_ro\n"
+    (found,) = local_file_systems(text, {"ext4"}, ()).values()
+    assert (found.read_only, found.shut_down) == (True, False)
+    (found,) = local_file_systems(text.replace("emergency_ro", "shutdown"), {"ext4"}, ()).values()
+    assert (found.read_only, found.shut_down) == (False, True)
+
+
+def test_the_device_of_a_directory_is_that_of_the_nearest_mount() -> None:
+    text = (
+        "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /data rw - xfs /dev/sda2 rw\n"
+        "3 2 8:3 / /data rw - xfs /dev/sda3 rw\n4 2 8:4 / /data/more rw - xfs /dev/sda4 rw\n"
+    )
+    for path, minor in (("/data/x", 3), ("/database", 1), ("/data/more", 4), ("/", 1)):
+        assert device_at(text, path) == os.makedev(8, minor)
+    assert device_at("", "/data") is None

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import errno
 import os
+import pty
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,10 +18,13 @@ import pytest
 from collectors.base import AgentOptions
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import HostMounts
-from collectors.kernel_log.collector import KernelLogCollector, KernelLogSection, explained
+from collectors.kernel_log.collector import KernelLogCollector, KernelLogSection
+from collectors.kernel_log.device import explained, opened
 from collectors.kernel_log.tracker import SavedLogPosition
 from contract.codes.host_codes import (
+    DRIVER_ERROR,
     FILE_SYSTEM,
+    FILE_SYSTEM_FAILED,
     FILE_SYSTEMS,
     HUNG_TASK,
     OOM_KILL,
@@ -30,7 +35,7 @@ from contract.observation import Observation, Subject, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver
 from tests.parts.collector_context import SavedInMemory as Memory
 from tests.parts.collector_context import collector_context
-from tests.parts.kernel_log import HARMLESS, HUNG, KILLED, LOCKUP, KernelLogPipe, line
+from tests.parts.kernel_log import DRIVER, HARMLESS, HUNG, KILLED, LOCKUP, KernelLogPipe, line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -168,25 +173,149 @@ async def test_ten_thousand_lines_do_not_starve_others(log: KernelLogPipe) -> No
         await until(lambda: recorded.words() == [ANSWERED, LOCKED])
 
 
-async def test_a_missing_log_is_blindness_and_no_end(tmp_path: Path) -> None:
+async def test_a_missing_log_is_blindness_and_ends_nothing(tmp_path: Path) -> None:
     path = tmp_path / "kmsg"
     held = {(KERNEL, SOFT_LOCKUP): 1}
     async with running(path, Memory(), held, hold_seconds=0.05) as recorded:
-        await until(lambda: len(recorded.words()) == 2)
-    blind, absent = recorded.words()
+        await until(lambda: len(recorded.words()) == 1)
+        await asyncio.sleep(0.2)
+    (blind,) = recorded.words()
     assert blind.startswith("node 0 blind: ")
     assert "/dev" in blind
-    assert absent == f"host 0 Kernel absent {SOFT_LOCKUP}", "time goes on"
 
 
-async def test_a_file_is_no_log(tmp_path: Path) -> None:
+def test_what_is_not_the_log_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(line(1, LOCKUP))
+    (tmp_path / "directory").mkdir()
+    terminal, other = pty.openpty()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        for place, kind in (
+            (tmp_path / "file", "a file"),
+            (tmp_path / "directory", "a directory"),
+            (tmp_path / "socket", "a socket"),
+            (Path("/dev/null"), "character device 1:3"),
+            (Path(os.ttyname(other)), "character device 136:"),
+        ):
+            with (
+                pytest.raises(OSError, match=rf"it is {kind}.*kernel_log\.device") as raised,
+                opened(str(place)),
+            ):
+                pass
+            assert str(place) in explained(str(place), raised.value)
+    os.close(terminal)
+    os.close(other)
+
+
+def test_a_pipe_at_the_default_place_is_not_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "kmsg"
-    path.write_text(line(1, LOCKUP))
-    async with running(path, Memory()) as recorded:
+    os.mkfifo(path)
+    with opened(str(path)) as log:
+        assert log.is_pipe
+    monkeypatch.setattr("collectors.kernel_log.device.DEFAULT_DEVICE", str(path))
+    with pytest.raises(OSError, match="it is a pipe"), opened(str(path)):
+        pass
+
+
+async def test_a_terminal_is_blindness(tmp_path: Path) -> None:
+    terminal, other = pty.openpty()
+    async with running(os.ttyname(other), Memory()) as recorded:
         await until(lambda: bool(recorded.words()))
+    os.close(terminal)
+    os.close(other)
+    (blind,) = recorded.words()
+    assert "it is character device 136:" in blind
+
+
+async def test_suppressed_reports_are_blindness_and_no_recovery(log: KernelLogPipe) -> None:
+    async with running(log.path, Memory(), hold_seconds=0.1) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
+        log.write(
+            line(1, HUNG),
+            line(
+                2, "Future hung task reports are suppressed, see sysctl kernel.hung_task_warnings"
+            ),
+        )
+        await until(lambda: len(recorded.words()) == 3)
+        await asyncio.sleep(0.3)
+    _, occur, blind = recorded.words()
+    assert occur == f"host 0 Kernel occur {HUNG_TASK}"
+    assert blind.startswith("node 0 blind: further hung tasks are not reported")
+
+
+async def test_an_error_of_the_driver_outlasts_its_rate_limit(log: KernelLogPipe) -> None:
+    async with running(log.path, Memory(), hold_seconds=0.4) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
+        log.write(line(1, DRIVER, 5), line(2, "net_ratelimit: 9 callbacks suppressed", 4))
+        await asyncio.sleep(0.2)
+        log.write(line(3, "devdrv_ioctl: 9 callbacks suppressed", 4))
+        await until(lambda: len(recorded.words()) == 3)
+        begun = time.monotonic()
+        await until(lambda: f"host 0 NPU Driver absent {DRIVER_ERROR}" in recorded.words())
+    assert time.monotonic() - begun > 0.4
+    assert "rate limit (devdrv_ioctl: 9 callbacks suppressed)" in recorded.words()[2]
+
+
+async def test_lost_records_restart_the_silence(log: KernelLogPipe) -> None:
+    async with running(log.path, Memory(), hold_seconds=0.4) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
+        log.write(line(1, LOCKUP))
+        await asyncio.sleep(0.25)
+        log.write(line(9, HARMLESS, 6))
+        await asyncio.sleep(0.25)
+        assert f"host 0 Kernel absent {SOFT_LOCKUP}" not in recorded.words()
+        await until(lambda: f"host 0 Kernel absent {SOFT_LOCKUP}" in recorded.words())
+
+
+async def test_a_failure_before_the_start_that_is_over_ends(log: KernelLogPipe) -> None:
+    mounted = [one for one in HostMounts().read()[0].values() if one.source.startswith("/dev/")]
+    name = Path(mounted[0].source).name if mounted else "no-such"
+    log.write(
+        line(3, f"XFS ({name}): User initiated shutdown received.", 1),
+        line(4, f"XFS ({name}): Ending clean mount", 6),
+    )
+    memory = Memory(msgspec.json.encode(SavedLogPosition(boot_id(), 2)))
+    async with running(log.path, memory) as recorded:
+        await until(lambda: ANSWERED in recorded.words())
     assert recorded.words() == [
-        f"node 0 blind: {path} cannot be read: it is neither a device nor a pipe"
+        *(
+            f"{host_subject(FILE_SYSTEM, one.device)} {word} {FILE_SYSTEM_FAILED}"
+            for one in mounted[:1]
+            for word in ("occur", "absent")
+        ),
+        ANSWERED,
     ]
+
+
+async def test_a_flood_about_one_device_is_read_quickly(log: KernelLogPipe) -> None:
+    mounted = [one for one in HostMounts().read()[0].values() if one.source.startswith("/dev/")]
+    name = Path(mounted[0].source).name if mounted else "no-such"
+    async with running(log.path, Memory()) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
+        sequence = 0
+        for device in (name, "no-such"):
+            text = f"Buffer I/O error on dev {device}, logical block 7, async page read"
+            for _ in range(20):
+                log.write(*(line(sequence + one, text) for one in range(1, 101)))
+                sequence += 100
+                await asyncio.sleep(0.001)
+        log.write(line(sequence + 1, LOCKUP))
+        await until(lambda: LOCKED in recorded.words())
+    assert len(recorded.words()) == 2 + len(mounted[:1])
+
+
+async def test_a_shut_down_file_system_is_reported_for_its_own_check(log: KernelLogPipe) -> None:
+    mounted = [one for one in HostMounts().read()[0].values() if one.source.startswith("/dev/")]
+    name = Path(mounted[0].source).name if mounted else "no-such"
+    async with running(log.path, Memory()) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
+        log.write(line(1, f"XFS ({name}): I/O Error Detected. Shutting down filesystem", 1))
+        log.write(line(2, LOCKUP))
+        await until(lambda: LOCKED in recorded.words())
+    subjects = [host_subject(FILE_SYSTEM, one.device) for one in mounted[:1]]
+    assert recorded.words()[1:-1] == [f"{one} occur {FILE_SYSTEM_FAILED}" for one in subjects]
 
 
 async def test_a_pipe_does_not_end_when_a_writer_goes(tmp_path: Path) -> None:

@@ -6,7 +6,15 @@ import pytest
 
 from collectors.kernel_log.messages import MessageMatch
 from collectors.kernel_log.tracker import KernelLogTracker, LogTime, Position, SavedLogPosition
-from contract.codes.host_codes import DRIVER_ERROR, HUNG_TASK, KERNEL_LOG, OOM_KILL, SOFT_LOCKUP
+from contract.codes.host_codes import (
+    DRIVER_ERROR,
+    HUNG_TASK,
+    KERNEL_LOG,
+    KERNEL_OOPS,
+    MEMORY_ERROR,
+    OOM_KILL,
+    SOFT_LOCKUP,
+)
 from contract.observation import Gap, Observation
 from tests.collectors.scripted import word
 
@@ -19,7 +27,7 @@ def at(seconds: float) -> LogTime:
 
 
 def tracker(*tracked: str, kept: SavedLogPosition | None = None) -> KernelLogTracker:
-    return KernelLogTracker(KERNEL_LOG, tracked, kept, HOLD)
+    return KernelLogTracker(KERNEL_LOG, tracked, kept, lambda _: HOLD)
 
 
 def test_a_lockup_holds_until_it_was_not_repeated_for_long_enough() -> None:
@@ -105,3 +113,23 @@ def test_a_log_that_begins_again_is_followed() -> None:
     assert not again.finish_reading(), "nothing was there"
     assert not again.is_news(100)
     assert not again.finish_reading(), "nothing is new"
+
+
+def test_what_the_kernel_does_not_repeat_holds_until_the_next_boot() -> None:
+    known = tracker()
+    known.observe(MessageMatch(KERNEL_OOPS, "Oops"), at(0), 0.0)
+    known.observe(MessageMatch(MEMORY_ERROR, "Memory failure"), at(0), 0.0)
+    assert known.expire(at(1e9)) == []
+    assert known.next_end() is None
+    gone = tracker(KERNEL_OOPS).begin(at(0), same_boot=False)
+    assert list(map(word, gone)) == [f"host 0 Kernel absent {KERNEL_OOPS}"]
+
+
+def test_silence_that_proves_nothing_begins_anew() -> None:
+    known = tracker()
+    known.observe(MessageMatch(SOFT_LOCKUP, "stuck"), at(0), 0.0)
+    assert known.expire(at(300), lambda _: False) == []
+    assert known.next_end() == 50 + 300 + HOLD
+    known.restart_silence((SOFT_LOCKUP, HUNG_TASK), at(400))
+    assert known.lasting == {SOFT_LOCKUP}
+    assert known.next_end() == 50 + 400 + HOLD

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from inspect import signature
 from typing import TYPE_CHECKING
 
@@ -229,8 +230,49 @@ def test_a_bmc_without_a_device_needs_the_kernel_modules(server: Server, tmp_pat
     assert "modprobe" in server.scan().check("bmc")["advice"]
 
 
+def test_a_log_that_is_not_the_kernels_is_a_problem_and_a_pipe_is_named(
+    server: Server, tmp_path: Path
+) -> None:
+    server.environment.pop("VIGIL_KERNEL_LOG_ENABLED", None)
+    server.environment["VIGIL_KERNEL_LOG_DEVICE"] = "/dev/null"
+    check = server.scan().check("kernel-log")
+    assert (check["state"], "character device 1:3" in check["found"]) == ("problem", True)
+    os.mkfifo(tmp_path / "kmsg")
+    server.environment["VIGIL_KERNEL_LOG_DEVICE"] = str(tmp_path / "kmsg")
+    check = server.scan().check("kernel-log")
+    assert check["state"] in ("ok", "warning")
+    assert "is a pipe, read in place of the kernel's log" in check["found"]
+
+
 def test_a_relative_driver_root_counts_from_the_working_directory(server: Server) -> None:
     root = os.path.relpath(server.driver_root)
     scanned = server.scan("--driver-root", root)
     assert scanned.check("driver")["state"] == "ok"
     assert scanned.check("hccn_tool")["state"] == "ok"
+
+
+@pytest.mark.parametrize("kind", ["a socket", "a directory", "a pipe"])
+def test_what_is_in_the_place_of_a_file_is_named(server: Server, tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    places = {name: tmp_path / name for name in ("dpc", "ipmi", "config")}
+    places["table"] = folder / "faultCode.json"
+    with ExitStack() as closing:
+        for place in places.values():
+            if kind == "a socket":
+                listener = closing.enter_context(socket.socket(socket.AF_UNIX))
+                listener.bind(str(place))
+            elif kind == "a directory":
+                place.mkdir()
+            else:
+                os.mkfifo(place)
+        server.environment["VIGIL_STORAGE_DPC_FILE"] = str(places["dpc"])
+        server.environment["VIGIL_BMC_DEVICE"] = str(places["ipmi"])
+        scanned = server.scan("--fault-config-dir", str(folder))
+        assert f"is no file, but {kind}" in scanned.check("storage-dpc")["found"]
+        assert f"it is {kind}, not a file" in scanned.check("fault-configuration")["found"]
+        assert scanned.check("bmc")["state"] == "problem"
+        if kind == "a socket":
+            assert "it is a socket, not the kernel's IPMI device" in scanned.check("bmc")["found"]
+            scanned = server.scan("--config", str(places["config"]))
+            assert "it is a socket" in scanned.check("configuration")["found"]
