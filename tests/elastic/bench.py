@@ -13,7 +13,7 @@ import random
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from contract.documents.elastic_job import read_ending, read_kept
+from contract.documents.elastic_job import CauseSource, read_cause, read_kept
 from contract.errors import StoreConflict, StoreNotFound
 from tests.elastic.jobs import vcjob
 from tests.elastic.simulated_nodes import SimulatedNodes
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 _BEGAN_MS = 1_795_428_000_000
 STEP_MS = 1000
 _ACTIVE = ("", "Pending", "Running")
-_ENDING_PATH = "/metadata/annotations/npu-vigil~1elastic-ending"
+_CAUSE_PATH = "/metadata/annotations/npu-vigil~1elastic-cause"
+_AFTER_MS = 60_000
+_BEFORE_MS = 20_000
+"""A fault that had passed for longer when a job began to end is not its cause."""
 _ENDED = ("Failed", "Terminated", "Aborted")
 
 
@@ -48,6 +51,12 @@ class Bench:
         """Jobs by uid that we ended, until they run again."""
         self.evicted: set[str] = set()
         """Jobs by uid that were evicted since their last start."""
+        self._gone_groups: list[str] = []
+        """Jobs by uid that left the scheduler's cache since its last session."""
+        self.used: dict[str, set[str]] = {}
+        """Nodes of the pods of the present run, by the uid of the job."""
+        self._left_ms: dict[str, int] = {}
+        """When the phase of a job was Running last, by uid."""
         self.deleted: set[str] = set()
         self.originals: dict[str, int] = {}
         self.is_calm = False
@@ -93,6 +102,7 @@ class Bench:
         """Let a second pass: faults, pods, the controller, owners."""
         self.now_ms += STEP_MS
         self._deliver()
+        self._drop_records()
         if not self.is_calm:
             self._trouble()
         self._run_pods()
@@ -106,7 +116,31 @@ class Bench:
         """End all trouble but dead nodes."""
         if not self.is_calm:
             self.is_calm = self.controller_works = True
-            self.nodes.settle()
+            self.nodes.settle(self.now_ms)
+
+    def _drop_records(self) -> None:
+        """Take back the records of jobs that left the cache before this session.
+
+        Seen 0.9 s after that (docs/spec/consumers.md#1.14).
+        """
+        for uid in self._gone_groups:
+            for key in [one for one in self.records if one.endswith(uid)]:
+                del self.records[key]
+        self._gone_groups = []
+
+    def _drop_group(self, uid: str) -> None:
+        if uid in self.groups:
+            self.groups.discard(uid)
+            self._gone_groups.append(uid)
+
+    def faults_at_end(self, name: str) -> list[tuple[str, str, int]]:
+        """Return the faults under the pods with which a job has ended: kind, node, since when."""
+        job = self.jobs[name]
+        uid, phase = uid_of(job), job["status"]["state"]["phase"]
+        left_ms = self._left_ms.get(uid, self.now_ms)
+        until_ms = left_ms + _AFTER_MS if phase in _ENDED else self.now_ms
+        found = self.nodes.between(left_ms - _BEFORE_MS, until_ms)
+        return [one for one in found if one[1] in self.used.get(uid, ())]
 
     def _deliver(self) -> None:
         due = [write for at_ms, write in self.late if at_ms <= self.now_ms]
@@ -155,7 +189,7 @@ class Bench:
         self.deleted.add(uid)
         self.ending.discard(uid)
         self.commands = {name: one for name, one in self.commands.items() if one != uid}
-        self.groups.discard(uid)
+        self._drop_group(uid)
         for pod in list(self.pods.values()):
             if pod["owner"] == uid:
                 self._delete(pod)
@@ -191,6 +225,8 @@ class Bench:
             elif not pod["node"]:
                 free = self.free()
                 pod["node"] = free[0] if free else ""
+                if free:
+                    self.used.setdefault(pod["owner"], set()).add(free[0])
             elif pod["phase"] == "Pending":
                 pod["phase"] = "Running"
 
@@ -243,11 +279,14 @@ class Bench:
         for pod in self.mine(name):
             if pod["phase"] != "Failed":
                 self._delete(pod)
-        self.groups.discard(uid_of(self.jobs[name]))
+        self._drop_group(uid_of(self.jobs[name]))
 
     def _phase(self, job: dict[str, Any], phase: str) -> None:
-        if phase == "Running" and not read_ending(job["metadata"]["annotations"]):
+        if phase == "Running" and not _is_commanded(job):
             self.ending.discard(uid_of(job))
+        before = job["status"]["state"]["phase"]
+        if before == "Running" != phase:
+            self._left_ms[uid_of(job)] = self.now_ms
         job["status"]["state"]["phase"] = phase
         condition = {"status": phase, "lastTransitionTime": text_of(self.now_ms)}
         job["status"]["conditions"].append(condition)
@@ -265,7 +304,7 @@ class Bench:
             raise StoreNotFound(f"{name} is not there")
         if job["metadata"]["resourceVersion"] != version:
             raise StoreConflict(f"{name} has another version")
-        if patch is not None and [one["path"] for one in patch[1:]] == [_ENDING_PATH]:
+        if patch is not None and [one["path"] for one in patch[1:]] == [_CAUSE_PATH]:
             self.writes += 1
             _apply(job, patch[1])
             self._changed(job)
@@ -279,7 +318,11 @@ class Bench:
         assert phase in _ENDED or before == 0, f"seed {self.seed}: {name} is {phase}"
         if status is not None:
             job["status"]["state"] |= status["state"]
-            self.evicted.discard(uid_of(job))
+            uid = uid_of(job)
+            is_due = uid in self.evicted or uid in self.ending or self.faults_at_end(name)
+            assert is_due, f"seed {self.seed}: {name} is started, and no fault has ended it"
+            self.evicted.discard(uid)
+            self.used.pop(uid, None)
             self.starts += 1
         else:
             for one in patch:
@@ -303,7 +346,7 @@ class Bench:
         if command in self.commands or job is None or uid_of(job) != uid:
             return  # The owner of a Command is gone, and so is the Command.
         self.writes += 1
-        assert read_ending(job["metadata"]["annotations"]), f"seed {self.seed}: {name} lost why"
+        assert _is_commanded(job), f"seed {self.seed}: {name} lost why"
         others = self.ending - {uid}
         assert not others, f"seed {self.seed}: {name} is ended beside {others}"
         self.commands[command] = uid
@@ -325,6 +368,12 @@ class Bench:
     def raw_pods(self) -> dict[str, bytes]:
         """Return all pods as the API has them, by uid."""
         return {pod["uid"]: raw_pod(pod) for pod in self.pods.values()}
+
+
+def _is_commanded(job: dict[str, Any]) -> bool:
+    """Whether our Command is kept on a job as the cause of its end."""
+    cause = read_cause(job["metadata"]["annotations"])
+    return cause is not None and cause.source is CauseSource.COMMAND
 
 
 def least_of(job: dict[str, Any]) -> int:
