@@ -7,12 +7,12 @@ import contextlib
 import logging
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import msgspec
 
 from advisor.checks.ended_vcjobs import PODS_LEFT, FaultUnder
-from advisor.workloads.elastic_conditions import kept_of, original_of
+from advisor.workloads.elastic_conditions import kept_of, original_of, run_of
 from contract.documents.elastic_job import FINISHED
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.scheduling import go_integer
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from stores.kubernetes_api.vcjobs import VcJobs
 
 _log = logging.getLogger(__name__)
+
+_Run: TypeAlias = tuple[str, int, int]
+"""A run of a job: its uid, and which one (``run_of``)."""
 
 _AGAIN_SECONDS = 1.0
 """Between two rounds in which something waits."""
@@ -132,14 +135,14 @@ class Acting:
         """The job of our last write and its version, which the aggregator has to know."""
         self._refused: dict[str, tuple[str, str, int]] = {}
         """By uid: the version of a job that a write was refused for, why, and until when."""
-        self._faults: dict[str, tuple[FaultUnder, ...]] = {}
-        """Found under jobs since they began to end, or now, by uid; the time is that of the first
-        answer where the documents have none."""
+        self._faults: dict[_Run, tuple[FaultUnder, ...]] = {}
+        """Found under jobs since they began to end, by run; the time is that of the first answer
+        where the documents have none."""
         self._judged: dict[str, tuple[int, int, str]] = {}
         """By uid: the end (wall) that was asked about, when (steady), and why there
         may be a fault that is not known."""
-        self._hits: dict[str, tuple[FaultUnder, ...]] = {}
-        """Faults under jobs that run, by uid, in the newest answer."""
+        self._hits: dict[_Run, tuple[FaultUnder, ...]] = {}
+        """Faults under jobs that run, by run, in the newest answer."""
         self._are_over: set[str] = set()
         """Jobs that run and under which there was no fault for long, by uid."""
         self._hit_ms: dict[str, int] = {}
@@ -307,10 +310,10 @@ class Acting:
     def _faults_under(self, job: VcJob) -> tuple[FaultUnder, ...]:
         """Return the faults that were found under a job since it began to end, or are now."""
         if job.is_ended:
-            return self._faults.get(job.uid, ())
+            return self._faults.get(_key(job), ())
         # A node that is dead now shows nothing about an end before.
         dead = {pod.node for pod in self.known.pods(job)} & self.faults.dead_nodes
-        found = (self._faults if job.is_ending else self._hits).get(job.uid, ())
+        found = (self._faults if job.is_ending else self._hits).get(_key(job), ())
         return (*found, *(FaultUnder("HEARTBEAT", node) for node in sorted(dead)))
 
     def _note_faults(self, job: VcJob, found: EndedJob) -> None:
@@ -321,13 +324,13 @@ class Acting:
         now = self._clock()
         if job.is_ended and found.not_known is not None:
             self._judged[job.uid] = job.ended_at_ms, now.steady_ms, found.not_known
-        faults = {(one.kind, one.node): one for one in self._faults.get(job.uid, ())}
+        faults = {(one.kind, one.node): one for one in self._faults.get(_key(job), ())}
         for one in found.faults:
             if (one.kind, one.node) not in faults:
                 since_ms = one.since_ms or now.wall_ms
                 faults[one.kind, one.node] = msgspec.structs.replace(one, since_ms=since_ms)
         if faults:
-            self._faults[job.uid] = tuple(faults.values())
+            self._faults[_key(job)] = tuple(faults.values())
 
     def _note_hits(self, answer: AggregatorReply, jobs: Sequence[VcJob]) -> None:
         """Note the faults under jobs that run, and under which there was none for long."""
@@ -337,7 +340,7 @@ class Acting:
         for job in jobs:
             found = by_name.get((job.namespace, job.name))
             if found is not None and found.version >= job.number:
-                self._hits[job.uid] = found.faults
+                self._hits[_key(job)] = found.faults
                 self._hit_ms[job.uid] = now_ms
             elif now_ms - self._hit_ms.setdefault(job.uid, now_ms) > _OVER_MS:
                 self._are_over.add(job.uid)
@@ -514,11 +517,13 @@ class Acting:
                 self._events.report_state(job, state, why, is_overdue=decision.is_overdue)
         self.jobs = tuple(shown)
         here = {job.uid for job in jobs}
-        ending = {job.uid for job in jobs if job.is_ended or job.is_ending}
         by_uid: tuple[dict[str, Any], ...] = self._refused, self._judged, self._noted, self._hit_ms
-        for one, kept in (*((one, here) for one in by_uid), (self._faults, ending)):
-            for uid in one.keys() - kept:
+        for one in by_uid:
+            for uid in one.keys() - here:
                 del one[uid]
+        ending = {_key(job) for job in jobs if job.is_ended or job.is_ending}
+        for run in self._faults.keys() - ending:
+            del self._faults[run]
 
     def status(self) -> dict[str, Any]:
         """Return what is shown of it."""
@@ -530,6 +535,10 @@ class Acting:
             "standing_still": self.standing_still,
             "jobs": self.jobs,
         }
+
+
+def _key(job: VcJob) -> _Run:
+    return (job.uid, *run_of(job))
 
 
 def _shown_cause(cause: Cause | None) -> str:

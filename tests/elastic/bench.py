@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from contract.documents.elastic_job import CauseSource, read_cause, read_kept
 from contract.errors import StoreConflict, StoreNotFound
-from tests.elastic.jobs import vcjob
+from tests.elastic.jobs import OPEN, vcjob
 from tests.elastic.simulated_nodes import SimulatedNodes
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ STEP_MS = 1000
 _ACTIVE = ("", "Pending", "Running")
 _CAUSE_PATH = "/metadata/annotations/npu-vigil~1elastic-cause"
 _AFTER_MS = 60_000
-_BEFORE_MS = 20_000
+_BEFORE_MS = 10_000
 """A fault that had passed for longer when a job began to end is not its cause."""
 _ENDED = ("Failed", "Terminated", "Aborted")
 
@@ -57,9 +57,18 @@ class Bench:
         """Nodes of the pods of the present run, by the uid of the job."""
         self._left_ms: dict[str, int] = {}
         """When the phase of a job was Running last, by uid."""
+        self._asked_ms: dict[str, int] = {}
+        """When a job was evicted last, by uid: its pods may have a long grace."""
         self.deleted: set[str] = set()
         self.originals: dict[str, int] = {}
         self.is_calm = False
+        self.is_away = False
+        """Whether the API server gives no answer, though nothing else goes wrong."""
+        self.has_history = True
+        """Whether the aggregator has all that was published."""
+        self.grace: int | None = None
+        """How long each pod takes to end, in steps; by chance where it is not set."""
+        self.queues = OPEN
         self._often = self.chance.choice((1.0, 0.2))
         """How often there is trouble that ends a job: one over a network fault has to run long."""
         self._is_reset = self.chance.random() < 0.3
@@ -72,9 +81,10 @@ class Bench:
         self.ends = 0
         self.forced = 0
         for index in range(self.chance.randint(1, 3)):
-            self._create(f"j{index}", self.chance.randint(2, 4))
+            self.create(f"j{index}", self.chance.randint(2, 4))
 
-    def _create(self, name: str, replicas: int) -> None:
+    def create(self, name: str, replicas: int) -> None:
+        """Create a job as its owner."""
         action = self.chance.choice(("TerminateJob", "RestartJob", "AbortJob"))
         least = str(self.chance.randint(1, replicas))
         item = vcjob(name, replicas, least=least, action=action, phase="")
@@ -138,8 +148,10 @@ class Bench:
         job = self.jobs[name]
         uid, phase = uid_of(job), job["status"]["state"]["phase"]
         left_ms = self._left_ms.get(uid, self.now_ms)
+        asked_ms = self._asked_ms.get(uid, 0)
+        since_ms = asked_ms if left_ms - asked_ms < _AFTER_MS else left_ms
         until_ms = left_ms + _AFTER_MS if phase in _ENDED else self.now_ms
-        found = self.nodes.between(left_ms - _BEFORE_MS, until_ms)
+        found = self.nodes.between(min(since_ms, left_ms) - _BEFORE_MS, until_ms)
         return [one for one in found if one[1] in self.used.get(uid, ())]
 
     def _deliver(self) -> None:
@@ -155,7 +167,7 @@ class Bench:
             self.controller_works = not self.controller_works
         used = [pod["node"] for pod in self.pods.values() if pod["node"]]
         for node in self.nodes.trouble(used, self.now_ms, self._often):
-            self._evict(node)
+            self.evict(node)
         if chance.random() < 0.01 and self.jobs:
             self._delete_job(chance.choice(sorted(self.jobs)))
         if chance.random() < 0.02 * self._often and self.jobs:
@@ -194,9 +206,10 @@ class Bench:
             if pod["owner"] == uid:
                 self._delete(pod)
         if self.chance.random() < 0.5:
-            self._create(name, self.chance.randint(2, 4))
+            self.create(name, self.chance.randint(2, 4))
 
-    def _evict(self, node: str) -> None:
+    def evict(self, node: str) -> None:
+        """Evict the jobs with pods on a node as the scheduler, and record that."""
         owners = {pod["owner"] for pod in self.pods.values() if pod["node"] == node}
         for name, job in self.jobs.items():
             uid = uid_of(job)
@@ -206,12 +219,14 @@ class Bench:
             record = {"RescheduleTimeStamp": self.now_ms // 1000, "ReasonOfTask": [reason]}
             self.records.setdefault(f"default/{name}-{uid}", []).append(record)
             self.evicted.add(uid)
+            self._asked_ms[uid] = self.now_ms
             for pod in self.mine(name):
                 self._delete(pod)
 
     def _delete(self, pod: dict[str, Any]) -> None:
         if not pod["deleted_at_ms"]:
-            pod["grace"] = pod["left"] = self.chance.randint(0, 5)
+            grace = self.chance.randint(0, 5) if self.grace is None else self.grace
+            pod["grace"] = pod["left"] = grace
             pod["deleted_at_ms"] = self.now_ms + pod["grace"] * 1000
 
     def _run_pods(self) -> None:
@@ -323,6 +338,7 @@ class Bench:
             assert is_due, f"seed {self.seed}: {name} is started, and no fault has ended it"
             self.evicted.discard(uid)
             self.used.pop(uid, None)
+            self._asked_ms.pop(uid, None)
             self.starts += 1
         else:
             for one in patch:

@@ -33,7 +33,6 @@ from tests.elastic.bench import (
     text_of,
     uid_of,
 )
-from tests.elastic.jobs import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -105,7 +104,7 @@ class Process:
             elif kind == "groups":
                 items = {uid: read_group(raw_group(uid)) for uid in bench.groups}
             elif kind == QUEUES:
-                items = OPEN
+                items = bench.queues
             elif kind == SCHEDULER:
                 items = {"s": _GRACE_OVER_TIME}
             else:
@@ -197,6 +196,8 @@ class Process:
     def _ask(self, share: float) -> None:
         """Lose an answer, or have it come some seconds late."""
         bench = self.bench
+        if bench.is_away:
+            raise StoreUnavailable("no answer in time")
         if bench.is_calm:
             return
         if bench.chance.random() < share:
@@ -253,17 +254,22 @@ class Process:
 
     def _judged(self, name: str, version: int, advice: ElasticAdvice | None) -> EndedJob:
         """Return the faults under the pods of a job when it ended: the history has them all."""
+        if not self.bench.has_history:
+            return EndedJob("default", name, version, advice, self._under(name))
         faults = tuple(FaultUnder(*one, is_past=True) for one in self.bench.faults_at_end(name))
         return EndedJob("default", name, version, advice, faults, not_known="")
 
+    def _under(self, name: str) -> tuple[FaultUnder, ...]:
+        """Return the faults under the pods that a job has."""
+        bench = self.bench
+        nodes = {pod["node"] for pod in bench.mine(name)}
+        found = bench.nodes.between(bench.now_ms, bench.now_ms)
+        return tuple(FaultUnder(*one) for one in found if one[1] in nodes)
+
     def _hit(self) -> Iterator[EndedJob]:
         """Return the jobs with pods over a fault."""
-        bench = self.bench
-        for name, item in bench.jobs.items():
-            nodes = {pod["node"] for pod in bench.mine(name)}
-            found = bench.nodes.between(bench.now_ms, bench.now_ms)
-            faults = tuple(FaultUnder(*one) for one in found if one[1] in nodes)
-            if faults:
+        for name, item in self.bench.jobs.items():
+            if faults := self._under(name):
                 version = int(item["metadata"]["resourceVersion"])
                 yield EndedJob("default", name, version, None, faults)
 

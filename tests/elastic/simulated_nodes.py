@@ -66,7 +66,7 @@ class SimulatedNodes:
             (self.not_ready, 0.02),
         ):
             if faults and chance.random() < share:
-                self._ends(faults, chance.choice(sorted(faults)), now_ms)
+                self.ends(faults, chance.choice(sorted(faults)), now_ms)
 
     def settle(self, now_ms: int) -> None:
         """End all faults, but let up to two nodes that are silent and NotReady be dead."""
@@ -74,7 +74,7 @@ class SimulatedNodes:
         for faults in (self.bad, self.links_down, self.silent, self.not_ready):
             kept = dead if faults is self.silent or faults is self.not_ready else []
             for node in sorted(faults.keys() - kept):
-                self._ends(faults, node, now_ms)
+                self.ends(faults, node, now_ms)
 
     def between(self, since_ms: int, until_ms: int) -> Iterator[tuple[str, str, int]]:
         """Return the published faults of that time: kind, node and since when."""
@@ -91,7 +91,8 @@ class SimulatedNodes:
         faults.setdefault(node, now_ms)
         return node
 
-    def _ends(self, faults: dict[str, int], node: str, now_ms: int) -> None:
+    def ends(self, faults: dict[str, int], node: str, now_ms: int) -> None:
+        """End the fault of a node; it stays in the history."""
         kinds = {id(one): kind for kind, one in self._kinds()}
         if id(faults) in kinds:
             self._past.append((kinds[id(faults)], node, faults[node], now_ms))
