@@ -75,7 +75,7 @@ def _eviction(record: _Record) -> Evicted | None:
     return None
 
 
-class EndFacts(Protocol):
+class EndEvidence(Protocol):
     """What is known about the end of a job beside its object; ``JobContext`` has it."""
 
     @property
@@ -111,7 +111,7 @@ def is_proof(job: VcJob, cause: Cause) -> bool:
     return bool(cause.kind) and cause.source is not CauseSource.RUNNING
 
 
-def found_cause(job: VcJob, facts: EndFacts) -> Cause | None:
+def found_cause(job: VcJob, facts: EndEvidence) -> Cause | None:
     """Return what ends or ended the present run of a job: a proof before anything else."""
     candidates = [
         one
@@ -122,7 +122,7 @@ def found_cause(job: VcJob, facts: EndFacts) -> Cause | None:
     return next(proofs, candidates[0] if candidates else None)
 
 
-def cause_write(job: VcJob, facts: EndFacts) -> CauseWrite | None:
+def cause_write(job: VcJob, facts: EndEvidence) -> CauseWrite | None:
     """Return what is to be written about the cause of the present run now; ``None`` for nothing."""
     mine, found = cause_on(job), found_cause(job, facts)
     if found is not None and found != mine:
@@ -130,17 +130,25 @@ def cause_write(job: VcJob, facts: EndFacts) -> CauseWrite | None:
         if mine is None or (is_proof(job, found) and not is_proof(job, mine)):
             return CauseWrite(msgspec.structs.replace(found, kept_ms=facts.now_ms))
         return None
-    is_unproven = found is None or not is_proof(job, found)
-    if job.is_ended and is_unproven and facts.judged == "" and (mine is None or mine.kind):
-        # Later ones are not its cause, so this holds for as long as it is not started.
-        if facts.now_ms <= job.ended_at_ms + AFTER_MS:
+    if _ended_without_fault(job, found, facts):
+        if mine is not None and not mine.kind:
             return None
         return CauseWrite(_cause(job, "", "", job.ended_at_ms, CauseSource.HISTORY, facts.now_ms))
     is_left_over = mine is None and CAUSE in job.annotations
+    return CauseWrite(None) if is_left_over or _has_passed(job, found, facts) else None
+
+
+def _ended_without_fault(job: VcJob, found: Cause | None, facts: EndEvidence) -> bool:
+    """Whether no fault has ended the job; a later one is not its cause, so that stays so."""
+    if not job.is_ended or facts.judged != "" or facts.now_ms <= job.ended_at_ms + AFTER_MS:
+        return False
+    return found is None or not is_proof(job, found)
+
+
+def _has_passed(job: VcJob, found: Cause | None, facts: EndEvidence) -> bool:
+    """Whether a fault was seen under a job that runs, and has passed without an end."""
     is_seen = found is not None and found.source is CauseSource.RUNNING
-    if is_left_over or (is_seen and job.phase == "Running" and facts.is_fault_over):
-        return CauseWrite(None)
-    return None
+    return is_seen and job.phase == "Running" and facts.is_fault_over
 
 
 def _by_record(job: VcJob, evictions: Sequence[Evicted]) -> Cause | None:

@@ -33,6 +33,8 @@ _PRUNE_ROWS = 2_000
 _JOURNALS_OF_A_NODE = 8
 _BUSY_SECONDS = 5.0
 
+_TIME = "heard_at_ms"
+"""The column with the time of an event (wall); its name is that of older files."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -288,10 +290,10 @@ def read_spans(path: Path) -> list[tuple[int, int]]:
 
 
 _CHANGES = (
-    "SELECT body FROM events WHERE node = ? AND journal = '' AND heard_at_ms >= ? ORDER BY number"
+    f"SELECT body FROM events WHERE node = ? AND journal = '' AND {_TIME} >= ? ORDER BY number"
 )
 _FIRST = (
-    "SELECT heard_at_ms FROM events WHERE number = (SELECT min(number) FROM events) AND number > 1"
+    f"SELECT {_TIME} FROM events WHERE number = (SELECT min(number) FROM events) AND number > 1"
 )
 """The oldest event that is left, where one before it was deleted."""
 

@@ -136,7 +136,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
 def read_cause(annotations: Mapping[str, str]) -> Cause | None:
     """Return the cause that is kept on a vcjob; ``None`` where none is, or it cannot be read.
 
-    One that another release wrote is none: what it says is looked for again.
+    One that another release wrote is none: it is replaced once a cause is seen.
     """
     try:
         return msgspec.json.decode(annotations.get(CAUSE, "null"), type=Cause | None)

@@ -218,7 +218,7 @@ def test_what_is_kept_as_without_a_fault_has_a_cause_when_one_is_seen() -> None:
 
 
 def test_a_cause_goes_with_the_start_that_it_leads_to() -> None:
-    """The record that it came from counts no more, though nobody has it any longer."""
+    """The record that it came from counts no more, though no process has it any longer."""
     job = read(_item(cause=_RECORD))
     found = decide(job, JobContext(NOW_MS))
     ready = msgspec.structs.replace(

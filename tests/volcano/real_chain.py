@@ -400,13 +400,13 @@ def test_a_restart_while_it_waits_for_room(site: Site, elastic: Elastic, chip: i
     uid = site.plane.request("POST", JOBS, item)["metadata"]["uid"]
     site.volcano.until(name, "Running")
     with Changes(site.plane) as changes:
-        node = _ends_by_a_fault(site, name, 1, chip)
+        _ends_by_a_fault(site, name, 1, chip)
         site.sees(lambda: elastic.state(name)[0] == "waiting-for-room", "it waits")
         elastic.stop() if chip == 6 else elastic.kill()
         time.sleep(3)
         elastic.start()
         site.sees(lambda: elastic.state(name)[0] == "waiting-for-room", "it waits still")
-        site.agents[node].emulator.recover(chip, _OTHER_CRITICAL)
+        site.repair()
         _is_started_once(site, changes, name, uid, 3)
 
 

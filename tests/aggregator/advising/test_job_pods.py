@@ -250,7 +250,7 @@ async def test_pods_are_there_again_after_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_restored", [False, True])
 def test_pods_of_an_earlier_run_are_none_of_the_next_one(is_restored: bool) -> None:
-    """They are told apart while both are watched, and where one was not there at the start."""
+    """They are separated while both are watched, and where one was not there at the start."""
     first = read(vcjob())
     pods = _seen(first)
     kept = PersistedJob(size(4), size(2), "x", 1, ENDED_MS + 1000)
