@@ -264,6 +264,12 @@ class VcJob(msgspec.Struct, frozen=True, gc=False):
         """When it reached its phase; 0 without a condition of that phase."""
         return self._since_ms((self.phase,))
 
+    @property
+    def ending_since_ms(self) -> int:
+        """When it left the phase in which its pods run; 0 while it has not, or not known."""
+        phases = (*_ENDING, *FINISHED)
+        return self._since_ms(phases) if self.phase in phases else 0
+
     def _since_ms(self, phases: Collection[str]) -> int:
         """Return the time of the first of the last conditions that have one of ``phases``.
 

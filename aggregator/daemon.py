@@ -142,7 +142,7 @@ class Aggregator:
         # Streams never take the places that other pages need.
         places = min(PLACES, configuration.pages.max_connections // 2)
         self.stream = Stream(f"{clock().wall_ms:x}", places)
-        self.advising = self._advisor(clusters)
+        self.advising = self._advisor(clusters, history)
         self.notifier = Notifier(
             self.pipeline,
             self.cluster_state,
@@ -294,17 +294,19 @@ class Aggregator:
         """What pages and metrics show of all this."""
         self._wake = asyncio.Event()
 
-    def _advisor(self, clusters: Sequence[Cluster]) -> Advising | None:
+    def _advisor(self, clusters: Sequence[Cluster], history: ClusterHistory) -> Advising | None:
         """Return the advisor; ``None``, and not loaded, without its option or a store with pods."""
         if not self._configuration.advice.enabled or not clusters:
             return None
         from aggregator.advising.advice import Advising
+        from aggregator.advising.job_pods import PublishedPast
 
         def send(changes: Iterable[AdviceChange]) -> None:
             for one in changes:
                 self.stream.send("advice", one, {one.node})
 
-        return Advising(clusters[0], self._clock, send, self.wake)
+        past = PublishedPast(history, lambda node: self.notifier.levels_of(node))
+        return Advising(clusters[0], self._clock, send, self.wake, past)
 
     def _grpc_server(self) -> GrpcServer | None:
         """Return the server for clients of ClusterD. Without it gRPC is not imported."""

@@ -11,7 +11,7 @@ import msgspec
 from advisor.checks.ended_vcjobs import EndedJobs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from advisor.snapshot import VcJob
 
@@ -53,30 +53,34 @@ class Aggregators:
         self._url = url.rstrip("/")
 
     async def ask(
-        self, sized: Sequence[VcJob], judged: Sequence[VcJob], *, running: bool = False
+        self,
+        sized: Sequence[VcJob],
+        judged: Sequence[VcJob],
+        *,
+        running: bool = False,
+        hit: bool = False,
     ) -> AggregatorReply:
         """Ask for the sizes of some ended jobs, and for faults under others.
 
-        With ``running`` also for jobs that run over a network fault. More jobs than fit in one
+        With ``running`` also for jobs that run over a network fault, with ``hit`` for those that
+        run over any fault. More jobs than fit in one
         question are asked for one after the other. Their sizes do not count the room of those
         before, which is no harm: of all jobs the first one that has room is started alone.
         """
-        reply = await self._ask(sized[:MOST_JOBS], judged[:MOST_JOBS], running=running)
+        options = {"running": running, "hit": hit}
+        chosen = {name: "true" for name, is_on in options.items() if is_on}
+        reply = await self._ask(sized[:MOST_JOBS], judged[:MOST_JOBS], chosen)
         for first in range(MOST_JOBS, len(sized), MOST_JOBS):
             if reply.troubles:
                 break
-            more = await self._ask(sized[first : first + MOST_JOBS], (), running=False)
+            more = await self._ask(sized[first : first + MOST_JOBS], (), {})
             reply = _joined(reply, more)
         return reply
 
     async def _ask(
-        self, sized: Sequence[VcJob], judged: Sequence[VcJob], *, running: bool
+        self, sized: Sequence[VcJob], judged: Sequence[VcJob], options: Mapping[str, str]
     ) -> AggregatorReply:
-        asked = {
-            "sized": _keys(sized),
-            "judged": _keys(judged),
-            "running": "true" if running else "",
-        }
+        asked = {"sized": _keys(sized), "judged": _keys(judged), **options}
         trouble = ""
         try:
             async with asyncio.timeout(_SECONDS):
@@ -114,6 +118,7 @@ def _joined(one: AggregatorReply, other: AggregatorReply) -> AggregatorReply:
             (),
             (*one.ended.jobs, *other.ended.jobs),
             one.ended.running,
+            one.ended.hit,
         ),
         other.troubles,
         one.silent,

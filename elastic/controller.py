@@ -7,17 +7,17 @@ import contextlib
 import logging
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import msgspec
 
-from advisor.checks.ended_vcjobs import PODS_LEFT
-from advisor.workloads.elastic_conditions import kept_of, original_of
+from advisor.checks.ended_vcjobs import PODS_LEFT, FaultUnder
+from advisor.workloads.elastic_conditions import kept_of, original_of, run_of
 from contract.documents.elastic_job import FINISHED
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.scheduling import go_integer
 from contract.validation_texts import decode_text
-from elastic.aggregator_client import MOST_JOBS, AggregatorReply
+from elastic.aggregator_client import AggregatorReply
 from elastic.decision import (
     REFUSED,
     DueWrite,
@@ -25,27 +25,33 @@ from elastic.decision import (
     RestartDecision,
     VcjobState,
     decide,
+    due_cause,
     recent_starts,
 )
+from elastic.end_cause import cause_on
 from elastic.job import read_job, read_pod
 from elastic.job_cache import KINDS, JobCache
-from elastic.patches import size_patch, start_patch
+from elastic.patches import cause_patch, size_patch, start_patch
 from elastic.unhandled_faults import UnhandledFaults
 from stores.interruption import followed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.checks.ended_vcjobs import EndedJob, FaultUnder
+    from advisor.checks.ended_vcjobs import EndedJob
     from advisor.snapshot import VcJob
+    from contract.documents.elastic_job import Cause
     from elastic.aggregator_client import Aggregators
     from elastic.job_events import JobEvents
-    from service.clock import Clock
+    from service.clock import Clock, Instant
     from service.election.leadership import Leadership
     from stores.cluster import Cluster
     from stores.kubernetes_api.vcjobs import VcJobs
 
 _log = logging.getLogger(__name__)
+
+_Run: TypeAlias = tuple[str, int, int]
+"""A run of a job: its uid, and which one (``run_of``)."""
 
 _AGAIN_SECONDS = 1.0
 """Between two rounds in which something waits."""
@@ -59,6 +65,15 @@ _BEHIND_ROUNDS = 20
 _AFTER_A_REFUSAL_MS = 30_000
 _JUDGED_FOR_MS = 120_000
 """For so long after its end a job without a cause is asked about: faults come late."""
+_JUDGED_AGAIN_MS = 60_000
+"""Between two questions about a job later, while its cause is not known."""
+_LOOK_MS = 5000
+"""Between two looks at faults under jobs that run."""
+_OVER_MS = 60_000
+"""For so long no fault is under a job before the one that was there is no cause any more."""
+_AFTER_A_FAILURE_MS = 1000
+_UNCAUSED = (VcjobState.NO_CAUSE, VcjobState.CAUSE_NOT_KNOWN)
+_LIVE = (VcjobState.RUNNING, VcjobState.STARTING, VcjobState.ENDING)
 _GROUP_MS = 30_000
 """By then the controller has made the PodGroup of a job that was started."""
 _FOLLOW_AGAIN_SECONDS = 30.0
@@ -75,6 +90,9 @@ class ElasticJobStatus(msgspec.Struct, frozen=True):
     why: str
     original: str = ""
     size: str = ""
+    cause: str = ""
+    cause_source: str = ""
+    cause_kept_ms: int = 0
 
 
 class Acting:
@@ -111,14 +129,26 @@ class Acting:
         self._clock = clock
         self._changed = asyncio.Event()
         self._own_starts_ms: tuple[int, ...] = ()
+        self._starts_ms: tuple[int, ...] = ()
+        """Of all jobs, within the last hour."""
         self._written = ("", 0)
         """The job of our last write and its version, which the aggregator has to know."""
         self._refused: dict[str, tuple[str, str, int]] = {}
         """By uid: the version of a job that a write was refused for, why, and until when."""
-        self._faults: dict[str, tuple[FaultUnder, ...]] = {}
-        """Found under jobs since they began to end, by uid; the time is that of the first answer
+        self._faults: dict[_Run, tuple[FaultUnder, ...]] = {}
+        """Found under jobs since they began to end, by run; the time is that of the first answer
         where the documents have none."""
-        self._judged: set[str] = set()
+        self._judged: dict[str, tuple[int, int, str]] = {}
+        """By uid: the end (wall) that was asked about, when (steady), and why there
+        may be a fault that is not known."""
+        self._hits: dict[_Run, tuple[FaultUnder, ...]] = {}
+        """Faults under jobs that run, by run, in the newest answer."""
+        self._are_over: set[str] = set()
+        """Jobs that run and under which there was no fault for long, by uid."""
+        self._hit_ms: dict[str, int] = {}
+        """When a fault was under a job that runs, by uid (steady)."""
+        self._noted: dict[str, tuple[str, int]] = {}
+        """By uid: the version of a job whose cause was written, and until when it is not again."""
         self._answer: AggregatorReply | None = None
         """The newest one."""
         self._behind = 0
@@ -155,43 +185,86 @@ class Acting:
         """Decide about all jobs and make at most one write; seconds until the next round."""
         self._changed.clear()
         jobs = self.known.jobs()
+        now_ms = self._clock().wall_ms
+        starts = {at_ms for job in jobs for at_ms in recent_starts(job, now_ms)}
+        self._starts_ms = tuple(sorted(starts.union(self._own_starts_ms)))
         standing = self._standing(jobs)
-        decisions = {job.uid: decide(job, self._facts(job, jobs, standing)) for job in jobs}
+        # The scheduler takes its record back before an aggregator that is slow has answered.
+        if await self._keep_causes(jobs):
+            return _BEHIND_SECONDS
+        decisions = {job.uid: decide(job, self._facts(job, standing)) for job in jobs}
         asking = [job for job in jobs if decisions[job.uid].asks]
         advised: dict[str, EndedJob] = {}
-        is_behind = False
-        if (asking or self.faults.is_on) and self._leadership.leads:
-            answer = await self._ask(asking, decisions)
+        answer = await self._ask(asking, jobs, decisions)
+        if answer is not None:
             standing = (*standing, *answer.troubles, *self._unseen(answer, jobs))
-            by_name = {(one.namespace, one.name): one for one in answer.ended.jobs}
-            for job in asking:
-                found = by_name.get((job.namespace, job.name))
-                if found is None:
-                    continue
-                is_behind = is_behind or _is_behind(job, found)
-                if found.version >= job.number:
-                    advised[job.uid] = found
-            if self.faults.is_on:
+            advised = self._take(answer, asking)
+            if self.faults.is_on and self._leadership.leads:
                 found_out = await self.faults.update(answer, jobs, self.known)
                 standing = (*standing, *found_out)
+            if await self._keep_causes(jobs):
+                return _BEHIND_SECONDS
             for job in jobs if self.faults.is_on else asking:
-                facts = self._facts(job, jobs, standing, advised.get(job.uid))
+                facts = self._facts(job, standing, advised.get(job.uid))
                 before, decisions[job.uid] = decisions[job.uid], decide(job, facts)
-                if before.state is VcjobState.NO_CAUSE and decisions[job.uid].cause:
+                if before.state in _UNCAUSED and decisions[job.uid].cause:
                     self.begin_round()  # Its size is asked for next.
-        self._behind = self._behind + 1 if is_behind else 0
+        else:
+            self._behind = 0
         self._show(jobs, decisions, standing)
         if not self._leadership.leads:
             return _IDLE_SECONDS
         for job in jobs:
             if decisions[job.uid].write is not None and not self._is_refused(job):
                 advice = advised.get(job.uid)
-                return await self._write(job, decisions[job.uid], jobs, standing, advice)
+                return await self._write(job, decisions[job.uid], standing, advice)
         if 0 < self._behind <= _BEHIND_ROUNDS:
             return _BEHIND_SECONDS
         states = {decision.state for decision in decisions.values()}
         is_waiting = VcjobState.WAITING_FOR_ROOM in states or self.faults.are_any
         return _AGAIN_SECONDS if is_waiting else _IDLE_SECONDS
+
+    def _take(self, answer: AggregatorReply, asking: Sequence[VcJob]) -> dict[str, EndedJob]:
+        """Return by uid what an answer has about jobs as they are here, and note their faults."""
+        by_name = {(one.namespace, one.name): one for one in answer.ended.jobs}
+        found = [(job, by_name.get((job.namespace, job.name))) for job in asking]
+        answered = [(job, one) for job, one in found if one is not None]
+        is_behind = any(_is_behind(job, one) for job, one in answered)
+        self._behind = self._behind + 1 if is_behind else 0
+        advised = {job.uid: one for job, one in answered if one.version >= job.number}
+        for job in asking:
+            if job.uid in advised:
+                self._note_faults(job, advised[job.uid])
+        return advised
+
+    async def _keep_causes(self, jobs: Sequence[VcJob]) -> bool:
+        """Write on jobs what ends them, as far as that is seen; whether any was written.
+
+        A write that fails keeps no job from its start: that carries the cause, too.
+        """
+        is_any = False
+        for job in jobs if self.acts and self._leadership.leads else ():
+            due, steady_ms = due_cause(job, self._facts(job, ())), self._clock().steady_ms
+            version, until_ms = self._noted.get(job.uid, ("", 0))
+            if due is None or (version == job.version and steady_ms < until_ms):
+                continue
+            self._noted[job.uid] = job.version, steady_ms + _AFTER_A_REFUSAL_MS
+            try:
+                await self._api.patch(job.namespace, job.name, cause_patch(job, due.cause))
+            except (StoreConflict, StoreNotFound):
+                self.refusals["conflict"] += 1  # The watch shows what it is now.
+            except StoreRefused as error:
+                self.refusals["refused"] += 1
+                _log.warning("%s: the cause is not kept: %s", job.key, decode_text(error))
+            except StoreError as error:
+                self.refusals["unavailable"] += 1
+                self._noted[job.uid] = job.version, steady_ms + _AFTER_A_FAILURE_MS
+                _log.warning("%s: the cause is not kept yet: %s", job.key, decode_text(error))
+                return False
+            else:
+                is_any = True
+                _log.info("%s: %s", job.key, _shown_cause(due.cause))
+        return is_any
 
     def _standing(self, jobs: Sequence[VcJob]) -> tuple[str, ...]:
         """Return why nothing is started at all, but for what the aggregator answers."""
@@ -214,76 +287,120 @@ class Acting:
         return tuple(found)
 
     def _facts(
-        self,
-        job: VcJob,
-        jobs: Sequence[VcJob],
-        standing: tuple[str, ...],
-        found: EndedJob | None = None,
+        self, job: VcJob, standing: tuple[str, ...], found: EndedJob | None = None
     ) -> JobContext:
-        now_ms = self._clock().wall_ms
-        starts = {at_ms for one in jobs for at_ms in recent_starts(one, now_ms)}
+        judged = self._judged.get(job.uid)
+        is_judged = job.is_ended and judged is not None and judged[0] == job.ended_at_ms
         return JobContext(
-            now_ms,
+            self._clock().wall_ms,
             self.known.pods(job),
             self.known.evictions(job),
-            self._faults_under(job, found, now_ms),
+            self._faults_under(job),
             standing,
-            tuple(sorted(starts.union(self._own_starts_ms))),
+            self._starts_ms,
             None if found is None else found.advice,
             self.known.grace_over_time_ms,
             self.faults.network(job),
             self.faults.dead_nodes,
             self.known.closed_queue(job),
+            judged[2] if judged is not None and is_judged else None,
+            job.uid in self._are_over,
         )
 
-    def _faults_under(
-        self, job: VcJob, found: EndedJob | None, now_ms: int
-    ) -> tuple[FaultUnder, ...]:
-        """Return the faults that were found under a job since it began to end, since when.
+    def _faults_under(self, job: VcJob) -> tuple[FaultUnder, ...]:
+        """Return the faults that were found under a job since it began to end, or are now."""
+        if job.is_ended:
+            return self._faults.get(_key(job), ())
+        # A node that is dead now shows nothing about an end before.
+        dead = {pod.node for pod in self.known.pods(job)} & self.faults.dead_nodes
+        found = (self._faults if job.is_ending else self._hits).get(_key(job), ())
+        return (*found, *(FaultUnder("HEARTBEAT", node) for node in sorted(dead)))
+
+    def _note_faults(self, job: VcJob, found: EndedJob) -> None:
+        """Note the faults that were found under a job that ends, and whether these are all.
 
         They are kept: its pods go one after the other, and the answer with the size comes last.
         """
-        if not (job.is_ended or job.is_ending):
-            self._faults.pop(job.uid, None)
-            return ()
-        known = {(one.kind, one.node): one for one in self._faults.get(job.uid, ())}
-        for one in () if found is None else found.faults:
-            if (one.kind, one.node) not in known:
-                since_ms = one.since_ms or now_ms
-                known[one.kind, one.node] = msgspec.structs.replace(one, since_ms=since_ms)
-        if known:
-            self._faults[job.uid] = tuple(known.values())
-        return tuple(known.values())
+        now = self._clock()
+        if job.is_ended and found.not_known is not None:
+            self._judged[job.uid] = job.ended_at_ms, now.steady_ms, found.not_known
+        faults = {(one.kind, one.node): one for one in self._faults.get(_key(job), ())}
+        for one in found.faults:
+            if (one.kind, one.node) not in faults:
+                since_ms = one.since_ms or now.wall_ms
+                faults[one.kind, one.node] = msgspec.structs.replace(one, since_ms=since_ms)
+        if faults:
+            self._faults[_key(job)] = tuple(faults.values())
+
+    def _note_hits(self, answer: AggregatorReply, jobs: Sequence[VcJob]) -> None:
+        """Note the faults under jobs that run, and under which there was none for long."""
+        by_name = {(one.namespace, one.name): one for one in answer.ended.hit}
+        now_ms = self._clock().steady_ms
+        self._hits, self._are_over = {}, set()
+        for job in jobs:
+            found = by_name.get((job.namespace, job.name))
+            if found is not None and found.version >= job.number:
+                self._hits[_key(job)] = found.faults
+                self._hit_ms[job.uid] = now_ms
+            elif now_ms - self._hit_ms.setdefault(job.uid, now_ms) > _OVER_MS:
+                self._are_over.add(job.uid)
 
     async def _ask(
-        self, asking: Sequence[VcJob], decisions: Mapping[str, RestartDecision]
-    ) -> AggregatorReply:
-        now_ms = self._clock().wall_ms
+        self,
+        asking: Sequence[VcJob],
+        jobs: Sequence[VcJob],
+        decisions: Mapping[str, RestartDecision],
+    ) -> AggregatorReply | None:
+        """Return an answer of the aggregator; ``None`` where nothing is to be asked."""
+        now, leads = self._clock(), self._leadership.leads
         # A job that was refused would take room that it does not use.
         sized = [
             job
             for job in asking
-            if decisions[job.uid].state is VcjobState.WAITING_FOR_ROOM and not self._is_refused(job)
+            if decisions[job.uid].state is VcjobState.WAITING_FOR_ROOM
+            and leads
+            and not self._is_refused(job)
         ]
         judged = [
             job
             for job in asking
-            if decisions[job.uid].state in (VcjobState.NO_CAUSE, VcjobState.ENDING)
-            and (job.uid not in self._judged or now_ms - job.phase_since_ms < _JUDGED_FOR_MS)
+            if decisions[job.uid].state in (*_UNCAUSED, VcjobState.ENDING)
+            and self._is_to_be_judged(job, now)
         ]
+        judged.sort(key=lambda job: job.uid in self._judged)
+        handles = self.faults.is_on and leads
+        live = [job for job in jobs if decisions[job.uid].state in _LIVE]
         is_only_look = not sized and not judged
-        if is_only_look and not self.faults.is_on:
-            return AggregatorReply()
-        asked_ms, newest = self._clock().steady_ms, self._answer
-        if is_only_look and newest and asked_ms - newest.asked_ms < _SHORTEST_LOOK_MS:
-            return newest
+        if is_only_look and not handles and not live:
+            return None if not asking else AggregatorReply()
+        newest = self._answer
+        if is_only_look and newest is not None:
+            pods = (pod for job in live for pod in self.known.pods(job))
+            is_urgent = handles or any(pod.deleted_at_ms for pod in pods)
+            age_ms = now.steady_ms - newest.asked_ms
+            if age_ms < (_SHORTEST_LOOK_MS if is_urgent else _LOOK_MS):
+                return newest
         # Who has no cause may have one by the answer, and then asks for its size.
         answer = await self._aggregators.ask(
-            sized, judged, running=self.faults.ends_on_network_faults
+            sized,
+            judged,
+            running=handles and self.faults.ends_on_network_faults,
+            hit=bool(live),
         )
-        self._answer = answer = msgspec.structs.replace(answer, asked_ms=asked_ms)
-        self._judged.update(job.uid for job in judged[:MOST_JOBS] if not answer.troubles)
+        self._answer = answer = msgspec.structs.replace(answer, asked_ms=now.steady_ms)
+        if live and not answer.troubles:
+            self._note_hits(answer, jobs)
         return answer
+
+    def _is_to_be_judged(self, job: VcJob, now: Instant) -> bool:
+        """Whether the aggregator is asked about the end of a job: until it knows, and at first."""
+        before = self._judged.get(job.uid)
+        if before is None:
+            return True
+        end_ms, at_ms, not_known = before
+        if end_ms != job.ended_at_ms or now.wall_ms - job.phase_since_ms < _JUDGED_FOR_MS:
+            return True
+        return bool(not_known) and now.steady_ms - at_ms >= _JUDGED_AGAIN_MS
 
     def _unseen(self, answer: AggregatorReply, jobs: Sequence[VcJob]) -> tuple[str, ...]:
         """Return that the aggregator has not seen our last write yet, by its answer."""
@@ -305,7 +422,6 @@ class Acting:
         self,
         job: VcJob,
         decision: RestartDecision,
-        jobs: Sequence[VcJob],
         standing: tuple[str, ...],
         advised: EndedJob | None,
     ) -> float:
@@ -320,7 +436,7 @@ class Acting:
             live = read_job(await self._api.read(job.namespace, job.name))
             pods = [read_pod(one) for one in await self._api.pods(job.namespace, job.name)]
             mine = tuple(pod for pod in pods if pod.job == job.uid)
-            facts = msgspec.structs.replace(self._facts(job, jobs, standing, advised), pods=mine)
+            facts = msgspec.structs.replace(self._facts(job, standing, advised), pods=mine)
             if live != job or decide(live, facts) != decision or not self._leadership.leads:
                 return _BEHIND_SECONDS
             version = await self._make(job, decision, now_ms)
@@ -355,7 +471,9 @@ class Acting:
             patch = start_patch(job, decision.start, decision.why)
             return await self._api.patch_status(namespace, name, patch)
         if decision.write is DueWrite.END:
-            return await self.faults.end(job, decision.cause)
+            fault = self.faults.network(job)
+            assert fault is not None
+            return await self.faults.end(job, fault)
         if decision.write is DueWrite.PODS:
             await self.faults.delete_pods(decision)
             return ""
@@ -381,7 +499,7 @@ class Acting:
             is_due = decision.write is not None or decision.asks
             if is_due and self._is_refused(job):
                 state, why = REFUSED, self._refused[job.uid][1]
-            original, size = original_of(job), job.size
+            original, size, cause = original_of(job), job.size, cause_on(job)
             shown.append(
                 ElasticJobStatus(
                     job.namespace,
@@ -390,17 +508,22 @@ class Acting:
                     why,
                     "" if original is None else f"{original.replicas} × {original.cards}",
                     "" if size is None else f"{size.replicas} × {size.cards}",
+                    "" if cause is None else cause.text,
+                    "" if cause is None else cause.source.value,
+                    0 if cause is None else cause.kept_ms,
                 )
             )
             if self._leadership.leads:
                 self._events.report_state(job, state, why, is_overdue=decision.is_overdue)
         self.jobs = tuple(shown)
         here = {job.uid for job in jobs}
-        self._judged &= here
-        for uid in self._refused.keys() - here:
-            del self._refused[uid]
-        for uid in self._faults.keys() - here:
-            del self._faults[uid]
+        by_uid: tuple[dict[str, Any], ...] = self._refused, self._judged, self._noted, self._hit_ms
+        for one in by_uid:
+            for uid in one.keys() - here:
+                del one[uid]
+        ending = {_key(job) for job in jobs if job.is_ended or job.is_ending}
+        for run in self._faults.keys() - ending:
+            del self._faults[run]
 
     def status(self) -> dict[str, Any]:
         """Return what is shown of it."""
@@ -412,6 +535,18 @@ class Acting:
             "standing_still": self.standing_still,
             "jobs": self.jobs,
         }
+
+
+def _key(job: VcJob) -> _Run:
+    return (job.uid, *run_of(job))
+
+
+def _shown_cause(cause: Cause | None) -> str:
+    if cause is None:
+        return "it runs on, so the cause that was kept on it is taken away"
+    if not cause.kind:
+        return "it is kept that no fault ended it"
+    return f"the cause is kept: {cause.text} ({cause.source})"
 
 
 def _is_behind(job: VcJob, found: EndedJob) -> bool:

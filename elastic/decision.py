@@ -17,15 +17,14 @@ from advisor.options import DEFAULT_GRACE_OVER_TIME
 from advisor.report import ElasticAdvice
 from advisor.workloads.elastic_conditions import (
     Unmet,
-    ending_of,
     fewest_pods,
     kept_of,
     original_of,
     unmet,
 )
 from contract.counted import counted
-from contract.documents.elastic_job import RESTORE, RESTORE_NOW, Size
-from elastic.end_cause import Evicted, cause_of
+from contract.documents.elastic_job import RESTORE, RESTORE_NOW, CauseSource, Size
+from elastic.end_cause import CauseWrite, Evicted, cause_on, cause_write, found_cause, is_proof
 from elastic.job import JobPod
 from elastic.network_faults import NetworkFault, why_left
 
@@ -49,6 +48,7 @@ class VcjobState(StrEnum):
     ENDING = "ending"
     CONDITIONS = "conditions"
     NO_CAUSE = "no-cause"
+    CAUSE_NOT_KNOWN = "cause-not-known"
     WAITING_FOR_PODS = "waiting-for-pods"
     WAITING_FOR_ROOM = "waiting-for-room"
     STANDING_STILL = "standing-still"
@@ -82,6 +82,9 @@ class JobContext(msgspec.Struct, frozen=True):
     pods of a live node by force (consumers#2.7). ``closed_queue`` is why the scheduler takes no job
     from its queue, empty where it does. ``network`` is the network fault under the job
     where such jobs are to be ended, ``dead_nodes`` are those whose pods are to be deleted by force.
+    ``judged`` is why there may be a fault under the job at its end that is not in ``faults``: empty
+    where there is none, ``None`` while the aggregator has not answered. ``is_fault_over``: for so
+    long no fault was under the job that its end would have come.
     """
 
     now_ms: int
@@ -95,6 +98,8 @@ class JobContext(msgspec.Struct, frozen=True):
     network: NetworkFault | None = None
     dead_nodes: frozenset[str] = frozenset()
     closed_queue: str = ""
+    judged: str | None = None
+    is_fault_over: bool = False
 
 
 class RestartDecision(msgspec.Struct, frozen=True):
@@ -133,7 +138,7 @@ def decide(job: VcJob, facts: JobContext) -> RestartDecision:
         return _active(job, facts)
     cause = _cause(job, facts)
     if not cause:
-        return RestartDecision(VcjobState.NO_CAUSE, _without_cause(job), asks=True)
+        return _without_cause(job, facts)
     left = [pod for pod in facts.pods if not pod.has_ended_itself]
     if left:
         return _waiting(job, left, facts, cause)
@@ -215,19 +220,39 @@ def _cause(job: VcJob, facts: JobContext) -> str:
         return kept.cause
     if job.annotations.get(RESTORE) == RESTORE_NOW:
         return f"annotation {RESTORE}"
-    began_ms = max(job.created_at_ms if kept is None else kept.at_ms, job.resumed_ms)
-    before_seconds = 0 if kept is None else kept.evicted_at_seconds
-    found = cause_of(
-        began_ms, job.ended_at_ms, facts.evictions, facts.faults, before_seconds=before_seconds
+    found = found_cause(job, facts)
+    # A fault that was seen while the job ran ended it, unless the history shows that it did not.
+    return found.text if found is not None and (is_proof(job, found) or facts.judged) else ""
+
+
+def due_cause(job: VcJob, facts: JobContext) -> CauseWrite | None:
+    """Return what is to be written on ``job`` about the cause of its end; ``None`` for nothing."""
+    is_ours = not job.is_deleted and job.phase != "Completed" and not unmet(job)
+    # What starts already needs no other cause.
+    starts = job.annotations.get(RESTORE) == RESTORE_NOW or _is_unstarted(job) or _is_cleared(job)
+    return cause_write(job, facts) if is_ours and not (job.is_ended and starts) else None
+
+
+def _without_cause(job: VcJob, facts: JobContext) -> RestartDecision:
+    """Return whether there was no fault, or that it is not known."""
+    kept, mine = kept_of(job), cause_on(job)
+    if mine is not None and not mine.kind:
+        return RestartDecision(VcjobState.NO_CAUSE, _without_fault(job))
+    if facts.judged is None:
+        why = "the aggregator is asked what ended it"
+        return RestartDecision(VcjobState.CAUSE_NOT_KNOWN, why, asks=True)
+    if not facts.judged:
+        return RestartDecision(VcjobState.NO_CAUSE, _without_fault(job), asks=True)
+    number = 0 if kept is None else kept.start
+    why = (
+        "the job, the scheduler's record and the aggregator's history show no fault that ended it"
+        f"{f' after start {number}' if number else ''}, and the history does not show all: "
+        f"{facts.judged}. If it was a fault: vigil elastic restore --now {job.key}"
     )
-    ending = ending_of(job)
-    # Its pods are deleted by then, so nothing else shows the fault.
-    if not found and ending is not None and job.phase == "Terminated" and ending.at_ms >= began_ms:
-        return ending.cause
-    return found
+    return RestartDecision(VcjobState.CAUSE_NOT_KNOWN, why, asks=True)
 
 
-def _without_cause(job: VcJob) -> str:
+def _without_fault(job: VcJob) -> str:
     kept, why = kept_of(job), "it ended without a fault of a chip, a network or a node"
     if kept is None or job.started != kept.start or job.has_run:
         return why
@@ -350,8 +375,16 @@ def _sized(job: VcJob, facts: JobContext, original: Size, cause: str) -> Restart
         size=size,
         cause=cause,
         start=before if is_begun else before + 1,
-        evicted_at_seconds=max((one.at_seconds for one in facts.evictions), default=0),
+        evicted_at_seconds=_evicted_at_seconds(job, facts),
     )
+
+
+def _evicted_at_seconds(job: VcJob, facts: JobContext) -> int:
+    """Return the time of the newest record, which may be on the job alone by now."""
+    mine, seconds = cause_on(job), [one.at_seconds for one in facts.evictions]
+    if mine is not None and mine.source is CauseSource.RECORD:
+        seconds.append(mine.at_ms // 1000)
+    return max(seconds, default=0)
 
 
 def _write(job: VcJob, facts: JobContext, size: Size) -> DueWrite | None:

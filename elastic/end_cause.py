@@ -1,17 +1,24 @@
-"""Why a vcjob ended: a fault by which it was evicted, or one under which it ended by itself."""
+"""Why a vcjob ended: a fault by which it was evicted, or one under which it ended by itself.
+
+Pure. The cause is kept on the job as soon as it is seen, for the run that it belongs to: the
+scheduler's record goes within a second of the end, and so do the pods (consumers#1.14).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from advisor.workloads.elastic_conditions import kept_of, run_of
+from contract.documents.elastic_job import CAUSE, Cause, CauseSource, read_cause
 from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from advisor.checks.ended_vcjobs import FaultUnder
+    from advisor.snapshot import VcJob
 
 AFTER_MS = 60_000
 """A fault that is seen up to so long after the end of a job may have ended it."""
@@ -37,10 +44,11 @@ _decoder = msgspec.json.Decoder(dict[str, _Records])
 
 
 class Evicted(msgspec.Struct, frozen=True):
-    """An eviction by the scheduler: when, in whole seconds (wall), and for which fault."""
+    """An eviction by the scheduler: when, in whole seconds (wall), for which fault, and where."""
 
     at_seconds: int
-    cause: str
+    reason: str
+    node: str = ""
 
 
 def read_evictions(text: str) -> dict[str, tuple[Evicted, ...]]:
@@ -53,39 +61,131 @@ def read_evictions(text: str) -> dict[str, tuple[Evicted, ...]]:
         ) from None
     evictions: dict[str, tuple[Evicted, ...]] = {}
     for job, records in found.items():
-        each = (_by_fault(record) for record in records.records or ())
+        each = (_eviction(record) for record in records.records or ())
         by_fault = tuple(one for one in each if one is not None)
         if by_fault:
             evictions[job] = by_fault
     return evictions
 
 
-def _by_fault(record: _Record) -> Evicted | None:
+def _eviction(record: _Record) -> Evicted | None:
     for one in record.reasons or ():
         if one.reason != _NO_FAULT:
-            where = f" on {one.node}" if one.node else ""
-            return Evicted(record.at_seconds, f"{one.reason}{where}")
+            return Evicted(record.at_seconds, one.reason, one.node)
     return None
 
 
-def cause_of(
-    began_ms: int,
-    ended_ms: int,
-    evictions: Sequence[Evicted],
-    faults: Sequence[FaultUnder],
-    *,
-    before_seconds: int = 0,
-) -> str:
-    """Return what ended a job that began and ended at these times; empty for no fault.
+class EndEvidence(Protocol):
+    """What is known about the end of a job beside its object; ``JobContext`` has it."""
 
-    The scheduler's record has whole seconds of its own clock, so the second of the start counts.
-    ``before_seconds`` is the record after which the job was started; it counts no more.
+    @property
+    def now_ms(self) -> int: ...
+    @property
+    def evictions(self) -> tuple[Evicted, ...]: ...
+    @property
+    def faults(self) -> tuple[FaultUnder, ...]: ...
+    @property
+    def judged(self) -> str | None: ...
+    @property
+    def is_fault_over(self) -> bool: ...
+
+
+class CauseWrite(msgspec.Struct, frozen=True):
+    """What is to be kept on a job as its cause; ``None`` removes it."""
+
+    cause: Cause | None
+
+
+def cause_on(job: VcJob) -> Cause | None:
+    """Return the cause that is kept on the job for its present run; ``None`` for none."""
+    cause = read_cause(job.annotations)
+    if cause is None or cause.uid != job.uid:
+        return None
+    return cause if (cause.generation, cause.resumed_ms) == run_of(job) else None
+
+
+def is_proof(job: VcJob, cause: Cause) -> bool:
+    """Whether ``cause`` is known to be what ended the job, or what is ending it."""
+    if cause.source is CauseSource.COMMAND:
+        return job.phase in ("Terminating", "Terminated")
+    return bool(cause.kind) and cause.source is not CauseSource.RUNNING
+
+
+def found_cause(job: VcJob, facts: EndEvidence) -> Cause | None:
+    """Return what ends or ended the present run of a job: a proof before anything else."""
+    candidates = [
+        one
+        for one in (cause_on(job), _by_record(job, facts.evictions), _by_fault(job, facts.faults))
+        if one is not None and one.kind
+    ]
+    proofs = (one for one in candidates if is_proof(job, one))
+    return next(proofs, candidates[0] if candidates else None)
+
+
+def cause_write(job: VcJob, facts: EndEvidence) -> CauseWrite | None:
+    """Return what is to be written about the cause of the present run now; ``None`` for nothing."""
+    mine, found = cause_on(job), found_cause(job, facts)
+    if found is not None and found != mine:
+        # Of two of the same worth the first one stays.
+        if mine is None or (is_proof(job, found) and not is_proof(job, mine)):
+            return CauseWrite(msgspec.structs.replace(found, kept_ms=facts.now_ms))
+        return None
+    if _ended_without_fault(job, found, facts):
+        if mine is not None and not mine.kind:
+            return None
+        return CauseWrite(_cause(job, "", "", job.ended_at_ms, CauseSource.HISTORY, facts.now_ms))
+    is_left_over = mine is None and CAUSE in job.annotations
+    return CauseWrite(None) if is_left_over or _has_passed(job, found, facts) else None
+
+
+def _ended_without_fault(job: VcJob, found: Cause | None, facts: EndEvidence) -> bool:
+    """Whether no fault has ended the job; a later one is not its cause, so that stays so."""
+    if not job.is_ended or facts.judged != "" or facts.now_ms <= job.ended_at_ms + AFTER_MS:
+        return False
+    return found is None or not is_proof(job, found)
+
+
+def _has_passed(job: VcJob, found: Cause | None, facts: EndEvidence) -> bool:
+    """Whether a fault was seen under a job that runs, and has passed without an end."""
+    is_seen = found is not None and found.source is CauseSource.RUNNING
+    return is_seen and job.phase == "Running" and facts.is_fault_over
+
+
+def _by_record(job: VcJob, evictions: Sequence[Evicted]) -> Cause | None:
+    """Return the scheduler's newest record since the run began.
+
+    It has whole seconds of the scheduler's own clock, so the second of the start counts. The one
+    after which the job was started counts no more.
     """
-    since = [one for one in evictions if one.at_seconds >= began_ms // 1000]
-    since = [one for one in since if one.at_seconds > before_seconds]
-    if since:
-        return max(since, key=lambda one: one.at_seconds).cause
+    kept = kept_of(job)
+    began_ms = max(job.created_at_ms if kept is None else kept.at_ms, job.resumed_ms)
+    after = max(began_ms // 1000 - 1, 0 if kept is None else kept.evicted_at_seconds)
+    since = [one for one in evictions if one.at_seconds > after]
+    if not since:
+        return None
+    one = max(since, key=lambda one: one.at_seconds)
+    return _cause(job, one.reason, one.node, one.at_seconds * 1000, CauseSource.RECORD)
+
+
+def _by_fault(job: VcJob, faults: Sequence[FaultUnder]) -> Cause | None:
     for one in faults:
-        if one.since_ms <= ended_ms + AFTER_MS:
-            return f"{one.kind} on {one.node}"
-    return ""
+        if job.is_ended and one.since_ms > job.ended_at_ms + AFTER_MS:
+            continue
+        source = CauseSource.HISTORY if one.is_past else CauseSource.PODS
+        if not (job.is_ended or job.is_ending):
+            source = CauseSource.RUNNING
+        cause = _cause(job, one.kind, one.node, one.since_ms, source)
+        return msgspec.structs.replace(cause, chip=one.chip, code=one.code)
+    return None
+
+
+def command_cause(job: VcJob, fault: FaultUnder, now_ms: int) -> Cause:
+    """Return the cause of a job that is ended by ``vigil elastic`` for a network fault."""
+    cause = _cause(job, fault.kind, fault.node, fault.since_ms, CauseSource.COMMAND, now_ms)
+    return msgspec.structs.replace(cause, chip=fault.chip, code=fault.code)
+
+
+def _cause(
+    job: VcJob, kind: str, node: str, at_ms: int, source: CauseSource, kept_ms: int = 0
+) -> Cause:
+    return Cause(kind, node, at_ms, source, job.uid, *run_of(job), kept_ms)

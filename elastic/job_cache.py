@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.inputs import kubernetes_objects
 from advisor.inputs.scheduler_options import scheduler_options
 from advisor.options import DEFAULT_GRACE_OVER_TIME
+from advisor.workloads.elastic_conditions import kept_of
 from contract import scheduling
 from contract.errors import DocumentError
 from elastic.end_cause import Evicted, read_evictions
@@ -87,6 +88,10 @@ class JobCache:
         self._found: dict[str, dict[str, Any]] = {name: {} for name in KINDS}
         self._unread = {name: f"{kind.name}: not listed yet" for name, kind in KINDS.items()}
         self._pods: dict[str, dict[str, JobPod]] = {}
+        self._evicted: dict[str, frozenset[Evicted]] = {}
+        """What was recorded about a job since its present run began, also where the scheduler has
+        taken it back: that may be before the next round.
+        """
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -114,6 +119,8 @@ class JobCache:
                 found.clear()
             case Snapshot(items=items, unreadable=unreadable):
                 kept = {uid: found[uid] for uid in unreadable if uid in found}
+                for uid, job in items.items() if name == JOBS else ():
+                    self._begin_run(found.get(uid), job)
                 self._found[name] = items | kept
                 self._unread.pop(name, None)
                 if name == "records" and unreadable:
@@ -122,15 +129,37 @@ class JobCache:
                 if event.value is None:
                     found.pop(event.key, None)
                 else:
+                    if name == JOBS:
+                        self._begin_run(found.get(event.key), event.value)
                     found[event.key] = event.value
         if name == "pods":
             self._index()
+        if name == "records":
+            self._keep_records()
 
     def _index(self) -> None:
         self._pods = {}
         for uid, pod in self._found["pods"].items():
             if pod.job:
                 self._pods.setdefault(pod.job, {})[uid] = pod
+
+    def _keep_records(self) -> None:
+        jobs: Iterable[VcJob] = self._found[JOBS].values()
+        here = {job.group for job in jobs}
+        self._evicted = {key: one for key, one in self._evicted.items() if key in here}
+        records: Iterable[_Records] = self._found["records"].values()
+        for each in records:
+            for group, found in each.items():
+                self._evicted[group] = self._evicted.get(group, frozenset()).union(found)
+
+    def _begin_run(self, before: VcJob | None, job: VcJob) -> None:
+        """Forget the records about a run that another one follows.
+
+        The process that started it may have known less than this one, and the scheduler's clock
+        may be ahead.
+        """
+        if before is not None and kept_of(before) != kept_of(job):
+            self._evicted.pop(job.group, None)
 
     def jobs(self) -> list[VcJob]:
         """Return the jobs that ask for elastic training, in the order in which they are served."""
@@ -167,6 +196,6 @@ class JobCache:
         return int(seconds) * 1000
 
     def evictions(self, job: VcJob) -> tuple[Evicted, ...]:
-        """Return what the scheduler records about the job."""
-        records: Iterable[_Records] = self._found["records"].values()
-        return tuple(one for each in records for one in each.get(job.group, ()))
+        """Return what the scheduler has recorded about the job, the oldest first."""
+        found = self._evicted.get(job.group, ())
+        return tuple(sorted(found, key=lambda one: (one.at_seconds, one.reason, one.node)))

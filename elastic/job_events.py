@@ -32,6 +32,7 @@ REASONS = {
     VcjobState.STANDING_STILL.value: "ElasticStandingStill",
     VcjobState.TOO_MANY_STARTS.value: "ElasticTooManyStarts",
     VcjobState.NO_CAUSE.value: "ElasticNoCause",
+    VcjobState.CAUSE_NOT_KNOWN.value: "ElasticCauseNotKnown",
     REFUSED: "ElasticRefused",
 }
 """States of which the job gets an Event, with its reason."""

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.report import ElasticAdvice
-from advisor.workloads.elastic_conditions import ending_of, fewest_pods, kept_of, original_of, unmet
+from advisor.workloads.elastic_conditions import fewest_pods, kept_of, original_of, unmet
 from contract.counted import counted
-from contract.documents.elastic_job import FINISHED
+from contract.documents.elastic_job import FINISHED, CauseSource
+from elastic.end_cause import cause_on
 
 if TYPE_CHECKING:
-    from advisor.checks.ended_vcjobs import EndedJob, FaultUnder
+    from advisor.checks.ended_vcjobs import EndedJob
     from advisor.snapshot import VcJob
+    from contract.documents.elastic_job import Cause
     from elastic.continuous_faults import ContinuousFaults
 
 LASTS_MS = 20_000
@@ -30,14 +33,19 @@ COMMANDED_MS = 30_000
 class NetworkFault(msgspec.Struct, frozen=True):
     """A network fault under a job that runs, with the size for which there is room after it.
 
-    ``is_lasting``: it has stood for 20 s. ``waits_for`` is a job that was ended and does not run
-    yet, by its key; empty for none.
+    ``fault`` is the first one, with all nodes. ``is_lasting``: it has stood for 20 s. ``waits_for``
+    is a job that was ended and does not run yet, by its key; empty for none.
     """
 
-    cause: str
+    fault: FaultUnder
     is_lasting: bool
     advice: ElasticAdvice | None
     waits_for: str = ""
+
+    @property
+    def cause(self) -> str:
+        """The fault for people."""
+        return f"{self.fault.kind} on {self.fault.node}"
 
 
 def why_left(job: VcJob, fault: NetworkFault) -> str:
@@ -58,12 +66,18 @@ def why_left(job: VcJob, fault: NetworkFault) -> str:
     return ""
 
 
+def command_on(job: VcJob) -> Cause | None:
+    """Return the network fault for which the present run of a job is ended; ``None`` for none."""
+    cause = cause_on(job)
+    return cause if cause is not None and cause.source is CauseSource.COMMAND else None
+
+
 def is_under_way(job: VcJob) -> bool:
     """Whether a job was ended for a network fault, or started again, and does not run yet."""
     if job.is_deleted or unmet(job) or job.phase == "Running":
         return False
     if job.phase in ("Terminating", "Terminated"):
-        return ending_of(job) is not None
+        return command_on(job) is not None
     kept = kept_of(job)
     return kept is not None and job.started == kept.start and job.phase not in FINISHED
 
@@ -77,6 +91,5 @@ def network_fault(
     """Return the network fault under the job with ``uid``, by how long its faults have lasted."""
     lasting = {one.node for one in found.faults if standing.stood_ms((uid, one)) >= LASTS_MS}
     nodes = sorted(lasting or {one.node for one in found.faults})
-    return NetworkFault(
-        f"{found.faults[0].kind} on {', '.join(nodes)}", bool(lasting), found.advice, waits_for
-    )
+    fault = msgspec.structs.replace(found.faults[0], node=", ".join(nodes))
+    return NetworkFault(fault, bool(lasting), found.advice, waits_for)

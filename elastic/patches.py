@@ -1,4 +1,4 @@
-"""The two writes that start a vcjob again, as patches that fit one version of it only."""
+"""The writes to a vcjob, as patches that fit one version of it only."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import msgspec
 
 from advisor.workloads.elastic_conditions import kept_of
 from contract.documents.elastic_job import (
+    CAUSE,
     DISTRIBUTED,
-    ENDING,
     KEPT,
     REASON,
     RESTORE,
     STARTED,
-    Ending,
     PersistedJob,
 )
 from elastic.decision import DueWrite, recent_starts, size_of
 
 if TYPE_CHECKING:
     from advisor.snapshot import VcJob
+    from contract.documents.elastic_job import Cause
     from elastic.decision import RestartDecision
 
 
@@ -51,7 +51,7 @@ def size_patch(job: VcJob, decision: RestartDecision, now_ms: int) -> list[dict[
     )
     patch = [
         _set("/metadata/resourceVersion", job.version),
-        _annotation(KEPT, msgspec.json.encode(kept).decode()),
+        _annotation(KEPT, _text(kept)),
         _annotation(DISTRIBUTED, "true"),
         _set("/spec/tasks/0/replicas", size.replicas),
         _set("/spec/minAvailable", size.available),
@@ -68,19 +68,16 @@ def size_patch(job: VcJob, decision: RestartDecision, now_ms: int) -> list[dict[
             for index, field in job.tasks[0].places
         ]
     if RESTORE in job.annotations and decision.write is DueWrite.SIZE:
-        patch.append({"op": "remove", "path": f"/metadata/annotations/{_escaped(RESTORE)}"})
-    if ENDING in job.annotations:
-        patch.append({"op": "remove", "path": f"/metadata/annotations/{_escaped(ENDING)}"})
+        patch.append(_without(RESTORE))
+    if CAUSE in job.annotations:
+        patch.append(_without(CAUSE))
     return patch
 
 
-def ending_patch(job: VcJob, cause: str, now_ms: int) -> list[dict[str, Any]]:
-    """Return the JSON patch that keeps why a job is ended. ``now_ms`` is the wall clock."""
-    kept = kept_of(job)
-    # A cause from before the last start does not count, and that may have a later clock's time.
-    at_ms = now_ms if kept is None else max(now_ms, kept.at_ms)
-    ending = msgspec.json.encode(Ending(cause, at_ms)).decode()
-    return [_set("/metadata/resourceVersion", job.version), _annotation(ENDING, ending)]
+def cause_patch(job: VcJob, cause: Cause | None) -> list[dict[str, Any]]:
+    """Return the JSON patch that keeps ``cause`` on the job, or takes away what is kept there."""
+    one = _without(CAUSE) if cause is None else _annotation(CAUSE, _text(cause))
+    return [_set("/metadata/resourceVersion", job.version), one]
 
 
 def start_patch(job: VcJob, number: int, text: str) -> dict[str, Any]:
@@ -96,6 +93,14 @@ def _set(path: str, value: object) -> dict[str, Any]:
 
 def _annotation(key: str, text: str) -> dict[str, Any]:
     return _set(f"/metadata/annotations/{_escaped(key)}", text)
+
+
+def _without(key: str) -> dict[str, Any]:
+    return {"op": "remove", "path": f"/metadata/annotations/{_escaped(key)}"}
+
+
+def _text(value: Cause | PersistedJob) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _escaped(key: str) -> str:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.checks.ended_vcjobs import FaultUnder
-from advisor.workloads.elastic_conditions import ending_of
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.validation_texts import decode_text
 from elastic.continuous_faults import ContinuousFaults
+from elastic.end_cause import command_cause
 from elastic.job import read_job
-from elastic.network_faults import COMMANDED_MS, GAP_MS, is_under_way, network_fault
-from elastic.patches import ending_patch
+from elastic.network_faults import COMMANDED_MS, GAP_MS, command_on, is_under_way, network_fault
+from elastic.patches import cause_patch
 from stores.kubernetes_api.nodes import not_ready_since_ms
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class UnhandledFaults:
 
     async def _is_commanded(self, job: VcJob) -> bool:
         """Whether a Command to end a job waits, for as long as the controller is away."""
-        if job.phase != "Running" or ending_of(job) is None:
+        if job.phase != "Running" or command_on(job) is None:
             return False
         return await self._api.is_commanded(job.namespace, job.name, job.uid)
 
@@ -164,20 +164,20 @@ class UnhandledFaults:
             other = read_job(raw)
             if other.uid == job.uid:
                 continue
-            ending = ending_of(other) if other.phase == "Running" else None
-            is_new = ending is not None and now_ms - ending.at_ms < COMMANDED_MS
+            cause = command_on(other) if other.phase == "Running" else None
+            is_new = cause is not None and now_ms - cause.kept_ms < COMMANDED_MS
             if is_new or is_under_way(other) or await self._is_commanded(other):
                 raise StoreConflict(f"{other.key} is ended for a network fault, too")
 
-    async def end(self, job: VcJob, cause: str) -> str:
+    async def end(self, job: VcJob, fault: NetworkFault) -> str:
         """End a job by a Command; return its new version, empty where it is the same.
 
         The annotation comes first, so that the next process knows the cause after a kill.
         """
         await self._check_alone(job)
-        version, now_ms, ending = "", self._clock().wall_ms, ending_of(job)
-        if ending is None or now_ms - ending.at_ms >= COMMANDED_MS:
-            changes = ending_patch(job, cause, now_ms)
+        version, now_ms, before = "", self._clock().wall_ms, command_on(job)
+        if before is None or now_ms - before.kept_ms >= COMMANDED_MS:
+            changes = cause_patch(job, command_cause(job, fault.fault, now_ms))
             version = await self._api.patch(job.namespace, job.name, changes)
             # Of two processes that annotate two jobs now, at least one sees both annotations.
             await self._check_alone(job)

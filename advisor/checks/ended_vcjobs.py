@@ -42,18 +42,24 @@ PODS_LEFT = "PODS_LEFT"
 class FaultUnder(msgspec.Struct, frozen=True):
     """A fault on a chip or node that a pod uses or used: ``HEARTBEAT``, ``DEVICE`` or ``NETWORK``.
 
-    ``since_ms`` is when it began (wall), 0 where the documents do not have it.
+    ``since_ms`` is when it began (wall), 0 where the documents do not have it. ``chip`` and
+    ``code`` are empty for a node. ``is_past``: it is in the history, under a pod that is gone.
     """
 
     kind: str
     node: str
     since_ms: int = 0
+    chip: str = ""
+    code: str = ""
+    is_past: bool = False
 
 
 class EndedJob(msgspec.Struct, frozen=True):
     """What is known about an ended vcjob by its ``version``, a resourceVersion.
 
-    ``advice`` is ``None`` where no size was asked for.
+    ``advice`` is ``None`` where no size was asked for. ``not_known`` is why there may be a fault
+    under its pods at its end that is not in ``faults``: empty where there is none, ``None`` where
+    that was not asked.
     """
 
     namespace: str
@@ -61,6 +67,7 @@ class EndedJob(msgspec.Struct, frozen=True):
     version: int = 0
     advice: ElasticAdvice | None = None
     faults: tuple[FaultUnder, ...] = ()
+    not_known: str | None = "no history of its pods is kept"
 
 
 class EndedJobs(msgspec.Struct, frozen=True):
@@ -69,12 +76,14 @@ class EndedJobs(msgspec.Struct, frozen=True):
     ``version`` is the newest resourceVersion of a vcjob that it was computed from. ``not_known``
     is why no size should be relied on. ``running`` are jobs of several pods that run over a
     network fault and over no other one, with the size for which there would be room after them.
+    ``hit`` are jobs with live pods over a fault of any kind.
     """
 
     version: int = 0
     not_known: tuple[str, ...] = ()
     jobs: tuple[EndedJob, ...] = ()
     running: tuple[EndedJob, ...] = ()
+    hit: tuple[EndedJob, ...] = ()
 
 
 class _Since(msgspec.Struct):
@@ -97,10 +106,11 @@ def ended_jobs(
     sized: Collection[tuple[str, str]],
     judged: Collection[tuple[str, str]],
     running: bool = False,
+    hit: bool = False,
 ) -> EndedJobs:
     """Return sizes of ``sized`` vcjobs, and faults under pods of these and of ``judged`` ones.
 
-    With ``running`` also those that run over a network fault.
+    With ``running`` also those that run over a network fault, with ``hit`` over any fault.
 
     Both are namespaces with names. A job with pods that have not ended gets no size. Jobs are
     served in the order of their creation, after those that were started again and whose pods are
@@ -130,12 +140,17 @@ def ended_jobs(
         return pool, advice
 
     _, advice = share_room()
-    found, over = [], []
+    found, over, under_fault = [], [], []
     for job in jobs:
         key = (job.namespace, job.name)
         if key in sized or key in judged:
             faults = tuple(_under(_pods(job, snapshot), nodes.views, cache))
-            found.append(EndedJob(*key, job.number, advice.get(key), faults))
+            one = EndedJob(*key, job.number, advice.get(key), faults)
+            found.append(one if key in judged else msgspec.structs.replace(one, not_known=None))
+        if hit and job.labels.get(scheduling.ELASTIC_SCHEDULING) == "on":
+            pods = [pod for pod in _pods(job, snapshot) if pod.is_live]
+            if faults := tuple(_under(pods, nodes.views, cache)):
+                under_fault.append(EndedJob(*key, job.number, None, faults))
         if running and _may_be_ended(job):
             pods = [pod for pod in _pods(job, snapshot) if pod.is_live]
             faults = tuple(_under(pods, nodes.views, cache))
@@ -153,7 +168,7 @@ def ended_jobs(
         not_known.append("there is no cluster-info")
     not_known += [f"{kind}: they cannot be read" for kind in sorted(snapshot.unread & {"vcjobs"})]
     newest = max((job.number for job in jobs), default=0)
-    return EndedJobs(newest, tuple(not_known), tuple(found), tuple(over))
+    return EndedJobs(newest, tuple(not_known), tuple(found), tuple(over), tuple(under_fault))
 
 
 def _may_be_ended(job: VcJob) -> bool:
@@ -221,16 +236,18 @@ def _under(
         if view.state == NodeHealthState.NODE:
             yield FaultUnder("HEARTBEAT", pod.node)
         elif bad := cards.intersection(view.unhealthy):
-            yield FaultUnder("DEVICE", pod.node, _since_ms(cache, pod.node, bad))
+            yield _fault_of_cards("DEVICE", pod.node, bad, cache)
         elif bad := cards.intersection(view.network_unhealthy or ()):
-            yield FaultUnder(NETWORK, pod.node, _since_ms(cache, pod.node, bad))
+            yield _fault_of_cards(NETWORK, pod.node, bad, cache)
 
 
-def _since_ms(cache: ClusterCache, node: str, cards: Collection[str]) -> int:
-    """Return when the first fault of these cards began; 0 where the document does not have it."""
+def _fault_of_cards(
+    kind: str, node: str, cards: Collection[str], cache: ClusterCache
+) -> FaultUnder:
+    """Return the first fault of these cards; without a time where the document does not have it."""
     entry = cache.devices.get(node)
     lists = (entry.DeviceList if entry is not None else None) or {}
-    times: list[int] = []
+    first = FaultUnder(kind, node, chip=min(cards))
     for key, text in lists.items():
         if key.endswith("-Fault"):
             try:
@@ -238,6 +255,9 @@ def _since_ms(cache: ClusterCache, node: str, cards: Collection[str]) -> int:
             except (msgspec.MsgspecError, UnicodeError, RecursionError):
                 continue
             for fault in faults:
-                if fault.npu_name in cards:
-                    times += [one.fault_time for one in (fault.times or {}).values()]
-    return min((at_ms for at_ms in times if at_ms > 0), default=0)
+                for code, since in (fault.times or {}).items():
+                    at_ms = since.fault_time
+                    is_first = at_ms > 0 and not 0 < first.since_ms <= at_ms
+                    if fault.npu_name in cards and is_first:
+                        first = FaultUnder(kind, node, at_ms, fault.npu_name, code)
+    return first

@@ -12,7 +12,6 @@ from contract import scheduling
 from contract.counted import counted
 from contract.documents.elastic_job import (
     END_ACTIONS,
-    ENDING,
     EVICTED_EVENTS,
     KEPT,
     OFF,
@@ -20,7 +19,6 @@ from contract.documents.elastic_job import (
     SHORTEST_TTL_SECONDS,
     SWITCH,
     Size,
-    read_ending,
     read_kept,
 )
 from contract.scheduling import go_integer
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from advisor.snapshot import VcJob
-    from contract.documents.elastic_job import Ending, PersistedJob
+    from contract.documents.elastic_job import PersistedJob
 
 _DEFAULT_RETRIES = 3
 """What a job without ``maxRetry`` gets (consumers#2.9)."""
@@ -57,12 +55,12 @@ def kept_of(job: VcJob) -> PersistedJob | None:
         return None
 
 
-def ending_of(job: VcJob) -> Ending | None:
-    """Return why the job is ended; ``None`` where that is not recorded, or cannot be read."""
-    try:
-        return read_ending(job.annotations)
-    except ValueError:
-        return None
+def run_of(job: VcJob) -> tuple[int, int]:
+    """Return which run of the job this is: the number of the start of ours that began it, 0 for
+    none, and when a Command of its owner began it.
+    """
+    kept = kept_of(job)
+    return (0 if kept is None else kept.start, job.resumed_ms)
 
 
 def original_of(job: VcJob) -> Size | None:
@@ -98,10 +96,6 @@ def _kept(job: VcJob) -> str | None:
         read_kept(job.annotations)
     except ValueError as error:
         return f"{error}; set the original size and remove the annotation {KEPT}"
-    try:
-        read_ending(job.annotations)
-    except ValueError as error:
-        return f"{error}; remove the annotation {ENDING}"
     return None
 
 

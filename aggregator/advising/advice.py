@@ -8,9 +8,12 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
+
 from advisor.checks.ended_vcjobs import EndedJobs
 from aggregator.advising.answers import NewestReports
 from aggregator.advising.cluster_objects import KINDS, AdvisedObjects, rules_in
+from aggregator.advising.job_pods import JobPods, judge
 from aggregator.advising.kept_state import KeptState
 from aggregator.advising.sessions import Sessions
 from aggregator.advising.status import AdviceStatus, changes_of
@@ -22,9 +25,11 @@ from stores.interruption import followed
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from advisor.checks.ended_vcjobs import EndedJob
     from advisor.options import Profile
     from advisor.scheduler_view.state import SchedulerState
-    from advisor.snapshot import ClusterSnapshot
+    from advisor.snapshot import ClusterSnapshot, VcJob
+    from aggregator.advising.job_pods import PublishedPast
     from aggregator.advising.outcomes import Watched
     from aggregator.advising.status import AdviceChange
     from service.clock import Clock
@@ -52,9 +57,10 @@ class Advising:
         clock: Clock,
         send: Callable[[Iterable[AdviceChange]], None],
         keep: Callable[[], None] = lambda: None,
+        past: PublishedPast | None = None,
     ) -> None:
         """Make it; ``send`` receives the decisions that changed, ``keep`` is called when state has
-        to be stored.
+        to be stored, ``past`` is what was published before; without it no end is judged by that.
         """
         self._send = send
         self._cluster = cluster
@@ -67,6 +73,9 @@ class Advising:
         self._is_restored = asyncio.Event()
         self.answers = NewestReports(self._objects, self.status)
         self.what_if = WhatIf(self._objects, lambda: self._sessions.states, lambda: clock().wall_ms)
+        self._past = past
+        self._pods = JobPods()
+        self._are_pods_restored = past is None
         self._changed = asyncio.Event()
         self._advised_at_ms = 0
         self._seconds = 0.0
@@ -79,6 +88,8 @@ class Advising:
                 tasks.create_task(self._follow(name, kind), name=f"read {kind.name} for advice")
             tasks.create_task(self._follow_rules(), name="read scaling rules for advice")
             tasks.create_task(self._advise(), name="advise")
+            if self._past is not None:
+                tasks.create_task(self._restore_pods(self._past), name="read pods of jobs")
         raise AssertionError("the tasks never end")
 
     def status(self) -> AdviceStatus:
@@ -100,6 +111,7 @@ class Advising:
         judged: Collection[tuple[str, str]],
         *,
         running: bool = False,
+        hit: bool = False,
     ) -> EndedJobs:
         """Return what is known of ended vcjobs; see ``ended_jobs``.
 
@@ -111,9 +123,46 @@ class Advising:
         if trouble := await self._caught_up():
             return EndedJobs(not_known=(trouble,))
         snapshot = self._objects.snapshot(self._clock().wall_ms)
-        return await asyncio.to_thread(
-            self._sessions.ended, snapshot, sized, judged, running=running
+        found = await asyncio.to_thread(
+            self._sessions.ended, snapshot, sized, judged, running=running, hit=hit
         )
+        if self._past is None:
+            return found
+        jobs = {(job.namespace, job.name): job for job in snapshot.vcjobs}
+        ends = [await self._with_past(one, jobs, self._past) for one in found.jobs]
+        return msgspec.structs.replace(found, jobs=tuple(ends))
+
+    async def _with_past(
+        self, one: EndedJob, jobs: Mapping[tuple[str, str], VcJob], past: PublishedPast
+    ) -> EndedJob:
+        """Return a job that was judged with the faults under its pods when it ended."""
+        job = jobs[one.namespace, one.name]
+        if one.not_known is None or not job.is_ended:
+            return one
+        try:
+            faults, not_known = await judge(job, self._pods.runs.get(job.uid), past)
+        except StoreError as error:
+            return msgspec.structs.replace(one, not_known=str(error))
+        if not self._are_pods_restored:
+            not_known = not_known or "the stored pods of jobs were not read yet"
+        return msgspec.structs.replace(one, faults=(*one.faults, *faults), not_known=not_known)
+
+    async def _restore_pods(self, past: PublishedPast) -> None:
+        """Restore the pods of jobs; what cannot be read is tried again."""
+        while not self._are_pods_restored:
+            try:
+                self._pods.restore(await past.history.runs())
+            except StoreError as error:
+                _log.warning("the pods of ended jobs are not known: %s", error)
+                await asyncio.sleep(_AFTER_A_PROBLEM)
+            else:
+                self._are_pods_restored = True
+                self._keep_pods()
+
+    def _keep_pods(self) -> None:
+        """Have the runs of jobs that have changed stored."""
+        if self._past is not None and self._are_pods_restored and self._pods.changed:
+            self._past.history.keep_runs(self._pods.take_changed())
 
     async def _caught_up(self) -> str:
         """Wait for cluster documents as new as the stored ones; return why they are older."""
@@ -131,7 +180,10 @@ class Advising:
 
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> None:
         async for event in followed(partial(self._cluster.objects, kind)):
-            if self._objects.observe(name, event, self._clock().wall_ms):
+            now_ms = self._clock().wall_ms
+            self._pods.observe(name, event, now_ms)
+            self._keep_pods()
+            if self._objects.observe(name, event, now_ms):
                 self._changed.set()
                 if name == "ascendjobs":
                     self._jobs_changed.set()

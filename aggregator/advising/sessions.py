@@ -78,6 +78,7 @@ class Sessions:
         judged: Collection[tuple[str, str]],
         *,
         running: bool = False,
+        hit: bool = False,
     ) -> EndedJobs:
         """Return the ended vcjobs (see ``ended_jobs``) as of the next session.
 
@@ -88,7 +89,9 @@ class Sessions:
         if 0 < next_ms - snapshot.now_ms <= PERIOD_MS:
             snapshot = msgspec.structs.replace(snapshot, now_ms=next_ms)
         options = options_of(snapshot)
-        return ended_jobs(snapshot, state, options, sized=sized, judged=judged, running=running)
+        return ended_jobs(
+            snapshot, state, options, sized=sized, judged=judged, running=running, hit=hit
+        )
 
     def look(self, snapshot: ClusterSnapshot, watched: Watched = Watched()) -> None:  # noqa: B008
         """Compute the reports for ``snapshot``. A clock that was set back begins a session.

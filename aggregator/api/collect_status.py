@@ -195,11 +195,12 @@ class StatusQueries:
         judged: Collection[tuple[str, str]],
         *,
         running: bool,
+        hit: bool,
     ) -> EndedJobsPage:
         """Return the vcjobs that have ended, by namespaces and names."""
         ended = None
         if self.advising is not None:
-            ended = await self.advising.ended(sized, judged, running=running)
+            ended = await self.advising.ended(sized, judged, running=running, hit=hit)
         found = self.liveness_page().liveness
         return EndedJobsPage(self.at_ms, self.leadership.leads, found.alarm, found.lost, ended)
 

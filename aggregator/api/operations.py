@@ -222,6 +222,7 @@ OPERATIONS: tuple[Operation, ...] = (
             Parameter("sized", "NAMESPACE/NAME, several with commas: their sizes, in turn"),
             Parameter("judged", "NAMESPACE/NAME, several with commas: faults under their pods"),
             Parameter("running", "true: also jobs that run over a network fault"),
+            Parameter("hit", "true: also jobs with live pods over any fault"),
         ),
     ),
     Operation("/api/v1/public-faults", "How it stands with public faults", PublicFaultsPage),

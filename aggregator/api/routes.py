@@ -84,10 +84,14 @@ def _ended_jobs(queries: StatusQueries) -> Callable[[web.Request], Awaitable[web
             if any(not namespace or not job or "/" in job for namespace, _, job in jobs):
                 return daemon_pages.json_response({"error": f"{name} is no NAMESPACE/NAME"}, 400)
             asked.append([(namespace, job) for namespace, _, job in jobs])
-        running = request.query.get("running", "false")
-        if running not in ("true", "false"):
-            return daemon_pages.json_response({"error": "running is neither true nor false"}, 400)
-        found = await queries.ended_jobs(*asked, running=running == "true")
+        chosen = {}
+        for name in ("running", "hit"):
+            text = request.query.get(name, "false")
+            if text not in ("true", "false"):
+                error = f"{name} is neither true nor false"
+                return daemon_pages.json_response({"error": error}, 400)
+            chosen[name] = text == "true"
+        found = await queries.ended_jobs(*asked, running=chosen["running"], hit=chosen["hit"])
         return daemon_pages.json_response(found)
 
     return show

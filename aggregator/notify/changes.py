@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from contract.documents.dpu_info import is_dpu_subject
 from contract.documents.switch_info import leveled
-from contract.pages.changes import FaultChange
+from contract.pages.changes import STATUS, FaultChange
 from contract.pages.subjects import part_name, port_name
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _NOTHING: dict[tuple[str, str], str] = {}
 _WELL = ("", "Healthy")
-STATUS = "status"
-"""The code for a part of a node as a whole: its published status."""
 
 
 class ChangeDetector:
@@ -46,6 +44,10 @@ class ChangeDetector:
     def levels(self) -> dict[str, dict[tuple[str, str], str]]:
         """What was published last, by node."""
         return {node: dict(levels) for node, levels in self._known.items()}
+
+    def levels_of(self, node: str) -> Mapping[tuple[str, str], str]:
+        """Return what was published last of a node."""
+        return self._known.get(node, _NOTHING)
 
     @property
     def nodes(self) -> frozenset[str]:

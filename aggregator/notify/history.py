@@ -13,7 +13,7 @@ import logging
 import sqlite3
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import msgspec
 
@@ -21,8 +21,11 @@ from aggregator.notify.history_file import (
     FILE_NAME,
     HistoryFile,
     StoredBatches,
+    read_changes,
     read_page,
     read_published_levels,
+    read_runs,
+    read_spans,
 )
 from contract.errors import StoreError
 from contract.validation_texts import decode_text
@@ -34,7 +37,7 @@ from service.tasks import in_thread
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     from aggregator.notify.history_file import PublishedLevels
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
     from stores.base import EventChannel, HistoryAck, HistoryBatch
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _PRUNE_SECONDS = 60.0
 _HELD_BATCHES = 2_000
@@ -101,6 +106,10 @@ class ClusterHistory:
             level=logging.ERROR,
         )
         self._changes: deque[FaultChange] = deque()
+        self._runs: dict[str, str | None] = {}
+        """Runs of jobs that are to be stored, by uid."""
+        self._began_ms = 0
+        """Since when this process records everything; 0 before it is set."""
         self._status = HistoryStatus(tuple(channels))
         self._begins_with: PublishedLevels | None = None
         self._gathering: asyncio.TimerHandle | None = None
@@ -117,9 +126,10 @@ class ClusterHistory:
         finally:
             if self._gathering is not None:
                 self._gathering.cancel()
-            if self._changes:
+            if self._changes or self._runs:
                 with contextlib.suppress(*_TROUBLE):
-                    self._store([], tuple(self._changes), 0)
+                    now_ms = self._clock().wall_ms
+                    self._store([], tuple(self._changes), self._runs, now_ms)
             self._close()
         raise AssertionError("the tasks never end")
 
@@ -142,6 +152,10 @@ class ClusterHistory:
         self._begins_with = levels
         self._came.set()
 
+    def begin_span(self) -> None:
+        """Set that everything is recorded from now on."""
+        self._began_ms = self._began_ms or self._clock().wall_ms
+
     def record(self, changes: Iterable[FaultChange]) -> None:
         """Queue published changes; never waits for the disk.
 
@@ -152,7 +166,15 @@ class ClusterHistory:
                 self._status.dropped += 1
             else:
                 self._changes.append(change)
-        if self._changes and self._gathering is None:
+        self._gather()
+
+    def keep_runs(self, runs: Mapping[str, str | None]) -> None:
+        """Queue the runs of jobs, by uid; never waits for the disk."""
+        self._runs.update(runs)
+        self._gather()
+
+    def _gather(self) -> None:
+        if (self._changes or self._runs) and self._gathering is None:
             loop = asyncio.get_running_loop()
             self._gathering = loop.call_later(_GATHER_SECONDS, self._gathered)
 
@@ -162,8 +184,39 @@ class ClusterHistory:
 
     async def page(self, asked: HistoryRange) -> HistoryPage:
         """Return a part of the history. Raises ``StoreError`` while it cannot be read."""
+        return await self._read(partial(read_page, self._path, asked))
+
+    async def changes(self, nodes: Collection[str], since_ms: int) -> list[FaultChange]:
+        """Return how the published state of nodes changed, the oldest first.
+
+        Raises ``StoreError`` while that cannot be read.
+        """
+        waiting = [one for one in self._changes if one.node in nodes and one.at_ms >= since_ms]
+        stored = await self._read(partial(read_changes, self._path, nodes, since_ms))
+        return [*stored, *(one for one in waiting if one not in stored)]
+
+    async def runs(self) -> dict[str, str]:
+        """Return the runs of jobs by uid. Raises ``StoreError`` while they cannot be read."""
+        return await self._read(partial(read_runs, self._path))
+
+    async def has_all(self, since_ms: int, until_ms: int) -> bool:
+        """Return whether everything between two times (wall) was recorded.
+
+        Raises ``StoreError`` while that cannot be read.
+        """
+        now_ms = self._clock().wall_ms
+        spans = await self._read(partial(read_spans, self._path))
+        if self._began_ms and not self._status.dropped:
+            spans.append((self._began_ms, now_ms))
+        at_ms, until_ms = since_ms, min(until_ms, now_ms)
+        for began, until in sorted(spans):
+            if began <= at_ms:
+                at_ms = max(at_ms, until)
+        return at_ms >= until_ms
+
+    async def _read(self, read: Callable[[], T]) -> T:
         try:
-            return await asyncio.to_thread(read_page, self._path, asked)
+            return await asyncio.to_thread(read)
         except (*_TROUBLE, msgspec.MsgspecError) as error:
             raise StoreError(f"{self._path} cannot be read: {decode_text(error)}") from error
 
@@ -189,10 +242,11 @@ class ClusterHistory:
             batches = tuple(self._waiting)
             self._waiting.clear()
             self._waiting_events = 0
-            changes = tuple(self._changes)
+            now_ms, changes = self._clock().wall_ms, tuple(self._changes)
+            runs, self._runs = self._runs, {}
             try:
                 rows = [one for _, one in batches]
-                stored = await in_thread(partial(self._store, rows, changes, self._clock().wall_ms))
+                stored = await in_thread(partial(self._store, rows, changes, runs, now_ms))
                 if self._clock().steady_ms >= next_prune_ms:
                     assert self._file is not None
                     more = await in_thread(partial(self._file.prune, self._clock().wall_ms))
@@ -200,6 +254,7 @@ class ClusterHistory:
                     next_prune_ms = self._clock().steady_ms + pause_ms
             except _TROUBLE as error:
                 # The nodes get no acknowledgement, and send again.
+                self._runs = runs | self._runs
                 await self._in_trouble(error, backoff)
                 continue
             self._trouble.end()
@@ -210,7 +265,11 @@ class ClusterHistory:
             await self._answer(batches, stored.acks)
 
     def _store(
-        self, batches: list[HistoryBatch], changes: tuple[FaultChange, ...], now_ms: int
+        self,
+        batches: list[HistoryBatch],
+        changes: tuple[FaultChange, ...],
+        runs: Mapping[str, str | None],
+        now_ms: int,
     ) -> StoredBatches:
         if self._file is None:
             self._file = HistoryFile(self._path)
@@ -223,6 +282,10 @@ class ClusterHistory:
             for _ in changes:
                 self._changes.popleft()
             self._status.published += len(changes)
+        if runs:
+            self._file.store_runs(runs)
+        if self._began_ms:
+            self._file.extend_span(self._began_ms, now_ms)
         return stored
 
     async def _answer(

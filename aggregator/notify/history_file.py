@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -20,7 +20,7 @@ from service.files.database import open_database, transaction, used_bytes
 from stores.base import HistoryAck, HistoryBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from contract.pages.history import HistoryRange
@@ -33,6 +33,8 @@ _PRUNE_ROWS = 2_000
 _JOURNALS_OF_A_NODE = 8
 _BUSY_SECONDS = 5.0
 
+_TIME = "heard_at_ms"
+"""The column with the time of an event (wall); its name is that of older files."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -44,6 +46,14 @@ CREATE TABLE IF NOT EXISTS events (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS nodes ON events (node, number);
 CREATE INDEX IF NOT EXISTS times ON events (heard_at_ms);
+CREATE TABLE IF NOT EXISTS runs (
+    job TEXT PRIMARY KEY,
+    body TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS spans (
+    began_ms INTEGER PRIMARY KEY,
+    until_ms INTEGER NOT NULL
+) STRICT;
 CREATE TABLE IF NOT EXISTS positions (
     node TEXT NOT NULL,
     journal TEXT NOT NULL,
@@ -145,6 +155,26 @@ class HistoryFile:
                 else:
                     self._stand([(one.node, one.subject, one.code, one.level)])
 
+    def store_runs(self, runs: Mapping[str, str | None]) -> None:
+        """Store the runs of jobs, by uid; ``None`` deletes that of a job."""
+        gone = [(uid,) for uid, text in runs.items() if text is None]
+        kept = [(uid, text) for uid, text in runs.items() if text is not None]
+        with transaction(self._connection):
+            self._connection.executemany("DELETE FROM runs WHERE job = ?", gone)
+            self._connection.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?)", kept)
+
+    def extend_span(self, began_ms: int, until_ms: int) -> None:
+        """Store that this process, which began then, has recorded everything until ``until_ms``."""
+        with transaction(self._connection):
+            self._connection.execute(
+                "INSERT INTO spans VALUES (?, ?)"
+                " ON CONFLICT DO UPDATE SET until_ms = max(until_ms, excluded.until_ms)",
+                (began_ms, until_ms),
+            )
+            self._connection.execute(
+                "DELETE FROM spans WHERE until_ms < ?", (until_ms - MAX_AGE_MS,)
+            )
+
     def _stand(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
         self._connection.executemany("INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?)", rows)
 
@@ -227,6 +257,57 @@ def read_page(path: Path, asked: HistoryRange) -> HistoryPage:
         rows.reverse()
     entries = tuple(_entry(*row) for row in rows)
     return HistoryPage(entries, entries[-1].number if entries else asked.after or 0, more)
+
+
+def read_changes(path: Path, nodes: Collection[str], since_ms: int) -> list[FaultChange]:
+    """Return how the published state of nodes changed, the oldest first.
+
+    Raises ``sqlite3.Error`` or ``OSError``.
+    """
+    found: list[FaultChange] = []
+    for rows in _rows(path, "events", _CHANGES, [(node, since_ms) for node in sorted(nodes)]):
+        found += [_change.decode(body) for (body,) in rows]
+    return found
+
+
+def read_runs(path: Path) -> dict[str, str]:
+    """Return the stored runs of jobs, by uid. Raises ``sqlite3.Error`` or ``OSError``."""
+    (rows,) = _rows(path, "runs", "SELECT job, body FROM runs", [()])
+    return dict(rows)
+
+
+def read_spans(path: Path) -> list[tuple[int, int]]:
+    """Return from when until when processes have recorded everything, in their order.
+
+    A part of which events were deleted, as the file was too large, is not in them. Raises
+    ``sqlite3.Error`` or ``OSError``.
+    """
+    (spans,) = _rows(path, "spans", "SELECT began_ms, until_ms FROM spans ORDER BY began_ms", [()])
+    (first,) = _rows(path, "events", _FIRST, [()])
+    newest_ms = max((until for _, until in spans), default=0)
+    from_ms = max([newest_ms - MAX_AGE_MS, *(at_ms for (at_ms,) in first)])
+    return [(max(began, from_ms), until) for began, until in spans if until > from_ms]
+
+
+_CHANGES = (
+    f"SELECT body FROM events WHERE node = ? AND journal = '' AND {_TIME} >= ? ORDER BY number"
+)
+_FIRST = (
+    f"SELECT {_TIME} FROM events WHERE number = (SELECT min(number) FROM events) AND number > 1"
+)
+"""The oldest event that is left, where one before it was deleted."""
+
+
+def _rows(
+    path: Path, table: str, query: str, parameters: Sequence[tuple[str | int, ...]]
+) -> list[list[Any]]:
+    """Return the rows for each of ``parameters``; none where there is no such table yet."""
+    if not path.exists():
+        return [[] for _ in parameters]
+    with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
+        if not _has_table(connection, table):
+            return [[] for _ in parameters]
+        return [connection.execute(query, one).fetchall() for one in parameters]
 
 
 def read_published_levels(path: Path) -> PublishedLevels | None:

@@ -17,7 +17,7 @@ from aggregator.notify.node_log import NodeLog
 from contract.pages.changes import JobChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from aggregator.cluster_documents.published_node import PublishedNode
     from aggregator.dpu_faults.plugin import DpuFaults
@@ -82,6 +82,11 @@ class Notifier:
                 self._observe(node, now)
         self._blind.pop_changes(now.wall_ms)  # blind sources of an earlier run are no change
         self._is_seeded = True
+        self.history.begin_span()
+
+    def levels_of(self, node: str) -> Mapping[tuple[str, str], str]:
+        """Return what is published of a node now: levels by subject and code."""
+        return self._changes.levels_of(node)
 
     def began_ms(self, node: str, subject: str, code: str) -> int | None:
         """Return since when a fault is published; ``None`` where this process does not know."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,8 +23,8 @@ RESTORE_NOW = "true"
 """Value of ``RESTORE``: the job was ended for that, so it starts without a fault."""
 KEPT = "npu-vigil/elastic-state"
 """Annotation of a vcjob: the original size, the size written, the cause and the last starts."""
-ENDING = "npu-vigil/elastic-ending"
-"""Annotation of a vcjob that is ended because of a network fault: the fault, and when."""
+CAUSE = "npu-vigil/elastic-cause"
+"""Annotation of a vcjob: what ended its run or is to end it, until the start that follows."""
 DISTRIBUTED = "distributed"
 """Annotation of a vcjob that was started again with another size (consumers#5.3)."""
 STARTED = "NPU Vigil start "
@@ -90,16 +91,54 @@ def read_kept(annotations: Mapping[str, str]) -> PersistedJob | None:
     return kept
 
 
-class Ending(msgspec.Struct, frozen=True):
-    """Why a job that ran is ended, and when that was decided (wall)."""
+class CauseSource(StrEnum):
+    """Where a cause comes from."""
 
-    cause: str
+    RECORD = "record"
+    """The scheduler's record: it has evicted the pods."""
+    COMMAND = "command"
+    """``vigil elastic`` ends the job."""
+    PODS = "pods"
+    """A fault that the aggregator had under its pods while they ended."""
+    HISTORY = "history"
+    """A fault by the aggregator's history, under pods that were gone."""
+    RUNNING = "running"
+    """A fault that the aggregator has under its pods while they run: the end may have another
+    cause."""
+
+
+class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What ended a run of a vcjob, and to which run that belongs.
+
+    ``kind`` is that of the scheduler (``CardUnhealthy``) or of ``FaultUnder``, empty where no fault
+    ended the run. ``at_ms`` is when the fault began or was recorded, ``kept_ms`` when this was
+    written (wall). ``uid`` is that of the job, ``generation`` the number of the start with which
+    the run began, 0 for none, and ``resumed_ms`` when a Command of the owner began it.
+    """
+
+    kind: str
+    node: str
     at_ms: int
+    source: CauseSource
+    uid: str
+    generation: int = 0
+    resumed_ms: int = 0
+    kept_ms: int = 0
+    chip: str = ""
+    code: str = ""
+
+    @property
+    def text(self) -> str:
+        """The cause for people."""
+        return f"{self.kind} on {self.node}" if self.node else self.kind
 
 
-def read_ending(annotations: Mapping[str, str]) -> Ending | None:
-    """Return why a job is ended; ``None`` where no reason is recorded. Raises ``ValueError``."""
+def read_cause(annotations: Mapping[str, str]) -> Cause | None:
+    """Return the cause that is kept on a vcjob; ``None`` where none is, or it cannot be read.
+
+    One that another release wrote is none: it is replaced once a cause is seen.
+    """
     try:
-        return msgspec.json.decode(annotations.get(ENDING, "null"), type=Ending | None)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"{ENDING} cannot be read: {decode_text(error)}") from None
+        return msgspec.json.decode(annotations.get(CAUSE, "null"), type=Cause | None)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None

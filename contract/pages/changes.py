@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+STATUS = "status"
+"""The code for a part of a node as a whole: its published status."""
+
 
 class FaultChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """One fault of one node, as it holds from ``at_ms`` on.

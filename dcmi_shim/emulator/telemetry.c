@@ -7,6 +7,7 @@
 enum { HBM_USED_MB = 3395, MEMORY_USED_MB = 1400, HBM_MHZ = 1600, MEMORY_MHZ = 1600, IDLE_MHZ = 800, CPU_MHZ = 1900 };
 enum { LONGEST_PCIE_PROFILE_MS = 2000, LONGEST_HCCS_PROFILE_MS = 1000 };
 enum { PROCESS_BYTES = 1 << 20 };
+enum { FULL_POWER_TIMES = 4 }; /* what all dies need under full load, in times of what they need idle */
 
 DCMI_EXPORT int dcmi_get_device_temperature(int card_id, int device_id, int *temperature)
 {
@@ -22,13 +23,23 @@ DCMI_EXPORT int dcmi_get_device_voltage(int card_id, int device_id, unsigned int
     return call_finish(&call, DCMI_OK);
 }
 
+/* What the dies of a card need together, in 0.1 W: the more, the busier they are. */
+static int power_of_card(const struct call *call)
+{
+    const struct profile *profile = call->profile;
+    unsigned busy = 0;
+    for (int die = 0; die < profile->dies; die++)
+        busy += call->state->chips[call->chip + (unsigned)die].load.aicore;
+    return profile->power + profile->power * (FULL_POWER_TIMES - 1) * (int)busy / (100 * profile->dies);
+}
+
 /* A card measures its power once, on its first die. */
 DCMI_EXPORT int dcmi_get_device_power_info(int card_id, int device_id, int *power)
 {
     BEGIN(dcmi_get_device_power_info, DEVICE(card_id, device_id), power != NULL);
     if (call.die != 0 || call.profile->card_power)
         return call_finish(&call, DCMI_NOT_SUPPORTED);
-    *power = call.profile->power;
+    *power = power_of_card(&call);
     return call_finish(&call, DCMI_OK);
 }
 
@@ -37,7 +48,7 @@ DCMI_EXPORT int dcmi_mcu_get_power_info(int card_id, int *power)
     BEGIN(dcmi_mcu_get_power_info, CARD(card_id), power != NULL);
     if (!call.profile->card_power)
         return call_finish(&call, DCMI_NOT_SUPPORTED);
-    *power = call.profile->power;
+    *power = power_of_card(&call);
     return call_finish(&call, DCMI_OK);
 }
 
@@ -75,7 +86,8 @@ static unsigned hbm_percent(const struct load *load, const struct profile *profi
 static struct dcmi_multi_utilization_info utilization(const struct load *load)
 {
     return (struct dcmi_multi_utilization_info){
-        .aic_util = load->aicore, .aicore_util = load->aicore, .npu_util = load->aicore};
+        .aic_util = load->aicore, .aiv_util = load->aicore,
+        .aicore_util = load->aicore, .npu_util = load->aicore};
 }
 
 DCMI_EXPORT int dcmi_get_device_utilization_rate(int card_id, int device_id, int type,
@@ -90,6 +102,7 @@ DCMI_EXPORT int dcmi_get_device_utilization_rate(int card_id, int device_id, int
         *percent = hbm_percent(load, call.profile);
         break;
     case 2:
+    case 12:
     case 13:
     case 14:
         *percent = load->aicore;
@@ -97,7 +110,6 @@ DCMI_EXPORT int dcmi_get_device_utilization_rate(int card_id, int device_id, int
     case 3:
     case 4:
     case 10:
-    case 12:
         *percent = 0;
         break;
     case 1:

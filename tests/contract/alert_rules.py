@@ -16,6 +16,7 @@ from contract.codes.host_codes import HOST_CODES
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, CodeReference, all_codes, level_texts, text_of_level
 from contract.counted import counted
+from elastic.decision import VcjobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,6 +28,7 @@ RULES = _ROOT / "systemd" / "npu-vigil-alerts.yml"
 RUNBOOKS = _ROOT / "docs" / "runbooks.md"
 _HARMLESS = {ChipLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, NodeLevel.NOT_HANDLE_FAULT}
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
+CAUSE_NOT_KNOWN = VcjobState.CAUSE_NOT_KNOWN.value
 _NETWORK = "|".join(sorted(NETWORK_FAULT_CODES))
 _WORDS = {
     CodeKind.CHIP: ("Chip", "codes of chips"),
@@ -85,6 +87,23 @@ def alerts() -> Iterator[Alert]:
     )
 
 
+class ElasticAlert(NamedTuple):
+    """The alert about a job of elastic training that waits for a person."""
+
+    name: str = "NpuVigilElasticCauseNotKnown"
+    expression: str = f'max by (state) (npu_vigil_elastic_jobs{{state="{CAUSE_NOT_KNOWN}"}}) > 0'
+    lasts: str = "5m"
+    summary: str = (
+        "{{ $value }} elastic jobs have ended, and it is not known whether a fault ended them"
+    )
+    when: str = (
+        "The record of the scheduler was gone before a daemon saw it, and the history of the "
+        "aggregator does not show all."
+    )
+    effect: str = "The job stays as it has ended: it is started again only after a fault."
+    remedy: str = "Look at the faults of its nodes. If a fault ended it, start it again."
+
+
 def _alert(kind: CodeKind, level: str, text: LevelText) -> Alert:
     word, _ = _WORDS[kind]
     where = "{{ $labels.subject }} of {{ $labels.instance }}"
@@ -139,6 +158,18 @@ def rules() -> str:
                 lines.append(f"          name_{language}: {value}")
                 known.add(anchor)
         lines.append(f"          runbook_url: docs/runbooks.md#{one.name.lower()}")
+    elastic = ElasticAlert()
+    lines += [
+        "  - name: npu-vigil-elastic",
+        "    rules:",
+        f"      - alert: {elastic.name}",
+        f"        expr: {_quoted(elastic.expression)}",
+        f"        for: {elastic.lasts}",
+        "        annotations:",
+        f"          summary: {_quoted(elastic.summary)}",
+        f"          description: {_quoted(f'{elastic.effect} {elastic.remedy}')}",
+        f"          runbook_url: docs/runbooks.md#{elastic.name.lower()}",
+    ]
     return _RULES_HEAD + "\n".join(lines) + "\n"
 
 
@@ -167,7 +198,8 @@ def _quoted(text: str) -> str:
 def runbooks() -> str:
     """Return the document."""
     sections = (line for one in alerts() for line in _section(one))
-    return "\n".join([_RUNBOOKS_HEAD, *sections, *_host_checks()])
+    elastic = _elastic_section(ElasticAlert())
+    return "\n".join([_RUNBOOKS_HEAD, *sections, *elastic, *_host_checks()])
 
 
 def _host_checks() -> Iterator[str]:
@@ -180,6 +212,13 @@ def _host_checks() -> Iterator[str]:
     for code, check in HOST_CODES.items():
         yield f"| `{code}` | {check.name} | {check.remedy} |"
     yield ""
+
+
+def _elastic_section(one: ElasticAlert) -> Iterator[str]:
+    yield from (f"## {one.name}", "", f"When: {one.when}", "", f"Jobs: {one.effect}", "")
+    yield from (f"To do: {one.remedy}", "", "```sh", "vigil elastic list")
+    yield "vigil elastic show NAMESPACE/NAME"
+    yield from ("vigil faults", "vigil elastic restore --now NAMESPACE/NAME", "```", "")
 
 
 def _section(one: Alert) -> Iterator[str]:

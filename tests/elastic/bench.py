@@ -13,9 +13,9 @@ import random
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from contract.documents.elastic_job import read_ending, read_kept
+from contract.documents.elastic_job import CauseSource, read_cause, read_kept
 from contract.errors import StoreConflict, StoreNotFound
-from tests.elastic.jobs import vcjob
+from tests.elastic.jobs import OPEN, vcjob
 from tests.elastic.simulated_nodes import SimulatedNodes
 
 if TYPE_CHECKING:
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 _BEGAN_MS = 1_795_428_000_000
 STEP_MS = 1000
 _ACTIVE = ("", "Pending", "Running")
-_ENDING_PATH = "/metadata/annotations/npu-vigil~1elastic-ending"
+_CAUSE_PATH = "/metadata/annotations/npu-vigil~1elastic-cause"
+_AFTER_MS = 60_000
+_BEFORE_MS = 10_000
+"""A fault that had passed for longer when a job began to end is not its cause."""
 _ENDED = ("Failed", "Terminated", "Aborted")
 
 
@@ -48,9 +51,24 @@ class Bench:
         """Jobs by uid that we ended, until they run again."""
         self.evicted: set[str] = set()
         """Jobs by uid that were evicted since their last start."""
+        self._gone_groups: list[str] = []
+        """Jobs by uid that left the scheduler's cache since its last session."""
+        self.used: dict[str, set[str]] = {}
+        """Nodes of the pods of the present run, by the uid of the job."""
+        self._left_ms: dict[str, int] = {}
+        """When the phase of a job was Running last, by uid."""
+        self._asked_ms: dict[str, int] = {}
+        """When a job was evicted last, by uid: its pods may have a long grace."""
         self.deleted: set[str] = set()
         self.originals: dict[str, int] = {}
         self.is_calm = False
+        self.is_away = False
+        """Whether the API server gives no answer, though nothing else goes wrong."""
+        self.has_history = True
+        """Whether the aggregator has all that was published."""
+        self.grace: int | None = None
+        """How long each pod takes to end, in steps; by chance where it is not set."""
+        self.queues = OPEN
         self._often = self.chance.choice((1.0, 0.2))
         """How often there is trouble that ends a job: one over a network fault has to run long."""
         self._is_reset = self.chance.random() < 0.3
@@ -63,9 +81,10 @@ class Bench:
         self.ends = 0
         self.forced = 0
         for index in range(self.chance.randint(1, 3)):
-            self._create(f"j{index}", self.chance.randint(2, 4))
+            self.create(f"j{index}", self.chance.randint(2, 4))
 
-    def _create(self, name: str, replicas: int) -> None:
+    def create(self, name: str, replicas: int) -> None:
+        """Create a job as its owner."""
         action = self.chance.choice(("TerminateJob", "RestartJob", "AbortJob"))
         least = str(self.chance.randint(1, replicas))
         item = vcjob(name, replicas, least=least, action=action, phase="")
@@ -93,6 +112,7 @@ class Bench:
         """Let a second pass: faults, pods, the controller, owners."""
         self.now_ms += STEP_MS
         self._deliver()
+        self._drop_records()
         if not self.is_calm:
             self._trouble()
         self._run_pods()
@@ -106,7 +126,33 @@ class Bench:
         """End all trouble but dead nodes."""
         if not self.is_calm:
             self.is_calm = self.controller_works = True
-            self.nodes.settle()
+            self.nodes.settle(self.now_ms)
+
+    def _drop_records(self) -> None:
+        """Take back the records of jobs that left the cache before this session.
+
+        Seen 0.9 s after that (docs/spec/consumers.md#1.14).
+        """
+        for uid in self._gone_groups:
+            for key in [one for one in self.records if one.endswith(uid)]:
+                del self.records[key]
+        self._gone_groups = []
+
+    def _drop_group(self, uid: str) -> None:
+        if uid in self.groups:
+            self.groups.discard(uid)
+            self._gone_groups.append(uid)
+
+    def faults_at_end(self, name: str) -> list[tuple[str, str, int]]:
+        """Return the faults under the pods with which a job has ended: kind, node, since when."""
+        job = self.jobs[name]
+        uid, phase = uid_of(job), job["status"]["state"]["phase"]
+        left_ms = self._left_ms.get(uid, self.now_ms)
+        asked_ms = self._asked_ms.get(uid, 0)
+        since_ms = asked_ms if left_ms - asked_ms < _AFTER_MS else left_ms
+        until_ms = left_ms + _AFTER_MS if phase in _ENDED else self.now_ms
+        found = self.nodes.between(min(since_ms, left_ms) - _BEFORE_MS, until_ms)
+        return [one for one in found if one[1] in self.used.get(uid, ())]
 
     def _deliver(self) -> None:
         due = [write for at_ms, write in self.late if at_ms <= self.now_ms]
@@ -121,7 +167,7 @@ class Bench:
             self.controller_works = not self.controller_works
         used = [pod["node"] for pod in self.pods.values() if pod["node"]]
         for node in self.nodes.trouble(used, self.now_ms, self._often):
-            self._evict(node)
+            self.evict(node)
         if chance.random() < 0.01 and self.jobs:
             self._delete_job(chance.choice(sorted(self.jobs)))
         if chance.random() < 0.02 * self._often and self.jobs:
@@ -155,14 +201,15 @@ class Bench:
         self.deleted.add(uid)
         self.ending.discard(uid)
         self.commands = {name: one for name, one in self.commands.items() if one != uid}
-        self.groups.discard(uid)
+        self._drop_group(uid)
         for pod in list(self.pods.values()):
             if pod["owner"] == uid:
                 self._delete(pod)
         if self.chance.random() < 0.5:
-            self._create(name, self.chance.randint(2, 4))
+            self.create(name, self.chance.randint(2, 4))
 
-    def _evict(self, node: str) -> None:
+    def evict(self, node: str) -> None:
+        """Evict the jobs with pods on a node as the scheduler, and record that."""
         owners = {pod["owner"] for pod in self.pods.values() if pod["node"] == node}
         for name, job in self.jobs.items():
             uid = uid_of(job)
@@ -172,12 +219,14 @@ class Bench:
             record = {"RescheduleTimeStamp": self.now_ms // 1000, "ReasonOfTask": [reason]}
             self.records.setdefault(f"default/{name}-{uid}", []).append(record)
             self.evicted.add(uid)
+            self._asked_ms[uid] = self.now_ms
             for pod in self.mine(name):
                 self._delete(pod)
 
     def _delete(self, pod: dict[str, Any]) -> None:
         if not pod["deleted_at_ms"]:
-            pod["grace"] = pod["left"] = self.chance.randint(0, 5)
+            grace = self.chance.randint(0, 5) if self.grace is None else self.grace
+            pod["grace"] = pod["left"] = grace
             pod["deleted_at_ms"] = self.now_ms + pod["grace"] * 1000
 
     def _run_pods(self) -> None:
@@ -191,6 +240,8 @@ class Bench:
             elif not pod["node"]:
                 free = self.free()
                 pod["node"] = free[0] if free else ""
+                if free:
+                    self.used.setdefault(pod["owner"], set()).add(free[0])
             elif pod["phase"] == "Pending":
                 pod["phase"] = "Running"
 
@@ -243,11 +294,14 @@ class Bench:
         for pod in self.mine(name):
             if pod["phase"] != "Failed":
                 self._delete(pod)
-        self.groups.discard(uid_of(self.jobs[name]))
+        self._drop_group(uid_of(self.jobs[name]))
 
     def _phase(self, job: dict[str, Any], phase: str) -> None:
-        if phase == "Running" and not read_ending(job["metadata"]["annotations"]):
+        if phase == "Running" and not _is_commanded(job):
             self.ending.discard(uid_of(job))
+        before = job["status"]["state"]["phase"]
+        if before == "Running" != phase:
+            self._left_ms[uid_of(job)] = self.now_ms
         job["status"]["state"]["phase"] = phase
         condition = {"status": phase, "lastTransitionTime": text_of(self.now_ms)}
         job["status"]["conditions"].append(condition)
@@ -265,7 +319,7 @@ class Bench:
             raise StoreNotFound(f"{name} is not there")
         if job["metadata"]["resourceVersion"] != version:
             raise StoreConflict(f"{name} has another version")
-        if patch is not None and [one["path"] for one in patch[1:]] == [_ENDING_PATH]:
+        if patch is not None and [one["path"] for one in patch[1:]] == [_CAUSE_PATH]:
             self.writes += 1
             _apply(job, patch[1])
             self._changed(job)
@@ -279,7 +333,12 @@ class Bench:
         assert phase in _ENDED or before == 0, f"seed {self.seed}: {name} is {phase}"
         if status is not None:
             job["status"]["state"] |= status["state"]
-            self.evicted.discard(uid_of(job))
+            uid = uid_of(job)
+            is_due = uid in self.evicted or uid in self.ending or self.faults_at_end(name)
+            assert is_due, f"seed {self.seed}: {name} is started, and no fault has ended it"
+            self.evicted.discard(uid)
+            self.used.pop(uid, None)
+            self._asked_ms.pop(uid, None)
             self.starts += 1
         else:
             for one in patch:
@@ -303,7 +362,7 @@ class Bench:
         if command in self.commands or job is None or uid_of(job) != uid:
             return  # The owner of a Command is gone, and so is the Command.
         self.writes += 1
-        assert read_ending(job["metadata"]["annotations"]), f"seed {self.seed}: {name} lost why"
+        assert _is_commanded(job), f"seed {self.seed}: {name} lost why"
         others = self.ending - {uid}
         assert not others, f"seed {self.seed}: {name} is ended beside {others}"
         self.commands[command] = uid
@@ -325,6 +384,12 @@ class Bench:
     def raw_pods(self) -> dict[str, bytes]:
         """Return all pods as the API has them, by uid."""
         return {pod["uid"]: raw_pod(pod) for pod in self.pods.values()}
+
+
+def _is_commanded(job: dict[str, Any]) -> bool:
+    """Whether our Command is kept on a job as the cause of its end."""
+    cause = read_cause(job["metadata"]["annotations"])
+    return cause is not None and cause.source is CauseSource.COMMAND
 
 
 def least_of(job: dict[str, Any]) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from contract.documents.elastic_job import KEPT, STARTED, PersistedJob, Size
+from contract.documents.elastic_job import CAUSE, KEPT, STARTED, Cause, PersistedJob, Size
 from elastic.job import JobPod, JobQueue, read_job, read_pod
 
 if TYPE_CHECKING:
@@ -92,6 +92,13 @@ def with_kept(item: dict[str, Any], kept: PersistedJob, *, started: int = 0) -> 
         field[CHIPS] = str(kept.size.cards)
     if started:
         item["status"]["state"]["message"] = f"{STARTED}{started}: {kept.size.replicas}"
+    return item
+
+
+def with_cause(item: dict[str, Any], cause: Cause | None) -> dict[str, Any]:
+    """Return ``item`` with the cause that is kept on it."""
+    if cause is not None:
+        item["metadata"]["annotations"][CAUSE] = msgspec.json.encode(cause).decode()
     return item
 
 

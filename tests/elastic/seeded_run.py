@@ -1,4 +1,4 @@
-"""One run of two processes of elastic training in a cluster in memory, by its seed.
+"""One run of one or two processes of elastic training in a cluster in memory, by its seed.
 
 What each process knew when it wrote is kept, so that a Command and a forced deletion are compared
 with how long the fault had stood then.
@@ -33,10 +33,9 @@ from tests.elastic.bench import (
     text_of,
     uid_of,
 )
-from tests.elastic.jobs import OPEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from advisor.snapshot import VcJob
     from elastic.decision import RestartDecision
@@ -45,6 +44,11 @@ STEPS = 160
 _SETTLED_STEPS = 120
 _GRACE_OVER_TIME = 20
 _LINK_DOWN_MS = 20_000
+_STOPPED = 0.02
+"""How often a process is ended between two rounds."""
+_GAPS_STEPS = (0, 0, 1, 3, 10, 60)
+"""After so many steps it is there again."""
+_CAUSELESS = ("no-cause", "cause-not-known")
 
 
 class Killed(Exception):
@@ -100,7 +104,7 @@ class Process:
             elif kind == "groups":
                 items = {uid: read_group(raw_group(uid)) for uid in bench.groups}
             elif kind == QUEUES:
-                items = OPEN
+                items = bench.queues
             elif kind == SCHEDULER:
                 items = {"s": _GRACE_OVER_TIME}
             else:
@@ -192,6 +196,8 @@ class Process:
     def _ask(self, share: float) -> None:
         """Lose an answer, or have it come some seconds late."""
         bench = self.bench
+        if bench.is_away:
+            raise StoreUnavailable("no answer in time")
         if bench.is_calm:
             return
         if bench.chance.random() < share:
@@ -210,7 +216,7 @@ class Process:
                 raise Killed
 
     async def ask(
-        self, sized: Sequence[VcJob], judged: Sequence[VcJob], *, running: bool = False
+        self, sized: Sequence[VcJob], judged: Sequence[VcJob], *, running: bool, hit: bool
     ) -> AggregatorReply:
         """See ``Aggregators``: the largest size that there are nodes for."""
         bench = self.bench
@@ -229,7 +235,11 @@ class Process:
             why = f"there is room for {room} × 8 chips"
             advice = ElasticAdvice("default", job.name, replicas=count or None, cards=8, why=why)
             version = int(job.version)
-            found.append(EndedJob("default", job.name, version, advice if job in sized else None))
+            given = advice if job in sized else None
+            if job in judged and job.uid == (uid_of(item) if item else ""):
+                found.append(self._judged(job.name, version, given))
+            else:
+                found.append(EndedJob("default", job.name, version, given, not_known=None))
         over, links = self._over(room) if running else ([], {})
         versions = [int(one["metadata"]["resourceVersion"]) for one in bench.jobs.values()]
         nodes = bench.nodes
@@ -237,9 +247,31 @@ class Process:
         if not bench.is_calm and bench.chance.random() < 0.05:
             self._wait()
         self._seen = seen
-        ended = EndedJobs(max(versions, default=0), (), tuple(found), tuple(over))
+        under = tuple(self._hit()) if hit else ()
+        ended = EndedJobs(max(versions, default=0), (), tuple(found), tuple(over), under)
         alarm = ("silence alarm",) if seen.is_alarm else ()
         return AggregatorReply(ended, alarm, frozenset(seen.silent))
+
+    def _judged(self, name: str, version: int, advice: ElasticAdvice | None) -> EndedJob:
+        """Return the faults under the pods of a job when it ended: the history has them all."""
+        if not self.bench.has_history:
+            return EndedJob("default", name, version, advice, self._under(name))
+        faults = tuple(FaultUnder(*one, is_past=True) for one in self.bench.faults_at_end(name))
+        return EndedJob("default", name, version, advice, faults, not_known="")
+
+    def _under(self, name: str) -> tuple[FaultUnder, ...]:
+        """Return the faults under the pods that a job has."""
+        bench = self.bench
+        nodes = {pod["node"] for pod in bench.mine(name)}
+        found = bench.nodes.between(bench.now_ms, bench.now_ms)
+        return tuple(FaultUnder(*one) for one in found if one[1] in nodes)
+
+    def _hit(self) -> Iterator[EndedJob]:
+        """Return the jobs with pods over a fault."""
+        for name, item in self.bench.jobs.items():
+            if faults := self._under(name):
+                version = int(item["metadata"]["resourceVersion"])
+                yield EndedJob("default", name, version, None, faults)
 
     @staticmethod
     def _fitting(job: dict[str, Any] | None, most: int) -> int:
@@ -279,22 +311,32 @@ def run(seed: int) -> Bench:
 
 async def _run(seed: int) -> Bench:
     bench = Bench(seed)
-    processes = [Process(bench), Process(bench)]
+    processes: list[Process | None] = [Process(bench) for _ in range(bench.chance.randint(1, 2))]
+    back_at = [0] * len(processes)
     kinds = tuple(KINDS)
     for number in range(STEPS + _SETTLED_STEPS):
         if number >= STEPS:
             bench.calm_down()
         bench.step()
         for index, process in enumerate(processes):
+            if process is None and (number >= back_at[index] or bench.is_calm):
+                process = processes[index] = Process(bench)
+            if process is None:
+                continue
             seen = kinds if bench.is_calm else [k for k in kinds if bench.chance.random() < 0.7]
             process.see(seen)
             # Now and then both lead.
             process.leads = index == 0 if bench.is_calm else bench.chance.random() < 0.7
             try:
                 await process.acting.round()
+                if not bench.is_calm and bench.chance.random() < _STOPPED:
+                    raise Killed
             except Killed:
-                processes[index] = Process(bench)
-    _check_end(bench, processes[0])
+                processes[index] = None
+                back_at[index] = number + bench.chance.choice(_GAPS_STEPS)
+    last = processes[0]
+    assert last is not None
+    _check_end(bench, last)
     return bench
 
 
@@ -306,10 +348,18 @@ def _check_end(bench: Bench, process: Process) -> None:
         if phase == "Running" and job["spec"]["tasks"][0]["replicas"]:
             continue
         shown = states[name]
-        waits = ("no-cause", "waiting-for-room", "too-many-starts", "starting", "conditions")
+        waits = (
+            "no-cause",
+            "cause-not-known",
+            "waiting-for-room",
+            "too-many-starts",
+            "starting",
+            "conditions",
+        )
         assert shown.state in waits, f"seed {bench.seed}: {name} is {phase}: {shown}"
-        is_forgotten = uid_of(job) in bench.evicted and shown.state == "no-cause"
+        is_without = shown.state in _CAUSELESS
+        is_forgotten = uid_of(job) in bench.evicted and is_without
         assert not is_forgotten, f"seed {bench.seed}: {name} was evicted, and is not started again"
-        is_left = uid_of(job) in bench.ending and shown.state == "no-cause"
+        is_left = uid_of(job) in bench.ending and is_without
         assert not is_left, f"seed {bench.seed}: {name} was ended by us and stays so"
         assert shown.why, f"seed {bench.seed}: {name} waits without a reason"

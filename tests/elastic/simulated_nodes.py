@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor.checks.ended_vcjobs import NETWORK
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
@@ -26,6 +28,8 @@ class SimulatedNodes:
         self.silent: dict[str, int] = {}
         self.not_ready: dict[str, int] = {}
         """Nodes without a kubelet: no pod starts or ends there."""
+        self._past: list[tuple[str, str, int, int]] = []
+        """Faults that are over: kind, node, and from when until when."""
         self._beats_until: dict[str, int] = {}
 
     @property
@@ -62,22 +66,36 @@ class SimulatedNodes:
             (self.not_ready, 0.02),
         ):
             if faults and chance.random() < share:
-                self._ends(faults, chance.choice(sorted(faults)), now_ms)
+                self.ends(faults, chance.choice(sorted(faults)), now_ms)
 
-    def settle(self) -> None:
+    def settle(self, now_ms: int) -> None:
         """End all faults, but let up to two nodes that are silent and NotReady be dead."""
         dead = sorted(set(self.silent) & set(self.not_ready))[:_MOST_SILENT]
-        self.bad.clear()
-        self.links_down.clear()
-        for faults in (self.silent, self.not_ready):
-            for node in faults.keys() - dead:
-                del faults[node]
+        for faults in (self.bad, self.links_down, self.silent, self.not_ready):
+            kept = dead if faults is self.silent or faults is self.not_ready else []
+            for node in sorted(faults.keys() - kept):
+                self.ends(faults, node, now_ms)
+
+    def between(self, since_ms: int, until_ms: int) -> Iterator[tuple[str, str, int]]:
+        """Return the published faults of that time: kind, node and since when."""
+        for kind, node, began_ms, ended_ms in self._past:
+            if began_ms <= until_ms and ended_ms >= since_ms:
+                yield kind, node, began_ms
+        for kind, faults in self._kinds():
+            yield from ((kind, node, at) for node, at in faults.items() if at <= until_ms)
+
+    def _kinds(self) -> Iterator[tuple[str, dict[str, int]]]:
+        yield from (("DEVICE", self.bad), ("HEARTBEAT", self.silent), (NETWORK, self.links_down))
 
     def _begins(self, faults: dict[str, int], node: str, now_ms: int) -> str:
         faults.setdefault(node, now_ms)
         return node
 
-    def _ends(self, faults: dict[str, int], node: str, now_ms: int) -> None:
+    def ends(self, faults: dict[str, int], node: str, now_ms: int) -> None:
+        """End the fault of a node; it stays in the history."""
+        kinds = {id(one): kind for kind, one in self._kinds()}
+        if id(faults) in kinds:
+            self._past.append((kinds[id(faults)], node, faults[node], now_ms))
         del faults[node]
         if faults is self.silent:
             self._beats_until[node] = now_ms + _BEATS_AGAIN_MS

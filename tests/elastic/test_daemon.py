@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from contract.documents.elastic_job import ENDING, KEPT, LEASE, RESTORE, SWITCH
+from contract.documents.elastic_job import CAUSE, KEPT, LEASE, RESTORE, SWITCH
 from contract.errors import ConfigurationError
 from tests.elastic.bed import Bed
 from tests.parts.controlplane import ControlPlane
@@ -330,7 +330,7 @@ def test_a_job_over_a_network_fault_is_ended_and_starts_again(bed: Bed, elastic:
     bed.volcano.until("cut", "Running")
     kept = json.loads(_annotations(bed, "cut")[KEPT])
     assert (kept["cause"], kept["size"]["replicas"]) == ("NETWORK on n0", 2)
-    assert ENDING not in _annotations(bed, "cut")
+    assert CAUSE not in _annotations(bed, "cut")
     assert bed.volcano.job("cut")["metadata"]["uid"] == uid
     bed.sees(lambda: "ElasticEnd" in dict(bed.events("cut")), "an Event has it")
     assert "npu_vigil_elastic_ends_total 1.0" in elastic.ask("/metrics")

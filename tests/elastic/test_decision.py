@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.report import ElasticAdvice
 from contract.documents.elastic_job import (
     KEPT,
@@ -19,16 +18,16 @@ from contract.documents.elastic_job import (
     Size,
 )
 from elastic.decision import HOUR_MS, DueWrite, JobContext, VcjobState, decide
-from elastic.end_cause import Evicted, cause_of, read_evictions
+from elastic.end_cause import Evicted
 from elastic.patches import size_patch, start_patch
-from tests.elastic.jobs import BEGAN_MS, CHIPS, ENDED_MS, NOW_MS, pod, read, size, vcjob, with_kept
+from tests.elastic.jobs import CHIPS, ENDED_MS, NOW_MS, pod, read, size, vcjob, with_kept
 
-EVICTED = (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy on n0"),)
+EVICTED = (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy", "n0"),)
 
 
 def facts(**changes: Any) -> JobContext:
     """Return that the job was evicted, has no pods, and that there is room for two pods."""
-    known = JobContext(NOW_MS, evictions=EVICTED, advice=advice(2))
+    known = JobContext(NOW_MS, evictions=EVICTED, advice=advice(2), judged="")
     return msgspec.structs.replace(known, **changes)
 
 
@@ -194,40 +193,10 @@ def test_a_job_that_ended_without_a_fault_stays_ended() -> None:
     assert (found.state, found.write, found.asks) == (VcjobState.NO_CAUSE, None, True)
 
 
-@pytest.mark.parametrize(
-    ("evictions", "faults", "cause"),
-    [
-        ((Evicted(BEGAN_MS // 1000, "x on n0"),), (), "x on n0"),
-        ((Evicted(BEGAN_MS // 1000 - 1, "x on n0"),), (), ""),
-        ((), (FaultUnder("NETWORK", "n1", ENDED_MS + 60_000),), "NETWORK on n1"),
-        ((), (FaultUnder("DEVICE", "n1", ENDED_MS + 60_001),), ""),
-        ((), (FaultUnder("DEVICE", "n1", 1),), "DEVICE on n1"),
-    ],
-)
-def test_the_cause_of_an_ended_job(
-    evictions: tuple[Evicted, ...], faults: tuple[FaultUnder, ...], cause: str
-) -> None:
-    assert cause_of(BEGAN_MS, ENDED_MS, evictions, faults) == cause
-
-
-def test_records_of_the_scheduler_are_read_by_job() -> None:
-    """As in the recording of a device fault; a failed pod is no fault."""
-    record = (
-        '{"default/j-u":{"JobID":"default/j-u","TotalRescheduleTimes":2,"RescheduleRecords":['
-        '{"RescheduleTimeStamp":5,"ReasonOfTask":[{"RescheduleReason":"pod-failed","NodeName":"n"}'
-        ']},{"RescheduleTimeStamp":7,"ReasonOfTask":[{"RescheduleReason":"pod-failed"},'
-        '{"RescheduleReason":"CardUnhealthy","PodName":"j-w-1","NodeName":"n3"}]}]}}'
-    )
-    assert read_evictions(record) == {"default/j-u": (Evicted(7, "CardUnhealthy on n3"),)}
-    assert read_evictions("") == {}
-    with pytest.raises(ValueError, match="cannot be read"):
-        read_evictions("[")
-
-
 def test_an_end_after_our_start_needs_a_cause_of_its_own() -> None:
     item = with_kept(vcjob(), kept(size(2)), started=1)
     assert decide(read(item), facts()).state is VcjobState.NO_CAUSE
-    later = (Evicted(ENDED_MS // 1000 + 5, "NodeUnhealthy on n1"),)
+    later = (Evicted(ENDED_MS // 1000 + 5, "NodeUnhealthy", "n1"),)
     found = decide(read(item), facts(evictions=later))
     assert (found.write, found.start, found.original) == (DueWrite.SIZE, 2, size(4))
 
@@ -238,7 +207,7 @@ def test_one_eviction_is_followed_by_one_start(ahead_seconds: int) -> None:
 
     The scheduler's clock may be ahead of ours, too.
     """
-    evicted = Evicted(NOW_MS // 1000 + ahead_seconds, "CardUnhealthy on n0")
+    evicted = Evicted(NOW_MS // 1000 + ahead_seconds, "CardUnhealthy", "n0")
     first = read(vcjob())
     found = decide(first, facts(evictions=(evicted,)))
     patch = {one["path"]: one["value"] for one in size_patch(first, found, NOW_MS)}
@@ -269,7 +238,7 @@ def test_an_end_after_its_owner_resumed_it_needs_a_cause_of_its_own(
         for phase, at in (*times, *resumed, ("Running", "10:51"), ("Aborted", "11:00"))
     ]
     at_seconds = int(datetime.fromisoformat(evicted_at).timestamp())
-    found = decide(read(item), facts(evictions=(Evicted(at_seconds, "CardUnhealthy on n0"),)))
+    found = decide(read(item), facts(evictions=(Evicted(at_seconds, "CardUnhealthy", "n0"),)))
     assert found.state is state
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from advisor.checks.ended_vcjobs import EndedJob, EndedJobs, FaultUnder
 from advisor.report import ElasticAdvice
-from contract.documents.elastic_job import PersistedJob
+from contract.documents.elastic_job import CAUSE, Cause, CauseSource, PersistedJob, read_cause
 from contract.errors import StoreRefused
 from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
@@ -17,7 +17,7 @@ from elastic.end_cause import Evicted
 from elastic.job_cache import KINDS
 from service.clock import Instant
 from stores.cluster import Snapshot
-from tests.elastic.jobs import ENDED_MS, NOW_MS, OPEN, UID, read, size, vcjob, with_kept
+from tests.elastic.jobs import ENDED_MS, NOW_MS, OPEN, UID, read, size, vcjob, with_cause, with_kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from elastic.decision import RestartDecision
 
 
+_CAUSE = Cause("CardUnhealthy", "n0", ENDED_MS - 60_000, CauseSource.RECORD, UID)
+
+
 class _Around:
     """The aggregator, the leadership and what is shown to people; keeps what would be written."""
 
@@ -35,7 +38,7 @@ class _Around:
     steady_ms = NOW_MS
 
     def __init__(self, version: int, reason: str = "") -> None:
-        self.item = vcjob()
+        self.item = with_cause(vcjob(), _CAUSE)
         self.would_write: list[str] = []
         self.shown: list[str] = []
         self.sized: list[int] = []
@@ -47,7 +50,7 @@ class _Around:
         self.answer = AggregatorReply(EndedJobs(version, (), (found,)), (), frozenset())
 
     async def ask(
-        self, sized: Sequence[VcJob], judged: Sequence[VcJob], *, running: bool
+        self, sized: Sequence[VcJob], judged: Sequence[VcJob], *, running: bool, hit: bool
     ) -> AggregatorReply:
         """See ``Aggregators``."""
         self.sized.append(len(sized))
@@ -62,7 +65,7 @@ class _Around:
         """See ``VcJobs``."""
         return []
 
-    async def patch(self, _namespace: str, _name: str, _patch: object) -> str:
+    async def patch(self, _namespace: str, _name: str, patch: list[dict[str, Any]]) -> str:
         """See ``VcJobs``."""
         raise StoreRefused("the chips of a job stay")
 
@@ -82,14 +85,18 @@ class _Around:
         self.would_write.append(str(decision.write))
 
 
-def _acting(around: _Around, *, acts: bool = False) -> Acting:
-    """Return a process over one evicted job of version 7 without pods."""
+def _acting(around: _Around, *, acts: bool = False, is_evicted: bool = True) -> Acting:
+    """Return a process over one job of version 7 without pods."""
     part = cast("Any", around)
     clock = lambda: Instant(NOW_MS, around.steady_ms)  # noqa: E731
     acting = Acting(part, part, part, part, clock, acts=acts)
-    job = read(vcjob())
-    evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy on n0"),)}}
-    given: dict[str, dict[str, Any]] = {"jobs": {UID: job}, "records": evicted, "queues": OPEN}
+    job = read(around.item)
+    evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy", "n0"),)}}
+    given: dict[str, dict[str, Any]] = {
+        "jobs": {UID: job},
+        "records": evicted if is_evicted else {},
+        "queues": OPEN,
+    }
     for name in KINDS:
         acting.known.observe(name, Snapshot(given.get(name, {})))
     return acting
@@ -131,10 +138,20 @@ async def test_a_job_that_was_refused_takes_no_room_from_others_until_it_is_trie
 
 
 class _Half(_Around):
-    """Takes the size as version 8 of the job, and refuses the phase."""
+    """Takes the cause, and the size as version 8 of the job, and refuses the phase."""
 
-    async def patch(self, _namespace: str, _name: str, _patch: object) -> str:
+    def __init__(self, version: int) -> None:
+        super().__init__(version)
+        self.causes: list[Cause] = []
+        self.removals = 0
+
+    async def patch(self, _namespace: str, _name: str, patch: list[dict[str, Any]]) -> str:
         """See ``VcJobs``."""
+        if patch[1]["path"] == "/metadata/annotations/npu-vigil~1elastic-cause":
+            cause = read_cause({CAUSE: patch[1].get("value", "null")})
+            self.causes += [] if cause is None else [cause]
+            self.removals += patch[1]["op"] == "remove"
+            return "8"
         at_ms = ENDED_MS + 1000
         written = PersistedJob(size(4), size(2), "x", 1, at_ms, (at_ms,))
         self.item = with_kept(self.item, written)
@@ -167,8 +184,7 @@ async def test_a_refused_start_is_shown_though_the_size_before_it_was_written_he
 async def test_a_fault_under_a_pod_that_ends_with_its_job_is_kept_until_the_job_has_ended() -> None:
     """One pod fails, the controller ends the others, and the fault is under one of these."""
     around = _Around(7)
-    acting = _acting(around)
-    acting.known.observe("records", Snapshot({}))
+    acting = _acting(around, is_evicted=False)
     fault = FaultUnder("NETWORK", "n1", ENDED_MS - 5000)
     ending = vcjob(phase="Terminating")
     acting.known.observe("jobs", Snapshot({UID: read(ending)}))
@@ -188,13 +204,73 @@ async def test_a_fault_under_a_pod_that_ends_with_its_job_is_kept_until_the_job_
 
 async def test_a_fault_under_an_earlier_end_is_none_of_the_next_one() -> None:
     around = _Around(7)
-    acting = _acting(around)
-    acting.known.observe("records", Snapshot({}))
+    acting = _acting(around, is_evicted=False)
     fault = FaultUnder("NETWORK", "n1", ENDED_MS - 5000)
     found = EndedJob("default", "j", 7, None, (fault,))
     around.answer = AggregatorReply(EndedJobs(7, (), (found,)))
     for phase in ("Terminating", "Running", "Terminated"):
         acting.known.observe("jobs", Snapshot({UID: read(vcjob(phase=phase))}))
         await acting.round()
-        around.answer = AggregatorReply(EndedJobs(7, (), (EndedJob("default", "j", 7),)))
+        none = EndedJob("default", "j", 7, not_known="")
+        around.answer = AggregatorReply(EndedJobs(7, (), (none,)))
+        around.steady_ms += 5000
     assert acting.jobs[0].state == "no-cause"
+
+
+async def test_a_record_that_is_taken_back_at_once_is_kept_on_the_job() -> None:
+    """It is shown and goes between two rounds, or while the aggregator is slow."""
+    around = _Half(7)
+    around.item = vcjob(phase="Running")
+    acting = _acting(around, acts=True, is_evicted=False)
+    job = read(around.item)
+    acting.known.observe("jobs", Snapshot({UID: job}))
+    evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy", "n0"),)}}
+    acting.known.observe("records", Snapshot(evicted))
+    acting.known.observe("records", Snapshot({}))
+    assert await acting.round() == 0.1
+    assert around.sized == around.judged == [], "it does not wait for an answer"
+    (written,) = around.causes
+    assert (written.text, written.source) == ("CardUnhealthy on n0", CauseSource.RECORD)
+    await acting.round()
+    assert len(around.causes) == 1, "the watch has not shown it yet"
+
+
+async def test_a_follower_sees_what_the_leader_sees() -> None:
+    """The leader dies between seeing and writing; then this process leads."""
+    around = _Half(7)
+    around.leads = False
+    around.item = vcjob(phase="Terminating")
+    acting = _acting(around, acts=True, is_evicted=False)
+    job = read(around.item)
+    acting.known.observe("jobs", Snapshot({UID: job}))
+    fault = FaultUnder("DEVICE", "n1", ENDED_MS - 5000)
+    found = EndedJob("default", "j", 7, None, (fault,))
+    around.answer = AggregatorReply(EndedJobs(7, (), (found,)))
+    await acting.round()
+    assert around.causes == []
+    around.answer = AggregatorReply(troubles=("the aggregator is away",))
+    around.item = vcjob()
+    acting.known.observe("jobs", Snapshot({UID: read(around.item)}))
+    around.leads = True
+    await acting.round()
+    assert [one.text for one in around.causes] == ["DEVICE on n1"]
+
+
+async def test_a_fault_under_a_job_that_runs_is_kept_until_it_has_passed() -> None:
+    around = _Half(7)
+    around.item = vcjob(phase="Running")
+    acting = _acting(around, acts=True, is_evicted=False)
+    acting.known.observe("jobs", Snapshot({UID: read(around.item)}))
+    fault = FaultUnder("NETWORK", "n1", 5, "Ascend910-3")
+    hit = EndedJob("default", "j", 7, None, (fault,))
+    around.answer = AggregatorReply(EndedJobs(7, (), (), (), (hit,)))
+    await acting.round()
+    assert [one.source for one in around.causes] == [CauseSource.RUNNING]
+    around.item = with_cause(around.item, around.causes[0])
+    acting.known.observe("jobs", Snapshot({UID: read(around.item)}))
+    around.answer = AggregatorReply(EndedJobs(7))
+    for _ in range(13):
+        around.steady_ms += 5000
+        assert around.removals == 0
+        await acting.round()
+    assert around.removals == 1

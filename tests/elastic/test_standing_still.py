@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from contract.documents.elastic_job import PersistedJob
+from contract.documents.elastic_job import Cause, CauseSource, PersistedJob
+from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
 from elastic.end_cause import Evicted
 from elastic.job import JobPod
@@ -15,9 +16,16 @@ from elastic.job_cache import KINDS
 from service.clock import Instant
 from stores.cluster import KindUnavailable, Snapshot
 from stores.interruption import Interrupted
-from tests.elastic.jobs import ENDED_MS, OPEN, read, size, vcjob, with_kept
+from tests.elastic.jobs import ENDED_MS, OPEN, UID, read, size, vcjob, with_cause, with_kept
 
 _WRITTEN_MS = ENDED_MS + 1000
+
+
+async def _no_faults(*_: object, **__: object) -> AggregatorReply:
+    return AggregatorReply()
+
+
+_AGGREGATORS = cast("Any", SimpleNamespace(ask=_no_faults))
 
 
 def _pod(name: str) -> Snapshot[JobPod]:
@@ -32,7 +40,9 @@ async def _standing_still(now_ms: int, **metadata: object) -> tuple[str, ...]:
     item["metadata"] |= metadata
     nothing = cast("Any", None)
     follower = cast("Any", SimpleNamespace(leads=False))
-    acting = Acting(nothing, nothing, follower, nothing, lambda: Instant(now_ms, now_ms), acts=True)
+    acting = Acting(
+        nothing, _AGGREGATORS, follower, nothing, lambda: Instant(now_ms, now_ms), acts=True
+    )
     given: dict[str, dict[str, Any]] = {"jobs": {"u": read(item)}, "queues": OPEN}
     for name in KINDS:
         acting.known.observe(name, Snapshot(given.get(name, {})))
@@ -64,13 +74,14 @@ async def test_a_job_of_a_namespace_that_ends_stops_no_other_one() -> None:
 )
 async def test_a_rival_and_what_cannot_be_read_are_named(name: str, event: Any, why: str) -> None:
     """The evicted job waits meanwhile, and the aggregator is not asked."""
+    item = with_cause(vcjob(), Cause("CardUnhealthy", "n0", ENDED_MS, CauseSource.RECORD, UID))
     nothing = cast("Any", None)
     events = cast("Any", SimpleNamespace(report_state=lambda *_, **__: None))
     leader = cast("Any", SimpleNamespace(leads=True))
     now = Instant(ENDED_MS + 1000, ENDED_MS + 1000)
     acting = Acting(nothing, nothing, leader, events, lambda: now, acts=True)
-    job = read(vcjob())
-    evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy on n0"),)}}
+    job = read(item)
+    evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy", "n0"),)}}
     given: dict[str, dict[str, Any]] = {"jobs": {"u": job}, "records": evicted, "queues": OPEN}
     for kind in KINDS:
         acting.known.observe(kind, Snapshot(given.get(kind, {})))

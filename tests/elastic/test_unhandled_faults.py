@@ -11,17 +11,15 @@ import pytest
 
 from advisor.checks.ended_vcjobs import EndedJob, EndedJobs, FaultUnder
 from advisor.report import ElasticAdvice
-from contract.documents.elastic_job import ENDING, PersistedJob, read_ending
+from contract.documents.elastic_job import CAUSE, Cause, CauseSource, PersistedJob, read_cause
 from contract.errors import StoreError, StoreForbidden, StoreNotFound, StoreUnavailable
 from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
-from elastic.decision import DueWrite, JobContext, decide
 from elastic.job import read_pod
 from elastic.job_cache import KINDS, QUEUES, SCHEDULER
-from elastic.patches import ending_patch, size_patch
 from service.clock import Instant
 from stores.cluster import Snapshot
-from tests.elastic.jobs import NOW_MS, OPEN, UID, read, size, vcjob, with_kept
+from tests.elastic.jobs import NOW_MS, OPEN, UID, read, size, vcjob, with_cause, with_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,7 +114,7 @@ class Bench:
         return next((one.state, one.why) for one in self.acting.jobs if one.name == name)
 
     async def ask(
-        self, _sized: Sequence[VcJob], _judged: Sequence[VcJob], *, running: bool
+        self, _sized: Sequence[VcJob], _judged: Sequence[VcJob], *, running: bool, hit: bool
     ) -> AggregatorReply:
         """See ``Aggregators``."""
         assert running is self.acting.faults.ends_on_network_faults
@@ -141,10 +139,13 @@ class Bench:
             "value": metadata["resourceVersion"],
         }
         (one,) = patch[1:]
-        assert one["path"] == "/metadata/annotations/npu-vigil~1elastic-ending"
-        metadata["annotations"][ENDING] = one["value"]
+        assert one["path"] == "/metadata/annotations/npu-vigil~1elastic-cause"
+        metadata["annotations"][CAUSE] = one["value"]
         metadata["resourceVersion"] = "8"
-        self.done.append(("annotate", name))
+        cause = read_cause(metadata["annotations"])
+        assert cause is not None
+        if cause.source is CauseSource.COMMAND:
+            self.done.append(("annotate", name))
         if self.meanwhile is not None:
             self.meanwhile()
         self.see()
@@ -203,17 +204,17 @@ async def test_a_job_is_ended_after_20_seconds_over_a_network_fault(
     bench.answer = over()
     await bench.rounds(seconds)
     assert bench.done == done
-    ending = read_ending(bench.items["j"]["metadata"]["annotations"])
-    assert (ending is not None and ending.cause == "NETWORK on n0") is bool(done)
+    cause = read_cause(bench.items["j"]["metadata"]["annotations"])
+    assert (cause is not None and cause.text == "NETWORK on n0") is bool(done)
     await bench.rounds(10)
     assert bench.done == (done or ENDED), "there is one Command"
 
 
-async def test_without_the_setting_no_request_is_sent() -> None:
+async def test_without_the_setting_faults_under_it_are_only_looked_at() -> None:
     bench = Bench(vcjob(phase="Running"))
     bench.answer = over()
     await bench.rounds(30)
-    assert (bench.asked, bench.done, bench.shown()) == (0, [], ("running", "the job runs"))
+    assert (bench.asked, bench.done, bench.shown()) == (6, [], ("running", "the job runs"))
 
 
 @pytest.mark.parametrize(
@@ -286,15 +287,19 @@ async def test_a_job_that_has_started_three_times_goes_on() -> None:
     assert "3 starts of this job" in bench.shown()[1]
 
 
-def beside(phase: str, ending_ms: int = NOW_MS) -> Bench:
+def command(kept_ms: int = NOW_MS, node: str = "n0", uid: str = UID) -> Cause:
+    """Return that a job is ended for a network fault."""
+    return Cause("NETWORK", node, 5, CauseSource.COMMAND, uid, kept_ms=kept_ms)
+
+
+def beside(phase: str, kept_ms: int = NOW_MS) -> Bench:
     """Return job ``j`` over a network fault, beside ``a``, which was ended for one before."""
     first = vcjob("a", phase=phase)
     first["metadata"]["uid"] = "u-a"
     if phase == "Pending":
         first = with_kept(first, PersistedJob(size(4), size(2), "x", 1, NOW_MS), started=1)
     else:
-        ending = f'{{"cause": "NETWORK on n1", "at_ms": {ending_ms}}}'
-        first["metadata"]["annotations"][ENDING] = ending
+        first = with_cause(first, command(kept_ms, "n1", "u-a"))
     bench = Bench(first, vcjob(phase="Running"), network=True)
     bench.raw_pods = [_raw_pod("n9", left_seconds=None).replace(UID.encode(), b"u-a")]
     bench.see()
@@ -311,7 +316,7 @@ async def test_one_job_at_a_time(phase: str) -> None:
 
 
 async def test_a_command_that_waits_counts_however_long_the_controller_is_away() -> None:
-    bench = beside("Running", ending_ms=1)
+    bench = beside("Running", kept_ms=1)
     bench.waiting = {"a"}
     await bench.rounds(90)
     assert bench.done == []
@@ -323,9 +328,9 @@ async def test_a_command_that_waits_counts_however_long_the_controller_is_away()
 
 async def test_a_job_that_another_process_has_just_annotated_counts() -> None:
     """Watches show nothing of it yet; the API server's own list does."""
-    bench = beside("Running", ending_ms=NOW_MS + 18_000)
+    bench = beside("Running", kept_ms=NOW_MS + 18_000)
     shown = json.loads(json.dumps(bench.items["a"]))
-    del shown["metadata"]["annotations"][ENDING]
+    del shown["metadata"]["annotations"][CAUSE]
     bench.acting.known.observe("jobs", Snapshot({"u-a": read(shown), UID: read(bench.items["j"])}))
     await bench.rounds(46)
     assert bench.done == []
@@ -335,22 +340,20 @@ async def test_a_job_that_another_process_has_just_annotated_counts() -> None:
 
 async def test_of_two_processes_that_annotate_two_jobs_neither_commands() -> None:
     """The other one's annotation comes between the look at the jobs and the own annotation."""
-    bench = beside("Running", ending_ms=1)
-    annotations = bench.items["a"]["metadata"]["annotations"]
-    at_ms = NOW_MS + 20_000
-    bench.meanwhile = lambda: annotations.update({ENDING: f'{{"cause": "x", "at_ms": {at_ms}}}'})
+    bench = beside("Running", kept_ms=1)
+    late = command(NOW_MS + 20_000, "n1", "u-a")
+    bench.meanwhile = lambda: with_cause(bench.items["a"], late)
     await bench.rounds(20)
     assert bench.done == [("annotate", "j")]
     assert bench.acting.refusals["conflict"] == 1
 
 
-@pytest.mark.parametrize(("at_ms", "done"), [(NOW_MS, ENDED[1:]), (1, ENDED)])
+@pytest.mark.parametrize(("kept_ms", "done"), [(NOW_MS, ENDED[1:]), (1, ENDED)])
 async def test_a_kill_before_the_command_is_gone_over(
-    at_ms: int, done: list[tuple[str, ...]]
+    kept_ms: int, done: list[tuple[str, ...]]
 ) -> None:
     """The annotation is there, no Command: the next process writes one."""
-    item = vcjob(phase="Running")
-    item["metadata"]["annotations"][ENDING] = f'{{"cause": "NETWORK on n0", "at_ms": {at_ms}}}'
+    item = with_cause(vcjob(phase="Running"), command(kept_ms))
     bench = Bench(item, network=True)
     bench.answer = over()
     await bench.rounds(20)
@@ -367,16 +370,6 @@ async def test_a_command_without_an_answer_is_not_written_again_at_once() -> Non
     assert bench.done == [("annotate", "j")]
     await bench.rounds(2)
     assert ("terminate", "j", UID) in bench.done
-
-
-def test_the_time_of_an_end_is_not_before_the_last_start() -> None:
-    """The clock of the controller, which the time of a start follows, may be ahead."""
-    kept = PersistedJob(size(4), size(2), "x", 1, NOW_MS + 60_000)
-    item = with_kept(vcjob(phase="Running"), kept, started=1)
-    _, operation = ending_patch(read(item), "NETWORK on n0", NOW_MS)
-    item = with_kept(vcjob(phase="Terminated"), kept, started=1)
-    item["metadata"]["annotations"][ENDING] = operation["value"]
-    assert decide(read(item), JobContext(NOW_MS)).cause == "NETWORK on n0"
 
 
 async def test_an_answer_that_came_late_shows_nothing_of_the_time_since() -> None:
@@ -404,28 +397,6 @@ async def test_a_missing_right_to_commands_is_named(error: StoreError) -> None:
     assert refused <= 2, "it is not tried again each second"
 
 
-@pytest.mark.parametrize(
-    ("phase", "ending", "cause"),
-    [
-        ("Terminated", f'{{"cause": "NETWORK on n0", "at_ms": {NOW_MS}}}', "NETWORK on n0"),
-        ("Failed", f'{{"cause": "NETWORK on n0", "at_ms": {NOW_MS}}}', ""),
-        ("Terminated", '{"cause": "NETWORK on n0", "at_ms": 1}', ""),
-        ("Terminated", '{"cause": 3}', ""),
-        ("Terminated", "[", ""),
-    ],
-)
-def test_a_job_ended_for_a_network_fault_starts_again(phase: str, ending: str, cause: str) -> None:
-    """Not what failed by itself, or was ended for it before its last start."""
-    item = vcjob(phase=phase)
-    item["metadata"]["annotations"][ENDING] = ending
-    advice = ElasticAdvice("default", "j", replicas=2, cards=8)
-    found = decide(read(item), JobContext(NOW_MS, advice=advice))
-    assert (found.cause, found.write) == (cause, DueWrite.SIZE if cause else None)
-    if cause:
-        paths = [(one["op"], one["path"]) for one in size_patch(read(item), found, NOW_MS)]
-        assert ("remove", "/metadata/annotations/npu-vigil~1elastic-ending") in paths
-
-
 def dead(left_seconds: float | None = -1, phase: str = "Terminating") -> Bench:
     """Return a job with a pod on ``n0``, which is silent, and NotReady for long."""
     bench = Bench(vcjob(phase=phase), dead=True)
@@ -446,6 +417,11 @@ async def test_a_pod_on_a_dead_node_is_deleted_by_force(phase: str) -> None:
     await bench.rounds(60)
     assert bench.done == []
     await bench.rounds(2)
+    assert bench.done == []
+    cause = read_cause(bench.items["j"]["metadata"]["annotations"])
+    assert cause is not None
+    assert cause.text == "HEARTBEAT on n0", "the cause is kept before that"
+    await bench.acting.round()
     assert bench.done == DELETED
     assert "silent and NotReady" in bench.shown()[1]
 

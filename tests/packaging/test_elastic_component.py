@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from contract.documents.elastic_job import DISTRIBUTED, ENDING, KEPT, LEASE, RESTORE
+from contract.documents.elastic_job import CAUSE, DISTRIBUTED, KEPT, LEASE, RESTORE
 from elastic.config import load_elastic
 from elastic.job_cache import KINDS
 from tests.elastic.jobs import vcjob
@@ -70,7 +70,9 @@ def lease(name: str, status: int) -> Row:
 PARTS = ("advice", "elastic", "elastic-network-faults", "elastic-dead-nodes")
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}
 STATE = ("/metadata/annotations/npu-vigil~1elastic-state", "{}")
-NOTE = ("/metadata/annotations/npu-vigil~1elastic-ending", "{}")
+NOTE = ("/metadata/annotations/npu-vigil~1elastic-cause", "{}")
+NOTE_GONE = ("/metadata/annotations", {"minReplicas": "1"})
+OTHERS_GONE = ("/metadata/annotations", {CAUSE: "{}"})
 REPLICAS = ("/spec/tasks/0/replicas", 2)
 ROWS = {
     "the size of an ended job": size(
@@ -108,7 +110,9 @@ ROWS = {
     "Pending for a running job": phase("running", 422),
     "Pending for a job without the labels": phase("foreign", 422),
     "another phase": phase("ended", 422, state={"phase": "Completed"}),
-    "why a running job is ended": size("running", 200, NOTE),
+    "what ends a running job": size("running", 200, NOTE),
+    "that taken away again": size("running", 200, NOTE_GONE),
+    "an annotation of others taken away": size("running", 422, OTHERS_GONE),
     "a size with that": size("running", 422, NOTE, REPLICAS),
     "another annotation of ours on a running job": size("running", 422, STATE),
     "that on a job without the labels": size("foreign", 422, NOTE),
@@ -179,9 +183,11 @@ def account(
             plane.apply(item)
         foreign = made("foreign", "Failed")
         foreign["metadata"]["labels"] = {}
+        running = made("running", "Running")
+        running["metadata"]["annotations"][CAUSE] = "{}"
         jobs = [
             made("ended", "Failed"),
-            made("running", "Running"),
+            running,
             made("completed", "Completed"),
             made("empty", "Running", 0),
             made("forced", "Failed", scheduling="force"),
@@ -344,4 +350,4 @@ def test_the_policy_names_our_annotations(tmp_path: Path) -> None:
     items = build_with(tmp_path, "base", "advice", "elastic")
     policy = one(items, "ValidatingAdmissionPolicy", "npu-vigil-elastic-ended-jobs-only")
     text = json.dumps(policy)
-    assert [one for one in (KEPT, RESTORE, ENDING, DISTRIBUTED) if one not in text] == []
+    assert [one for one in (KEPT, RESTORE, CAUSE, DISTRIBUTED) if one not in text] == []

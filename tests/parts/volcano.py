@@ -29,6 +29,8 @@ _KINDS = (
     ("commands", "Command", "bus.volcano.sh", "v1alpha1"),
 )
 _STEP_SECONDS = 0.05
+_RECORD_SECONDS = 0.9
+"""A record is there for so long after its job left the scheduler's cache (consumers#1.14)."""
 _ENDED = ("Failed", "Terminated", "Aborted", "Completed")
 _ENDING = {"TerminateJob": ("Terminating", "Terminated"), "AbortJob": ("Aborting", "Aborted")}
 
@@ -85,6 +87,10 @@ class Volcano:
         self.works = threading.Event()
         """Whether the controller works; kubelets and the scheduler always do."""
         self.works.set()
+        self._records: dict[str, dict[str, Any]] = {}
+        self._left_at: dict[str, float] = {}
+        """Since when a job with a record has no PodGroup."""
+        self._recording = threading.Lock()
         self._ended = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="volcano")
@@ -124,18 +130,50 @@ class Volcano:
     def evict(self, name: str, reason: str = "CardUnhealthy", node: str = "n0") -> None:
         """Do as the scheduler does about a fault: record it, and delete all pods with grace."""
         job = self.job(name)
-        key = f"default/{name}-{job['metadata']['uid']}"
+        self._record(f"default/{_group(job)}", reason, "p", node)
+        for pod in self.pods(name):
+            self.plane.ask("DELETE", f"{PODS}/{pod['metadata']['name']}")
+
+    def has_record(self, name: str) -> bool:
+        """Return whether a record of the job is there."""
+        with self._recording:
+            return any(one.startswith(f"default/{name}-") for one in self._records)
+
+    def _record(self, job: str, reason: str, pod: str, node: str) -> None:
+        """Record an eviction in the form of the recordings (``tests/vectors/volcano``)."""
+        cause = {"RescheduleReason": reason, "PodName": pod, "NodeName": node, "NodeRankIndex": "0"}
+        at = int(time.time())
         record = {
-            "RescheduleTimeStamp": int(time.time()),
-            "ReasonOfTask": [{"RescheduleReason": reason, "PodName": "p", "NodeName": node}],
+            "LogFileFormatTime": time.strftime("I%m%d %H:%M:%S", time.localtime(at)),
+            "RescheduleTimeStamp": at,
+            "ReasonOfTask": [cause],
         }
-        entry = {"JobID": key, "TotalRescheduleTimes": 1, "RescheduleRecords": [record]}
-        data = {"recent-reschedule-records": json.dumps({key: entry})}
+        entry = {"JobID": job, "TotalRescheduleTimes": 1, "RescheduleRecords": [record]}
+        with self._recording:
+            self._records[job] = entry
+            self._left_at.pop(job, None)
+            self._write_records()
+
+    def _drop_records(self, groups: set[str]) -> None:
+        """Take back the records of jobs that have left the cache, as their PodGroups are gone."""
+        with self._recording:
+            now = time.monotonic()
+            for job in self._records:
+                if job.partition("/")[2] in groups:
+                    self._left_at.pop(job, None)
+                else:
+                    self._left_at.setdefault(job, now)
+            gone = [job for job, at in self._left_at.items() if now - at >= _RECORD_SECONDS]
+            for job in gone:
+                del self._records[job], self._left_at[job]
+            if gone:
+                self._write_records()
+
+    def _write_records(self) -> None:
+        data = {"recent-reschedule-records": json.dumps(self._records)}
         content = {"metadata": {"name": "job-reschedule-reason"}, "data": data}
         if self.plane.ask("POST", REASONS, content)[0] == 409:
             self.plane.request("PUT", f"{REASONS}/job-reschedule-reason", content)
-        for pod in self.pods(name):
-            self.plane.ask("DELETE", f"{PODS}/{pod['metadata']['name']}")
 
     def _run(self) -> None:
         while not self._ended.wait(_STEP_SECONDS):
@@ -153,6 +191,7 @@ class Volcano:
         pods = self.plane.request("GET", PODS)["items"]
         groups = {one["metadata"]["name"] for one in self.plane.request("GET", GROUPS)["items"]}
         self._run_pods(pods)
+        self._drop_records(groups)
         if not self.works.is_set():
             return
         for command in self.plane.request("GET", COMMANDS)["items"]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from contract.documents.elastic_job import KEPT
+from contract.documents.elastic_job import CAUSE, KEPT
 from tests.advisor.player import recorded
 from tests.parts.controlplane import ControlPlane
 from tests.parts.volcano import CHIPS, JOBS, PODS
@@ -32,9 +32,13 @@ pytestmark = [pytest.mark.server, pytest.mark.daemon, pytest.mark.timeout(240)]
 
 CRITICAL = "80E18005"
 """The third time within a day on the same chip it stays, so each test has a chip of its own."""
+_OTHER_CRITICAL = "80C98001"
+"""Has no such limit."""
 _OWN_GRACE = 20
 _QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 _STARTS = 8
+_QUIET_SECONDS = 3
+"""In which another start would be made."""
 
 
 @pytest.fixture(scope="module")
@@ -309,6 +313,105 @@ def test_nothing_is_written_before_the_last_of_two_pods_is_gone(
         early = changes.first("pod", "DELETED", lambda one: one.name == f"{name}-w-1")
         late = changes.first("pod", "DELETED", lambda one: one.name == f"{name}-w-0")
     assert late.at - early.at > 1.5, "they ended together"
+
+
+def _ends_by_a_fault(site: Site, name: str, grace: int, chip: int) -> str:
+    """Let a chip of the node of the second pod break; all pods end after ``grace`` (s)."""
+    site.around.graces = {f"{name}-w-{number}": grace for number in range(3)}
+    node = site.node_of(f"{name}-w-1")
+    site.breaks(node, chip, _OTHER_CRITICAL)
+    site.sees(
+        lambda: any(one["job"].startswith(f"default/{name}-") for one in site.around.evictions),
+        "it is evicted",
+    )
+    return node
+
+
+def _is_started_once(site: Site, changes: Changes, name: str, uid: str, size: int) -> None:
+    """Check that one start follows, with the fault as its cause, and nothing remains of it."""
+    _started_again(site, changes, name, uid, size, 8)
+    time.sleep(_QUIET_SECONDS)
+    annotations = site.volcano.job(name)["metadata"]["annotations"]
+    kept = msgspec.json.decode(annotations[KEPT])
+    assert kept["start"] == 1
+    assert CAUSE not in annotations
+
+
+_GRACES = pytest.mark.parametrize(("grace", "chip"), [(1, 0), (30, 1)])
+
+
+@_GRACES
+@pytest.mark.parametrize("after", [0.0, 0.06, 0.5])
+def test_a_kill_at_the_end(
+    site: Site, elastic: Elastic, grace: int, chip: int, after: float
+) -> None:
+    """It is there again at once; the scheduler takes its record back within a second."""
+    name = f"killed-{grace}-{int(after * 100)}"
+    uid = _train(site, name, 3)
+    with Changes(site.plane) as changes:
+        _ends_by_a_fault(site, name, grace, chip + 2 * int(after > 0) + 2 * int(after > 0.1))
+        changes.first("job", "MODIFIED", lambda one: _is(one, name, "Terminated"), 60)
+        time.sleep(after)
+        elastic.kill()
+        elastic.start()
+        _is_started_once(site, changes, name, uid, 2)
+
+
+@pytest.mark.parametrize(("grace", "chip"), [(1, 2), (30, 3)])
+def test_an_orderly_end_before_that_of_the_job(
+    site: Site, elastic: Elastic, grace: int, chip: int
+) -> None:
+    """It is there again 3 s after the end, when there is no record and no pod any more."""
+    name = f"stopped-{grace}"
+    uid = _train(site, name, 3)
+    with Changes(site.plane) as changes:
+        elastic.stop()
+        _ends_by_a_fault(site, name, grace, chip)
+        changes.first("job", "MODIFIED", lambda one: _is(one, name, "Terminated"), 60)
+        time.sleep(3)
+        assert not site.around.has_record(name), "the record is gone"
+        elastic.start()
+        _is_started_once(site, changes, name, uid, 2)
+
+
+@pytest.mark.parametrize(("grace", "chip"), [(1, 4), (30, 5)])
+def test_the_leader_is_killed_at_the_end_and_another_one_leads(
+    site: Site, elastic: Elastic, grace: int, chip: int
+) -> None:
+    name = f"taken-{grace}"
+    second = site.elastic(f"{name}-second", "--act", "--network-faults")
+    second.start()
+    try:
+        uid = _train(site, name, 3)
+        with Changes(site.plane) as changes:
+            _ends_by_a_fault(site, name, grace, chip)
+            changes.first("job", "MODIFIED", lambda one: _is(one, name, "Terminated"), 60)
+            elastic.kill()
+            _is_started_once(site, changes, name, uid, 2)
+    finally:
+        second.stop()
+
+
+@pytest.mark.parametrize("chip", [6, 7])
+def test_a_restart_while_it_waits_for_room(site: Site, elastic: Elastic, chip: int) -> None:
+    """The node recovers later, when nothing but the annotation shows that a fault was there."""
+    name = f"waits-{chip}"
+    item = site.fresh(name, 3, least="3")
+    uid = site.plane.request("POST", JOBS, item)["metadata"]["uid"]
+    site.volcano.until(name, "Running")
+    with Changes(site.plane) as changes:
+        _ends_by_a_fault(site, name, 1, chip)
+        site.sees(lambda: elastic.state(name)[0] == "waiting-for-room", "it waits")
+        elastic.stop() if chip == 6 else elastic.kill()
+        time.sleep(3)
+        elastic.start()
+        site.sees(lambda: elastic.state(name)[0] == "waiting-for-room", "it waits still")
+        site.repair()
+        _is_started_once(site, changes, name, uid, 3)
+
+
+def _is(one: Change, name: str, phase: str) -> bool:
+    return one.name == name and bool(one.item["status"]["state"]["phase"] == phase)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.documents.elastic_job import ENDING, KEPT
+from contract.documents.elastic_job import KEPT, CauseSource, read_cause
 from tests.elastic.bed import Bed
 from tests.parts.controlplane import ControlPlane
 from tests.parts.volcano import GROUPS, JOBS, PODS
@@ -187,7 +187,7 @@ def test_whatever_goes_wrong(cluster: Cluster, seed: int) -> None:
                 time.sleep(max(0.0, started + at - time.monotonic()))
                 happens()
             is_annotated = partial(
-                changes.all, "job", "MODIFIED", lambda one: _has(one.item, ENDING)
+                changes.all, "job", "MODIFIED", lambda one: _is_commanded(one.item)
             )
             bed.sees(lambda: bool(is_annotated()), "a job is to be ended", 90)
             Daemons.kill(daemons.leader)
@@ -202,6 +202,12 @@ def test_whatever_goes_wrong(cluster: Cluster, seed: int) -> None:
 
 def _has(job: dict[str, Any], annotation: str) -> bool:
     return annotation in job["metadata"].get("annotations", {})
+
+
+def _is_commanded(job: dict[str, Any]) -> bool:
+    """Return whether our Command is kept on a job as the cause of its end."""
+    cause = read_cause(job["metadata"].get("annotations", {}))
+    return cause is not None and cause.source is CauseSource.COMMAND
 
 
 def _is_done(cluster: Cluster, name: str) -> bool:
@@ -239,7 +245,7 @@ def _runs_again(changes: Changes, name: str, since: int, until: int) -> bool:
     ]
     return any(
         one.how == "DELETED"
-        or (one.item["status"]["state"]["phase"] == "Running" and not _has(one.item, ENDING))
+        or (one.item["status"]["state"]["phase"] == "Running" and not _is_commanded(one.item))
         for one in mine
     )
 

@@ -110,6 +110,12 @@ class Site(Bed):
         found: str = self.plane.request("GET", f"{PODS}/{pod}")["spec"]["nodeName"]
         return found
 
+    def repair(self) -> None:
+        """End all faults that were begun here."""
+        for repair in self._repairs:
+            repair()
+        self._repairs.clear()
+
     def clean(self) -> None:
         """Delete all jobs, and wait until all nodes are healthy again.
 
@@ -123,9 +129,7 @@ class Site(Bed):
                 self.plane.ask("DELETE", f"{PODS}/{pod['metadata']['name']}")
             self.sees(lambda name=name: not self.volcano.pods(name), "its pods stay")  # type: ignore[misc]
             self.plane.ask("DELETE", f"{GROUPS}/{name}-{one['metadata']['uid']}")
-        for repair in self._repairs:
-            repair()
-        self._repairs.clear()
+        self.repair()
         for agent in self.agents.values():
             if agent.process.poll() is not None:
                 agent.start()

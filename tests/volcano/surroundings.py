@@ -1,17 +1,18 @@
 """Kubelets and a scheduler beside Volcano's real job controller; both are stood in for.
 
 The scheduler does what ``GET /api/v1/advice`` of the aggregator foretells, in the form of the
-recordings (``tests/vectors/volcano``): it evicts, writes its record, binds with chips.
+recordings (``tests/vectors/volcano``): it evicts, writes its record, takes it back when the job has
+left its cache, binds with chips. The real one with the Ascend plugin is not built here: that plugin
+is not a Go module of its own.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tests.parts.volcano import CHIPS, GROUPS, PODS, REASONS, Volcano
+from tests.parts.volcano import CHIPS, GROUPS, PODS, Volcano
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,7 @@ class Surroundings(Volcano):
         groups = self.plane.request("GET", GROUPS)["items"]
         self._end(pods)
         self._run_bound(pods)
+        self._drop_records({one["metadata"]["name"] for one in groups})
         if time.monotonic() >= self._next_session:
             self._next_session = time.monotonic() + _SESSION_SECONDS
             self._schedule(pods, groups)
@@ -108,20 +110,6 @@ class Surroundings(Volcano):
         fault = decision["fault_pods"][0]
         self._record(decision["job"], fault["type"], fault["name"], fault["node"])
         self.evictions.append(decision)
-
-    def _record(self, job: str, reason: str, pod: str, node: str) -> None:
-        cause = {"RescheduleReason": reason, "PodName": pod, "NodeName": node, "NodeRankIndex": "0"}
-        at = int(time.time())
-        record = {
-            "LogFileFormatTime": time.strftime("I%m%d %H:%M:%S", time.localtime(at)),
-            "RescheduleTimeStamp": at,
-            "ReasonOfTask": [cause],
-        }
-        entry = {"JobID": job, "TotalRescheduleTimes": 1, "RescheduleRecords": [record]}
-        data = {"recent-reschedule-records": json.dumps({job: entry})}
-        content = {"metadata": {"name": "job-reschedule-reason"}, "data": data}
-        if self.plane.ask("POST", REASONS, content)[0] == 409:
-            self.plane.request("PUT", f"{REASONS}/job-reschedule-reason", content)
 
     def _bind(self, group: dict[str, Any], pods: list[dict[str, Any]]) -> None:
         """Bind the waiting pods of a PodGroup, all together or none."""

@@ -15,7 +15,15 @@ import msgspec
 from advisor.options import DEFAULT_GRACE_OVER_TIME
 from advisor.workloads.elastic_conditions import kept_of, original_of, unmet
 from contract.counted import counted
-from contract.documents.elastic_job import OFF, RESTORE, RESTORE_NEXT, RESTORE_NOW, SWITCH
+from contract.documents.elastic_job import (
+    CAUSE,
+    OFF,
+    RESTORE,
+    RESTORE_NEXT,
+    RESTORE_NOW,
+    SWITCH,
+    CauseSource,
+)
 from contract.errors import ConfigurationError, Problem, StoreError, StoreNotFound
 from contract.scheduling import (
     ELASTIC_SCHEDULING,
@@ -26,7 +34,7 @@ from contract.scheduling import (
 )
 from contract.validation_texts import decode_text
 from elastic.decision import REFUSED, JobContext, VcjobState, decide
-from elastic.end_cause import Evicted
+from elastic.end_cause import Evicted, cause_on
 from elastic.job import read_job, read_pod
 from elastic.job_cache import evictions_of, grace_over_time_of
 from elastic.job_events import COMPONENT, REASONS
@@ -38,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.snapshot import VcJob
-    from contract.documents.elastic_job import Size
+    from contract.documents.elastic_job import Cause, Size
     from elastic.job import JobPod
 
 T = TypeVar("T")
@@ -50,13 +58,36 @@ _NEXT: dict[str, str] = {
     VcjobState.ENDING: "it is started again once all its pods have ended, if a fault was the cause",
     VcjobState.CONDITIONS: "nothing until the conditions hold",
     VcjobState.NO_CAUSE: "nothing, unless a fault is found that ended it",
+    VcjobState.CAUSE_NOT_KNOWN: "nothing, unless a fault is found that ended it, or you start it",
     VcjobState.WAITING_FOR_PODS: "it is started again once all its pods have ended",
     VcjobState.WAITING_FOR_ROOM: "it is started again once there is room",
     VcjobState.TOO_MANY_STARTS: "it is started again when the last hour has fewer starts",
     VcjobState.STANDING_STILL: "it is started again once the reason is gone",
     REFUSED: "the write is tried again every 30 s",
 }
+_SOURCES: dict[str, str] = {
+    CauseSource.RECORD: "by the scheduler's record",
+    CauseSource.COMMAND: "vigil elastic ends the job",
+    CauseSource.PODS: "seen under its pods while they ended",
+    CauseSource.HISTORY: "by the aggregator's history",
+    CauseSource.RUNNING: "seen under its pods while they ran",
+}
 _NOT_REPORTED = "no Event about its end: vigil elastic does not act, or has not seen it yet"
+
+
+class CauseShown(msgspec.Struct):
+    """A cause that is kept on a job: since when, and where it came from."""
+
+    since: str
+    source: str
+    chip: str = ""
+    code: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return it for people."""
+        parts = (self.chip, self.code, f"kept since {self.since}", _SOURCES[self.source])
+        return ", ".join(part for part in parts if part)
 
 
 class ShownJob(msgspec.Struct, frozen=True):
@@ -70,6 +101,7 @@ class ShownJob(msgspec.Struct, frozen=True):
     size: str
     original: str
     cause: str
+    cause_kept: CauseShown | None
     starts: int
     conditions: dict[str, str]
     next: str
@@ -103,6 +135,7 @@ _STATES = {
         VcjobState.STANDING_STILL,
         VcjobState.TOO_MANY_STARTS,
         VcjobState.NO_CAUSE,
+        VcjobState.CAUSE_NOT_KNOWN,
         REFUSED,
     )
 }
@@ -125,12 +158,14 @@ def show_all(kubeconfig: Path | None, *, as_json: bool) -> None:
     if not found:
         print("no vcjob has the label elastic-scheduling")
         return
-    rows = [("JOB", "STATE", "SIZE", "ORIGINAL", "WHY")]
-    rows += [(f"{o.namespace}/{o.name}", o.state, o.size, o.original, o.why) for o in found]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    rows = [("JOB", "STATE", "SIZE", "ORIGINAL", "CAUSE KEPT SINCE", "FROM", "WHY")]
+    for o in found:
+        since, source = (o.cause_kept.since, o.cause_kept.source) if o.cause_kept else ("-", "-")
+        rows.append((f"{o.namespace}/{o.name}", o.state, o.size, o.original, since, source, o.why))
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
     for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True))
-        print("  ".join((*cells, row[4])))
+        cells = (cell.ljust(width) for cell, width in zip(row[:6], widths, strict=True))
+        print("  ".join((*cells, row[6])))
 
 
 def show_one(kubeconfig: Path | None, name: str, *, as_json: bool) -> None:
@@ -147,7 +182,8 @@ def show_one(kubeconfig: Path | None, name: str, *, as_json: bool) -> None:
     print(f"{one.namespace}/{one.name}: {one.state}: {one.why}")
     print(f"  phase     {one.phase}")
     print(f"  size      {one.size}, original {one.original}")
-    print(f"  cause     {one.cause or 'none known'}")
+    kept = f" ({one.cause_kept.text})" if one.cause_kept is not None else ""
+    print(f"  cause     {one.cause or 'none known'}{kept}")
     print(f"  starts    {one.starts}")
     for condition, text in one.conditions.items():
         print(f"  not met   {condition}: {text}")
@@ -173,8 +209,11 @@ def restore_job(kubeconfig: Path | None, name: str, *, is_now: bool) -> None:
         one = await _read(api, namespace, job)
         if problems := _why_not_restored(one):
             raise ConfigurationError("vigil elastic", [Problem(name, why) for why in problems])
-        value = RESTORE_NOW if is_now else RESTORE_NEXT
-        await api.annotate(namespace, job, {RESTORE: value})
+        # A job that has ended by a fault starts for this from now on, and not for the fault.
+        cause = cause_on(one)
+        starts = is_now or (one.is_ended and cause is not None and bool(cause.kind))
+        value = RESTORE_NOW if starts else RESTORE_NEXT
+        await api.annotate(namespace, job, {RESTORE: value, CAUSE: None})
         if is_now and not one.is_ended:
             await api.terminate(namespace, job, one.uid)
 
@@ -251,7 +290,8 @@ async def _shown(api: VcJobs, job: VcJob, scheduler: _Scheduler) -> ShownJob:
     if job.is_ended and found.asks:
         # What the aggregator knows is known here by the Events of the process that asked it.
         state, why = await _reported(api, job) or (state, _NOT_REPORTED)
-    kept = kept_of(job)
+    kept, cause = kept_of(job), cause_on(job)
+    kept_texts = ("" if cause is None else cause.text, "" if kept is None else kept.cause)
     return ShownJob(
         job.namespace,
         job.name,
@@ -260,11 +300,19 @@ async def _shown(api: VcJobs, job: VcJob, scheduler: _Scheduler) -> ShownJob:
         job.phase,
         size_text(job.size),
         size_text(original_of(job)),
-        found.cause or ("" if kept is None else kept.cause),
+        found.cause or next(filter(None, kept_texts), ""),
+        _shown_cause(cause),
         0 if kept is None else kept.start,
         {one.name: one.text for one in found.unmet},
         _next(job, state),
     )
+
+
+def _shown_cause(cause: Cause | None) -> CauseShown | None:
+    if cause is None or not cause.kind:
+        return None
+    since = datetime.fromtimestamp(cause.kept_ms // 1000, UTC)
+    return CauseShown(f"{since:%Y-%m-%dT%H:%M:%SZ}", cause.source, cause.chip, cause.code)
 
 
 def _next(job: VcJob, state: str) -> str:

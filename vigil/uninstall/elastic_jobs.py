@@ -9,7 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from advisor.workloads.elastic_conditions import original_of
-from contract.documents.elastic_job import ENDING, KEPT, LEASE, RESTORE, SWITCH
+from contract.documents.elastic_job import CAUSE, KEPT, LEASE, RESTORE, SWITCH
 from contract.errors import StoreNotFound, StoreRefused, StoreUnavailable
 from contract.validation_texts import decode_text
 from elastic.job import read_job
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from advisor.snapshot import VcJob
     from stores.base import LeaderLease
 
-_OURS = (SWITCH, RESTORE, KEPT, ENDING)
+_OURS = (SWITCH, RESTORE, KEPT, CAUSE)
 
 
 @contextlib.asynccontextmanager

@@ -149,8 +149,8 @@ def test_unbound_pods_of_a_started_job_count_as_placed(bound: int, expected: int
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        (entry(unhealthy=CARDS[0]), (FaultUnder("DEVICE", "n0", 0),)),
-        (entry(network=CARDS[0]), (FaultUnder("NETWORK", "n0", 0),)),
+        (entry(unhealthy=CARDS[0]), (FaultUnder("DEVICE", "n0", chip=CARDS[0]),)),
+        (entry(network=CARDS[0]), (FaultUnder("NETWORK", "n0", chip=CARDS[0]),)),
         (entry(unhealthy=CARDS[7]), ()),
         (entry(), ()),
     ],
@@ -193,7 +193,7 @@ def test_when_a_fault_began() -> None:
     )
     cluster = snapshot(1, ended("a", 2), pods=(pod,), entries={"n0": lists})
     (one,) = found(cluster, "a").jobs
-    assert one.faults == (FaultUnder("DEVICE", "n0", 7000),)
+    assert one.faults == (FaultUnder("DEVICE", "n0", 7000, CARDS[0], "80E01801"),)
 
 
 def test_without_documents_nothing_is_to_be_relied_on() -> None:
@@ -234,6 +234,24 @@ def running(
     return job, pods
 
 
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ({"n0": entry(network=CARDS[3])}, (FaultUnder("NETWORK", "n0", chip=CARDS[3]),)),
+        ({"n1": entry(unhealthy=CARDS[2])}, (FaultUnder("DEVICE", "n1", chip=CARDS[2]),)),
+        ({"n2": entry(unhealthy=CARDS[2])}, ()),
+    ],
+)
+def test_jobs_that_run_over_a_fault_of_any_kind(
+    entries: dict[str, dict[str, object]], expected: tuple[FaultUnder, ...]
+) -> None:
+    job, pods = running("a", "n0", "n1")
+    cluster = snapshot(3, job, pods=pods, entries=entries)
+    asked = ended_jobs(cluster, SchedulerState(), AdvisorOptions(), sized=(), judged=(), hit=True)
+    assert [one.faults for one in asked.hit] == ([expected] if expected else [])
+    assert found(cluster, "b").hit == ()
+
+
 def over(cluster: ClusterSnapshot, *sized_names: str) -> tuple[EndedJob, ...]:
     """Return the jobs that run over a network fault."""
     keys = {("ns", name) for name in sized_names}
@@ -253,7 +271,7 @@ def test_a_job_over_a_network_fault_has_the_size_of_what_is_left(
     (one,) = over(cluster)
     assert one.advice is not None
     assert (one.name, one.advice.replicas) == ("a", expected)
-    assert one.faults == (FaultUnder("NETWORK", "n0", 0),)
+    assert one.faults == (FaultUnder("NETWORK", "n0", chip=CARDS[3]),)
     assert found(cluster, "b").running == ()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.workloads.elastic_conditions import CONDITIONS, original_of, unmet
 from advisor.workloads.pod_recreation import follow_up_of_vcjob
-from contract.documents.elastic_job import ENDING, KEPT, PersistedJob
+from contract.documents.elastic_job import KEPT, PersistedJob
 from tests.elastic.jobs import CHIPS, read, size, vcjob, with_kept
 
 if TYPE_CHECKING:
@@ -65,7 +65,6 @@ def _replicas(item: dict[str, Any], count: int) -> None:
 
 BROKEN: tuple[tuple[str, Callable[[dict[str, Any]], object], str], ...] = (
     ("state", lambda one: _annotations(one).update({KEPT: "{"}), "remove the annotation"),
-    ("state", lambda one: _annotations(one).update({ENDING: "x"}), f"annotation {ENDING}"),
     ("fault-scheduling", lambda one: _labels(one).pop("fault-scheduling"), '"grace"'),
     ("fault-scheduling", lambda one: _labels(one).update({"fault-scheduling": "force"}), "grace"),
     ("elastic-scheduling", lambda one: _labels(one).update({"elastic-scheduling": "off"}), '"on"'),

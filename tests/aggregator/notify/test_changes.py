@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.cluster_documents.published_node import PublishedNode
-from aggregator.notify.changes import STATUS, ChangeDetector
+from aggregator.notify.changes import ChangeDetector
 from contract.documents.node_info import FaultDevice, NodeRecord
 from contract.documents.switch_info import SwitchEvent, SwitchRecord
-from contract.pages.changes import FaultChange
+from contract.pages.changes import STATUS, FaultChange
 from tests.aggregator.nodes import T0, faulty, healthy, record
 
 if TYPE_CHECKING:

@@ -44,6 +44,9 @@ class Book:
     def begin(self, standing: object) -> None:
         """Record the published levels."""
 
+    def begin_span(self) -> None:
+        """Record from when on everything is recorded."""
+
     def record(self, changes: Iterable[FaultChange]) -> None:
         self.changes += changes
 

@@ -19,7 +19,7 @@ from tests.dcmi_shim.emulator.test_profiles import Hbm
 if TYPE_CHECKING:
     from tests.dcmi_shim.emulator.conftest import Server
 
-AI_CORE, HBM = 2, 6
+AI_CORE, HBM, VECTOR_CORE = 2, 6, 12
 IDLE_HBM = 5
 
 
@@ -37,6 +37,13 @@ def _processes(server: Server, chip: int) -> list[int]:
     assert answer == 0
     assert not any(one.proc_id or one.proc_mem_usage for one in found[count.value :])
     return [one.proc_id for one in found[: count.value]]
+
+
+def _power(server: Server, chip: int) -> int:
+    """Return the power of a chip in 0.1 W."""
+    power = c_int()
+    assert server.driver.library.dcmi_get_device_power_info(chip, 0, byref(power)) == 0
+    return power.value
 
 
 def _virtual(server: Server, chip: int) -> list[int]:
@@ -69,6 +76,20 @@ def test_a_chip_is_idle_works_and_is_idle_again(a2: Server) -> None:
     assert status["chips"][3]["processes"] == [17]
     a2.emulator.reset()
     assert (_percent(a2, 3, AI_CORE), _processes(a2, 3)) == (0, [])
+
+
+def test_power_and_vector_cores_follow_the_load(a2: Server) -> None:
+    """An exporter shows both for a chip that trains."""
+    idle = _power(a2, 3)
+    assert _percent(a2, 3, VECTOR_CORE) == 0
+    a2.emulator.load(3, aicore=50)
+    half = _power(a2, 3)
+    assert _percent(a2, 3, VECTOR_CORE) == 50
+    a2.emulator.load(3, aicore=100)
+    assert idle < half < _power(a2, 3)
+    assert _power(a2, 4) == idle, "each chip for itself"
+    a2.emulator.load(3, aicore=0)
+    assert (_power(a2, 3), _percent(a2, 3, VECTOR_CORE)) == (idle, 0)
 
 
 def test_traffic_stands_still_and_flows_again(a2: Server) -> None:
@@ -143,13 +164,13 @@ def test_calls_of_an_exporter_show_the_load(a2: Server) -> None:
         a2.emulator.load(3, aicore=aicore, hbm=hbm)
         figures = (c_uint * 12)(*[7] * 12)
         assert library.dcmi_get_device_multi_utilization_rate(3, 0, byref(figures)) == 0
-        assert list(figures) == [aicore, 0, aicore, aicore, *[0] * 8]
+        assert list(figures) == [aicore, aicore, aicore, aicore, *[0] * 8]
         again = (c_uint * 12)(*[7] * 12)
         period = c_int(1)
         call = library.dcmi_get_device_multi_utilization_rate_period
         assert call(3, 0, byref(again), period) == 0
         assert list(again) == list(figures)
-        assert [_percent(a2, 3, kind) for kind in (2, 12, 13, 14)] == [aicore, 0, aicore, aicore]
+        assert [_percent(a2, 3, kind) for kind in (2, 12, 13, 14)] == [aicore] * 4
         found = Hbm()
         assert library.dcmi_get_device_hbm_info(3, 0, byref(found)) == 0
         assert found.used == size * hbm // 100

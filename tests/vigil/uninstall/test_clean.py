@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.documents.elastic_job import ENDING, LEASE, RESTORE, SWITCH, PersistedJob
+from contract.documents.elastic_job import CAUSE, LEASE, RESTORE, SWITCH, PersistedJob
 from contract.documents.elastic_job import KEPT as KEPT_ON_JOB
 from contract.documents.node_info import FaultDevice
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, LEADER_LEASE, device_info_name
@@ -234,7 +234,7 @@ async def test_elastic_jobs_lose_our_annotations_only(
     training: Place, control_plane: ControlPlane
 ) -> None:
     """The original size is in such an annotation alone, so it is printed."""
-    _train(control_plane, "train", **{SWITCH: "off", RESTORE: "true", ENDING: "{}"})
+    _train(control_plane, "train", **{SWITCH: "off", RESTORE: "true", CAUSE: "{}"})
     _lease(control_plane, leaseDurationSeconds=1)
     status, output = await training.uninstall()
     assert status == 0, output

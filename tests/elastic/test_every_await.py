@@ -1,0 +1,280 @@
+"""The daemon ends at every await of a run, and between its rounds; then it is there again.
+
+In virtual time: a step is a second. Of two replicas the other one leads 11 s after the leader was
+killed, and at once after an orderly end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from contract.documents.elastic_job import read_cause, read_kept
+from elastic.job import JobQueue
+from elastic.job_cache import KINDS
+from tests.elastic.bench import Bench, uid_of
+from tests.elastic.jobs import OPEN
+from tests.elastic.seeded_run import Killed, Process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FAULT_AT, _AWAY, _OVER_AT, _ROOM_AT, _OPEN_AT = 6, range(10, 13), 16, 24, 28
+_STARTED_WITHIN = 60
+"""Steps from when there is room and a daemon until the job is started."""
+_LEASE_STEPS = 11
+_QUIET_STEPS = 8
+"""Steps in which another start would be made."""
+_GAPS = (0, 3, 60, 3600)
+"""For so many seconds there is no such process."""
+_CLOSED = {"q": JobQueue("default", "Closed")}
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+_CALLS = (
+    *("read", "pods", "node", "patch", "patch_status", "jobs", "is_commanded", "terminate"),
+    *("delete_pod", "ask"),
+)
+
+
+class Awaits:
+    """Counts the awaits of all processes; the one with the number ``kill`` ends its process."""
+
+    def __init__(self, kill: int | None) -> None:
+        self.count = 0
+        self.states: list[str] = []
+        """The phase of the job at each of them."""
+        self._kill = kill
+
+    def pass_one(self, phase: str) -> None:
+        """Pass one; raises ``Killed``."""
+        self.count += 1
+        self.states.append(phase)
+        if self.count - 1 == self._kill:
+            raise Killed
+
+
+class Scripted(Process):
+    """A process that may end before and after each request to others."""
+
+    def __init__(self, bench: Bench, awaits: Awaits) -> None:
+        super().__init__(bench)
+        self._kill_in = None
+        for name in _CALLS:
+            setattr(self, name, self._counted(getattr(self, name), awaits))
+
+    def _counted(self, call: Callable[..., Any], awaits: Awaits) -> Callable[..., Any]:
+        async def counted(*arguments: Any, **options: Any) -> Any:
+            awaits.pass_one(phase_of(self.bench))
+            answer = await call(*arguments, **options)
+            awaits.pass_one(phase_of(self.bench))
+            return answer
+
+        return counted
+
+
+class Case(NamedTuple):
+    """How the job ends: ``begins`` is what happens to the node of its first pod."""
+
+    begins: Callable[[Bench, str], None]
+    grace: int
+
+
+def phase_of(bench: Bench) -> str:
+    """Return the phase of the job."""
+    found: str = bench.jobs["j"]["status"]["state"]["phase"]
+    return found
+
+
+def _evicted(bench: Bench, node: str) -> None:
+    bench.nodes.bad[node] = bench.now_ms
+    bench.evict(node)
+
+
+def _failed(bench: Bench, node: str) -> None:
+    """Let a pod fail because the link of another one is down; Volcano records nothing."""
+    bench.nodes.links_down[node] = bench.now_ms
+    bench.mine("j")[1]["phase"] = "Failed"
+
+
+def _cut(bench: Bench, node: str) -> None:
+    """Let the job hang over a link, so that it is ended by a Command."""
+    bench.nodes.links_down[node] = bench.now_ms
+
+
+CASES = {
+    "evicted": Case(_evicted, 1),
+    "evicted, long grace": Case(_evicted, 30),
+    "failed by itself": Case(_failed, 2),
+    "ended by a Command": Case(_cut, 1),
+}
+
+
+class Run:
+    """One run of the script."""
+
+    def __init__(
+        self, case: Case, replicas: int, gap: int, awaits: Awaits, *, stop_at: int | None = None
+    ) -> None:
+        self.bench = bench = Bench(1)
+        bench.jobs.clear()
+        bench.originals.clear()
+        bench.is_calm = True
+        bench.grace = case.grace
+        bench.create("j", 3)
+        job = bench.jobs["j"]
+        job["spec"]["policies"][0]["action"] = "TerminateJob"
+        # A job over a network fault is ended only where there is another place.
+        self._needs_room = case.begins is not _cut
+        job["metadata"]["annotations"]["minReplicas"] = "3" if self._needs_room else "2"
+        self._case, self._gap, self._awaits, self._stop_at = case, gap, awaits, stop_at
+        self._processes: list[Scripted | None] = [self._process() for _ in range(replicas)]
+        self._back_at = [0] * replicas
+        self._leads_from = [0] * replicas
+        self.is_kept = False
+        """Whether the cause was on the job when a process ended."""
+        self.started_at: int | None = None
+        self.had_room_at = 0
+        self._last_end = 0
+
+    def _process(self) -> Scripted:
+        return Scripted(self.bench, self._awaits)
+
+    async def play(self) -> None:
+        """Play until the job was started, or has had the time for that."""
+        step = 0
+        while step < _OPEN_AT + _STARTED_WITHIN + _LEASE_STEPS + 2 * self._gap_steps + 10:
+            self._happen(step)
+            self.bench.step()
+            await self._round_all(step)
+            if self.started_at is None and self.bench.starts:
+                self.started_at = step
+            if self.started_at is not None and self._runs():
+                left = self._back_at[0] if None in self._processes else 0
+                if step > max(self.started_at + _QUIET_STEPS, left):
+                    return
+            step += 1
+
+    def _runs(self) -> bool:
+        """Whether the job has the phase Running with pods: it has none while its size is 0."""
+        return phase_of(self.bench) == "Running" and len(self.bench.mine("j")) >= 2
+
+    @property
+    def _gap_steps(self) -> int:
+        """An hour is a leap: nothing happens to a job that waits."""
+        return min(self._gap, 60)
+
+    def _happen(self, step: int) -> None:
+        bench = self.bench
+        bench.is_away = step in _AWAY
+        if step == _FAULT_AT:
+            if self._needs_room:
+                bench.nodes.bad |= dict.fromkeys(("n3", "n4", "n5"), bench.now_ms)
+            self._case.begins(bench, bench.mine("j")[0]["node"])
+        if step == _OVER_AT and self._case.begins is not _cut:
+            # The fault itself passes long before there is room.
+            bench.queues = _CLOSED
+            for faults in (bench.nodes.links_down, bench.nodes.bad):
+                for node in [one for one in faults if one in ("n0", "n1", "n2")]:
+                    bench.nodes.ends(faults, node, bench.now_ms)
+            bench.nodes.bad |= {"n0": bench.now_ms}
+        if step == _ROOM_AT and self._needs_room:
+            bench.nodes.bad.clear()
+        if step == _OPEN_AT:
+            bench.queues = OPEN
+
+    async def _round_all(self, step: int) -> None:
+        leader = self._leader(step)
+        for index, process in enumerate(self._processes):
+            if process is None and step >= self._back_at[index]:
+                process = self._processes[index] = self._process()
+                if self._gap > 60:
+                    self.bench.now_ms += (self._gap - 60) * 1000
+            if process is None:
+                continue
+            process.leads = index == leader
+            process.see(tuple(KINDS))
+            try:
+                await process.acting.round()
+                if step == self._stop_at and index == leader:
+                    self._end(index, step, takeover=0)
+            except Killed:
+                self._end(index, step, takeover=_LEASE_STEPS)
+
+    def _leader(self, step: int) -> int | None:
+        there = (i for i, one in enumerate(self._processes) if one is not None)
+        return next((i for i in there if step >= self._leads_from[i]), None)
+
+    def _end(self, index: int, step: int, *, takeover: int) -> None:
+        self._processes[index] = None
+        self._last_end = step
+        self._back_at[index] = step + 1 + self._gap_steps
+        self._leads_from = [step + takeover] * len(self._processes)
+        self.is_kept = read_cause(self.bench.jobs["j"]["metadata"]["annotations"]) is not None
+
+    def check(self) -> None:
+        """Check that the job was started once, and as soon as that could be."""
+        job = self.bench.jobs["j"]
+        kept = read_kept(job["metadata"]["annotations"])
+        assert kept is not None, "it is never started"
+        assert kept.start == 1
+        assert self._runs()
+        assert self.started_at is not None
+        assert read_cause(job["metadata"]["annotations"]) is None, "the start removes the cause"
+        waits = 0 if self._needs_room else _FAULT_AT + 20
+        since = max(_OPEN_AT if self._needs_room else waits, self._last_end + self._gap_steps)
+        assert self.started_at <= since + _LEASE_STEPS + _STARTED_WITHIN
+        assert uid_of(job) not in self.bench.evicted
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(
+    ("case", "gaps"),
+    [*(("evicted", (gap,)) for gap in _GAPS), *((case, _GAPS) for case in CASES)],
+)
+async def test_one_start_follows_though_the_daemon_ends_at_any_await(
+    case: str, gaps: tuple[int, ...], replicas: int
+) -> None:
+    """With several gaps each await has another one than the await before."""
+    untouched = Awaits(None)
+    first = Run(CASES[case], replicas, 0, untouched)
+    await first.play()
+    first.check()
+    assert {"Running", "Terminated"} & set(untouched.states), "states of the job are passed"
+    for number in range(untouched.count):
+        gap = gaps[number % len(gaps)]
+        run = Run(CASES[case], replicas, gap, Awaits(number))
+        await run.play()
+        try:
+            run.check()
+        except AssertionError as error:
+            error.add_note(f"ended at await {number} of {untouched.count}, for {gap} s")
+            raise
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("case", CASES)
+async def test_one_start_follows_an_orderly_end_at_any_time(case: str, replicas: int) -> None:
+    for step in range(1, _OPEN_AT + 6):
+        run = Run(CASES[case], replicas, _GAPS[step % 4], Awaits(None), stop_at=step)
+        await run.play()
+        try:
+            run.check()
+        except AssertionError as error:
+            error.add_note(f"ended after step {step}")
+            raise
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("case", CASES)
+async def test_what_is_on_the_job_is_enough_where_the_history_is_lost(
+    case: str, replicas: int
+) -> None:
+    kept = 0
+    for step in range(_FAULT_AT, _OPEN_AT + 2):
+        run = Run(CASES[case], replicas, 3600, Awaits(None), stop_at=step)
+        run.bench.has_history = False
+        await run.play()
+        if run.is_kept:
+            kept += 1
+            run.check()
+    assert kept > 20
