@@ -205,7 +205,7 @@ class _Course:
             placement=self._waiting.placements,
             gangs=self._waiting.gangs,
             not_known=not_known(snapshot, is_known=state.is_known),
-            gaps=gaps(snapshot, decisions),
+            gaps=gaps(snapshot, decisions, self._waiting.gangs),
         )
         after = SchedulerState(
             is_known=state.is_known,

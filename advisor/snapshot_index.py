@@ -90,7 +90,13 @@ class SnapshotIndex:
             self._sizes = {(one.namespace, one.name): one for one in snapshot.replica_sets}
             members.update(self._groups)
         if before is None or is_other(before.vcjobs, snapshot.vcjobs):
-            self.vcjobs = {(one.namespace, one.name): one for one in snapshot.vcjobs}
+            vcjobs = {(one.namespace, one.name): one for one in snapshot.vcjobs}
+            others = self._jobs_of(
+                name
+                for name in vcjobs.keys() | self.vcjobs.keys()
+                if vcjobs.get(name) != self.vcjobs.get(name)
+            )
+            self.vcjobs = vcjobs
             self.elastic = {
                 name: one
                 for name, one in self.vcjobs.items()
@@ -105,6 +111,16 @@ class SnapshotIndex:
         # What a controller does about its pods may be another.
         jobs.update(key for key in others if key in self.jobs)
         self.changes = SnapshotChanges(frozenset(nodes), frozenset(jobs), gone)
+
+    def _jobs_of(self, vcjobs: Iterable[_Name]) -> list[str]:
+        """Return the keys of the jobs whose PodGroup, or else a pod, one of ``vcjobs`` owns."""
+        names = frozenset(vcjobs)
+        found = []
+        for key, job in self.jobs.items():
+            owners = [job.group.owner] if job.group.owner else [pod.owner for pod in job.pods]
+            if any(one and (job.group.namespace, one.name) in names for one in owners):
+                found.append(key)
+        return found
 
     def group_of_lws(self, pod: SchedulerPod) -> tuple[SchedulerPod, ...]:
         """Return the pods of the group of a LeaderWorkerSet that ``pod`` is in, by name.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from advisor.jobs import npu_request
+from contract import scheduling
 from contract.counted import counted
 
 if TYPE_CHECKING:
@@ -39,6 +40,16 @@ def need_of(job: SchedulerJob) -> Need:
         return Need(0, f"{len(live)} of {job.min_available} pods exist")
     placed = sum(1 for pod in live if pod.node)
     return Need(max(job.min_available - placed, 1))
+
+
+def not_predicted_of(job: SchedulerJob) -> str:
+    """Return by what else the scheduler places a job; empty where chips alone decide."""
+    if job.is_multilevel:
+        return f"the tree of blocks ({scheduling.AFFINITY_CONFIG})"
+    if job.is_super_pod:
+        return f"the topology of super pods ({scheduling.SUPER_POD_BLOCK})"
+    tor = job.group.labels.get(scheduling.TOR_AFFINITY, "null")
+    return "" if tor == "null" else f"the affinity to switches ({scheduling.TOR_AFFINITY})"
 
 
 def short_of(need: Need, demands: Demands, views: Mapping[str, NodeView]) -> str:

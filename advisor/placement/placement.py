@@ -219,7 +219,13 @@ class Placer:
         if view.is_in_map and (why := self._isolation(demand, view)):
             return why
         if not view.node.is_ready:
-            return "NotReady: its condition Ready is not True"
+            if demand.cards:
+                return "NotReady: its condition Ready is not True"
+            # The scheduler asks only for taints, and the plugin for nodes that it has.
+            if self._corrected:
+                text = "a node that is NotReady takes no pod, whether it has a taint or not"
+                self._divergences.add((12, view.name, text))
+                return "NotReady: its condition Ready is not True"
         if why := selector_refusal(pod, view.node):
             return f"Selector: {why}"
         if why := taint_refusal(pod, view.node):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from advisor.placement.gangs import need_of, short_of
+from advisor.placement.gangs import need_of, not_predicted_of, short_of
 from advisor.placement.placement import demand_of, is_waiting
 from advisor.report import Gang, Placement, PodRef
 
@@ -34,6 +34,7 @@ class _Waiting(NamedTuple):
     refs: tuple[tuple[PodRef, ...], ...]
     group: PodGroup
     need: Need
+    not_predicted: str
 
 
 class _Placed(NamedTuple):
@@ -132,6 +133,7 @@ class WaitingJobs:
             ),
             job.group,
             need_of(job),
+            not_predicted_of(job),
         )
 
     def _place(
@@ -171,7 +173,8 @@ class WaitingJobs:
         if known is not None and known.gang.short == short:
             gang = known.gang
         else:
-            gang = Gang(waiting.group.namespace, waiting.group.name, not short, short)
+            group = waiting.group
+            gang = Gang(group.namespace, group.name, not short, short, waiting.not_predicted)
         found = self._placed[key] = _Placed(answers, placements, gang)
         return found
 

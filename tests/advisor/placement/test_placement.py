@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from advisor.options import AdvisorOptions
 from advisor.snapshot import Requirement, SelectorTerm, Taint, Toleration
 from tests.advisor.scene import FORCE, RESOURCE, Chips, Scene, corrected
 
@@ -267,3 +268,52 @@ def test_a_podgroup_that_names_no_chips_is_placed_by_kubernetes_count_alone() ->
     chosen = {"volcano.sh/schedule.plugin": "Ascend910"}
     scene.groups["j"] = msgspec.structs.replace(named, min_resources={}, annotations=chosen)
     assert scene.session().placement[0].accepts == ("n2",)
+
+
+@pytest.mark.parametrize(
+    ("npus", "taints", "upstream", "better"),
+    [
+        (0, (), {}, {"n1": "NotReady"}),
+        (8, (), {"n1": "NotReady"}, {"n1": "NotReady"}),
+        (
+            0,
+            (Taint("node.kubernetes.io/not-ready", "", "NoSchedule"),),
+            {"n1": "Taint"},
+            {"n1": "NotReady"},
+        ),
+    ],
+)
+def test_a_node_that_is_not_ready_takes_pods_without_chips_until_it_has_a_taint(
+    npus: int, taints: tuple[Taint, ...], upstream: dict[str, str], better: dict[str, str]
+) -> None:
+    for options, expected in ((AdvisorOptions(), upstream), (corrected(), better)):
+        scene = Scene(count=1, options=options)
+        scene.not_ready.add("n1")
+        scene.node_changes["n1"] = {"taints": taints}
+        found = _refusals(scene, npus=npus)
+        assert {name: why.partition(": ")[0] for name, why in found.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "text"),
+    [
+        ({"sp-block": "16"}, {}, "super pods"),
+        ({"huawei.com/schedule_policy": "multilevel"}, {}, "tree of blocks"),
+        ({}, {"tor-affinity": "normal-schema"}, "switches"),
+        ({}, {"tor-affinity": "null"}, ""),
+    ],
+)
+def test_topology_is_named_where_it_is_not_predicted(
+    annotations: dict[str, str], labels: dict[str, str], text: str
+) -> None:
+    scene = Scene(size=16, chips={f"n{n}": Chips(free=range(16)) for n in range(1, 5)})
+    npus = 16 if annotations else 8
+    scene.add("w", ["", ""], FORCE | labels, npus=npus, annotations=annotations)
+    for number in range(2):
+        scene.change(f"w-{number}", node_selector={})
+    report = scene.session()
+    (gang,) = report.gangs
+    assert gang.fits
+    assert report.is_known is not bool(text)
+    assert all(text in gap.text and gap.object == "PodGroup default/w" for gap in report.gaps)
+    assert text in gang.not_predicted
