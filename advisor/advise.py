@@ -171,6 +171,7 @@ class _Course:
             changed,
             nodes.looked_at | named,
             snapshot.now_ms,
+            index,
         )
         self._waiting.update(index.jobs, keys, nodes.views, changed, self._placer)
         self._reports.update(index.names, nodes.views, nodes.looked_at, cache, now)

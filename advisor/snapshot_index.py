@@ -60,6 +60,8 @@ class SnapshotIndex:
         self.workloads: dict[tuple[str, str, str], Workload] = {}
         """By kind, namespace and name."""
         self._snapshot: ClusterSnapshot | None = None
+        self.apart: dict[str, SchedulerPod] = {}
+        """Pods with a required anti-affinity, by uid."""
         self._groups_of_lws: dict[tuple[str, str, str], tuple[SchedulerPod, ...]] | None = None
         self._given_nodes: Sequence[SchedulerNode] = ()
         self._given_pods: Sequence[SchedulerPod] = ()
@@ -163,6 +165,9 @@ class SnapshotIndex:
             return frozenset()
         self._given_pods = now
         gone = {id(pod) for pod in removed}
+        for pod in removed:
+            self.apart.pop(pod.uid, None)
+        self.apart.update((pod.uid, pod) for pod in added if pod.anti_affinity)
         on_nodes: dict[str, list[SchedulerPod]] = defaultdict(list)
         in_groups: dict[_Name, list[SchedulerPod]] = defaultdict(list)
         for pods, is_there in ((removed, False), (added, True)):

@@ -77,7 +77,7 @@ def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
         for name in result.accepts:
             idle = left.setdefault(name, dict(views[name].idle))
             rooms = (idle.get(key, 0) // value for key, value in requests.items())
-            times = min(waiting, min(rooms, default=waiting))
+            times = min(waiting, result.accepts[name], min(rooms, default=waiting))
             for key, value in requests.items():
                 idle[key] -= value * times
             waiting -= times
