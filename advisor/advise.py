@@ -171,6 +171,7 @@ class _Course:
             changed,
             nodes.looked_at | named,
             snapshot.now_ms,
+            index,
         )
         self._waiting.update(index.jobs, keys, nodes.views, changed, self._placer)
         self._reports.update(index.names, nodes.views, nodes.looked_at, cache, now)
@@ -205,7 +206,7 @@ class _Course:
             placement=self._waiting.placements,
             gangs=self._waiting.gangs,
             not_known=not_known(snapshot, is_known=state.is_known),
-            gaps=gaps(snapshot, decisions),
+            gaps=gaps(snapshot, decisions, self._waiting.gangs),
         )
         after = SchedulerState(
             is_known=state.is_known,

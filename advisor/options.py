@@ -20,6 +20,28 @@ DEFAULT_GRACE_OVER_TIME = 900
 _SHORTEST_GRACE, _LONGEST_GRACE = 2, 3600
 
 
+class ComputedFor(msgspec.Struct, frozen=True):
+    """Whose decisions are computed, and in what releases are known to differ from that."""
+
+    commit: str
+    volcano: str
+    differences: tuple[str, ...]
+
+
+COMPUTED_FOR = ComputedFor(
+    "22bb3d98",
+    "v1.15",
+    (
+        "MindCluster v26.1.0 is tag 9e132e21. It parted from master at 61bcf4e9, and has Volcano "
+        "1.7, 1.9 and 1.12; only master builds 1.15",
+        "Volcano 1.10 and older have no NotReady node in the session: pods there go without grace",
+        "MindCluster v6.0.0 and older take remaining retries over when the scheduler restarts",
+        "MindCluster v6.0.0-RC3 and older delete pods of a node whose NodeD is silent",
+    ),
+)
+"""Of the branch ``master`` of MindCluster. Sources: docs/spec/consumers.md#2.7, 5.2, 8-9."""
+
+
 class Profile(StrEnum):
     """Whose decisions are reported: those of the real programs, or those without their defects."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from advisor.findings import FindingSeverity as FindingSeverity
-from advisor.options import Profile
+from advisor.options import COMPUTED_FOR, Profile
 
 
 class Action(StrEnum):
@@ -227,12 +227,16 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
 
 
 class Gang(msgspec.Struct, frozen=True, gc=False):
-    """Whether the waiting pods of a PodGroup fit together, and what is short where not."""
+    """Whether the waiting pods of a PodGroup fit together, and what is short where not.
+
+    ``not_predicted`` is what the scheduler asks for as well and the advisor does not compute.
+    """
 
     namespace: str
     name: str
     fits: bool
     short: str = ""
+    not_predicted: str = ""
 
 
 class AdviceReport(msgspec.Struct, frozen=True, gc=False):
@@ -288,6 +292,7 @@ def flat(report: AdviceReport) -> dict[str, Any]:
     reasons = [one.text for one in report.gaps]
     members["known"], members["reasons"] = report.is_known, reasons
     members["not_known"] = [*reasons, *report.not_known]
+    members["computed_for"] = msgspec.to_builtins(COMPUTED_FOR)
     members["deletions"] = msgspec.to_builtins(report.deletions)
     members["placement"] = [
         {

@@ -57,6 +57,18 @@ class SelectorTerm(msgspec.Struct, frozen=True, gc=False):
     fields: tuple[Requirement, ...] = ()
 
 
+class ApartTerm(msgspec.Struct, frozen=True, gc=False):
+    """A term of a required pod anti-affinity.
+
+    ``labels`` select the pods to stay away from, ``None`` selects none. ``namespaces`` are theirs,
+    ``None`` those of all.
+    """
+
+    topology: str
+    labels: tuple[Requirement, ...] | None = None
+    namespaces: tuple[str, ...] | None = ()
+
+
 class ControllingOwner(msgspec.Struct, frozen=True, gc=False):
     """The controlling owner of an object; ``uid`` is empty where the object does not have it."""
 
@@ -112,6 +124,7 @@ class SchedulerPod(msgspec.Struct, frozen=True, gc=False):
     requests: Amounts = {}
     node_selector: Texts = {}
     node_affinity: tuple[SelectorTerm, ...] | None = None
+    anti_affinity: tuple[ApartTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     scheduler_name: str = ""
     task_index: str = ""

@@ -60,6 +60,8 @@ class SnapshotIndex:
         self.workloads: dict[tuple[str, str, str], Workload] = {}
         """By kind, namespace and name."""
         self._snapshot: ClusterSnapshot | None = None
+        self.apart: dict[str, SchedulerPod] = {}
+        """Pods with a required anti-affinity, by uid."""
         self._groups_of_lws: dict[tuple[str, str, str], tuple[SchedulerPod, ...]] | None = None
         self._given_nodes: Sequence[SchedulerNode] = ()
         self._given_pods: Sequence[SchedulerPod] = ()
@@ -90,7 +92,13 @@ class SnapshotIndex:
             self._sizes = {(one.namespace, one.name): one for one in snapshot.replica_sets}
             members.update(self._groups)
         if before is None or is_other(before.vcjobs, snapshot.vcjobs):
-            self.vcjobs = {(one.namespace, one.name): one for one in snapshot.vcjobs}
+            vcjobs = {(one.namespace, one.name): one for one in snapshot.vcjobs}
+            others = self._jobs_of(
+                name
+                for name in vcjobs.keys() | self.vcjobs.keys()
+                if vcjobs.get(name) != self.vcjobs.get(name)
+            )
+            self.vcjobs = vcjobs
             self.elastic = {
                 name: one
                 for name, one in self.vcjobs.items()
@@ -105,6 +113,16 @@ class SnapshotIndex:
         # What a controller does about its pods may be another.
         jobs.update(key for key in others if key in self.jobs)
         self.changes = SnapshotChanges(frozenset(nodes), frozenset(jobs), gone)
+
+    def _jobs_of(self, vcjobs: Iterable[_Name]) -> list[str]:
+        """Return the keys of the jobs whose PodGroup, or else a pod, one of ``vcjobs`` owns."""
+        names = frozenset(vcjobs)
+        found = []
+        for key, job in self.jobs.items():
+            owners = [job.group.owner] if job.group.owner else [pod.owner for pod in job.pods]
+            if any(one and (job.group.namespace, one.name) in names for one in owners):
+                found.append(key)
+        return found
 
     def group_of_lws(self, pod: SchedulerPod) -> tuple[SchedulerPod, ...]:
         """Return the pods of the group of a LeaderWorkerSet that ``pod`` is in, by name.
@@ -147,6 +165,9 @@ class SnapshotIndex:
             return frozenset()
         self._given_pods = now
         gone = {id(pod) for pod in removed}
+        for pod in removed:
+            self.apart.pop(pod.uid, None)
+        self.apart.update((pod.uid, pod) for pod in added if pod.anti_affinity)
         on_nodes: dict[str, list[SchedulerPod]] = defaultdict(list)
         in_groups: dict[_Name, list[SchedulerPod]] = defaultdict(list)
         for pods, is_there in ((removed, False), (added, True)):

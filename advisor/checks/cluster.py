@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from advisor.options import AdvisorOptions
-    from advisor.report import JobDecision
+    from advisor.report import Gang, JobDecision
     from advisor.scheduler_view.cluster_cache import ClusterCache
     from advisor.scheduler_view.nodes import NodeView
     from advisor.snapshot import ClusterSnapshot
@@ -66,9 +66,16 @@ def not_known(snapshot: ClusterSnapshot, *, is_known: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def gaps(snapshot: ClusterSnapshot, decisions: Iterable[JobDecision]) -> tuple[Gap, ...]:
-    """Return what ``decisions`` depend on and is not known."""
+def gaps(
+    snapshot: ClusterSnapshot, decisions: Iterable[JobDecision], gangs: Iterable[Gang]
+) -> tuple[Gap, ...]:
+    """Return what ``decisions`` and ``gangs`` depend on and is not known."""
     found = [Gap(f"PodGroup {one.job}", one.gap) for one in decisions if one.gap]
+    for gang in gangs:
+        if gang.fits and gang.not_predicted:
+            called = f"PodGroup {gang.namespace}/{gang.name}"
+            text = f"{called}: {gang.not_predicted} is not predicted, so fewer nodes may take it"
+            found.append(Gap(called, text))
     if "podgroups" in snapshot.unread and any(pod.group for pod in snapshot.pods):
         text = "PodGroups could not be read: what the scheduler does with pods is not known"
         found.append(Gap("", text))
@@ -183,7 +190,10 @@ def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Fin
     if not view.is_npu:
         return
     if not view.is_in_table:
-        text = "It has chips and no label accelerator that names them: it takes no pod"
+        text = (
+            "It has chips and no label accelerator that names them: it takes no pod, and its "
+            "faults move no pod"
+        )
         yield Finding.warning("ACCELERATOR_MISSING", called, text)
         return
     entry = cache.devices.get(view.name)

@@ -122,7 +122,7 @@ def ended_jobs(
     cache.read(snapshot.configmaps)
     changed = nodes.update(index, snapshot, cache, state, options, since=Since.UNKNOWN, is_new=True)
     seen = nodes.looked_at | changed
-    placer.update(index.names, nodes.views, nodes.memories, changed, seen, snapshot.now_ms)
+    placer.update(index.names, nodes.views, nodes.memories, changed, seen, snapshot.now_ms, index)
     jobs = sorted(snapshot.vcjobs, key=lambda one: (one.created_at_ms, one.namespace, one.name))
 
     def share_room() -> tuple[FreeRoom, dict[tuple[str, str], ElasticAdvice]]:

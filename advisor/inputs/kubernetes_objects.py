@@ -113,8 +113,29 @@ class _NodeAffinity(msgspec.Struct):
     )
 
 
+class _LabelSelector(msgspec.Struct):
+    labels: _Texts = msgspec.field(default=None, name="matchLabels")
+    expressions: list[_Requirement] | None = msgspec.field(default=None, name="matchExpressions")
+
+
+class _ApartTerm(msgspec.Struct):
+    topology: str = msgspec.field(default="", name="topologyKey")
+    selector: _LabelSelector | None = msgspec.field(default=None, name="labelSelector")
+    namespaces: list[str] | None = None
+    namespace_selector: dict[str, object] | None = msgspec.field(
+        default=None, name="namespaceSelector"
+    )
+
+
+class _PodAntiAffinity(msgspec.Struct):
+    required: list[_ApartTerm] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
 class _Affinity(msgspec.Struct):
     node: _NodeAffinity | None = msgspec.field(default=None, name="nodeAffinity")
+    apart: _PodAntiAffinity | None = msgspec.field(default=None, name="podAntiAffinity")
 
 
 class _PodSpec(msgspec.Struct, rename="camel"):
@@ -369,6 +390,7 @@ def pod(raw: Raw) -> snapshot.SchedulerPod:
         requests=shared(_requests(spec, called)),
         node_selector=shared(spec.node_selector or {}),
         node_affinity=_affinity(spec),
+        anti_affinity=_one_of(_anti_affinity(spec, metadata.namespace)),
         tolerations=_one_of(_tolerations(spec)),
         scheduler_name=_one_text(spec.scheduler_name or ""),
         task_index=_one_text(_task_index(spec)),
@@ -509,6 +531,7 @@ def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.Scheduler
                 requests=shared(requests),
                 node_selector=shared(spec.node_selector or {}),
                 node_affinity=_affinity(spec),
+                anti_affinity=_anti_affinity(spec, metadata.namespace),
                 tolerations=_one_of(_tolerations(spec)),
             )
     return found
@@ -718,6 +741,24 @@ def _affinity(spec: _PodSpec) -> tuple[snapshot.SelectorTerm, ...] | None:
         snapshot.SelectorTerm(_requirements(term.labels), _requirements(term.fields))
         for term in required.terms or ()
     )
+
+
+def _anti_affinity(spec: _PodSpec, namespace: str) -> tuple[snapshot.ApartTerm, ...]:
+    required = spec.affinity and spec.affinity.apart and spec.affinity.apart.required
+    found = []
+    for term in required or ():
+        labels: tuple[snapshot.Requirement, ...] | None = None
+        if term.selector is not None:
+            equal = (term.selector.labels or {}).items()
+            labels = (
+                *(snapshot.Requirement(key, "In", (value,)) for key, value in equal),
+                *_requirements(term.selector.expressions),
+            )
+        named = tuple(term.namespaces or ())
+        # Labels of namespaces are not read: a selector of them is taken for one of all.
+        namespaces = None if term.namespace_selector is not None else named or (namespace,)
+        found.append(snapshot.ApartTerm(term.topology, labels, namespaces))
+    return tuple(found)
 
 
 def _requirements(listed: list[_Requirement] | None) -> tuple[snapshot.Requirement, ...]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.jobs import used_cards
-from advisor.placement.placement import demand_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,12 +26,17 @@ class FreeRoom:
         self._placer = placer
         self._found: dict[int, Room] = {}
         """By the result of ``placer``, which is one for equal demands and lives as long as it."""
+        self._gone: set[str] = set()
+        """Uids of the pods that left."""
+        self._apart: dict[Demand, Room] = {}
+        """Rooms of demands with anti-affinity, which the pods that left do not keep away."""
         self._order: list[str] = []
         """The nodes that have changed, one after the other."""
 
     def release(self, pods: Iterable[SchedulerPod]) -> None:
         """Give back what ``pods`` hold; unhealthy cards stay away."""
         for pod in pods:
+            self._gone.add(pod.uid)
             view = self._view(pod.node)
             if view is None or not pod.is_live:
                 continue
@@ -45,7 +49,13 @@ class FreeRoom:
 
     def room(self, job: SchedulerJob, pod: SchedulerPod) -> Room:
         """Return the room for pods like ``pod``; it is one for all that ask for the same."""
-        demand = demand_of(job, pod)
+        demand = self._placer.demand(job, pod)
+        if demand.apart:
+            known = self._apart.get(demand)
+            if known is None:
+                result = self._placer.answer_without(demand, pod, self._gone)
+                known = self._apart[demand] = Room(demand, pod, result, self._correct)
+            return known
         result = self._placer.answer(demand, pod)
         known = self._found.get(id(result))
         if known is None:
@@ -86,7 +96,8 @@ class FreeRoom:
     def _correct(self, room: Room) -> None:
         """Correct what nodes take of a demand that have changed since that was done last."""
         for name in sorted(set(self._order[room.corrected_until :])):
-            room.correct(name, self._placer.room(room.demand, room.pod, self._changed[name]))
+            view = self._changed[name]
+            room.correct(name, self._placer.room(room.demand, room.pod, view, self._gone))
         room.corrected_until = len(self._order)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from advisor.jobs import npu_request
+from contract import scheduling
 from contract.counted import counted
 
 if TYPE_CHECKING:
@@ -41,6 +42,16 @@ def need_of(job: SchedulerJob) -> Need:
     return Need(max(job.min_available - placed, 1))
 
 
+def not_predicted_of(job: SchedulerJob) -> str:
+    """Return by what else the scheduler places a job; empty where chips alone decide."""
+    if job.is_multilevel:
+        return f"the tree of blocks ({scheduling.AFFINITY_CONFIG})"
+    if job.is_super_pod:
+        return f"the topology of super pods ({scheduling.SUPER_POD_BLOCK})"
+    tor = job.group.labels.get(scheduling.TOR_AFFINITY, "null")
+    return "" if tor == "null" else f"the affinity to switches ({scheduling.TOR_AFFINITY})"
+
+
 def short_of(need: Need, demands: Demands, views: Mapping[str, NodeView]) -> str:
     """Return what a gang lacks; empty where enough of its waiting pods fit at once."""
     if need.lacks:
@@ -66,7 +77,7 @@ def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
         for name in result.accepts:
             idle = left.setdefault(name, dict(views[name].idle))
             rooms = (idle.get(key, 0) // value for key, value in requests.items())
-            times = min(waiting, min(rooms, default=waiting))
+            times = min(waiting, result.accepts[name], min(rooms, default=waiting))
             for key, value in requests.items():
                 idle[key] -= value * times
             waiting -= times

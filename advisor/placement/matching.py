@@ -8,9 +8,10 @@ from advisor import snapshot
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from advisor.snapshot import (
+        ApartTerm,
         Requirement,
         SchedulerNode,
         SchedulerPod,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         Taint,
         Toleration,
     )
+    from advisor.snapshot_index import SnapshotIndex
 
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 _CORDONED = snapshot.Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
@@ -40,6 +42,62 @@ def _matches(term: SelectorTerm, node: SchedulerNode) -> bool:
     return all(_holds(one, node.labels) for one in term.labels) and all(
         _holds(one, {"metadata.name": node.name}) for one in term.fields
     )
+
+
+class Apart:
+    """The required anti-affinity of the pods of a session, as Kubernetes reads it."""
+
+    def __init__(self, index: SnapshotIndex) -> None:
+        self._index = index
+        self._carriers = tuple(pod for pod in index.apart.values() if pod.node and pod.is_live)
+        self.terms = frozenset(pod.anti_affinity for pod in self._carriers)
+
+    def concerns(self, pod: SchedulerPod) -> bool:
+        """Whether ``pod`` has to stay away from others, or others from it."""
+        if pod.anti_affinity:
+            return True
+        return any(_is_meant(term, pod) for terms in self.terms for term in terms)
+
+    def closed(self, pod: SchedulerPod, gone: Collection[str]) -> dict[tuple[str, str], str]:
+        """Return the values of node labels where ``pod`` may not go, and because of which pod.
+
+        ``gone`` are the uids of pods that leave.
+        """
+        found: dict[tuple[str, str], str] = {}
+        for other in self._carriers:
+            if other.uid not in gone and other.uid != pod.uid:
+                for term in other.anti_affinity:
+                    if _is_meant(term, pod):
+                        self._close(found, term, other)
+        if pod.anti_affinity:
+            for others in self._index.pods.values():
+                for other in others:
+                    if other.is_live and other.uid not in gone and other.uid != pod.uid:
+                        for term in pod.anti_affinity:
+                            if _is_meant(term, other):
+                                self._close(found, term, other)
+        return found
+
+    def _close(
+        self, found: dict[tuple[str, str], str], term: ApartTerm, other: SchedulerPod
+    ) -> None:
+        node = self._index.nodes.get(other.node)
+        value = None if node is None else node.labels.get(term.topology)
+        if value is not None:
+            found.setdefault((term.topology, value), f"{other.namespace}/{other.name}")
+
+
+def own_topologies(pod: SchedulerPod) -> tuple[str, ...]:
+    """Return the labels of nodes by which pods like ``pod`` stay away from each other."""
+    return tuple(term.topology for term in pod.anti_affinity if _is_meant(term, pod))
+
+
+def _is_meant(term: ApartTerm, pod: SchedulerPod) -> bool:
+    if term.labels is None:
+        return False
+    if term.namespaces is not None and pod.namespace not in term.namespaces:
+        return False
+    return all(_holds(one, pod.labels) for one in term.labels)
 
 
 def _holds(one: Requirement, values: Mapping[str, str]) -> bool:

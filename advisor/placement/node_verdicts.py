@@ -29,8 +29,11 @@ def verdict(view: NodeView) -> NodeVerdict:
     if not view.is_in_map:
         why = "NotReady" if not view.node.is_ready else "Dropped"
         reasons.append(f"{why}: the plugin does not have the node, and its pods are at fault")
+        if not view.node.is_ready and not view.node.taints:
+            reasons.append("NoTaint: upstream, it still takes pods that ask for no chip")
     if not view.is_in_table:
-        reasons.append("NotInFaultTable: it has chips and no label accelerator that names them")
+        text = "it has chips and no label accelerator that names them, so its faults move no pod"
+        reasons.append(f"NotInFaultTable: {text}")
     if view.card_sub_health:
         reasons.append("SubHealth: a card has fault_handling SubHealthFault")
     if view.switch_sub_health:

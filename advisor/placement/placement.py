@@ -1,6 +1,6 @@
 """Which nodes take a pod, and why the others do not (``docs/spec/consumers.md#1.6`` and 1.9).
 
-Not predicted: which chips of a node are chosen, topology, ToR affinity and scores.
+Not predicted: which chips of a node are chosen, topology, affinity to pods, ToR affinity and scores.
 """
 
 from __future__ import annotations
@@ -13,20 +13,27 @@ from advisor.jobs import npu_request, npu_resource
 from advisor.layered_dict import LayeredDict
 from advisor.options import Profile
 from advisor.placement.card_counts import bad_count, needs_network, rules_of
-from advisor.placement.matching import cordon_refusal, selector_refusal, taint_refusal
+from advisor.placement.matching import (
+    Apart,
+    cordon_refusal,
+    own_topologies,
+    selector_refusal,
+    taint_refusal,
+)
 from advisor.rescheduling.fault_pods import NOT_HANDLE
 from advisor.scheduler_view.nodes import PRE_SEPARATE_WORD, NodeHealthState
 from contract import scheduling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
     from advisor.jobs import SchedulerJob
     from advisor.options import AdvisorOptions
     from advisor.scheduler_view.nodes import NodeView
     from advisor.scheduler_view.state import NodeMemory
-    from advisor.snapshot import SchedulerPod
+    from advisor.snapshot import SchedulerNode, SchedulerPod
+    from advisor.snapshot_index import SnapshotIndex
 
 T = TypeVar("T")
 LINK_DOWN_SECONDS = 20
@@ -43,6 +50,7 @@ class Demand(NamedTuple):
     ``is_by_cards`` is whether the plugin compares lists of cards: for pods with chips whose
     PodGroup names chips, too (consumers#2.1). ``rules`` are those for the number of cards.
     ``needs_network`` is whether the network of the cards has to be sound: for distributed jobs.
+    ``apart`` is what decides about required anti-affinity, empty where none concerns the pod.
     """
 
     requests: tuple[tuple[str, int], ...]
@@ -55,6 +63,7 @@ class Demand(NamedTuple):
     tolerations: object
     ignores_sub_health: bool
     needs_network: bool
+    apart: tuple[object, ...] = ()
 
 
 @dataclass(eq=False, slots=True)
@@ -117,6 +126,9 @@ class Placer:
         """In the order in which they were last asked for."""
         self._asked: set[Demand] = set()
         self._divergences: set[tuple[int, str, str]] = set()
+        self._apart: Apart | None = None
+        self.is_apart_new = False
+        """Whether pods have others to stay away from than in the session before."""
 
     def update(
         self,
@@ -126,11 +138,15 @@ class Placer:
         changed: AbstractSet[str],
         looked_at: AbstractSet[str],
         now_ms: int,
+        index: SnapshotIndex,
     ) -> None:
         """Update to a session with the nodes ``names``, in order, and those that have changed.
 
         ``looked_at``: those of which ``memories`` has something else.
         """
+        apart = Apart(index)
+        self.is_apart_new = self._apart is None or apart.terms != self._apart.terms
+        self._apart = apart
         for name in looked_at:
             if name in memories and memories[name].link_down_at:
                 self._linked.add(name)
@@ -152,12 +168,27 @@ class Placer:
             for known in self._known.values():
                 known.changed |= changed
 
+    def demand(self, job: SchedulerJob, pod: SchedulerPod) -> Demand:
+        """Return what a pod of a job asks for, with what decides about anti-affinity."""
+        demand = demand_of(job, pod)
+        if self._apart is None or not self._apart.concerns(pod):
+            return demand
+        labels = tuple(sorted(pod.labels.items()))
+        return demand._replace(apart=(pod.namespace, labels, pod.anti_affinity))
+
+    def answer_without(
+        self, demand: Demand, pod: SchedulerPod, gone: Collection[str]
+    ) -> PlacementResult:
+        """Return where ``pod`` could go once the pods ``gone`` (uids) are not there to avoid."""
+        return self._compute(demand, pod, self._names, gone)
+
     def answer(self, demand: Demand, pod: SchedulerPod) -> PlacementResult:
         """Return where ``pod`` can go now, which asks for ``demand``."""
         known = self._known.get(demand)
         if known is None or demand not in self._asked:
             self._asked.add(demand)
-            if known is None or len(known.changed) * _FEW > len(self._names):
+            # A pod elsewhere may open or close a node that is the same as before.
+            if known is None or demand.apart or len(known.changed) * _FEW > len(self._names):
                 result = self._compute(demand, pod, self._names)
             else:
                 result = self._updated(demand, pod, known)
@@ -165,28 +196,46 @@ class Placer:
             self._known[demand] = known = _Known(result)
         return known.result
 
-    def room(self, demand: Demand, pod: SchedulerPod, view: NodeView) -> int:
-        """Return how many pods like ``pod`` the node of ``view`` takes."""
-        why = self._refusal(demand, pod, view, _bad_count(demand))
-        return 0 if why else self._times(demand, view)
+    def room(
+        self, demand: Demand, pod: SchedulerPod, view: NodeView, gone: Collection[str] = ()
+    ) -> int:
+        """Return how many pods like ``pod`` the node of ``view`` takes, once ``gone`` left."""
+        closed = self._closed(demand, pod, gone)
+        why = self._refusal(demand, pod, view, _bad_count(demand), closed)
+        return 0 if why else self._times(demand, pod, view)
 
-    def _compute(self, demand: Demand, pod: SchedulerPod, names: Iterable[str]) -> PlacementResult:
+    def _closed(
+        self, demand: Demand, pod: SchedulerPod, gone: Collection[str]
+    ) -> Mapping[tuple[str, str], str]:
+        if not demand.apart or self._apart is None:
+            return {}
+        return self._apart.closed(pod, gone)
+
+    def _compute(
+        self,
+        demand: Demand,
+        pod: SchedulerPod,
+        names: Iterable[str],
+        gone: Collection[str] = (),
+    ) -> PlacementResult:
         accepts: dict[str, int] = {}
         refuses: dict[str, str] = {}
         self._divergences = set()
-        bad = _bad_count(demand)
+        bad, closed = _bad_count(demand), self._closed(demand, pod, gone)
         for name in names:
             view = self._views.get(name)
             if view is None:
                 continue
-            why = self._refusal(demand, pod, view, bad)
+            why = self._refusal(demand, pod, view, bad, closed)
             if why:
                 refuses[name] = why
             else:
-                accepts[name] = self._times(demand, view)
-        return PlacementResult(
-            LayeredDict(accepts), refuses, frozenset(self._divergences), sum(accepts.values())
-        )
+                accepts[name] = self._times(demand, pod, view)
+        room = sum(accepts.values())
+        for key in own_topologies(pod) if demand.apart else ():
+            # Of several nodes in one domain only one takes such a pod.
+            room = min(room, len({self._views[one].node.labels.get(key, one) for one in accepts}))
+        return PlacementResult(LayeredDict(accepts), refuses, frozenset(self._divergences), room)
 
     def _updated(self, demand: Demand, pod: SchedulerPod, known: _Known) -> PlacementResult:
         """Return a result with what changed nodes answer now, the same one where nothing is new."""
@@ -207,10 +256,18 @@ class Placer:
         room = before.room + new.room - sum(before.accepts.get(one, 0) for one in known.changed)
         return PlacementResult(accepts, refuses, divergences, room, names)
 
-    def _refusal(self, demand: Demand, pod: SchedulerPod, view: NodeView, bad: str) -> str:
+    def _refusal(
+        self,
+        demand: Demand,
+        pod: SchedulerPod,
+        view: NodeView,
+        bad: str,
+        closed: Mapping[tuple[str, str], str],
+    ) -> str:
         """Return the first reason of a node against a demand; empty where it takes it.
 
-        ``bad`` is what is wrong with the number of cards on every node.
+        ``bad`` is what is wrong with the number of cards on every node, ``closed`` are labels of
+        nodes that anti-affinity closes.
         """
         idle = view.idle
         for resource, amount in demand.requests:
@@ -219,13 +276,15 @@ class Placer:
         if view.is_in_map and (why := self._isolation(demand, view)):
             return why
         if not view.node.is_ready:
-            return "NotReady: its condition Ready is not True"
-        if why := selector_refusal(pod, view.node):
-            return f"Selector: {why}"
-        if why := taint_refusal(pod, view.node):
-            return f"Taint: {why}"
-        if why := cordon_refusal(pod, view.node):
-            return f"Cordoned: {why}"
+            if demand.cards:
+                return "NotReady: its condition Ready is not True"
+            # The scheduler asks only for taints, and the plugin for nodes that it has.
+            if self._corrected:
+                text = "a node that is NotReady takes no pod, whether it has a taint or not"
+                self._divergences.add((12, view.name, text))
+                return "NotReady: its condition Ready is not True"
+        if why := _kubernetes_refusal(pod, view.node, closed):
+            return why
         if not demand.is_by_cards:
             return ""
         return bad or self._cards(demand, view)
@@ -281,13 +340,31 @@ class Placer:
             bad |= link_down_cards(view, corrected=self._corrected)
         return sum(1 for name in view.free or () if name not in bad)
 
-    def _times(self, demand: Demand, view: NodeView) -> int:
+    def _times(self, demand: Demand, pod: SchedulerPod, view: NodeView) -> int:
         """Return how many pods of a demand a node takes at once."""
         times = [view.idle[resource] // amount for resource, amount in demand.requests if amount]
         if demand.is_by_cards and view.is_in_map and view.free is not None:
             free = self._usable(view) if demand.needs_network else len(view.free)
             times.append(free // demand.cards)
+        if demand.apart and any(key in view.node.labels for key in own_topologies(pod)):
+            times.append(1)
         return min(times, default=1)
+
+
+def _kubernetes_refusal(
+    pod: SchedulerPod, node: SchedulerNode, closed: Mapping[tuple[str, str], str]
+) -> str:
+    """Return what Kubernetes itself has against a node for a pod; empty where nothing."""
+    if why := selector_refusal(pod, node):
+        return f"Selector: {why}"
+    if why := taint_refusal(pod, node):
+        return f"Taint: {why}"
+    if why := cordon_refusal(pod, node):
+        return f"Cordoned: {why}"
+    for (key, value), other in closed.items():
+        if node.labels.get(key) == value:
+            return f"AntiAffinity: {other} is at the same {key}"
+    return ""
 
 
 def demand_of(job: SchedulerJob, pod: SchedulerPod) -> Demand:
@@ -322,6 +399,8 @@ def asks_same(one: SchedulerPod, other: SchedulerPod) -> bool:
         and one.node_selector == other.node_selector
         and one.node_affinity == other.node_affinity
         and one.tolerations == other.tolerations
+        and one.anti_affinity == other.anti_affinity
+        and (one.labels == other.labels or not one.anti_affinity)
     )
 
 

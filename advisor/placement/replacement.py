@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.jobs import npu_request
+from advisor.placement.gangs import not_predicted_of
 from advisor.placement.placement import asks_same
 from contract.counted import counted
 
@@ -57,4 +58,7 @@ def _placed(job: SchedulerJob, pods: Sequence[SchedulerPod], pool: FreeRoom) -> 
             what = f"{count} × {counted(cards, 'card')}" if cards else f"{count} × no cards"
             return f"made anew, they do not fit: {what} are needed, there is room for {room.total}"
         pool.take(room, count)
-    return "made anew, they fit"
+    rest = not_predicted_of(job)
+    return (
+        f"made anew, they fit by chips; {rest} is not predicted" if rest else "made anew, they fit"
+    )

@@ -8,8 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from advisor.placement.gangs import need_of, short_of
-from advisor.placement.placement import demand_of, is_waiting
+from advisor.placement.gangs import need_of, not_predicted_of, short_of
+from advisor.placement.placement import is_waiting
 from advisor.report import Gang, Placement, PodRef
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class _Waiting(NamedTuple):
     refs: tuple[tuple[PodRef, ...], ...]
     group: PodGroup
     need: Need
+    not_predicted: str
 
 
 class _Placed(NamedTuple):
@@ -76,10 +77,12 @@ class WaitingJobs:
     ) -> None:
         """Update to a session: jobs of ``keys`` may have changed, nodes of ``changed`` have."""
         is_new = False
+        if placer.is_apart_new:
+            keys = {*keys, *self._waiting}
         for key in keys:
             self._placed.pop(key, None)
             before = self._waiting.pop(key, None)
-            if key in jobs and (found := self._look(jobs[key])).pods:
+            if key in jobs and (found := self._look(jobs[key], placer)).pods:
                 self._waiting[key] = found
                 is_new = True
             is_new = is_new or before is not None
@@ -117,11 +120,11 @@ class WaitingJobs:
         self.gangs = tuple([one.gang for one in placed])
         self.divergences = set().union(*(result.divergences for result, _ in answers.values()))
 
-    def _look(self, job: SchedulerJob) -> _Waiting:
+    def _look(self, job: SchedulerJob, placer: Placer) -> _Waiting:
         groups: dict[Demand, list[SchedulerPod]] = {}
         for pod in job.pods:
             if is_waiting(pod):
-                demand = demand_of(job, pod)
+                demand = placer.demand(job, pod)
                 groups.setdefault(self._demands.setdefault(demand, demand), []).append(pod)
         return _Waiting(
             tuple(groups),
@@ -132,6 +135,7 @@ class WaitingJobs:
             ),
             job.group,
             need_of(job),
+            not_predicted_of(job),
         )
 
     def _place(
@@ -171,7 +175,8 @@ class WaitingJobs:
         if known is not None and known.gang.short == short:
             gang = known.gang
         else:
-            gang = Gang(waiting.group.namespace, waiting.group.name, not short, short)
+            group = waiting.group
+            gang = Gang(group.namespace, group.name, not short, short, waiting.not_predicted)
         found = self._placed[key] = _Placed(answers, placements, gang)
         return found
 

@@ -109,13 +109,16 @@ class FaultPods:
         view = self._views.get(pod.node)
         used = used_cards(pod)
         reasons: tuple[CardFault, ...] = ()
-        if view is not None and view.faults:
+        has_table = view is not None and (view.is_in_table or not view.is_in_map)
+        if view is not None and has_table and view.faults:
             reasons = tuple(
                 one
                 for one in view.faults
                 if one.npu_name in used and one.fault_handling != NOT_HANDLE
             )
-        cards = tuple(name for name in used if view is not None and name in view.unhealthy)
+        cards: tuple[str, ...] = ()
+        if view is not None and has_table:
+            cards = tuple(name for name in used if name in view.unhealthy)
         found = self._type(job, pod, view, cards, reasons)
         if view is not None and view.is_in_map and self._is_stale(found, view):
             self._diverges(4, job, "a document that is too old isolates, and deletes nothing")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.jobs import known_rank
 from advisor.options import Profile
 from advisor.report import (
     Action,
@@ -447,7 +448,8 @@ class Rescheduling:
             self._decide(job, Action.NONE, selection.row, ("R30",), why, judged=judged)
             return
         self._deleted += len(pods)
-        self._execute(key, judged, opened, selection, pods)
+        guess = _guess(job) if master_rule else ""
+        self._execute(key, judged, opened, selection, pods, guess)
 
     def _execute(
         self,
@@ -456,6 +458,7 @@ class Rescheduling:
         opened: Gate,
         selection: PodSelection,
         pods: tuple[SchedulerPod, ...],
+        guess: str,
     ) -> None:
         job, cached = self._jobs[key], self.cached[key]
         is_evicted = _is_graceful(cached, judged)
@@ -485,8 +488,9 @@ class Rescheduling:
             action,
             selection.row,
             rules,
-            f"{opened.reason}: {selection.why}",
+            f"{opened.reason}: {selection.why}{f'; {guess}' if guess else ''}",
             judged=judged,
+            gap=guess,
             scope=selection.scope,
             pods=deletions,
             deadline_ms=self._deadline_ms(self.cached[key]),
@@ -563,6 +567,7 @@ class Rescheduling:
         retry: Retry | None = None,
         patch: tuple[str, str] | None = None,
         failed: Sequence[SchedulerPod] = (),
+        gap: str = "",
     ) -> None:
         """``failed`` are pods that are not at fault for Volcano, and whose processes failed."""
         kind = workload_of(job)
@@ -590,13 +595,24 @@ class Rescheduling:
             retry=retry,
             follow_up=follows.text,
             also_deleted=follows.deleted,
-            gap=follows.gap,
+            gap="; ".join(filter(None, (gap, follows.gap))),
             patch=patch,
         )
 
 
 def _as_fault(pod: SchedulerPod) -> FaultPod:
     return FaultPod(pod.namespace, pod.name, pod.uid, FaultType.POD_FAILED.value, pod.node)
+
+
+def _guess(job: SchedulerJob) -> str:
+    """Return what is a guess where the plugin hands out ranks (consumers#2.1, 8-8).
+
+    A fault of rank 0 takes all pods, where others take less.
+    """
+    is_narrow = job.is_pod_rescheduling or job.is_process_recovering
+    if not is_narrow or job.is_pod_limited or all(known_rank(pod) for pod in job.pods):
+        return ""
+    return "ranks are a guess: the scheduler hands them out in no order, and rank 0 takes all pods"
 
 
 def _is_graceful(cached: CachedJob, judged: Sequence[JudgedPod]) -> bool:

@@ -91,7 +91,11 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_in_table(self) -> bool:
-        """Whether it is in the fault table: nodes with chips need the label (consumers#1.7)."""
+        """Whether it is in the fault table: nodes with chips need the label (consumers#1.7).
+
+        The table is made anew in each session. The faults of a node that has lost its label move no
+        pod, and it takes none (``AddFaultNodeWithSession``, ``getTaskHealthStateByNode``).
+        """
         return bool(self.resource) or not self.is_npu
 
 
@@ -211,7 +215,8 @@ class _Builder:
         network = _optional(kept, listed + NETWORK_UNHEALTHY)
         free = _optional(kept, listed)
         state, source, switch_sub, card_sub = NodeHealthState.HEALTHY, "", False, False
-        if is_in_map:
+        is_in_table = bool(resource) or not is_npu
+        if is_in_map and is_in_table:
             card_sub = any(one.fault_handling == SUB_HEALTH_HANDLING for one in faults)
             source = self._node_fault(host_status, switch_status, snapshot)
             if source:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -26,6 +26,9 @@ from tests.advisor.scene import (
     fault,
     sections,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _findings(scene: Scene) -> list[tuple[str, str]]:
@@ -418,3 +421,27 @@ def test_a_start_lists_documents_by_name() -> None:
     assert _run(second(scene), scene).node_verdicts[0].unhealthy == ("Ascend910-3",)
     scene = Scene(count=1, is_first=False)
     assert _run(second(scene), scene).node_verdicts[0].unhealthy == ()
+
+
+@pytest.mark.parametrize("options", [AdvisorOptions(), corrected()])
+def test_a_node_that_loses_its_label_leaves_the_fault_table(options: AdvisorOptions) -> None:
+    """Its host, its switch and its cards move no pod; one that fails is still seen."""
+    spoils: tuple[Callable[[Scene], None], ...] = (
+        lambda scene: scene.hosts.update(n1="UnHealthy"),
+        lambda scene: scene.switches.update(n1="UnHealthy"),
+        lambda scene: scene.chips.update(n1=Chips(unhealthy=[3], faults=[fault(3)])),
+        lambda scene: scene.chips.update(n1=Chips(faults=[fault(3, "SubHealthFault")])),
+    )
+    for spoil in spoils:
+        scene = Scene(options=options)
+        labels = FORCE | {"fault-retry-times": "1", "subHealthyStrategy": "forceExit"}
+        scene.add("j", ["n1"], labels)
+        scene.session()
+        scene.node_changes["n1"] = {"labels": {"accelerator-type": "module-910b-8"}}
+        spoil(scene)
+        report = scene.session()
+        assert not deleted(report)
+        assert "ACCELERATOR_MISSING" in codes(report)
+        scene.change("j-0", phase="Failed")
+        assert deleted(scene.session()) == {"j-0": 0}
+        assert scene.state.jobs

@@ -521,3 +521,25 @@ def test_cards_are_named_in_the_decision() -> None:
     assert (found.name, found.type, found.node) == ("j-1", "CardUnhealthy", "n2")
     assert ",".join(found.cards) == cards(3, 5)
     assert (found.codes, found.levels) == (("80E18005",), ("SeparateNPU",))
+
+
+@pytest.mark.parametrize(("ranks", "options"), [(True, AdvisorOptions()), (False, corrected())])
+def test_ranks_in_a_shared_podgroup_are_known_or_do_not_matter(
+    ranks: bool, options: AdvisorOptions
+) -> None:
+    scene = _aibrix(ranks=ranks, options=options)
+    assert "guess" not in decision(scene.session(), "j").why
+
+
+def test_ranks_in_a_shared_podgroup_of_aibrix_are_a_guess() -> None:
+    report = _aibrix(ranks=False, options=AdvisorOptions()).session()
+    assert "ranks are a guess" in decision(report, "j").why
+    assert not report.is_known
+
+
+def _aibrix(*, ranks: bool, options: AdvisorOptions) -> Scene:
+    scene = Scene(options=options)
+    labels = FORCE | {"pod-rescheduling": "on", "storm-service-name": "s"}
+    scene.add("j", ["n1", "n2"], labels, owner=ControllingOwner("RoleSet", "r", "u"), ranks=ranks)
+    scene.chips["n2"] = Chips(unhealthy=[3])
+    return scene

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from advisor.options import COMPUTED_FOR
 from advisor.report import Action
 from advisor.report_filter import changes
 from contract.counted import counted
@@ -52,6 +53,15 @@ def lines(pairs: Sequence[AdvicePair]) -> Iterator[str]:
         if pairs[0].base is not None:
             yield "  what this changes:"
             yield from changed or ["    nothing"]
+
+
+def basis() -> Iterator[str]:
+    """Yield whose decisions are computed, and where releases differ."""
+    yield (
+        f"computed as MindCluster {COMPUTED_FOR.commit} (master) with Volcano "
+        f"{COMPUTED_FOR.volcano} decides; known differences of releases:"
+    )
+    yield from (f"  {text}" for text in COMPUTED_FOR.differences)
 
 
 def _time(at_ms: int) -> str:
@@ -157,7 +167,10 @@ def _place(one: Placement) -> Iterator[str]:
 
 
 def _gang(one: Gang) -> str:
-    return f"{one.namespace}/{one.name} {'fits' if one.fits else f'does not fit: {one.short}'}"
+    fits = "fits"
+    if one.not_predicted:
+        fits = f"fits by chips; {one.not_predicted} is not predicted"
+    return f"{one.namespace}/{one.name} {fits if one.fits else f'does not fit: {one.short}'}"
 
 
 def _creation(one: CreateAdvice) -> str:

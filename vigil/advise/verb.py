@@ -94,7 +94,7 @@ def advise(
     from vigil.advise.json_line import json_line
     from vigil.advise.run import from_dumps
     from vigil.advise.server import from_server
-    from vigil.advise.show import lines
+    from vigil.advise.show import basis, lines
 
     problems = []
     if bool(dump) == (server is not None):
@@ -115,7 +115,7 @@ def advise(
         answers = from_server(server, profiles, job, node, what_if or [], watch=watch)
     else:
         answers = from_dumps(dump or [], profiles, job, node, assumptions, state, parts)
-    is_calm = True
+    is_calm, is_named = True, False
     try:
         for pairs in answers:
             is_calm = is_calm and all(pair.report.is_calm for pair in pairs)
@@ -123,7 +123,8 @@ def advise(
                 for pair in pairs:
                     sys.stdout.buffer.writelines(json_line(*pair))
             else:
-                print("\n".join(lines(pairs)))
+                print("\n".join([*lines(pairs), *([] if is_named else basis())]))
+                is_named = True
             sys.stdout.flush()
     except KeyboardInterrupt:
         pass  # The way to end --watch.

@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from advisor.snapshot import Requirement, SelectorTerm, Taint, Toleration
-from tests.advisor.scene import FORCE, RESOURCE, Chips, Scene, corrected
+from advisor.advise import Advisor
+from advisor.options import AdvisorOptions
+from advisor.snapshot import ApartTerm, Requirement, SelectorTerm, Taint, Toleration
+from tests.advisor.scene import FORCE, RESOURCE, Chips, Scene, corrected, fault
 
 A2 = {"accelerator": "huawei-Ascend910", "accelerator-type": "module-910b-8"}
 
@@ -267,3 +269,127 @@ def test_a_podgroup_that_names_no_chips_is_placed_by_kubernetes_count_alone() ->
     chosen = {"volcano.sh/schedule.plugin": "Ascend910"}
     scene.groups["j"] = msgspec.structs.replace(named, min_resources={}, annotations=chosen)
     assert scene.session().placement[0].accepts == ("n2",)
+
+
+@pytest.mark.parametrize(
+    ("npus", "taints", "upstream", "better"),
+    [
+        (0, (), {}, {"n1": "NotReady"}),
+        (8, (), {"n1": "NotReady"}, {"n1": "NotReady"}),
+        (
+            0,
+            (Taint("node.kubernetes.io/not-ready", "", "NoSchedule"),),
+            {"n1": "Taint"},
+            {"n1": "NotReady"},
+        ),
+    ],
+)
+def test_a_node_that_is_not_ready_takes_pods_without_chips_until_it_has_a_taint(
+    npus: int, taints: tuple[Taint, ...], upstream: dict[str, str], better: dict[str, str]
+) -> None:
+    for options, expected in ((AdvisorOptions(), upstream), (corrected(), better)):
+        scene = Scene(count=1, options=options)
+        scene.not_ready.add("n1")
+        scene.node_changes["n1"] = {"taints": taints}
+        found = _refusals(scene, npus=npus)
+        assert {name: why.partition(": ")[0] for name, why in found.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "text"),
+    [
+        ({"sp-block": "16"}, {}, "super pods"),
+        ({"huawei.com/schedule_policy": "multilevel"}, {}, "tree of blocks"),
+        ({}, {"tor-affinity": "normal-schema"}, "switches"),
+        ({}, {"tor-affinity": "null"}, ""),
+    ],
+)
+def test_topology_is_named_where_it_is_not_predicted(
+    annotations: dict[str, str], labels: dict[str, str], text: str
+) -> None:
+    scene = Scene(size=16, chips={f"n{n}": Chips(free=range(16)) for n in range(1, 5)})
+    npus = 16 if annotations else 8
+    scene.add("w", ["", ""], FORCE | labels, npus=npus, annotations=annotations)
+    for number in range(2):
+        scene.change(f"w-{number}", node_selector={})
+    report = scene.session()
+    (gang,) = report.gangs
+    assert gang.fits
+    assert report.is_known is not bool(text)
+    assert all(text in gap.text and gap.object == "PodGroup default/w" for gap in report.gaps)
+    assert text in gang.not_predicted
+
+
+_ALIKE = (Requirement("a", "In", ("b",)),)
+_HOST = {f"n{number}": {"labels": {**A2, "host": f"n{number}"}} for number in range(1, 5)}
+
+
+def _apart(topology: str = "host", *, namespaces: tuple[str, ...] | None = ("default",)) -> Any:
+    return {"anti_affinity": (ApartTerm(topology, _ALIKE, namespaces),)}
+
+
+@pytest.mark.parametrize(
+    ("runs", "waits", "refused"),
+    [
+        ({}, _apart(), True),
+        (_apart(), {}, True),
+        (_apart(), _apart(), True),
+        ({}, _apart(namespaces=("other",)), False),
+        ({}, _apart(namespaces=None), True),
+        ({}, _apart("zone"), False),
+        ({}, {"anti_affinity": (ApartTerm("host", (), ("default",)),)}, True),
+        ({}, {"anti_affinity": (ApartTerm("host", None, ("default",)),)}, False),
+        ({}, {}, False),
+    ],
+)
+def test_required_anti_affinity_is_kept(
+    runs: dict[str, Any], waits: dict[str, Any], refused: bool
+) -> None:
+    """In both directions: a pod that runs may keep others away, too."""
+    scene = Scene(count=2, node_changes=dict(_HOST))
+    scene.add("r", ["n1"], {"a": "b"}, npus=2, **runs)
+    scene.chips["n1"] = Chips(free=range(2, 8))
+    scene.add("w", [""], {"a": "b"}, npus=2, **waits)
+    (placed,) = scene.session().placement
+    assert list(placed.refuses) == (["n1"] if refused else [])
+    assert all(
+        why == "AntiAffinity: default/r-0 is at the same host" for why in placed.refuses.values()
+    )
+
+
+def test_pods_that_stay_away_from_each_other_need_a_domain_each() -> None:
+    for topology, fits in (("host", True), ("zone", False)):
+        scene = Scene(
+            count=3,
+            node_changes={
+                name: {"labels": {**one["labels"], "zone": "z"}} for name, one in _HOST.items()
+            },
+        )
+        scene.add("w", ["", "", ""], {"a": "b"}, npus=2, **_apart(topology))
+        (gang,) = scene.session().gangs
+        assert gang.fits is fits
+
+
+def test_a_pod_is_made_anew_where_the_one_before_it_was() -> None:
+    scene = Scene(count=1, node_changes=dict(_HOST))
+    scene.add("j", ["n1"], FORCE | {"a": "b"}, npus=2, **_apart())
+    scene.chips["n1"] = Chips(free=range(2, 8), unhealthy=[0], faults=[fault(0)])
+    (one,) = scene.session().decisions
+    assert one.replacement == "made anew, they fit"
+
+
+def test_anti_affinity_of_pods_that_come_and_go_is_followed() -> None:
+    scene, advisor = Scene(count=2, node_changes=dict(_HOST)), Advisor()
+    scene.add("w", [""], {"a": "b"}, npus=2)
+    refused = []
+    for step in range(4):
+        if step == 1:
+            scene.add("r", ["n1"], {"a": "b"}, npus=2, **_apart())
+        if step == 3:
+            del scene.pods["r-0"]
+        report, scene.state = advisor.advise(scene.snapshot(), scene.state, scene.options)
+        scene.is_first = False
+        scene.now += 1
+        (placed,) = report.placement
+        refused.append([name for name, why in placed.refuses.items() if "AntiAffinity" in why])
+    assert refused == [[], ["n1"], ["n1"], []]

@@ -49,11 +49,13 @@ def dump(tmp_path: Path) -> Path:
 def test_a_cluster_at_rest(dump: Path) -> None:
     result = vigil("--dump", dump)
     assert result.exit_code == 0
-    first, second, third, unknown = result.stdout.splitlines()
+    first, second, third, unknown, basis, *differences = result.stdout.splitlines()
     assert first == "2026-11-23 17:00:00 UTC  profile upstream and corrected"
     assert second == "  nothing happens, and nothing waits: no pod is at fault"
     assert third == "  not known"
     assert "pending count" in unknown
+    assert "22bb3d98" in basis
+    assert any("v26.1.0 is tag 9e132e21" in one for one in differences)
 
 
 def test_an_assumed_fault_shows_its_changes(dump: Path) -> None:
