@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.errors import StoreConflict, StoreForbidden, StoreUnavailable
+from contract.errors import StoreConflict, StoreForbidden, StoreRefused, StoreUnavailable
 from contract.validation_texts import decode_text
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent
 from stores.document_names import check_names
@@ -167,6 +167,12 @@ class KubernetesStore:
             return False
         if expected is not None and there.metadata.resource_version != expected:
             raise StoreConflict(f"cannot {what}: expected version {expected}")
+        if there.metadata.finalizers:
+            held = ", ".join(there.metadata.finalizers)
+            raise StoreRefused(
+                f"cannot {what}: it was made immutable, and a deletion waits for finalizers of "
+                f"others ({held}); let their owners remove them"
+            )
         only = {"uid": there.metadata.uid}
         if expected is not None:
             only["resourceVersion"] = expected
