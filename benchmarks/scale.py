@@ -315,6 +315,8 @@ class Cluster:
 
     async def measure_dpus(self, seconds: float) -> None:
         """Measure what documents of RDMA plugins cost, one for each node."""
+        await asyncio.to_thread(self._daemon.stop)
+        await asyncio.to_thread(self._daemon.start)
         await self.measure_rest(seconds, "no_dpus")
         await asyncio.to_thread(self._daemon.stop)
         await self._load.do("dpus", seconds=_REWRITE_SECONDS)
