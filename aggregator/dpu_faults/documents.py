@@ -7,6 +7,7 @@ new costs no step. Times are steady (``_ms`` of an ``Instant``) unless they are 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -248,7 +249,7 @@ class DpuDocuments:
         if self._due_ms is None or now.steady_ms < self._due_ms:
             return
         self._due_ms = None
-        for node in {node for known in self._known for node in known}:
+        for node in self._nodes():
             self._judge(node, now)
 
     def next_due_ms(self) -> int | None:
@@ -287,27 +288,41 @@ class DpuDocuments:
 
     def status(self) -> DpuStatus:
         """Return the state of all documents."""
-        nodes = {node for known in self._known for node in known}
-        existing = {node for node in nodes if self.has_node(node)}
-        newest = [one for node in existing if (one := self._newest(node)) is not None]
-        wrong = (
-            (node, "; ".join(texts)) for node in sorted(nodes) if (texts := [*self.problems(node)])
-        )
+        counts: Counter[str] = Counter()
+        problems: dict[str, str] = {}
+        for node in self._nodes():
+            one = self._newest(node)
+            assert one is not None
+            counts["documents"] += 1
+            if (one.problem or one.info.left_out) and len(problems) < _MOST_PROBLEMS:
+                problems[node] = "; ".join(self.problems(node))
+            if not self.has_node(node):
+                counts["without_node"] += 1
+                continue
+            counts["devices"] += one.info.devices
+            counts["faults"] += len(one.info.faults)
+            if one.problem:
+                counts["unreadable"] += 1
+            elif node in self._blind:
+                counts["blind"] += 1
         return DpuStatus(
             listed=self.is_listed,
             interrupted=dict(self._interrupted),
-            documents=len(nodes),
-            blind=sum(
-                not one.problem and node in self._blind
-                for node in existing
-                if (one := self._newest(node)) is not None
-            ),
-            unreadable=sum(bool(one.problem) for one in newest),
-            without_node=len(nodes) - len(existing),
-            devices=sum(one.info.devices for one in newest),
-            faults=sum(len(one.info.faults) for one in newest),
-            problems=dict(list(wrong)[:_MOST_PROBLEMS]),
+            documents=counts["documents"],
+            blind=counts["blind"],
+            unreadable=counts["unreadable"],
+            without_node=counts["without_node"],
+            devices=counts["devices"],
+            faults=counts["faults"],
+            problems=problems,
         )
+
+    def _nodes(self) -> Iterator[str]:
+        """Yield each node that has a document once."""
+        for number, known in enumerate(self._known):
+            for node in known:
+                if not any(node in before for before in self._known[:number]):
+                    yield node
 
 
 def _silent_at_ms(one: _Known, now: Instant) -> int:
