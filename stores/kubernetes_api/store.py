@@ -20,7 +20,7 @@ from stores.kubernetes_api.beats import LeaseHeartbeats
 from stores.kubernetes_api.client.connection import ApiConnection
 from stores.kubernetes_api.cluster import KubernetesCluster
 from stores.kubernetes_api.leader import KubernetesLeaderLease
-from stores.kubernetes_api.namespaces import create
+from stores.kubernetes_api.namespaces import create, create_namespace, is_namespace_missing
 from stores.kubernetes_api.objects import KubernetesObjects
 from stores.kubernetes_api.pods_with_chips import follow_pods
 from stores.kubernetes_api.watch import ListPage, listed, watched
@@ -110,6 +110,10 @@ class KubernetesStore:
                 if shown is not None:
                     return shown
                 if answer.status == HTTPStatus.CONFLICT and expected is None:
+                    continue
+                if is_namespace_missing(answer):
+                    is_there = await self.get(namespace, name) is not None
+                    await create_namespace(self._connection, namespace, what, has_objects=is_there)
                     continue
                 is_invalid = answer.status == HTTPStatus.UNPROCESSABLE_ENTITY
                 if is_invalid and await self._make_way(document, expected, what):
