@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class FaultChange(msgspec.Struct, frozen=True, omit_defaults=True):
+class FaultChange(msgspec.Struct, frozen=True):
     """One fault of one node, as it holds from ``at_ms`` on.
 
     An aggregator reports what is published, an agent what it has judged. ``subject`` is a chip
@@ -26,7 +26,7 @@ class FaultChange(msgspec.Struct, frozen=True, omit_defaults=True):
     severity_source: str | None = None
 
 
-class BlindChange(msgspec.Struct, frozen=True, omit_defaults=True):
+class BlindChange(msgspec.Struct, frozen=True):
     """From ``at_ms`` on a source is blind because of ``reason``, or not any more: ``is_over``."""
 
     node: str
@@ -38,7 +38,7 @@ class BlindChange(msgspec.Struct, frozen=True, omit_defaults=True):
     is_over: bool = False
 
 
-class JobChange(msgspec.Struct, frozen=True, omit_defaults=True):
+class JobChange(msgspec.Struct, frozen=True):
     """From ``at_ms`` on the job has this ``health``, because of faults on ``nodes``.
 
     ``nodes`` are those that hit it now or did so before; ``is_over``: nothing hits it any more.
