@@ -231,9 +231,9 @@ class DpuDocuments:
         elif one is not None and silent_at_ms is not None and silent_at_ms <= now.steady_ms:
             before = self._blind.get(node)
             since_ms = now.wall_ms - (now.steady_ms - silent_at_ms)
-            if before is not None and before.reason == _why_silent(one.info):
+            if before is not None and before.reason == _why_silent(node, one.info):
                 since_ms = before.since_ms or since_ms
-            status = BlindStatus(SOURCE, since_ms, _why_silent(one.info))
+            status = BlindStatus(SOURCE, since_ms, _why_silent(node, one.info))
         elif silent_at_ms is not None and (self._due_ms is None or silent_at_ms < self._due_ms):
             self._due_ms = silent_at_ms
         if status == self._blind.get(node):
@@ -334,8 +334,8 @@ def _silent_at_ms(one: _Known, now: Instant) -> int:
     return min(by_its_time, one.changed_at_ms) + dpu_info.SILENT_AFTER_MS
 
 
-def _why_silent(info: DpuInfo) -> str:
+def _why_silent(node: str, info: DpuInfo) -> str:
     return (
-        f"{dpu_info.NAMESPACE}/{dpu_info.PREFIX}<node> has not been written for {_MINUTES} "
+        f"{dpu_info.NAMESPACE}/{dpu_info.PREFIX}{node} has not been written for {_MINUTES} "
         f"minutes (UpdateTime {shown_time(info.update_time_ms)}); its last faults stay"
     )
