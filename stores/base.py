@@ -28,7 +28,7 @@ long as admission webhooks may; the second attempt of a request begins up to 10 
 """
 
 
-class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
+class ObjectOwner(msgspec.Struct, frozen=True, rename="camel"):
     """An object of Kubernetes without which garbage collection deletes the document."""
 
     api_version: str = ""
@@ -57,7 +57,7 @@ class Document(msgspec.Struct, frozen=True):
     immutable: bool = False
     problem: str = ""
     finalizers: tuple[str, ...] = ()
-    owners: tuple[OwnerReference, ...] = ()
+    owners: tuple[ObjectOwner, ...] = ()
     is_deleting: bool = False
 
 
@@ -248,7 +248,7 @@ class ClusterObjects(Protocol):
         """Return pod, command line and account of each container of the pods of ``node``."""
 
     async def missing_owners(
-        self, namespace: str, owners: tuple[OwnerReference, ...]
+        self, namespace: str, owners: tuple[ObjectOwner, ...]
     ) -> frozenset[str]:
         """Return the uids of those that are known not to exist, for a document in ``namespace``.
 

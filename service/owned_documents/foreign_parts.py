@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.documents.reader_keys import is_annotation_ours, is_key_acted_on, is_label_acted_on
-from stores.base import OwnerReference
+from stores.base import ObjectOwner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ class Added(msgspec.Struct, frozen=True):
     data: dict[str, str] = {}
     left_out: tuple[str, ...] = ()
     finalizers: tuple[str, ...] = ()
-    owners: tuple[OwnerReference, ...] = ()
+    owners: tuple[ObjectOwner, ...] = ()
 
     def beside(self, document: Document) -> Document:
         """Return ``document`` as it is written: with what others added."""

@@ -49,7 +49,7 @@ from stores.deadline import answered_within
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from stores.base import OwnerReference, Store
+    from stores.base import ObjectOwner, Store
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class OwnedDocument:
         self._left_out: tuple[str, ...] = ()
         self._missing_owners: frozenset[str] = frozenset()
         """The uids of owners of what is shown that are known not to exist."""
-        self._checked_owners: tuple[OwnerReference, ...] = ()
+        self._checked_owners: tuple[ObjectOwner, ...] = ()
         self._held_by: tuple[str, ...] = ()
         """The finalizers that hold the document that we deleted."""
 
@@ -111,7 +111,7 @@ class OwnedDocument:
         )
 
     @property
-    def dangling_owners(self) -> tuple[OwnerReference, ...]:
+    def dangling_owners(self) -> tuple[ObjectOwner, ...]:
         """The owners of what is shown without which garbage collection would delete it."""
         owners = () if self.there is None else self.there.owners
         return tuple(one for one in owners if one.uid in self._missing_owners)

@@ -20,7 +20,7 @@ from stores.kubernetes_api.watch import ListPage, watched
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from stores.base import KubernetesEvent, NodesEvent, OwnerReference
+    from stores.base import KubernetesEvent, NodesEvent, ObjectOwner
     from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import ApiConnection
 
@@ -144,7 +144,7 @@ class KubernetesObjects:
         )
 
     async def missing_owners(
-        self, namespace: str, owners: tuple[OwnerReference, ...]
+        self, namespace: str, owners: tuple[ObjectOwner, ...]
     ) -> frozenset[str]:
         """See ``ClusterObjects``. As garbage collection, it asks by name and compares the uid."""
         missing = set()
@@ -164,7 +164,7 @@ class KubernetesObjects:
             missing.add(owner.uid)
         return frozenset(missing)
 
-    async def _owner_path(self, namespace: str, owner: OwnerReference) -> str | None:
+    async def _owner_path(self, namespace: str, owner: ObjectOwner) -> str | None:
         """Return the path of an object that is known by its kind; ``None`` for an unknown kind."""
         group = owner.api_version
         api = f"/apis/{group}" if "/" in group else f"/api/{group}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from stores.base import Document, OwnerReference
+    from stores.base import Document, ObjectOwner
 
 _MAGIC = b"k8s\x00"
 _LENGTH_DELIMITED = 2
@@ -54,7 +54,7 @@ def _map(number: int, items: Mapping[str, str]) -> Iterator[bytes]:
         yield _field(number, _text(_KEY, key) + _text(_VALUE, value))
 
 
-def _owner(owner: OwnerReference) -> bytes:
+def _owner(owner: ObjectOwner) -> bytes:
     flags = ((_OWNER_CONTROLLER, owner.controller), (_OWNER_BLOCKS, owner.block_owner_deletion))
     return b"".join(
         (

@@ -20,7 +20,7 @@ from contract.errors import (
     StoreUnavailable,
 )
 from contract.validation_texts import decode_text
-from stores.base import Document, OwnerReference
+from stores.base import Document, ObjectOwner
 from stores.kubernetes_api import protobuf
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class ConfigMapMetadata(msgspec.Struct, rename="camel"):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: tuple[str, ...] = ()
-    owner_references: tuple[OwnerReference, ...] = ()
+    owner_references: tuple[ObjectOwner, ...] = ()
     deletion_timestamp: str | None = None
 
 

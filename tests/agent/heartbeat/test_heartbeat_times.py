@@ -18,7 +18,7 @@ from stores.interruption import Interrupted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from stores.base import KubernetesEvent, NodesEvent, OwnerReference, Store
+    from stores.base import KubernetesEvent, NodesEvent, ObjectOwner, Store
 
 pytestmark = pytest.mark.looptime
 
@@ -61,7 +61,7 @@ class NotingStore:
         self.annotated.append((asyncio.get_running_loop().time(), dict(annotations)))
 
     async def missing_owners(
-        self, namespace: str, owners: tuple[OwnerReference, ...]
+        self, namespace: str, owners: tuple[ObjectOwner, ...]
     ) -> frozenset[str]:
         raise NotImplementedError
 

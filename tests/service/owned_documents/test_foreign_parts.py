@@ -7,7 +7,7 @@ import pytest
 
 from contract.names import REPORT_LABEL
 from service.owned_documents.foreign_parts import MOST_BYTES, NOTHING, added_by_others, differences
-from stores.base import Document, OwnerReference
+from stores.base import Document, ObjectOwner
 
 NAME = "mindx-dl-deviceinfo-n"
 OURS = Document("kube-system", NAME, {"DeviceInfoCfg": "{}"}, dict([REPORT_LABEL]))
@@ -33,8 +33,8 @@ def test_additions_of_others_are_no_difference_and_kept() -> None:
 
 def test_finalizers_and_existing_owners_are_kept() -> None:
     owners = (
-        OwnerReference("v1", "ConfigMap", "a", "1"),
-        OwnerReference("v1", "ConfigMap", "b", "2"),
+        ObjectOwner("v1", "ConfigMap", "a", "1"),
+        ObjectOwner("v1", "ConfigMap", "b", "2"),
     )
     found = msgspec.structs.replace(OURS, finalizers=("example.com/holds",), owners=owners)
     assert differences(found, OURS) == ()
