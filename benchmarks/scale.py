@@ -315,12 +315,10 @@ class Cluster:
 
     async def measure_dpus(self, seconds: float) -> None:
         """Measure what documents of RDMA plugins cost, one for each node."""
+        await self._start_again(0)
         await self.measure_rest(seconds, "no_dpus")
-        await asyncio.to_thread(self._daemon.stop)
         await self._load.do("dpus", seconds=_REWRITE_SECONDS)
-        await asyncio.to_thread(self._daemon.spawn)
-        is_ready = partial(self._shows_dpus, len(self._names))
-        await asyncio.to_thread(self._daemon.process.wait_until, is_ready, _ADVISED_SECONDS)
+        await self._start_again(len(self._names))
         await self.measure_rest(seconds, "dpus")
         for unit in ("rss_mb", "cpu_s"):
             self.result[f"dpus_more_{unit}"] = (
@@ -329,9 +327,17 @@ class Cluster:
         self.result["dpus_shown"] = self._daemon.metric("npu_vigil_cluster_dpu_faults{")
         await self._load.do("quiet")
 
+    async def _start_again(self, dpus: int) -> None:
+        """Start the aggregator anew; both times its metrics are read, which costs memory, too."""
+        await asyncio.to_thread(self._daemon.stop)
+        await asyncio.to_thread(self._daemon.spawn)
+        is_ready = partial(self._shows_dpus, dpus)
+        await asyncio.to_thread(self._daemon.process.wait_until, is_ready, _ADVISED_SECONDS)
+
     def _shows_dpus(self, count: int) -> bool:
-        current = self._daemon.metric('npu_vigil_dpu_documents{state="current"}')
-        return self._daemon.ask("/readyz")[0] == 200 and current == count
+        if self._daemon.ask("/readyz")[0] != 200:
+            return False
+        return self._daemon.metric('npu_vigil_dpu_documents{state="current"}') == count
 
     def _advises(self) -> bool:
         if self._daemon.ask("/readyz")[0] != 200:

@@ -33,7 +33,6 @@ VigilError
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from contract.counted import counted
@@ -120,10 +119,6 @@ class DriverCallError(DriverError):
         super().__init__(f"{function}{where} answered {return_code} ({meaning})")
 
 
-def _shown(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
 class DriverCallStuck(DriverError):
     """A driver call missed its deadline, or is left out because it did so before."""
 
@@ -132,7 +127,8 @@ class DriverCallStuck(DriverError):
         self.chip = chip
         self.since_ms = since_ms
         where = f" on {chip}" if chip is not None else ""
-        super().__init__(f"{function}{where} does not return (no answer since {_shown(since_ms)})")
+        # Whoever shows it shows since when, too.
+        super().__init__(f"{function}{where} does not return")
 
 
 class DriverGone(DriverError):

@@ -28,10 +28,23 @@ long as admission webhooks may; the second attempt of a request begins up to 10 
 """
 
 
+class ObjectOwner(msgspec.Struct, frozen=True, rename="camel"):
+    """An object of Kubernetes without which garbage collection deletes the document."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
 class Document(msgspec.Struct, frozen=True):
     """One stored document. ``version`` is opaque and empty for one not read from a store.
 
-    ``immutable``: the store refuses every other content. Only an API server has such documents.
+    ``immutable``: the store refuses every other content. ``finalizers`` hold a document that was
+    deleted: it ``is_deleting`` then, and readers have it as before. Only an API server has these
+    and ``owners``.
     ``problem``: why what is at this place is no document, see ``Selection``; it has no data then.
     """
 
@@ -43,6 +56,9 @@ class Document(msgspec.Struct, frozen=True):
     version: str = ""
     immutable: bool = False
     problem: str = ""
+    finalizers: tuple[str, ...] = ()
+    owners: tuple[ObjectOwner, ...] = ()
+    is_deleting: bool = False
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -230,6 +246,14 @@ class ClusterObjects(Protocol):
 
     async def commands(self, node: str) -> tuple[tuple[str, str, str], ...]:
         """Return pod, command line and account of each container of the pods of ``node``."""
+
+    async def missing_owners(
+        self, namespace: str, owners: tuple[ObjectOwner, ...]
+    ) -> frozenset[str]:
+        """Return the uids of those that are known not to exist, for a document in ``namespace``.
+
+        One that may not be read counts as existing. Raises ``StoreError``.
+        """
 
     async def is_own_node_only(self, node: str) -> bool | None:
         """Return whether this process may write only what belongs to ``node``, if that is known."""

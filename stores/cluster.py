@@ -110,7 +110,8 @@ class ObjectKind(Generic[Value]):
     ``name`` is for people, a plural. ``path`` is that of all objects in the API, ``query`` selects
     some. ``read`` makes a value of the bytes of one, ``None`` of one that means nothing to the
     reader; it raises ``ValueError`` where it cannot. ``by_name``: keys are names instead of uids,
-    for objects of one namespace.
+    for objects of one namespace. ``pause_seconds``: after changes were read, further ones wait so
+    long, so that many small ones cost little; the first after a quiet time is read at once.
     """
 
     name: str
@@ -118,6 +119,7 @@ class ObjectKind(Generic[Value]):
     read: Callable[[msgspec.Raw], Value | None]
     query: Mapping[str, str] = field(default_factory=dict)
     by_name: bool = False
+    pause_seconds: float = 0.0
 
 
 class Cluster(Protocol):

@@ -11,7 +11,7 @@ from agent.history_forwarding.batch import episode_event
 from agent.journal.rows import JournalGap, JournalRow, RowKind, changes_of, decoded
 from agent.journal.unacknowledged import connect_existing
 from contract.errors import JournalError
-from contract.pages.history import HistoryPage, HistoryRow
+from contract.pages.history import HistoryPage, HistoryRow, history_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +83,6 @@ def history_rows(row: JournalRow, node: str, journal: str) -> Iterator[HistoryRo
         elif row.kind == RowKind.CHANGES:
             for place, change in enumerate(changes_of(row)):
                 event = episode_event(row.sequence, place, change)
-                yield HistoryRow(row.sequence, node, journal, row.at_ms, event)
+                yield HistoryRow(row.sequence, node, journal, row.at_ms, history_event(event))
     except JournalError:
         yield lost(1)

@@ -190,7 +190,7 @@ class NodeInfoDocument:
             is_known = self._has_other_parts or (has_answered and not is_blind)
             if own_key is None:
                 may_go = is_known or self._is_for_own_key
-                return absent(state.revision) if may_go else None
+                return absent(state.revision, self._healthy) if may_go else None
             if not is_known and not self._has_no_part:
                 return None
             self._has_no_part = self._is_for_own_key = True
@@ -202,6 +202,10 @@ class NodeInfoDocument:
         is_old = (is_blind or not has_answered) and not all(map(_of_host_checks, parts))
         refresh_seconds = math.inf if is_old else REFRESH_SECONDS
         return DesiredDocument(state.revision, (parts, own_key), stamped, refresh_seconds)
+
+    def _healthy(self, stamp: int) -> Document:
+        """Return the document without a faulty part."""
+        return self._document(encode_node_info((), node_status(()), time_text(stamp)), None)
 
     def _document(self, data: dict[str, str], own_key: str | None) -> Document:
         if own_key is not None:

@@ -61,17 +61,20 @@ class DesiredDocument:
     ``content`` is everything but the stamp; a write is due when it differs from the last one's.
     ``stamped`` makes the document for a stamp in seconds; ``None``: there must be no document.
     After ``refresh_seconds`` an unchanged document is written again, so that readers see its age.
+    ``remains`` makes what readers shall have of a document that must not be there, while finalizers
+    of others hold it.
     """
 
     revision: int
     content: object
     stamped: Callable[[int], Document] | None
     refresh_seconds: float
+    remains: Callable[[int], Document] | None = None
 
 
-def absent(revision: int) -> DesiredDocument:
+def absent(revision: int, remains: Callable[[int], Document] | None = None) -> DesiredDocument:
     """Return that there must be no document."""
-    return DesiredDocument(revision, None, None, math.inf)
+    return DesiredDocument(revision, None, None, math.inf, remains)
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,7 @@ class _Write:
     reason: str
     begun_ms: int
     lag: Lag | None
+    remains: Document | None = None
 
 
 @dataclass(frozen=True)
@@ -258,9 +262,10 @@ class DocumentPublisher:
             return None
         desired = committed
         document = None if desired.stamped is None else desired.stamped(stamp)
+        remains = None if desired.remains is None else desired.remains(stamp)
         lag = self.record.waiting
         return await self._write(
-            _Write(document, desired.content, desired.revision, stamp, reason, now_ms, lag)
+            _Write(document, desired.content, desired.revision, stamp, reason, now_ms, lag, remains)
         )
 
     def _is_edited(self, shown: Document) -> bool:
@@ -357,7 +362,7 @@ class DocumentPublisher:
         self._foreign.record_write(now_seconds())
         try:
             async with answered_within(WRITE_SECONDS):
-                request = made_unless(self._request(write.document), is_overtaken)
+                request = made_unless(self._request(write), is_overtaken)
                 version = await with_progress_marks(request, self._callbacks.progress)
         except Overtaken:
             self._unanswered.append(write)
@@ -378,18 +383,27 @@ class DocumentPublisher:
         self._accept(write, version)
         return None
 
-    async def _request(self, document: Document | None) -> str:
-        """Write ``document`` in place of the stored one, or delete that; return the new version.
+    async def _request(self, write: _Write) -> str:
+        """Write the document in place of the stored one, or delete that; return the new version.
 
         A late request replaces and deletes nothing that was written after it. Except in a conflict:
         a program that writes all the time would always be between our read and our write.
         """
-        demands = not self._foreign.is_conflict
+        document, demands = write.document, not self._foreign.is_conflict
         shown = self._document.there
-        if document is not None and shown is not None and self._callbacks.blocks_updates(shown):
+        # One that finalizers hold cannot be deleted now: it is updated whatever readers do.
+        is_held = shown is not None and bool(shown.finalizers)
+        if (
+            document is not None
+            and shown is not None
+            and not is_held
+            and self._callbacks.blocks_updates(shown)
+        ):
             await self._document.replace(self._store, None, demands=demands)
             self._document.observe(None)
-        return await self._document.replace(self._store, document, demands=demands)
+        return await self._document.replace(
+            self._store, document, demands=demands, remains=write.remains
+        )
 
     async def _read(self) -> _Pause | None:
         # Before the request: a change while it is answered has to be read again.
@@ -403,6 +417,7 @@ class DocumentPublisher:
             return self._trouble(str(error), refused=isinstance(error, StoreRefused))
         before = self._document.there
         self._document.observe(shown)
+        await self._document.check_owners(self._store)
         self._awaits_watch = False
         if shown is not None:
             self._stamps.observe(self._callbacks.stamp_of(shown))
@@ -450,10 +465,11 @@ class DocumentPublisher:
     def _is_news(self, shown: Document | None, before: Document | None) -> bool:
         """Return whether another program changed our keys since the last read."""
         assert self._acknowledged is not None
-        if _same(shown, self._acknowledged.document):
+        if not self._document.differences(self._acknowledged.document):
             return False
         is_answer = self._document.is_own_answer and self._foreign.is_write_intact
-        return is_answer or not _same(shown, before)
+        is_changed = not _same(shown, before) or bool(self._document.dangling_owners)
+        return is_answer or is_changed
 
     def _accept(self, write: _Write, version: str) -> None:
         if not self._document.acknowledge(write.document, version):
@@ -474,7 +490,7 @@ class DocumentPublisher:
 
     def _observe_same(self, watched: Document | None, written: Document | None) -> bool:
         """Take over what the watch shows, with keys of others, if it is what was ``written``."""
-        is_same = _same(watched, written)
+        is_same = _same(watched, written) and not self._document.must_check_owners(watched)
         if is_same:
             self._document.observe(watched)
         return is_same

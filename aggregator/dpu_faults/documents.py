@@ -7,6 +7,7 @@ new costs no step. Times are steady (``_ms`` of an ``Instant``) unless they are 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -31,6 +32,8 @@ SOURCE = "dpuinfo"
 """The source of blindness, and the resource of public faults."""
 _MINUTES = dpu_info.SILENT_AFTER_MS // 60_000
 _NEVER = DpuInfo(0)
+_PAUSE_SECONDS = 0.5
+"""Thousands of plugins that write every 5 minutes would wake the process for each document."""
 
 
 class DpuReport(msgspec.Struct, frozen=True, gc=False):
@@ -82,6 +85,7 @@ DOCUMENTS = ObjectKind(
     read=_read,
     query={"labelSelector": "=".join(dpu_info.LABEL)},
     by_name=True,
+    pause_seconds=_PAUSE_SECONDS,
 )
 
 
@@ -227,9 +231,9 @@ class DpuDocuments:
         elif one is not None and silent_at_ms is not None and silent_at_ms <= now.steady_ms:
             before = self._blind.get(node)
             since_ms = now.wall_ms - (now.steady_ms - silent_at_ms)
-            if before is not None and before.reason == _why_silent(one.info):
+            if before is not None and before.reason == _why_silent(node, one.info):
                 since_ms = before.since_ms or since_ms
-            status = BlindStatus(SOURCE, since_ms, _why_silent(one.info))
+            status = BlindStatus(SOURCE, since_ms, _why_silent(node, one.info))
         elif silent_at_ms is not None and (self._due_ms is None or silent_at_ms < self._due_ms):
             self._due_ms = silent_at_ms
         if status == self._blind.get(node):
@@ -245,7 +249,7 @@ class DpuDocuments:
         if self._due_ms is None or now.steady_ms < self._due_ms:
             return
         self._due_ms = None
-        for node in {node for known in self._known for node in known}:
+        for node in self._nodes():
             self._judge(node, now)
 
     def next_due_ms(self) -> int | None:
@@ -284,27 +288,41 @@ class DpuDocuments:
 
     def status(self) -> DpuStatus:
         """Return the state of all documents."""
-        nodes = {node for known in self._known for node in known}
-        existing = {node for node in nodes if self.has_node(node)}
-        newest = [one for node in existing if (one := self._newest(node)) is not None]
-        wrong = (
-            (node, "; ".join(texts)) for node in sorted(nodes) if (texts := [*self.problems(node)])
-        )
+        counts: Counter[str] = Counter()
+        problems: dict[str, str] = {}
+        for node in self._nodes():
+            one = self._newest(node)
+            assert one is not None
+            counts["documents"] += 1
+            if (one.problem or one.info.left_out) and len(problems) < _MOST_PROBLEMS:
+                problems[node] = "; ".join(self.problems(node))
+            if not self.has_node(node):
+                counts["without_node"] += 1
+                continue
+            counts["devices"] += one.info.devices
+            counts["faults"] += len(one.info.faults)
+            if one.problem:
+                counts["unreadable"] += 1
+            elif node in self._blind:
+                counts["blind"] += 1
         return DpuStatus(
             listed=self.is_listed,
             interrupted=dict(self._interrupted),
-            documents=len(nodes),
-            blind=sum(
-                not one.problem and node in self._blind
-                for node in existing
-                if (one := self._newest(node)) is not None
-            ),
-            unreadable=sum(bool(one.problem) for one in newest),
-            without_node=len(nodes) - len(existing),
-            devices=sum(one.info.devices for one in newest),
-            faults=sum(len(one.info.faults) for one in newest),
-            problems=dict(list(wrong)[:_MOST_PROBLEMS]),
+            documents=counts["documents"],
+            blind=counts["blind"],
+            unreadable=counts["unreadable"],
+            without_node=counts["without_node"],
+            devices=counts["devices"],
+            faults=counts["faults"],
+            problems=problems,
         )
+
+    def _nodes(self) -> Iterator[str]:
+        """Yield each node that has a document once."""
+        for number, known in enumerate(self._known):
+            for node in known:
+                if not any(node in before for before in self._known[:number]):
+                    yield node
 
 
 def _silent_at_ms(one: _Known, now: Instant) -> int:
@@ -316,8 +334,8 @@ def _silent_at_ms(one: _Known, now: Instant) -> int:
     return min(by_its_time, one.changed_at_ms) + dpu_info.SILENT_AFTER_MS
 
 
-def _why_silent(info: DpuInfo) -> str:
+def _why_silent(node: str, info: DpuInfo) -> str:
     return (
-        f"{dpu_info.NAMESPACE}/{dpu_info.PREFIX}<node> has not been written for {_MINUTES} "
+        f"{dpu_info.NAMESPACE}/{dpu_info.PREFIX}{node} has not been written for {_MINUTES} "
         f"minutes (UpdateTime {shown_time(info.update_time_ms)}); its last faults stay"
     )

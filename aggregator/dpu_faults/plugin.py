@@ -154,6 +154,8 @@ class DpuFaults:
     def _because(self, node: str, fault: DpuFault) -> str:
         if not self._publishes:
             return "it is only shown: dpu_faults.publish is off"
+        if self._chips.get(fault.hca) == ():
+            return f"it is only shown: dpu_faults.chips has no chip for {fault.hca}"
         for one in self._public.standing(node):
             if one.resource == SOURCE and one.fault_id == _fault_id(fault):
                 devices = ", ".join(map(str, one.devices))

@@ -417,6 +417,7 @@ class PersistentState:
                     key, f"has {size} bytes, at most {LARGEST_BYTES} fit into a document"
                 )
                 return True  # until it changes
+            await owned.check_owners(self._store)
             ours = Document(owned.namespace, owned.name, {KEY: text}, {STATE_LABEL: name})
             document = owned.with_added(ours)
             expected = owned.version if self._is_conditional else None

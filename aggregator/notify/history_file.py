@@ -15,7 +15,7 @@ import msgspec
 
 from contract.documents.episodes import EpisodeEvent
 from contract.pages.changes import FaultChange
-from contract.pages.history import HistoryPage, HistoryRow
+from contract.pages.history import HistoryPage, HistoryRow, history_event
 from service.files.database import open_database, transaction, used_bytes
 from stores.base import HistoryAck, HistoryBatch
 
@@ -334,7 +334,9 @@ def _has_table(connection: sqlite3.Connection, name: str) -> bool:
 
 def _entry(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> HistoryRow:
     if journal:
-        return HistoryRow(number, node, journal, at_ms, _event.decode(body), lost)
+        event = _event.decode(body)
+        shown = None if event is None else history_event(event)
+        return HistoryRow(number, node, journal, at_ms, shown, lost)
     return HistoryRow(number, node, journal, at_ms, published=_change.decode(body))
 
 

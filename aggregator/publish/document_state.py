@@ -113,6 +113,11 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             return None
         return Document(self.namespace, self.name, data, self.labels)
 
+    @property
+    def remains(self) -> Document:
+        """What readers shall have of the document while finalizers hold it after its deletion."""
+        return Document(self.namespace, self.name, {}, self.labels)
+
     def begin(self, now: Instant, *, fence: bool) -> None:
         """Begin to lead: forget the own writes known so far, because other leaders wrote since.
 

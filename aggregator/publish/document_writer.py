@@ -101,6 +101,8 @@ class DocumentWriter(Generic[W]):
         while True:
             self.wake.clear()
             value = self._value()
+            if output.must_check_owners(output.there):
+                await output.check_owners(self._store)
             before = output.acknowledged
             must = output.must_write(value, self._clock())
             if output.must_find_writer:
@@ -238,7 +240,9 @@ class DocumentWriter(Generic[W]):
             self._check(value)
             with self._context.stalls.busy(f"write {output.name} to {self._store.url}"):
                 document, demands = output.document(value), self._is_conditional
-                version = await output.replace(self._store, document, demands=demands)
+                version = await output.replace(
+                    self._store, document, demands=demands, remains=output.remains
+                )
         except StoreConflict as error:
             await self._refused(error)
             return None

@@ -8,7 +8,7 @@ STATUS = "status"
 """The code for a part of a node as a whole: its published status."""
 
 
-class FaultChange(msgspec.Struct, frozen=True, omit_defaults=True):
+class FaultChange(msgspec.Struct, frozen=True):
     """One fault of one node, as it holds from ``at_ms`` on.
 
     An aggregator reports what is published, an agent what it has judged. ``subject`` is a chip
@@ -29,7 +29,7 @@ class FaultChange(msgspec.Struct, frozen=True, omit_defaults=True):
     severity_source: str | None = None
 
 
-class BlindChange(msgspec.Struct, frozen=True, omit_defaults=True):
+class BlindChange(msgspec.Struct, frozen=True):
     """From ``at_ms`` on a source is blind because of ``reason``, or not any more: ``is_over``."""
 
     node: str
@@ -41,7 +41,7 @@ class BlindChange(msgspec.Struct, frozen=True, omit_defaults=True):
     is_over: bool = False
 
 
-class JobChange(msgspec.Struct, frozen=True, omit_defaults=True):
+class JobChange(msgspec.Struct, frozen=True):
     """From ``at_ms`` on the job has this ``health``, because of faults on ``nodes``.
 
     ``nodes`` are those that hit it now or did so before; ``is_over``: nothing hits it any more.

@@ -1,14 +1,49 @@
-"""Answers of ``/api/v1/history``. Times are epoch milliseconds."""
+"""Answers of ``/api/v1/history``. Times are epoch milliseconds.
+
+All rows have one form, at agent and aggregator: severities are words, and no member is left out.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from contract.documents.episodes import EpisodeEvent
 from contract.pages.changes import FaultChange
 
+if TYPE_CHECKING:
+    from contract.documents.episodes import EpisodeEvent
 
-class HistoryRow(msgspec.Struct, frozen=True, omit_defaults=True):
+
+class HistorySubject(msgspec.Struct, frozen=True):
+    """Whom a change of a journal is about, see ``contract.observation.Subject``."""
+
+    kind: str
+    id: int
+    part: str = ""
+
+
+class HistoryEvent(msgspec.Struct, frozen=True):
+    """A change of an episode, as a node has it in its journal (``EpisodeEvent``).
+
+    ``severity`` is a word, ``null`` where the driver gives none.
+    """
+
+    sequence: int
+    place: int
+    episode: str
+    kind: str
+    subject: HistorySubject
+    code: str
+    at_ms: int
+    old_level: str | None = None
+    new_level: str | None = None
+    severity: str | None = None
+    because: str = ""
+    device_fault: bool = False
+
+
+class HistoryRow(msgspec.Struct, frozen=True):
     """One entry, in the order of ``number``.
 
     ``event`` is a change that a node has in its ``journal``. Where ``lost`` is not 0 there is none:
@@ -20,7 +55,7 @@ class HistoryRow(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str
     journal: str
     received_at_ms: int
-    event: EpisodeEvent | None = None
+    event: HistoryEvent | None = None
     lost: int = 0
     published: FaultChange | None = None
 
@@ -43,3 +78,11 @@ class HistoryRange(msgspec.Struct, frozen=True):
     since_ms: int | None = None
     after: int | None = None
     limit: int = 1000
+
+
+def history_event(event: EpisodeEvent) -> HistoryEvent:
+    """Return the change of a journal as pages show it."""
+    subject = HistorySubject(event.subject.kind, event.subject.id, event.subject.part)
+    severity = None if event.severity is None else event.severity.word
+    members = {name: getattr(event, name) for name in event.__struct_fields__}
+    return HistoryEvent(**(members | {"subject": subject, "severity": severity}))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.documents.reader_keys import is_annotation_ours, is_key_acted_on, is_label_acted_on
+from stores.base import ObjectOwner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,41 +24,55 @@ MOST_BYTES = 32 * 1024
 
 
 class Added(msgspec.Struct, frozen=True):
-    """What others added to a document, as far as it is kept. ``left_out`` names what is not."""
+    """What others added to a document, as far as it is kept. ``left_out`` names what is not.
+
+    ``finalizers`` are kept in any case, ``owners`` where they exist.
+    """
 
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     data: dict[str, str] = {}
     left_out: tuple[str, ...] = ()
+    finalizers: tuple[str, ...] = ()
+    owners: tuple[ObjectOwner, ...] = ()
 
     def beside(self, document: Document) -> Document:
         """Return ``document`` as it is written: with what others added."""
-        if not (self.labels or self.annotations or self.data):
+        if self == NOTHING:
             return document
         return msgspec.structs.replace(
             document,
             labels=self.labels | document.labels,
             annotations=self.annotations | document.annotations,
             data=self.data | document.data,
+            finalizers=self.finalizers,
+            owners=self.owners,
         )
 
 
 NOTHING = Added()
 
 
-def added_by_others(shown: Document | None, *, all_keys: bool = False) -> Added:
+def added_by_others(
+    shown: Document | None, *, all_keys: bool = False, missing_owners: frozenset[str] = frozenset()
+) -> Added:
     """Return what others added to the document of ours that is ``shown``.
 
-    ``all_keys``: readers act on each of its data keys, so all of them are ours.
+    ``all_keys``: readers act on each of its data keys, so all of them are ours. Owners with a uid
+    of ``missing_owners`` do not exist, so garbage collection would delete the document.
     """
     if shown is None:
         return NOTHING
+    owners = tuple(one for one in shown.owners if one.uid not in missing_owners)
+    metadata = NOTHING
+    if shown.finalizers or owners:
+        metadata = Added(finalizers=shown.finalizers, owners=owners)
     found = [("label", key) for key in shown.labels if not is_label_acted_on(key)]
     found += [("annotation", key) for key in shown.annotations if not is_annotation_ours(key)]
     if not all_keys:
         found += [("key", key) for key in shown.data if not is_key_acted_on(key, shown.name)]
     if not found:
-        return NOTHING
+        return metadata
     parts = {"label": shown.labels, "annotation": shown.annotations, "key": shown.data}
 
     def size(one: tuple[str, str]) -> int:
@@ -72,7 +87,13 @@ def added_by_others(shown: Document | None, *, all_keys: bool = False) -> Added:
             left_out.append(f"{what} {key}")
         else:
             kept[what][key] = parts[what][key]
-    return Added(kept["label"], kept["annotation"], kept["key"], tuple(left_out))
+    return msgspec.structs.replace(
+        metadata,
+        labels=kept["label"],
+        annotations=kept["annotation"],
+        data=kept["key"],
+        left_out=tuple(left_out),
+    )
 
 
 def differences(
@@ -80,8 +101,11 @@ def differences(
 ) -> tuple[str, ...]:
     """Return the parts of ours that differ between ``shown`` and ``written``.
 
-    Annotations and versions are compared nowhere. ``all_keys`` as above.
+    Annotations and versions are compared nowhere. ``all_keys`` as above. A document that was
+    deleted and that finalizers hold is as good as gone: nobody can do more.
     """
+    if written is None and shown is not None and shown.is_deleting:
+        return ()
     if shown is None or written is None:
         return () if shown is written else ("the whole document",)
     found = ["immutable"] if shown.immutable != written.immutable else []

@@ -49,7 +49,7 @@ from stores.deadline import answered_within
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from stores.base import Store
+    from stores.base import ObjectOwner, Store
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +88,11 @@ class OwnedDocument:
         """The parts in which the answer to our own last write differs from the write."""
         self.foreign = ForeignWrites()
         self._left_out: tuple[str, ...] = ()
+        self._missing_owners: frozenset[str] = frozenset()
+        """The uids of owners of what is shown that are known not to exist."""
+        self._checked_owners: tuple[ObjectOwner, ...] = ()
+        self._held_by: tuple[str, ...] = ()
+        """The finalizers that hold the document that we deleted."""
 
     @property
     def there(self) -> Document | None:
@@ -98,7 +103,43 @@ class OwnedDocument:
         """Observe what is there now; ``None`` for nothing."""
         self.shown = StoreContent.NOTHING if document is None else document
         self.version = "" if document is None else document.version
-        self.added = added_by_others(document, all_keys=self.all_keys)
+        self._find_added()
+
+    def _find_added(self) -> None:
+        self.added = added_by_others(
+            self.there, all_keys=self.all_keys, missing_owners=self._missing_owners
+        )
+
+    @property
+    def dangling_owners(self) -> tuple[ObjectOwner, ...]:
+        """The owners of what is shown without which garbage collection would delete it."""
+        owners = () if self.there is None else self.there.owners
+        return tuple(one for one in owners if one.uid in self._missing_owners)
+
+    def must_check_owners(self, document: Document | None) -> bool:
+        """Return whether it is not known of some owner of ``document`` whether it exists."""
+        return document is not None and document.owners != self._checked_owners
+
+    async def check_owners(self, store: Store) -> None:
+        """Find out which owners of what is shown exist. A failure changes nothing."""
+        there, objects = self.there, store.objects
+        if there is None or objects is None or not self.must_check_owners(there):
+            return
+        try:
+            async with answered_within(READ_SECONDS):
+                missing = await objects.missing_owners(self.namespace, there.owners)
+        except StoreError:
+            return
+        self._checked_owners, self._missing_owners = there.owners, missing
+        self._find_added()
+        for one in self.dangling_owners:
+            log.warning(
+                "%s: another program made %s %s its owner, which does not exist: the reference is "
+                "removed, or garbage collection would delete the document",
+                self.name,
+                one.kind,
+                one.name,
+            )
 
     def acknowledge(self, document: Document | None, version: str) -> bool:
         """Observe that our write of ``document`` has ``version``; return whether it changed it.
@@ -114,8 +155,14 @@ class OwnedDocument:
         return is_changed
 
     def differences(self, wanted: Document | None) -> tuple[str, ...]:
-        """Return the parts of ours that differ between what is shown and ``wanted``."""
-        return differences(self.there, wanted, all_keys=self.all_keys)
+        """Return the parts of ours that differ between what is shown and ``wanted``.
+
+        An owner that does not exist is one of them.
+        """
+        found = differences(self.there, wanted, all_keys=self.all_keys)
+        if wanted is None:
+            return found
+        return (*found, *(f"owner {one.kind} {one.name}" for one in self.dangling_owners))
 
     @property
     def is_own_answer(self) -> bool:
@@ -135,17 +182,41 @@ class OwnedDocument:
                 )
         return self.added.beside(document)
 
-    async def replace(self, store: Store, document: Document | None, *, demands: bool) -> str:
+    async def replace(
+        self,
+        store: Store,
+        document: Document | None,
+        *,
+        demands: bool,
+        remains: Document | None = None,
+    ) -> str:
         """Put ``document`` in the place of what is there, or delete that; return the new version.
 
-        ``demands``: ``StoreConflict`` where something else is there than was seen last. Raises
-        ``StoreError``.
+        Readers have a document until its last finalizer is gone, so one that has some becomes
+        ``remains`` before it is deleted. ``demands``: ``StoreConflict`` where something else is
+        there than was seen last. Raises ``StoreError``.
         """
         expected = self.version if demands else None
-        if document is None:
-            await store.delete(self.namespace, self.name, expected=expected or None)
-            return ""
-        return await store.put(self.with_added(document), expected=expected)
+        if document is not None:
+            return await store.put(self.with_added(document), expected=expected)
+        there = self.there
+        held_by = () if there is None else there.finalizers
+        if held_by and remains is not None and differences(there, remains, all_keys=True):
+            # What others added to it goes with it.
+            remains = msgspec.structs.replace(remains, finalizers=held_by)
+            version = await store.put(remains, expected=expected)
+            expected = version if demands else None
+        if held_by != self._held_by:
+            self._held_by = held_by
+            if held_by:
+                log.warning(
+                    "%s is deleted, and finalizers of others hold it: %s; readers have it without "
+                    "faults until these are removed",
+                    self.name,
+                    ", ".join(held_by),
+                )
+        await store.delete(self.namespace, self.name, expected=expected or None)
+        return ""
 
     async def find_writer(self, store: Store) -> None:
         """Look up which other program writes it, if the store knows. A failure changes nothing."""

@@ -19,7 +19,7 @@ from contract.refusal import Reason
 from stores.base import Beat
 from stores.document_names import check_node_name
 from stores.kubernetes_api import leases, wire
-from stores.kubernetes_api.namespaces import create
+from stores.kubernetes_api.namespaces import create, create_namespace, is_namespace_missing
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:
@@ -139,6 +139,8 @@ class LeaseHeartbeats:
             headers=wire.MERGE_PATCH_HEADERS,
             is_urgent=True,
         )
+        if is_namespace_missing(answer):
+            await create_namespace(self._connection, HEARTBEAT_NAMESPACE, what, has_objects=True)
         return self._is_written(beat, answer, what)
 
     def _is_written(self, beat: Beat, answer: ApiAnswer, what: str) -> bool:

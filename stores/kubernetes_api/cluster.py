@@ -92,6 +92,7 @@ class KubernetesCluster:
             read_item=_read_item,
             key=lambda metadata: metadata.name if kind.by_name else metadata.uid,
             read=lambda item: kind.read(item.content),
+            pause_seconds=kind.pause_seconds,
         )
         return follow_if_installed(self._connection, watched)
 

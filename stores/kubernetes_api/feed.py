@@ -58,6 +58,8 @@ class WatchedKind(Generic[AnyItem, Value]):
     """Empty where an object has none: such a one cannot be read."""
     read: Callable[[AnyItem], Value | None]
     """``None`` for one that means nothing here. Raises ``ValueError``."""
+    pause_seconds: float = 0.0
+    """See ``ObjectKind``."""
 
 
 class _Read(msgspec.Struct, Generic[Value]):
@@ -80,7 +82,14 @@ class Feed(Generic[AnyItem, Value]):
         """Follow them for ever. Raises ``StoreRefused``."""
         kind = self._kind
         return watched(
-            connection, kind.path, kind.query, self._read_page, kind.name, self._snapshot, self._one
+            connection,
+            kind.path,
+            kind.query,
+            self._read_page,
+            kind.name,
+            self._snapshot,
+            self._one,
+            pause_seconds=kind.pause_seconds,
         )
 
     def _read_page(self, body: bytes) -> ListPage[_Read[Value]]:

@@ -15,7 +15,7 @@ from contract.names import LEADER_LEASE, LEADER_NAMESPACE
 from stores.base import LeaderElectionRecord
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.leases import API, LeaseSpec
-from stores.kubernetes_api.namespaces import create
+from stores.kubernetes_api.namespaces import create, create_namespace, is_namespace_missing
 from stores.kubernetes_api.watch import ListPage, watched
 
 if TYPE_CHECKING:
@@ -30,8 +30,13 @@ NO_RECORD = LeaderElectionRecord("", 0)
 """The value where there is no Lease."""
 
 
+class _Metadata(wire.LabelledMetadata, rename="camel"):
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[dict[str, object], ...] = ()
+
+
 class _Lease(msgspec.Struct):
-    metadata: wire.LabelledMetadata
+    metadata: _Metadata
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
 
@@ -49,8 +54,8 @@ class KubernetesLeaderLease:
         self._what = f"Lease {LEADER_NAMESPACE}/{name}"
         self._acquired: tuple[str, str] | None = None
         """Who acquired the Lease by us, and when."""
-        self._added = wire.LabelledMetadata()
-        """The labels and annotations of the Lease: all are other people's, and stay."""
+        self._added = _Metadata()
+        """The metadata of the Lease that are other people's, and stay."""
 
     def watch(self) -> AsyncIterator[LeaderElectionRecord | Interrupted]:
         """See ``LeaderLease``."""
@@ -74,6 +79,9 @@ class KubernetesLeaderLease:
         if record.version:
             path = f"{self._path}?{wire.FIELD_MANAGER}"
             answer = await self._connection.request("PUT", path, body, is_urgent=True)
+            if is_namespace_missing(answer):
+                await create_namespace(self._connection, LEADER_NAMESPACE, what, has_objects=True)
+                answer = await self._connection.request("PUT", path, body, is_urgent=True)
             if answer.status == HTTPStatus.NOT_FOUND:
                 # It was deleted: the next candidate makes a new one.
                 raise wire.refusal(HTTPStatus.CONFLICT, answer.body, what)
@@ -95,6 +103,8 @@ class KubernetesLeaderLease:
             metadata["resourceVersion"] = record.version
             metadata["labels"] = self._added.labels
             metadata["annotations"] = self._added.annotations
+            metadata["finalizers"] = self._added.finalizers
+            metadata["ownerReferences"] = self._added.owner_references
         spec = {
             "holderIdentity": record.holder,
             "leaseDurationSeconds": record.duration_seconds,

@@ -17,6 +17,31 @@ if TYPE_CHECKING:
     from stores.kubernetes_api.client.connection import ApiConnection
 
 
+class _Details(msgspec.Struct):
+    kind: str = ""
+
+
+class _NotFound(msgspec.Struct):
+    details: _Details = msgspec.field(default_factory=_Details)
+
+
+_not_found = msgspec.json.Decoder(_NotFound)
+
+
+def is_namespace_missing(answer: ApiAnswer) -> bool:
+    """Return whether an update was refused because the namespace of its object is missing.
+
+    Objects outlive a namespace whose finalizers were removed by force: they can be read, and every
+    write of them is answered as if there were none.
+    """
+    if answer.status != HTTPStatus.NOT_FOUND:
+        return False
+    try:
+        return _not_found.decode(answer.body).details.kind == "namespaces"
+    except msgspec.DecodeError:
+        return False
+
+
 async def create(
     connection: ApiConnection,
     path: str,
@@ -33,12 +58,25 @@ async def create(
     answer = await connection.request("POST", path, body, headers, is_urgent=True)
     if answer.status != HTTPStatus.NOT_FOUND:
         return answer
+    await create_namespace(connection, namespace, what)
+    return await connection.request("POST", path, body, headers, is_urgent=True)
+
+
+async def create_namespace(
+    connection: ApiConnection, namespace: str, what: str, *, has_objects: bool = False
+) -> None:
+    """Create a namespace. Raises ``StoreError``, where ``what`` is what could not be done.
+
+    ``has_objects``: it was removed by force, see ``is_namespace_missing``.
+    """
     new = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     made = await connection.request("POST", "/api/v1/namespaces", msgspec.json.encode(new))
     if made.status == HTTPStatus.FORBIDDEN:
+        why = (
+            " any more: it was removed by force, and its objects remain;" if has_objects else " and"
+        )
         raise StoreRefused(
-            f"cannot {what}: there is no namespace {namespace} and it may not be created; "
+            f"cannot {what}: there is no namespace {namespace}{why} it may not be created; "
             f"create it (kubectl create namespace {namespace})"
         )
     wire.accepted(made, f"create namespace {namespace}", HTTPStatus.CONFLICT)
-    return await connection.request("POST", path, body, headers, is_urgent=True)

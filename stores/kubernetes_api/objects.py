@@ -20,7 +20,7 @@ from stores.kubernetes_api.watch import ListPage, watched
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from stores.base import KubernetesEvent, NodesEvent
+    from stores.base import KubernetesEvent, NodesEvent, ObjectOwner
     from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import ApiConnection
 
@@ -54,6 +54,17 @@ class _CommandedPods(msgspec.Struct):
     items: list[_CommandedPod] = []
 
 
+class _Kind(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool = False
+
+
+class _Kinds(msgspec.Struct):
+    resources: list[_Kind] = []
+
+
+_kinds = msgspec.json.Decoder(_Kinds)
 _commanded = msgspec.json.Decoder(_CommandedPods)
 
 
@@ -131,6 +142,42 @@ class KubernetesObjects:
             for pod in pods
             for one in pod.spec.containers
         )
+
+    async def missing_owners(
+        self, namespace: str, owners: tuple[ObjectOwner, ...]
+    ) -> frozenset[str]:
+        """See ``ClusterObjects``. As garbage collection, it asks by name and compares the uid."""
+        missing = set()
+        for owner in owners:
+            path = await self._owner_path(namespace, owner)
+            if path is None:
+                continue  # garbage collection does nothing about a kind that it cannot read, either
+            answer = await self._connection.request("GET", path, headers=wire.ONLY_METADATA)
+            if answer.status == HTTPStatus.FORBIDDEN:
+                continue
+            what = f"read {owner.kind} {owner.name}"
+            body = wire.accepted(answer, what, HTTPStatus.NOT_FOUND)
+            if answer.status != HTTPStatus.NOT_FOUND:
+                found = wire.decoded(wire.item_decoder, body, f"the answer to {what} is no object")
+                if found.metadata.uid == owner.uid:
+                    continue
+            missing.add(owner.uid)
+        return frozenset(missing)
+
+    async def _owner_path(self, namespace: str, owner: ObjectOwner) -> str | None:
+        """Return the path of an object that is known by its kind; ``None`` for an unknown kind."""
+        group = owner.api_version
+        api = f"/apis/{group}" if "/" in group else f"/api/{group}"
+        answer = await self._connection.request("GET", quote(api))
+        if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
+            return None
+        body = wire.accepted(answer, f"read which kinds are in {group}")
+        found = wire.decoded(_kinds, body, f"the answer about {group} lists no kinds").resources
+        for one in found:
+            if one.kind == owner.kind and "/" not in one.name:
+                place = namespace if one.namespaced else None
+                return wire.object_path(api, one.name, place, owner.name)
+        return None
 
     async def is_own_node_only(self, node: str) -> bool | None:
         """See ``ClusterObjects``."""

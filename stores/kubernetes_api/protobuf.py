@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from stores.base import Document
+    from stores.base import Document, ObjectOwner
 
 _MAGIC = b"k8s\x00"
 _LENGTH_DELIMITED = 2
@@ -22,6 +22,9 @@ _UNKNOWN_TYPE, _UNKNOWN_RAW = 1, 2
 _TYPE_VERSION, _TYPE_KIND = 1, 2
 _CONFIG_MAP_METADATA, _CONFIG_MAP_DATA = 1, 2
 _NAME, _NAMESPACE, _RESOURCE_VERSION, _LABELS, _ANNOTATIONS = 1, 3, 6, 11, 12
+_OWNERS, _FINALIZERS = 13, 14
+_OWNER_KIND, _OWNER_NAME, _OWNER_UID, _OWNER_VERSION = 1, 3, 4, 5
+_OWNER_CONTROLLER, _OWNER_BLOCKS = 6, 7
 _KEY, _VALUE = 1, 2
 
 
@@ -38,6 +41,8 @@ def config_map(document: Document, version: str | None) -> bytes:
             _text(_RESOURCE_VERSION, version) if version else b"",
             *_map(_LABELS, document.labels),
             *_map(_ANNOTATIONS, document.annotations),
+            *(_field(_OWNERS, _owner(one)) for one in document.owners),
+            *(_text(_FINALIZERS, one) for one in document.finalizers),
         )
     )
     raw = b"".join((_field(_CONFIG_MAP_METADATA, metadata), *_map(_CONFIG_MAP_DATA, document.data)))
@@ -47,6 +52,19 @@ def config_map(document: Document, version: str | None) -> bytes:
 def _map(number: int, items: Mapping[str, str]) -> Iterator[bytes]:
     for key, value in items.items():
         yield _field(number, _text(_KEY, key) + _text(_VALUE, value))
+
+
+def _owner(owner: ObjectOwner) -> bytes:
+    flags = ((_OWNER_CONTROLLER, owner.controller), (_OWNER_BLOCKS, owner.block_owner_deletion))
+    return b"".join(
+        (
+            _text(_OWNER_KIND, owner.kind),
+            _text(_OWNER_NAME, owner.name),
+            _text(_OWNER_UID, owner.uid),
+            _text(_OWNER_VERSION, owner.api_version),
+            *(_varint(number << 3) + _varint(flag) for number, flag in flags if flag is not None),
+        )
+    )
 
 
 def _text(number: int, text: str) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.errors import StoreConflict, StoreForbidden, StoreUnavailable
+from contract.errors import StoreConflict, StoreForbidden, StoreRefused, StoreUnavailable
 from contract.validation_texts import decode_text
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent
 from stores.document_names import check_names
@@ -20,7 +20,7 @@ from stores.kubernetes_api.beats import LeaseHeartbeats
 from stores.kubernetes_api.client.connection import ApiConnection
 from stores.kubernetes_api.cluster import KubernetesCluster
 from stores.kubernetes_api.leader import KubernetesLeaderLease
-from stores.kubernetes_api.namespaces import create
+from stores.kubernetes_api.namespaces import create, create_namespace, is_namespace_missing
 from stores.kubernetes_api.objects import KubernetesObjects
 from stores.kubernetes_api.pods_with_chips import follow_pods
 from stores.kubernetes_api.watch import ListPage, listed, watched
@@ -111,6 +111,10 @@ class KubernetesStore:
                     return shown
                 if answer.status == HTTPStatus.CONFLICT and expected is None:
                     continue
+                if is_namespace_missing(answer):
+                    is_there = await self.get(namespace, name) is not None
+                    await create_namespace(self._connection, namespace, what, has_objects=is_there)
+                    continue
                 is_invalid = answer.status == HTTPStatus.UNPROCESSABLE_ENTITY
                 if is_invalid and await self._make_way(document, expected, what):
                     body = wire.config_map_body(document, "")
@@ -167,6 +171,12 @@ class KubernetesStore:
             return False
         if expected is not None and there.metadata.resource_version != expected:
             raise StoreConflict(f"cannot {what}: expected version {expected}")
+        if there.metadata.finalizers:
+            held = ", ".join(there.metadata.finalizers)
+            raise StoreRefused(
+                f"cannot {what}: it was made immutable, and a deletion waits for finalizers of "
+                f"others ({held}); let their owners remove them"
+            )
         only = {"uid": there.metadata.uid}
         if expected is not None:
             only["resourceVersion"] = expected

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import urlencode
@@ -34,6 +35,8 @@ _LARGEST_FRAME_BYTES = 16 * 1024 * 1024
 # A watch that ends at once is a failure, whatever the server answers.
 _SHORTEST_WATCH_SECONDS = 1.0
 _STEADY_SECONDS = 5.0
+_GATHERED_BYTES = 256 * 1024
+"""More than this wakes the process during a pause."""
 
 Item = TypeVar("Item")
 Event = TypeVar("Event")
@@ -93,8 +96,11 @@ async def watched(
     one: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
     *,
     only_metadata: bool = False,
+    pause_seconds: float = 0.0,
 ) -> AsyncGenerator[Event | Interrupted, None]:
     """Follow objects for ever, or ``only_metadata`` of them. Missing rights are waited for.
+
+    After each part of the stream further ones stay in the socket for ``pause_seconds``.
 
     ``everything`` makes an event of a list, ``one`` of a frame's type and object, with the version
     after it, which is empty where it could not be read; it may raise ``msgspec.DecodeError``.
@@ -112,7 +118,14 @@ async def watched(
             del found
             reason = ""
             changes = _follow(
-                connection, path, query, version, what, one, only_metadata=only_metadata
+                connection,
+                path,
+                query,
+                version,
+                what,
+                one,
+                only_metadata=only_metadata,
+                pause_seconds=pause_seconds,
             )
             async with contextlib.aclosing(changes):
                 async for event in changes:
@@ -135,6 +148,7 @@ async def _follow(
     one: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
     *,
     only_metadata: bool,
+    pause_seconds: float,
 ) -> AsyncGenerator[Event, None]:
     """Yield changes after ``version``, for as long as none can be missed.
 
@@ -174,8 +188,29 @@ async def _follow(
                     pending = rest
                     if len(pending) > _LARGEST_FRAME_BYTES:
                         raise StoreUnavailable("a watch frame is too large")
+                    if pause_seconds:
+                        await _pause(response, pause_seconds)
         if loop.time() - began < _SHORTEST_WATCH_SECONDS:
             raise StoreUnavailable("the API server ended the watch at once")
+
+
+async def _pause(response: aiohttp.ClientResponse, seconds: float) -> None:
+    """Sleep while the kernel gathers what comes, so that it wakes this process once.
+
+    A paused transport of asyncio would still read a connection over TLS.
+    """
+    connection = response.connection
+    transport = None if connection is None else connection.transport
+    peer = None if transport is None else transport.get_extra_info("socket")
+    if peer is None:
+        return
+    with contextlib.suppress(OSError):  # it was closed meanwhile
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _GATHERED_BYTES)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        with contextlib.suppress(OSError):
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
 
 
 def _event(

@@ -20,7 +20,7 @@ from contract.errors import (
     StoreUnavailable,
 )
 from contract.validation_texts import decode_text
-from stores.base import Document
+from stores.base import Document, ObjectOwner
 from stores.kubernetes_api import protobuf
 
 if TYPE_CHECKING:
@@ -66,6 +66,9 @@ class ConfigMapMetadata(msgspec.Struct, rename="camel"):
     resource_version: str
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[ObjectOwner, ...] = ()
+    deletion_timestamp: str | None = None
 
 
 class ConfigMap(msgspec.Struct):
@@ -76,9 +79,14 @@ class ConfigMap(msgspec.Struct):
     immutable: bool = False
 
 
-class Mutability(Item):
-    """Whether a ConfigMap can be changed, and which one it is."""
+class _HeldMetadata(ObjectMetadata):
+    finalizers: tuple[str, ...] = ()
 
+
+class Mutability(msgspec.Struct):
+    """Whether a ConfigMap can be changed, which one it is, and what holds it when it is deleted."""
+
+    metadata: _HeldMetadata
     immutable: bool = False
 
 
@@ -174,6 +182,9 @@ def document(config_map: ConfigMap) -> Document:
         annotations=metadata.annotations,
         version=metadata.resource_version,
         immutable=config_map.immutable,
+        finalizers=metadata.finalizers,
+        owners=metadata.owner_references,
+        is_deleting=metadata.deletion_timestamp is not None,
     )
 
 

@@ -16,6 +16,7 @@ from service.configuration import load, parse_toml
 class Audit(Section):
     period_seconds: Annotated[float, Field(gt=0)] = 60.0
     chips: tuple[int, ...] = ()
+    devices: dict[str, tuple[int, ...]] = Field(default_factory=dict)
 
 
 class Example(Section):
@@ -76,6 +77,19 @@ def test_text_is_read_as_the_options_type() -> None:
         trust=True,
         audit=Audit(period_seconds=2.5, chips=(1, 2)),
     )
+
+
+def test_a_table_is_read_from_pairs() -> None:
+    text = " a = 0 1 ,b=,c=3"
+    found = loaded({"node_name": "n"}, {"VIGIL_AUDIT_DEVICES": text})
+    assert found.audit.devices == {"a": (0, 1), "b": (), "c": (3,)}
+    assert loaded({"node_name": "n"}, {"VIGIL_AUDIT_DEVICES": ""}).audit.devices == {}
+
+
+@pytest.mark.parametrize("text", ["a", "a=x", "a=1;2"])
+def test_a_table_with_a_wrong_pair_is_refused(text: str) -> None:
+    found = problems(file={"node_name": "n"}, environment={"VIGIL_AUDIT_DEVICES": text})
+    assert found.keys() == {"VIGIL_AUDIT_DEVICES"}
 
 
 def test_values_of_the_command_line_may_be_typed_already() -> None:

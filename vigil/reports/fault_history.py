@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from contract.errors import StoreUnavailable
+from contract.observation import Subject
 from contract.pages.history import HistoryPage
 from contract.pages.subjects import subject_name
 from vigil.daemon_client import UnknownNode
@@ -128,7 +129,7 @@ def timeline_row(entry: HistoryRow, chip_type: str = "") -> TimelineRow:
             number, change.at_ms, "published", node, *about, change.was, change.level, ""
         )
     if event is not None:
-        subject = event.subject
+        subject = Subject(event.subject.kind, event.subject.id, event.subject.part)
         part = f"chip {subject.id}"
         if subject.kind != "chip" or chip_type:
             part = subject_name(subject, chip_type)

@@ -246,6 +246,12 @@ def _healed(
 async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
     for document in plan.delete:
         await plan.store.delete(document.namespace, document.name)
+        if document.finalizers:
+            held_by = ", ".join(document.finalizers)
+            plan.left.append(
+                f"{document.namespace}/{document.name} is deleted, and finalizers of others hold "
+                f"it: {held_by}; its readers have it until these are removed"
+            )
     for node in plan.nodes:
         await plan.store.forget_beat(node)
     if _is_kubernetes(plan.store):

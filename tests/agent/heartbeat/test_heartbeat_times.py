@@ -18,7 +18,7 @@ from stores.interruption import Interrupted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from stores.base import KubernetesEvent, NodesEvent, Store
+    from stores.base import KubernetesEvent, NodesEvent, ObjectOwner, Store
 
 pytestmark = pytest.mark.looptime
 
@@ -59,6 +59,11 @@ class NotingStore:
         if self.node_error is not None:
             raise self.node_error
         self.annotated.append((asyncio.get_running_loop().time(), dict(annotations)))
+
+    async def missing_owners(
+        self, namespace: str, owners: tuple[ObjectOwner, ...]
+    ) -> frozenset[str]:
+        raise NotImplementedError
 
     async def commands(self, node: str) -> tuple[tuple[str, str, str], ...]:
         del node

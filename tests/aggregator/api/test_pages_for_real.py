@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -25,6 +26,7 @@ from contract.names import PUBLIC_FAULT_LABEL
 from stores.address import open_store
 from stores.base import Document
 from tests.aggregator.cluster_documents.test_kinds import with_switch
+from tests.aggregator.dpu_faults.scene import LANE_DOWN, dpu_document
 from tests.aggregator.nodes import T0, node_report, report
 from tests.contract.documents.test_cluster_device import config, fault
 from tests.parts import pod_groups, pods
@@ -73,6 +75,7 @@ async def trouble(store: Store, plane: ControlPlane) -> None:
     await store.put(with_switch("n2", "Separate", "UnHealthy"))
     await store.put(node_report("n3", [FaultDevice("Fan", 4, ["06000025"], "x")], "Healthy"))
     await store.put(report("n4", {"DeviceInfoCfg": "{"}))
+    await store.put(dpu_document("n2", LANE_DOWN, at=time.time() - T0))
     separated = manual_info.render_chips({"Ascend910-7": {"80C98009": T0 * 1000}})
     for name, data in (
         (separation_policy.NAME, {separation_policy.KEY: POLICY}),

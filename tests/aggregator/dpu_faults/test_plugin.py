@@ -46,6 +46,8 @@ def test_a_device_in_the_map_separates_its_chips() -> None:
     scene.lists(dpu_document("n1", PORT_DOWN, LANE_DOWN))
     assert short(scene) == [("021000024", "SeparateNPU", (2, 3))]
     (explained,) = [one for one in scene.dpu_faults.explained("n1") if one[0] == PORT_DOWN]
+    (other,) = [one for one in scene.dpu_faults.explained("n1") if one[0] == LANE_DOWN]
+    assert other[1] == "it is only shown: dpu_faults.chips has no chip for mlx5_1"
     assert explained[1] == "published as public fault 021000024 at SeparateNPU of chips 2, 3"
 
 

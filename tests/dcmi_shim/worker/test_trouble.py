@@ -122,7 +122,8 @@ async def test_a_call_that_is_left_out_fails_at_once(
         with pytest.raises(DriverCallStuck):
             await state.driver.error_codes(bad)
         began = time.monotonic()
-        with pytest.raises(DriverCallStuck, match=r"errorcode_v2 on chip 1 .* does not return"):
+        # Without a time: whoever shows it shows since when, and once is enough.
+        with pytest.raises(DriverCallStuck, match=r"errorcode_v2 on chip 1 .* does not return$"):
             await state.driver.error_codes(bad)
         assert time.monotonic() - began < 0.4, "it is left out, its deadline is 0.5 s"
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from contract.names import REPORT_LABEL
 from service.owned_documents.foreign_parts import MOST_BYTES, NOTHING, added_by_others, differences
-from stores.base import Document
+from stores.base import Document, ObjectOwner
 
 NAME = "mindx-dl-deviceinfo-n"
 OURS = Document("kube-system", NAME, {"DeviceInfoCfg": "{}"}, dict([REPORT_LABEL]))
@@ -28,6 +29,25 @@ def test_additions_of_others_are_no_difference_and_kept() -> None:
     assert written.labels == OURS.labels | {"team": "a"}
     assert written.data == OURS.data | {"note": "x"}
     assert written.annotations == {"audit": "yes"}, "those of our name are ours"
+
+
+def test_finalizers_and_existing_owners_are_kept() -> None:
+    owners = (
+        ObjectOwner("v1", "ConfigMap", "a", "1"),
+        ObjectOwner("v1", "ConfigMap", "b", "2"),
+    )
+    found = msgspec.structs.replace(OURS, finalizers=("example.com/holds",), owners=owners)
+    assert differences(found, OURS) == ()
+    added = added_by_others(found, missing_owners=frozenset({"2"}))
+    written = added.beside(OURS)
+    assert written.finalizers == ("example.com/holds",)
+    assert written.owners == owners[:1]
+
+
+def test_a_deleted_document_that_a_finalizer_holds_is_as_good_as_gone() -> None:
+    held = msgspec.structs.replace(OURS, finalizers=("example.com/holds",), is_deleting=True)
+    assert differences(held, None) == ()
+    assert differences(held, OURS) == ()
 
 
 @pytest.mark.parametrize(
