@@ -234,7 +234,7 @@ class Acting:
         advised = {job.uid: one for job, one in answered if one.version >= job.number}
         for job in asking:
             if job.uid in advised:
-                self._note_faults(job, advised[job.uid])
+                self._note_faults(job, advised[job.uid], answer.asked_ms)
         return advised
 
     async def _keep_causes(self, jobs: Sequence[VcJob]) -> bool:
@@ -316,18 +316,18 @@ class Acting:
         found = (self._faults if job.is_ending else self._hits).get(_key(job), ())
         return (*found, *(FaultUnder("HEARTBEAT", node) for node in sorted(dead)))
 
-    def _note_faults(self, job: VcJob, found: EndedJob) -> None:
+    def _note_faults(self, job: VcJob, found: EndedJob, asked_ms: int) -> None:
         """Note the faults that were found under a job that ends, and whether these are all.
 
         They are kept: its pods go one after the other, and the answer with the size comes last.
         """
-        now = self._clock()
+        now_ms = self._clock().wall_ms
         if job.is_ended and found.not_known is not None:
-            self._judged[job.uid] = job.ended_at_ms, now.steady_ms, found.not_known
+            self._judged[job.uid] = job.ended_at_ms, asked_ms, found.not_known
         faults = {(one.kind, one.node): one for one in self._faults.get(_key(job), ())}
         for one in found.faults:
             if (one.kind, one.node) not in faults:
-                since_ms = one.since_ms or now.wall_ms
+                since_ms = one.since_ms or now_ms
                 faults[one.kind, one.node] = msgspec.structs.replace(one, since_ms=since_ms)
         if faults:
             self._faults[_key(job)] = tuple(faults.values())

@@ -240,6 +240,8 @@ def _without_cause(job: VcJob, facts: JobContext) -> RestartDecision:
         return RestartDecision(VcjobState.NO_CAUSE, _without_fault(job))
     if facts.judged is None:
         why = "the aggregator is asked what ended it"
+        if facts.standing_still:
+            why = f"what ended it cannot be asked: {'; '.join(facts.standing_still)}"
         return RestartDecision(VcjobState.CAUSE_NOT_KNOWN, why, asks=True)
     if not facts.judged:
         return RestartDecision(VcjobState.NO_CAUSE, _without_fault(job), asks=True)

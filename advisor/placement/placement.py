@@ -1,6 +1,6 @@
 """Which nodes take a pod, and why the others do not (``docs/spec/consumers.md#1.6`` and 1.9).
 
-Not predicted: which chips of a node are chosen, topology, affinity to pods, ToR affinity and scores.
+Not predicted: which chips of a node are chosen, topology, affinity to pods, ToR affinity, scores.
 """
 
 from __future__ import annotations

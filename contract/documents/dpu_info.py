@@ -1,6 +1,6 @@
 """``dpuinfo-<node>``: faults of RDMA NICs and DPUs, as MindCluster's RDMA device plugin has them.
 
-The plugin writes the whole document on each change and every 5 minutes, and nobody deletes it.
+The plugin writes the whole document on each change and every 5 minutes, and no program deletes it.
 Source: ``docs/spec/dpu-info.md``.
 """
 

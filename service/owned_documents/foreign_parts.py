@@ -102,7 +102,7 @@ def differences(
     """Return the parts of ours that differ between ``shown`` and ``written``.
 
     Annotations and versions are compared nowhere. ``all_keys`` as above. A document that was
-    deleted and that finalizers hold is as good as gone: nobody can do more.
+    deleted and that finalizers hold counts as deleted: this side can do nothing more.
     """
     if written is None and shown is not None and shown.is_deleting:
         return ()

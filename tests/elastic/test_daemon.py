@@ -183,9 +183,17 @@ def test_it_waits_until_there_is_room(bed: Bed, elastic: Elastic) -> None:
     bed.sees(lambda: elastic.state("waits")[0] == "waiting-for-room", "it waits")
     bed.sees(lambda: "there is room for" in elastic.state("waits")[1], "the reason has it")
     bed.sees(lambda: "ElasticWaitingForRoom" in dict(bed.events("waits")), "an Event")
-    for one in (_vigil(bed, "show", "default/waits"), _vigil(bed, "list")):
+    shown, listed_jobs = _vigil(bed, "show", "default/waits"), _vigil(bed, "list")
+    for one in (shown, listed_jobs):
         assert elastic.state("waits")[1] in one, "people read the same"
+    assert "CardUnhealthy on n1 (kept since 20" in shown
+    assert "by the scheduler's record" in shown
+    assert "record" in listed_jobs
     assert bed.size("waits") == (2, 2)
+    bed.sees(lambda: not bed.volcano.has_record("waits"), "the scheduler has taken it back")
+    elastic.kill()
+    elastic.start()
+    bed.sees(lambda: elastic.state("waits")[0] == "waiting-for-room", "it waits still")
     bed.report("n2")
     bed.volcano.until("waits", "Running")
     assert bed.size("waits") == (2, 2)

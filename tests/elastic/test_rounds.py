@@ -36,6 +36,7 @@ class _Around:
 
     leads = True
     steady_ms = NOW_MS
+    wall_ms = NOW_MS
 
     def __init__(self, version: int, reason: str = "") -> None:
         self.item = with_cause(vcjob(), _CAUSE)
@@ -88,7 +89,7 @@ class _Around:
 def _acting(around: _Around, *, acts: bool = False, is_evicted: bool = True) -> Acting:
     """Return a process over one job of version 7 without pods."""
     part = cast("Any", around)
-    clock = lambda: Instant(NOW_MS, around.steady_ms)  # noqa: E731
+    clock = lambda: Instant(around.wall_ms, around.steady_ms)  # noqa: E731
     acting = Acting(part, part, part, part, clock, acts=acts)
     job = read(around.item)
     evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy", "n0"),)}}
@@ -274,3 +275,31 @@ async def test_a_fault_under_a_job_that_runs_is_kept_until_it_has_passed() -> No
         assert around.removals == 0
         await acting.round()
     assert around.removals == 1
+
+
+async def test_an_end_that_cannot_be_judged_is_asked_about_again_each_minute() -> None:
+    """Another aggregator may lead by then, and have more of the history."""
+    around = _Around(7)
+    around.item = vcjob()
+    acting = _acting(around, acts=True, is_evicted=False)
+    acting.known.observe("jobs", Snapshot({UID: read(around.item)}))
+    around.answer = AggregatorReply(
+        EndedJobs(7, (), (EndedJob("default", "j", 7, not_known="it began later"),))
+    )
+    around.wall_ms = ENDED_MS + 600_000
+    for _ in range(40):
+        await acting.round()
+        around.steady_ms += 5000
+    assert around.judged.count(1) == 4, "at first, and each minute"
+    assert acting.jobs[0].state == "cause-not-known"
+    assert "it began later" in acting.jobs[0].why
+
+
+async def test_a_cause_that_cannot_be_asked_for_has_the_reason() -> None:
+    around = _Around(7)
+    around.item = vcjob()
+    acting = _acting(around, acts=True, is_evicted=False)
+    around.answer = AggregatorReply(troubles=("the aggregator is away",))
+    await acting.round()
+    assert acting.jobs[0].state == "cause-not-known"
+    assert "the aggregator is away" in acting.jobs[0].why
