@@ -122,14 +122,15 @@ def storm_configuration(label: str, cards: int = 16) -> str:
         }
         for name in ("prefill", "decode")
     }
-    return yaml.safe_dump({"app_name": "x", "storm_service": {"model_name": "m"} | roles})
+    content = {"app_name": "x", "storm_service": {"model_name": "m"} | roles}
+    return str(yaml.safe_dump(content))
 
 
 def ome_configuration(cards: int) -> str:
     """Return a configuration of the deploy tool for an InferenceService."""
     part = {"min_replicas": 1, "max_replicas": 1, "pod_num": 1, "npu_num": cards}
     inside = {"model_name": "m", "runtime_name": "r", "engine": part}
-    return yaml.safe_dump({"app_name": "x", "inference_service": inside})
+    return str(yaml.safe_dump({"app_name": "x", "inference_service": inside}))
 
 
 GPU = without_chips(leader_worker_set({}))
