@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from contract.scheduling import RESOURCE_DOMAIN
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_LEAST_PARTS = 2
+_ENDING = re.compile(r"(?<=[a-z]{4})(?:ing|ed|er|e|s)$")
 _SHORT = 8
 """Up to this length one letter may differ, above it two."""
 
@@ -48,6 +51,35 @@ def nearest(word: str, known: tuple[str, ...]) -> str | None:
         if _flat(one) == flat or one == f"{RESOURCE_DOMAIN}{word}":
             return one
     return _by_distance(word, known)
+
+
+@lru_cache(maxsize=4096)
+def nearest_key(key: str, known: tuple[str, ...]) -> str | None:
+    """Return the key of ``known`` that ``key`` is almost, also with a word part less or more.
+
+    ``pod-reschedule`` and ``fault-retry`` are such keys. Keys of other domains are none.
+    """
+    best = nearest(key, known)
+    if best is not None or key in known or len(key) > 100:
+        return best
+    domain, _, name = key.rpartition("/")
+    if domain and f"{domain}/" != RESOURCE_DOMAIN:
+        return None
+    stems = _stems(name)
+    for one in known:
+        others = _stems(one.removeprefix(RESOURCE_DOMAIN))
+        shorter, longer = sorted((stems, others), key=len)
+        if len(shorter) < _LEAST_PARTS or len(longer) - len(shorter) > 1:
+            continue
+        rest = (longer[:index] + longer[index + 1 :] for index in range(len(longer)))
+        if stems == others or shorter in rest:
+            return one
+    return None
+
+
+def _stems(name: str) -> tuple[str, ...]:
+    """Return the parts of a key without endings, such as ``ing``."""
+    return tuple(_ENDING.sub("", part) for part in _flat(name).split("-"))
 
 
 def _by_distance(word: str, known: Iterable[str]) -> str | None:

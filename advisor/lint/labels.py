@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.finding import PlacedText, finding
 from advisor.lint.model import Scalar, ScalarKind
-from advisor.similar_words import nearest
+from advisor.similar_words import nearest, nearest_key
 from contract.documents.elastic_job import SWITCH
 from contract.scheduling import (
     AFFINITY_CONFIG,
@@ -122,7 +122,7 @@ def kept(mapping: Mapping | None, file: str, *, is_rendered: bool = False) -> Te
         return {}
     found = {}
     for key in mapping:
-        meant = key if key in _KEPT else nearest(key, _MISSED)
+        meant = key if key in _KEPT else nearest_key(key, _MISSED)
         if meant is not None and (meant == key or meant not in mapping):
             value = mapping.get(key)
             if isinstance(value, Scalar):
@@ -191,7 +191,7 @@ def judge_keys(
             yield from _judge_value(key, text, here, labels=labels)
         if key in KNOWN:
             yield from _judge_side(key, here, labels=labels, beside=beside)
-        elif key not in _OTHER_WORDS and (known := nearest(key, KNOWN)) is not None:
+        elif key not in _OTHER_WORDS and (known := nearest_key(key, KNOWN)) is not None:
             code = "SUBHEALTH_TYPO" if known == SUB_HEALTH_STRATEGY else "LABEL_TYPO"
             yield finding(code, place.at(mapping.line_of(key)), key=key, known=known)
 

@@ -13,8 +13,8 @@ from vigil.lint.documents import Unreadable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-LARGEST = 16 << 20
-"""Bytes of one file. An API server takes no object above some 1.5 MiB."""
+LARGEST = 64 << 20
+"""Bytes of one file. An API server takes no object above some 1.5 MiB; a dump has many objects."""
 _ENDINGS = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "(standard input)"
 
@@ -78,7 +78,9 @@ def _read(path: str, *, is_named: bool) -> File:
     except (OSError, ValueError) as error:
         return unreadable(1, _refused(error))
     if len(content) > LARGEST:
-        return unreadable(1, f"is larger than {LARGEST >> 20} MiB")
+        command = "kubectl get KIND -A -o json > FILE"
+        why = f"is larger than {LARGEST >> 20} MiB; write one kind a file: {command}"
+        return unreadable(1, why)
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

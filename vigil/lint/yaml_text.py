@@ -32,6 +32,12 @@ _REST = re.compile(r"^[ \t]+(?:-[ \t]+)?(?:\.{3,}|…+)[ \t]*(?:#.*)?$|^(?:\.{4,
 """A line that stands for what a page does not show, where YAML refuses it."""
 _OF_AN_OBJECT = re.compile(r"^(?:apiVersion|kind)[ \t]*:", re.MULTILINE)
 _MEMBER = re.compile(r"(\s*(?:-\s+)*)[^\s#].*?:(?:\s|$)")
+_DUMP = re.compile(r"apiVersion: v1\nitems:\n(?=- apiVersion: )")
+"""How a List begins that kubectl writes."""
+_ITEM = re.compile(r"^(?:- (?=apiVersion: )|kind: )", re.MULTILINE)
+"""Where an item of it begins, and what is behind all of them."""
+_IN_ONE = 4 << 20
+"""So many characters of a List are read as one value."""
 _QUOTE_LINES = 50
 """So many lines before an error a quote is looked for that was never closed."""
 _ERRORS = 20
@@ -81,6 +87,9 @@ def read_yaml(text: str, into: UnparsedText, offset: int = 0) -> Iterator[Manife
             why = f"has the control character U+{ord(found):04X}"
             into.unreadable.append(Unreadable(offset + line, why))
         return
+    if len(text) > _IN_ONE and (dump := _DUMP.match(text)):
+        yield from _items(text, dump.end(), into, offset)
+        return
     # YAML ends lines with them, editors do not.
     text = _LINE_ENDS.sub(" ", text)
     text, rest = _without_ends(text, into, offset)
@@ -102,6 +111,17 @@ def read_yaml(text: str, into: UnparsedText, offset: int = 0) -> Iterator[Manife
             if start > last:
                 is_partial = _has_any(rest, start, start + chunk.count("\n"))
                 yield from _with_errors(chunk, into, offset + start, is_partial=is_partial)
+
+
+def _items(text: str, begin: int, into: UnparsedText, offset: int) -> Iterator[ManifestDocument]:
+    """Return the items of a List as kubectl writes it, one in memory at a time."""
+    starts = [begin, *(mark.start() for mark in _ITEM.finditer(text, begin)), len(text)]
+    line = text.count("\n", 0, begin)
+    for start, end in pairwise(starts):
+        chunk = text[start:end]
+        if chunk.startswith("- "):
+            yield from read_yaml(f" {chunk[1:]}", into, offset + line)
+        line += chunk.count("\n")
 
 
 def _without_ends(text: str, into: UnparsedText, offset: int) -> tuple[str, list[int]]:

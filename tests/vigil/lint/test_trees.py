@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from tests.vigil.lint.test_cases import CASES
 from tests.vigil.lint.test_verb import run
@@ -231,3 +232,39 @@ def test_every_finding_names_an_object(tmp_path: Path) -> None:
     a_list += "- kind: Job\n  metadata: {name: b, name: c}\n"
     (one,) = lint([File("x.yaml", a_list)]).findings
     assert (one.rule.code, one.place.object) == ("DUPLICATE_KEY", "Job c")
+
+
+def _dump(count: int, *, wrong: int) -> str:
+    """Return a List as ``kubectl get -o yaml`` writes it, of which one item is wrong."""
+    right = yaml.safe_load(RIGHT)
+    texts = [
+        yaml.safe_dump([content]) for content in (right, yaml.safe_load(WRONG.partition("\n")[2]))
+    ]
+    items = "".join(texts[number == wrong] for number in range(count))
+    return f"apiVersion: v1\nitems:\n{items}kind: List\nmetadata:\n  resourceVersion: ''\n"
+
+
+def test_large_dump_is_read_item_by_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = _dump(40, wrong=30)
+    whole = lint([File("x.yaml", text)]).findings
+    monkeypatch.setattr("vigil.lint.yaml_text._IN_ONE", 1000)
+    monkeypatch.setattr("vigil.lint.yaml_text.MOST_VALUES", 300)
+    report = lint([File("x.yaml", text)])
+    assert report.findings == whole
+    assert codes(report) == ["RETRIES_NOT_NUMBER"]
+    broken = text.replace("  kind: AscendJob\n", "  kind: [\n", 1)
+    assert codes(lint([File("x.yaml", broken)])) == ["UNREADABLE", "RETRIES_NOT_NUMBER"]
+
+
+def test_twenty_thousand_objects_of_a_dump_are_judged() -> None:
+    item = "- apiVersion: mindxdl.gitee.com/v1\n  kind: AscendJob\n  metadata:\n    name: j{}\n"
+    items = "".join(item.format(n) + "    labels: {}\n" * (n % 2) for n in range(20_000))
+    notes = f"  # {'x' * 300}\n"
+    text = (
+        f"apiVersion: v1\nitems:\n{items.replace('  metadata', notes + '  metadata')}kind: List\n"
+    )
+    text = text.replace("name: j19999\n", "name: j19999\n    annotations: {fault-scheduling: on}\n")
+    report = lint([File("x.yaml", text)])
+    assert {one.place.object for one in report.findings if one.rule.severity == "error"} == {
+        "AscendJob j19999"
+    }
