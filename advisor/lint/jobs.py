@@ -8,7 +8,7 @@ from advisor.lint.elastic import action_after, read_elastic
 from advisor.lint.finding import PlacedText
 from advisor.lint.labels import both_kept
 from advisor.lint.model import Mapping, empty, whole
-from advisor.lint.pods import names_chips, role_of, text_of
+from advisor.lint.pods import role_of, text_of
 from advisor.lint.reach import take_read
 from advisor.lint.workload import (
     VOLCANO,
@@ -160,6 +160,7 @@ def pod(root: Mapping, place: FindingPlace) -> Workload:
     """Return a Pod that no controller made: a PodGroup of its own, unless it names one."""
     job = _workload(WorkloadForm.POD, "Pod", root, place)
     role = role_of("pod", root, place.file, root.line, 1)
+    role.labels, role.annotations = job.labels, job.annotations
     job.groups = (WorkloadGroup((role,), members=1),)
     return job
 
@@ -245,8 +246,6 @@ def pod_set(root: Mapping, place: FindingPlace) -> Workload:
 def pod_group(root: Mapping, place: FindingPlace) -> Workload:
     """Return a PodGroup without its pods."""
     job = _workload(WorkloadForm.POD_GROUP, "PodGroup", root, place)
-    spec = _spec(root)
-    members = whole(spec.scalar("minMember"))
-    has_chips = names_chips(spec.mapping("minResources"))
-    job.groups = (WorkloadGroup((), job.labels, job.annotations, members, has_chips=has_chips),)
+    members = whole(_spec(root).scalar("minMember"))
+    job.groups = (WorkloadGroup((), job.labels, job.annotations, members),)
     return job

@@ -91,12 +91,8 @@ def selected(selector: Mapping | None, file: str) -> Texts:
 
 def asks_for_chips(container: Mapping) -> bool:
     """Return whether a container asks for chips."""
-    return any(names_chips(container.mapping("resources", side)) for side in _SIDES)
-
-
-def names_chips(amounts: Mapping | None) -> bool:
-    """Return whether amounts by resource name chips of Ascend."""
-    return amounts is not None and any(key.startswith(_CHIPS) for key in amounts)
+    sides = (container.mapping("resources", side) for side in _SIDES)
+    return any(key.startswith(_CHIPS) for side in sides if side is not None for key in side)
 
 
 def _take_container(role: Role, container: Mapping) -> None:

@@ -87,9 +87,12 @@ def judge_rank_table(
 
 
 def _elsewhere(one: UnreadKey, groups: Iterable[WorkloadGroup]) -> bool:
-    """Return whether all pods get the same value from where it counts."""
+    """Return whether all pods with chips get the same value from where it counts."""
+    groups = [*groups]
+    asking = [group for group in groups if any(role.asks_for_chips() for role in group.roles)]
     found = [
-        group.label(one.key) if one.is_label else group.annotation(one.key) for group in groups
+        group.label(one.key) if one.is_label else group.annotation(one.key)
+        for group in asking or groups
     ]
     return bool(found) and all(text is not None and text.value == one.text.value for text in found)
 
@@ -106,7 +109,7 @@ def judge(workload: Workload) -> Iterator[LintFinding]:
     """Return what a workload with chips does without at a fault: one ``info``, and warnings."""
     if workload.is_partial:
         return
-    groups = [group for group in workload.groups if group.asks_volcano_for_chips() and group.roles]
+    groups = [group for group in workload.groups if group.asks_volcano_for_chips()]
     groups = [group for group in groups if not _may_be_elsewhere(workload, FAULT_SCHEDULING, group)]
     off = [group for group in groups if _is_off(group)]
     if off:

@@ -99,15 +99,13 @@ class WorkloadGroup:
     """Whether pods of several instances are in it, each of which could work alone."""
     most_pods: int | None = None
     """The pods that it can grow to, of a workload that scales itself; ``None``: unknown."""
-    has_chips: bool = False
-    """Whether its ``minResources`` name chips, where its pods are not known."""
 
     def asks_volcano_for_chips(self) -> bool:
         """Return whether pods ask for chips of Ascend and Volcano schedules them.
 
         Rules about faults and about the scheduler hold for such pods only.
         """
-        return self.has_chips or any(role.asks_volcano_for_chips() for role in self.roles)
+        return any(role.asks_volcano_for_chips() for role in self.roles)
 
     def label(self, key: str) -> PlacedText | None:
         """Return the first value of a label that one of its sources has."""
@@ -198,10 +196,6 @@ class Workload:
     def key(self) -> tuple[str, str, str]:
         """Its kind, namespace and name."""
         return (self.place.object.partition(" ")[0], self.namespace, self.name)
-
-    def asks_volcano_for_chips(self) -> bool:
-        """Return whether a part of it does."""
-        return any(group.asks_volcano_for_chips() for group in self.groups)
 
     def roles(self) -> tuple[Role, ...]:
         """Return the roles of all its groups."""

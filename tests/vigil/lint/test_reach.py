@@ -182,6 +182,14 @@ def test_of_the_annotations_of_a_pod_volcano_reads_eight(key: str, found: list[s
     assert codes(job) == found
 
 
+def test_a_router_without_chips_needs_no_label() -> None:
+    made = storm_service(2, ON | RETRIES, restartPolicy="Never")
+    router = {"name": "router", "replicas": 1, "template": template({}, cards=0)}
+    made["spec"]["template"]["spec"]["roles"].append(router)
+    made["metadata"]["labels"] = ON
+    assert codes(made) == ["PLACE_REPEATED"]
+
+
 def test_samples_of_elastic_training_repeat_their_label_in_the_template() -> None:
     labels, annotations = RETRIES | ON | {"elastic-scheduling": "on"}, {"minReplicas": "1"}
     pods: Object = {"labels": {"elastic-scheduling": "on"}, "restartPolicy": "Never"}
