@@ -52,8 +52,8 @@ _LATE_SECONDS = 0.5
 _ORDER_TRIES = 10
 _QUIET_SECONDS = 2.0
 _MAX_QUIET_SECONDS = 8.0
-_SHOWN_SECONDS = 0.5
-"""A retained message is sent at once after a subscription; what comes later is listed."""
+_SHOWN_SECONDS = 2.0
+"""A retained message is sent at once after a subscription, by a busy broker later."""
 _LONGEST_PAUSE_SECONDS = 3.0
 _STEADY_SECONDS = 5.0
 """A connection that breaks sooner was none: the next attempt waits longer."""
