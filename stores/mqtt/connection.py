@@ -52,8 +52,8 @@ _LATE_SECONDS = 0.5
 _ORDER_TRIES = 10
 _QUIET_SECONDS = 2.0
 _MAX_QUIET_SECONDS = 8.0
-_SHOWN_SECONDS = 0.5
-"""A retained message is sent at once after a subscription; what comes later is listed."""
+_SHOWN_SECONDS = 2.0
+"""A retained message is sent at once after a subscription, by a busy broker later."""
 _LONGEST_PAUSE_SECONDS = 3.0
 _STEADY_SECONDS = 5.0
 """A connection that breaks sooner was none: the next attempt waits longer."""
@@ -140,6 +140,8 @@ class Session:
         """How often it came."""
         self._is_disturbed = False
         """Whether another client with the same topic wrote it meanwhile."""
+        self._clears = 0
+        """The own empty messages that have not come back."""
         self._lists = (self._echo,) if node is not None else (ECHO_BY_WILDCARD, self._echo)
         """The filters that must show what is retained; with the last one only some clients work."""
         self.lack = ""
@@ -186,19 +188,20 @@ class Session:
         """
         if not client.limits.wildcards and self._node is None:
             raise no_wildcards(self._address)
-        for size in (largest,) * _RETAINED_TRIES if largest else ():
-            if not client.takes(packet_bytes(self._echo, bytes(size), is_v5=True)):
-                break
-            if await self._shown_by(client, size) == self._lists[:1]:
-                return
-            if not self._is_disturbed:
-                self.lack = small_retained(self._address, size)
-                break
         for _ in range(_RETAINED_TRIES):
             shown = await self._shown_by(client, 0)
             if shown == self._lists[:1]:
+                break
+        else:
+            raise no_wildcards(self._address) if shown else no_retain(self._address)
+        if not largest or not client.takes(packet_bytes(self._echo, bytes(largest), is_v5=True)):
+            return
+        for _ in range(_RETAINED_TRIES):
+            if await self._shown_by(client, largest) == self._lists[:1]:
                 return
-        raise no_wildcards(self._address) if shown else no_retain(self._address)
+            if not self._is_disturbed:
+                self.lack = small_retained(self._address, largest)
+                return
 
     async def keeps(self, size: int) -> bool:
         """Return whether the broker keeps a retained message of this size, cleared afterwards."""
@@ -215,13 +218,12 @@ class Session:
             if await self._is_shown(2):
                 shown = (topics,)
                 break
-        if shown == (ECHO_BY_WILDCARD,):
+        if shown == (ECHO_BY_WILDCARD,) and not size:
             await self._find_order(ECHO_BY_WILDCARD)
         if self._lists[0] != self._echo:
             client.unsubscribe_now(self._lists[0])
-        is_disturbed = self._is_disturbed
+        self._clears += 1
         await self._retain(client, b"")
-        self._is_disturbed = is_disturbed
         return shown
 
     async def _is_shown(self, copies: int) -> bool:
@@ -246,7 +248,8 @@ class Session:
                 return
             copies = self._copies + 1
             await self._echo_behind(topics)
-            await self._is_shown(copies)
+            if not await self._is_shown(copies):
+                return  # another client has cleared it
 
     async def _retain(self, client: MqttClient, payload: bytes) -> None:
         try:
@@ -372,6 +375,8 @@ class Session:
     def _echoed(self, payload: bytes) -> None:
         if payload == self._kept:
             self._copies += 1
+        elif not payload and self._clears:
+            self._clears -= 1
         elif not payload.startswith(self._echo_name):
             self._is_disturbed = True
         first = self._echoed_first
