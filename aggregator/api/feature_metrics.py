@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from aggregator.cluster_documents.published_node import ACCOMPANIES, FILTER, UNDECIDED
+from aggregator.dpu_faults.plugin import LEVELS
 from contract.codes.dpu_codes import DPU_CODES
 from service.metric_families import counter, gauge, single_counter, single_gauge
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from aggregator.public_faults.status import PublicFaultStatus
 
 HEALTHS = ("Healthy", "SubHealthy", "UnHealthy")
+OTHER = "other"
 REASONS = (FILTER, ACCOMPANIES, UNDECIDED)
 
 
@@ -170,9 +172,9 @@ def _public_faults(public: PublicFaultStatus) -> Iterator[Metric]:
 
 def _dpu_faults(status: AggregatorStatus) -> Iterator[Metric]:
     dpus = status.dpu_faults
-    # Codes come from documents, so others than the plugin's are no labels.
+    # Codes and levels come from documents, so unknown ones are no labels.
     levels = Counter(
-        (one.code if one.code in DPU_CODES else "other", one.level)
+        (one.code if one.code in DPU_CODES else OTHER, one.level if one.level in LEVELS else OTHER)
         for one in status.faults
         if one.kind == "dpu"
     )

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 _LOOK_MS = 1000
 """Period of checks whether chips of nodes with published faults have changed."""
 _FAULT_TYPE = "Network"
-_LEVELS = {
+LEVELS = {
     "NotHandleFault": ChipLevel.NOT_HANDLE_FAULT,
     "SubHealthFault": ChipLevel.SUB_HEALTH_FAULT,
     "PreSeparateNPU": ChipLevel.PRE_SEPARATE_NPU,
@@ -196,7 +196,7 @@ class DpuFaults:
         existing = _numbers(self._chips_of(node) or frozenset())
         for fault in faults:
             about, code = f"{fault.code} of {dpu_subject(fault.hca)}", public_code(fault.code)
-            level = _LEVELS.get(fault.level)
+            level = LEVELS.get(fault.level)
             if level is None or len(code.encode()) != CODE_BYTES:
                 shown = quoted(repr(fault.level if level is None else fault.code))
                 problems.append(f"{about} is not published: {shown} is not known")

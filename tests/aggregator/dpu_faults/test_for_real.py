@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from contract.documents.dpu_info import DpuFault
 from tests.aggregator.daemon import OUTPUTS, entries
 from tests.aggregator.dpu_faults.scene import CARD_DROP, LANE_DOWN, PORT_DOWN, dpu_document
 from tests.aggregator.nodes import T0, healthy, report, unhealthy
@@ -18,7 +19,6 @@ from tests.parts.watching import watching
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from contract.documents.dpu_info import DpuFault
     from stores.base import Document, Store
     from tests.aggregator.conftest import Make
     from tests.aggregator.daemon import Daemon
@@ -73,6 +73,9 @@ async def test_faults_are_shown_and_nothing_is_published(
     assert daemon.metric("npu_vigil_dpu_watch_connected") == 1
     async with watching(store, OUTPUTS) as seen:
         await seen.until(lambda seen: unhealthy(entries(seen)["n1"]) == "")
+    await store.put(of_now("n1", DpuFault("mlx5_0", "1", "Strange")))
+    strange = 'npu_vigil_cluster_dpu_faults{code="other",level="other"}'
+    until(daemon, lambda: daemon.metric(strange) == 1)
     await store.put(of_now("n1", LANE_DOWN))
     until(daemon, lambda: [one["code"] for one in rows(daemon)] == ["21000023"])
 
@@ -81,10 +84,10 @@ async def test_faults_are_shown_and_nothing_is_published(
         changes = [one["published"] for one in found if one.get("published")]
         return [(one["subject"], one["code"], one.get("level")) for one in changes]
 
-    ended = ("HCA mlx5_0", "21000024", None)
-    until(daemon, lambda: ended in history())
+    newest = ("HCA mlx5_1", "21000023", "SubHealthFault")
+    until(daemon, lambda: newest in history())
     assert ("HCA mlx5_0", "21000024", "SeparateDPU") in history()
-    assert ("HCA mlx5_1", "21000023", "SubHealthFault") in history()
+    assert ("HCA mlx5_0", "21000024", None) in history()
 
 
 async def test_a_silent_plugin_is_blind_and_its_faults_stay(
