@@ -205,6 +205,8 @@ class KernelLogRun:
             self._refreshed_at = now.steady
             self._evidence.refresh()
             self._report(self._counted(now))
+        elif HUNG_TASK in self._tracker.lasting:
+            self._report(self._counted(now))  # before its silence is judged
         silenced = self._evidence.silenced(now.steady)
         # A silence counts from when the kernel reports the kind again.
         self._tracker.restart_silence(silenced.keys() | self._silenced, now)

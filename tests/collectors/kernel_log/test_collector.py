@@ -20,6 +20,7 @@ from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import HostMounts
 from collectors.kernel_log.collector import KernelLogCollector, KernelLogSection
 from collectors.kernel_log.device import explained, opened
+from collectors.kernel_log.evidence import KernelEvidence
 from collectors.kernel_log.tracker import SavedLogPosition
 from contract.codes.host_codes import (
     DRIVER_ERROR,
@@ -243,6 +244,19 @@ async def test_suppressed_reports_are_blindness_and_no_recovery(log: KernelLogPi
     _, occur, blind = recorded.words()
     assert occur == f"host 0 Kernel occur {HUNG_TASK}"
     assert blind.startswith("node 0 blind: further hung tasks are not reported")
+
+
+async def test_the_kernels_count_keeps_a_hung_task(
+    log: KernelLogPipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter((1, 2, 3))
+    monkeypatch.setattr(KernelEvidence, "newly_hung", lambda _: next(counts, 0))
+    async with running(log.path, Memory(), hold_seconds=0.2) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
+        begun = time.monotonic()
+        log.write(line(1, HUNG))
+        await until(lambda: f"host 0 Kernel absent {HUNG_TASK}" in recorded.words())
+    assert time.monotonic() - begun > 0.4, "it was counted after its message"
 
 
 async def test_an_error_of_the_driver_outlasts_its_rate_limit(log: KernelLogPipe) -> None:
