@@ -106,6 +106,12 @@ RULES = (
         "2.2",
     ),
     _error(
+        "METADATA_NOT_MAP",
+        "{key} is not a map: the API server refuses the object.",
+        "Write each key with its value below {key}.",
+        "2.2",
+    ),
+    _error(
         "LABEL_TYPO",
         "No program reads the key {key}, so it has no effect.",
         "Write {known}.",

@@ -10,7 +10,7 @@ from advisor.lint import deploy_tool, gangs, jobs, ome, reach, scaling_rule, sch
 from advisor.lint.elastic import ELASTIC_DAEMON
 from advisor.lint.finding import FindingPlace, finding
 from advisor.lint.labels import KNOWN, judge_keys, kept
-from advisor.lint.model import Mapping, Scalar, Sequence
+from advisor.lint.model import Mapping, Scalar, ScalarKind, Sequence
 from advisor.lint.workload import MadeObject, WorkloadScalingRule
 from contract.scheduling import SCALING_KEY, SCHEDULER_CONFIG_KEY
 
@@ -192,6 +192,11 @@ def _judge_metadata(
     """Check labels and annotations of an object or a template."""
     if metadata is None:
         return
+    for key in ("labels", "annotations"):
+        value = metadata.get(key)
+        is_null = isinstance(value, Scalar) and value.kind is ScalarKind.NULL
+        if value is not None and not is_null and not isinstance(value, Mapping):
+            yield finding("METADATA_NOT_MAP", place.at(metadata.line_of(key)), key=key)
     labels, annotations = metadata.mapping("labels"), metadata.mapping("annotations")
     yield from judge_keys(labels, place, labels=True, beside=annotations, rendered=rendered)
     yield from judge_keys(annotations, place, labels=False, beside=labels, rendered=rendered)

@@ -256,13 +256,11 @@ def test_large_dump_is_read_item_by_item(monkeypatch: pytest.MonkeyPatch) -> Non
     assert codes(lint([File("x.yaml", broken)])) == ["UNREADABLE", "RETRIES_NOT_NUMBER"]
 
 
+@pytest.mark.slow
 def test_twenty_thousand_objects_of_a_dump_are_judged() -> None:
     item = "- apiVersion: mindxdl.gitee.com/v1\n  kind: AscendJob\n  metadata:\n    name: j{}\n"
     items = "".join(item.format(n) + "    labels: {}\n" * (n % 2) for n in range(20_000))
-    notes = f"  # {'x' * 300}\n"
-    text = (
-        f"apiVersion: v1\nitems:\n{items.replace('  metadata', notes + '  metadata')}kind: List\n"
-    )
+    text = f"apiVersion: v1\nitems:\n{items}kind: List\n"
     text = text.replace("name: j19999\n", "name: j19999\n    annotations: {fault-scheduling: on}\n")
     report = lint([File("x.yaml", text)])
     assert {one.place.object for one in report.findings if one.rule.severity == "error"} == {
