@@ -93,7 +93,11 @@ async def test_changes_arrive_in_order(
             "at_ms": 1,
             "subject": "Ascend910-3",
             "code": "80E01801",
+            "was": None,
             "level": "RestartNPU",
+            "severity": None,
+            "device_fault": None,
+            "severity_source": None,
         },
     )
     assert (await everything.event())[0] == "run-2"

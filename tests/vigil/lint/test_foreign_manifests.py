@@ -165,7 +165,7 @@ ROWS = (
     Row(
         f"{_AIBRIX}samples/disaggregation/neuron/pool.yaml",
         with_labels(STORM, fault_retry_times=3),
-        frozenset({"LABEL_NOT_STRING"}),
+        frozenset({"LABEL_NOT_STRING", "PLACE_WITHOUT_EFFECT"}),
         is_changed=True,
     ),
     Row(f"{_OME}runtimes/srt/e5-mistral-7b-instruct-rt.yaml", RUNTIME),
