@@ -83,8 +83,8 @@ def advise(
 ) -> None:
     """Show which pods go, with which grace, who makes them anew and where they fit.
 
-    Exit status: 0 no pod is deleted, 1 a pod is deleted or an answer is not known, 2 wrong input,
-    3 no answer of the aggregator.
+    Exit status: 0 no pod is deleted, 1 a pod is deleted or an answer is not known. Wrong input is
+    2, no answer of the aggregator is 3.
     """
     import sys
 
