@@ -205,7 +205,7 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
         return cls(FindingSeverity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
 
 
-class Gap(msgspec.Struct, frozen=True, gc=False):
+class NotKnown(msgspec.Struct, frozen=True, gc=False):
     """Something without which an answer is not known. ``object`` is as in ``Finding``.
 
     It is empty where all answers depend on it.
@@ -257,7 +257,7 @@ class AdviceReport(msgspec.Struct, frozen=True, gc=False):
     placement: tuple[Placement, ...] = ()
     gangs: tuple[Gang, ...] = ()
     not_known: tuple[str, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[NotKnown, ...] = ()
 
     @property
     def is_known(self) -> bool:

@@ -12,14 +12,14 @@ from contract import scheduling
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from advisor.report import AdviceReport, CreateAdvice, ElasticAdvice, Gang, Gap
+    from advisor.report import AdviceReport, CreateAdvice, ElasticAdvice, Gang, NotKnown
     from advisor.snapshot import (
         AscendJob,
         ClusterSnapshot,
         ReplicaSet,
         SchedulerPod,
         VcJob,
-        Workload,
+        WorkloadObject,
     )
 
 T = TypeVar("T", "CreateAdvice", "ElasticAdvice", "Gang")
@@ -68,7 +68,7 @@ def scope_of(snapshot: ClusterSnapshot, job: str) -> JobScope | None:
         if group.name == name or (group.owner is not None and group.owner.name in owners)
     }
     groups |= {pod.group for pod in own if pod.group}
-    objects: tuple[AscendJob | VcJob | ReplicaSet | Workload, ...] = (
+    objects: tuple[AscendJob | VcJob | ReplicaSet | WorkloadObject, ...] = (
         *snapshot.ascend_jobs,
         *snapshot.vcjobs,
         *snapshot.replica_sets,
@@ -95,7 +95,7 @@ _OWNING_LABELS = (scheduling.STORM_SERVICE, scheduling.OME_SERVICE, scheduling.L
 
 def _owned_by(snapshot: ClusterSnapshot, namespace: str, name: str) -> set[str]:
     """Return the names of ``name`` and of all that it owns, whatever their kinds are."""
-    made: tuple[ReplicaSet | Workload, ...] = (*snapshot.replica_sets, *snapshot.workloads)
+    made: tuple[ReplicaSet | WorkloadObject, ...] = (*snapshot.replica_sets, *snapshot.workloads)
     links = [
         (one.owner.name, one.name)
         for one in made
@@ -147,7 +147,7 @@ def _about(records: Iterable[T], subjects: Collection[str]) -> tuple[T, ...]:
     return tuple(one for one in records if f"{one.namespace}/{one.name}" in subjects)
 
 
-def _gaps_about(gaps: Iterable[Gap], about: Collection[str]) -> tuple[Gap, ...]:
+def _gaps_about(gaps: Iterable[NotKnown], about: Collection[str]) -> tuple[NotKnown, ...]:
     return tuple(one for one in gaps if not one.object or one.object.rpartition(" ")[2] in about)
 
 

@@ -353,7 +353,7 @@ class ReplicaSet(msgspec.Struct, frozen=True, gc=False):
     owner: ControllingOwner | None = None
 
 
-class Workload(msgspec.Struct, frozen=True, gc=False):
+class WorkloadObject(msgspec.Struct, frozen=True, gc=False):
     """An object whose controller makes pods, and of which no decision of Volcano reads more.
 
     ``replicas`` is ``None`` where the kind has no such number. ``policy`` is the ``restartPolicy``
@@ -419,7 +419,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False):
     vcjobs: tuple[VcJob, ...] = ()
     ascend_jobs: tuple[AscendJob, ...] = ()
     replica_sets: tuple[ReplicaSet, ...] = ()
-    workloads: tuple[Workload, ...] = ()
+    workloads: tuple[WorkloadObject, ...] = ()
     configmaps: tuple[StoredConfigMap, ...] = ()
     heartbeats: dict[str, LegacyHeartbeat] = {}
     unread: frozenset[str] = frozenset()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         SchedulerNode,
         SchedulerPod,
         VcJob,
-        Workload,
+        WorkloadObject,
     )
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class SnapshotIndex:
         self.vcjobs: dict[_Name, VcJob] = {}
         self.elastic: dict[_Name, VcJob] = {}
         """Those that go on with another size after a fault."""
-        self.workloads: dict[tuple[str, str, str], Workload] = {}
+        self.workloads: dict[tuple[str, str, str], WorkloadObject] = {}
         """By kind, namespace and name."""
         self._snapshot: ClusterSnapshot | None = None
         self.apart: dict[str, SchedulerPod] = {}

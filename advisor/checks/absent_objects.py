@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from advisor.report import Gap
+from advisor.report import NotKnown
 from advisor.scheduler_view.cluster_cache import has
 from contract import names, scheduling
 from contract.counted import counted
@@ -27,7 +27,7 @@ _MEMBERSHIP = {
 """Kinds of services whose pods name them in a label, by which they are looked for."""
 
 
-def absent_objects(snapshot: ClusterSnapshot, options: AdvisorOptions) -> tuple[Gap, ...]:
+def absent_objects(snapshot: ClusterSnapshot, options: AdvisorOptions) -> tuple[NotKnown, ...]:
     """Return what is not in ``snapshot`` and was named there, or is always there."""
     return (
         *_nodes(snapshot),
@@ -38,10 +38,10 @@ def absent_objects(snapshot: ClusterSnapshot, options: AdvisorOptions) -> tuple[
     )
 
 
-def _nodes(snapshot: ClusterSnapshot) -> Iterator[Gap]:
+def _nodes(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
     there = {one.name for one in snapshot.nodes}
     if not there:
-        yield Gap("", "no Node is in the dump: faults and room are not known")
+        yield NotKnown("", "no Node is in the dump: faults and room are not known")
         return
     on: dict[str, list[SchedulerPod]] = defaultdict(list)
     for pod in snapshot.pods:
@@ -49,12 +49,12 @@ def _nodes(snapshot: ClusterSnapshot) -> Iterator[Gap]:
             on[pod.node].append(pod)
     for node, pods in sorted(on.items()):
         text = f"Node {node}, which {_pods_name(pods)}, is not in the dump: it counts as gone"
-        yield Gap(f"Node {node}", text)
+        yield NotKnown(f"Node {node}", text)
 
 
-def _pods(snapshot: ClusterSnapshot) -> Iterator[Gap]:
+def _pods(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
     if not snapshot.pods:
-        yield Gap("", "no Pod is in the dump: what faults do to pods is not known")
+        yield NotKnown("", "no Pod is in the dump: what faults do to pods is not known")
     served = {
         (kind, pod.namespace, pod.labels[label])
         for pod in snapshot.pods
@@ -65,10 +65,10 @@ def _pods(snapshot: ClusterSnapshot) -> Iterator[Gap]:
         is_wanted = one.kind in _MEMBERSHIP and one.replicas != 0
         if is_wanted and (one.kind, one.namespace, one.name) not in served:
             text = f"{one.called}: no pod of it is in the dump, so what faults do to it"
-            yield Gap(one.called, f"{text} is not known")
+            yield NotKnown(one.called, f"{text} is not known")
 
 
-def _podgroups(snapshot: ClusterSnapshot) -> Iterator[Gap]:
+def _podgroups(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
     there = {one.key for one in snapshot.podgroups}
     of: dict[str, list[SchedulerPod]] = defaultdict(list)
     for pod in snapshot.pods:
@@ -78,15 +78,17 @@ def _podgroups(snapshot: ClusterSnapshot) -> Iterator[Gap]:
     for key, pods in sorted(of.items()):
         if key not in there:
             text = f"PodGroup {key}, which {_pods_name(pods)}, is not in the dump"
-            yield Gap(f"PodGroup {key}", f"{text}: what the scheduler does with them is not known")
+            yield NotKnown(
+                f"PodGroup {key}", f"{text}: what the scheduler does with them is not known"
+            )
 
 
 def _pods_name(pods: list[SchedulerPod]) -> str:
     return f"{counted(len(pods), 'pod')} name{'s' if len(pods) == 1 else ''} ({pods[0].name})"
 
 
-def _documents(snapshot: ClusterSnapshot, options: AdvisorOptions) -> Iterator[Gap]:
-    """Return which documents are missing of which the scheduler always has some (1.1, 1.2)."""
+def _documents(snapshot: ClusterSnapshot, options: AdvisorOptions) -> Iterator[NotKnown]:
+    """Return which documents are missing, of those that there always are (consumers#1.1, 1.2)."""
     if not any(
         name.startswith(scheduling.RESOURCE_DOMAIN)
         for one in snapshot.nodes
@@ -99,14 +101,16 @@ def _documents(snapshot: ClusterSnapshot, options: AdvisorOptions) -> Iterator[G
         keys = (f"{one.namespace}/{one.name}" for one in snapshot.configmaps)
         if not any(key.partition("/")[2].startswith(name) and has(key, kind) for key in keys):
             text = f"no ConfigMap {name}{'…' if name.endswith('-') else ''} is in the dump"
-            yield Gap("", f"{text}: faults of {about} are not known")
+            yield NotKnown("", f"{text}: faults of {about} are not known")
 
 
-def _rules(snapshot: ClusterSnapshot) -> Iterator[Gap]:
+def _rules(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
     there = {(one.namespace, one.name) for one in snapshot.configmaps}
     for job in snapshot.ascend_jobs:
         rule = job.labels.get(scheduling.SCALING_RULE)
         if rule and not job.is_over and (job.namespace, rule) not in there:
             called = f"AscendJob {job.namespace}/{job.name}"
             text = f"ConfigMap {job.namespace}/{rule}, the scaling rule of {called}"
-            yield Gap(called, f"{text}, is not in the dump: whether pods are made is not known")
+            yield NotKnown(
+                called, f"{text}, is not in the dump: whether pods are made is not known"
+            )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.report import Finding, Gap
+from advisor.report import Finding, NotKnown
 from advisor.rescheduling.fault_pods import StaleNodes
 from advisor.scheduler_view.cluster_cache import has, kind_of
 from advisor.scheduler_view.document_entries import NETWORK_UNHEALTHY, RECOVERING, UNHEALTHY, names
@@ -68,17 +68,17 @@ def not_known(snapshot: ClusterSnapshot, *, is_known: bool) -> tuple[str, ...]:
 
 def gaps(
     snapshot: ClusterSnapshot, decisions: Iterable[JobDecision], gangs: Iterable[Gang]
-) -> tuple[Gap, ...]:
+) -> tuple[NotKnown, ...]:
     """Return what ``decisions`` and ``gangs`` depend on and is not known."""
-    found = [Gap(f"PodGroup {one.job}", one.gap) for one in decisions if one.gap]
+    found = [NotKnown(f"PodGroup {one.job}", one.gap) for one in decisions if one.gap]
     for gang in gangs:
         if gang.fits and gang.not_predicted:
             called = f"PodGroup {gang.namespace}/{gang.name}"
             text = f"{called}: {gang.not_predicted} is not predicted, so fewer nodes may take it"
-            found.append(Gap(called, text))
+            found.append(NotKnown(called, text))
     if "podgroups" in snapshot.unread and any(pod.group for pod in snapshot.pods):
         text = "PodGroups could not be read: what the scheduler does with pods is not known"
-        found.append(Gap("", text))
+        found.append(NotKnown("", text))
     return tuple(found)
 
 

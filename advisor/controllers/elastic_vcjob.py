@@ -102,7 +102,7 @@ def _trigger(job: SchedulerJob, views: Mapping[str, NodeView]) -> str:
 def _flags(vcjob: VcJob, job: SchedulerJob) -> tuple[str, ...]:
     """Return what is against the conditions of elastic training (consumers#5.3).
 
-    ``maxRetry`` counts only for a policy that starts the job again (2.9).
+    ``maxRetry`` counts only for a policy that starts the job again (consumers#2.9).
     """
     flags = []
     if vcjob.labels.get(scheduling.FAULT_SCHEDULING) == scheduling.FAULT_SCHEDULING_FORCE:

@@ -575,7 +575,7 @@ def replica_set(raw: Raw) -> snapshot.ReplicaSet:
     )
 
 
-def leader_worker_set(raw: Raw) -> snapshot.Workload:
+def leader_worker_set(raw: Raw) -> snapshot.WorkloadObject:
     """Return a LeaderWorkerSet with the ``restartPolicy`` that counts.
 
     Source: docs/spec/consumers.md#2.9.
@@ -592,24 +592,24 @@ def leader_worker_set(raw: Raw) -> snapshot.Workload:
     return msgspec.structs.replace(_workload("LeaderWorkerSet", read), policy=policy, size=size)
 
 
-def pod_set(raw: Raw) -> snapshot.Workload:
+def pod_set(raw: Raw) -> snapshot.WorkloadObject:
     """Return a PodSet of AIBrix with its ``recoveryPolicy`` (consumers#2.9)."""
     read = _read(raw, _Workload, "PodSet")
     policy = (read.spec and read.spec.recovery_policy) or scheduling.POD_SET_REPLACE
     return msgspec.structs.replace(_workload("PodSet", read), policy=policy)
 
 
-def workload(kind: str) -> Callable[[Raw], snapshot.Workload]:
+def workload(kind: str) -> Callable[[Raw], snapshot.WorkloadObject]:
     """Return what reads an object of ``kind``, of which only who owns it and how many matters."""
 
-    def one(raw: Raw) -> snapshot.Workload:
+    def one(raw: Raw) -> snapshot.WorkloadObject:
         return _workload(kind, _read(raw, _Workload, kind))
 
     return one
 
 
-def _workload(kind: str, read: _Workload) -> snapshot.Workload:
-    return snapshot.Workload(
+def _workload(kind: str, read: _Workload) -> snapshot.WorkloadObject:
+    return snapshot.WorkloadObject(
         kind=kind,
         # A manifest may leave out what the API server fills in.
         namespace=read.metadata.namespace or "default",

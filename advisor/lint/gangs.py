@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
 from advisor.lint.model import Scalar, Sequence
-from advisor.lint.workload import Operator, WorkloadForm
+from advisor.lint.workload import AscendOperator, WorkloadForm
 from contract.counted import counted
 from contract.scheduling import (
     APP,
@@ -165,7 +165,7 @@ def _groups_of_stateful_sets(workloads: list[Workload]) -> dict[tuple[str, str],
     return made
 
 
-def operator(deployment: Mapping, place: FindingPlace) -> Operator | None:
+def operator(deployment: Mapping, place: FindingPlace) -> AscendOperator | None:
     """Return the Deployment of Ascend Operator; ``None`` for any other one."""
     for container in deployment.sequence("spec", "template", "spec", "containers"):
         words = []
@@ -179,5 +179,5 @@ def operator(deployment: Mapping, place: FindingPlace) -> Operator | None:
         if named is not None:
             options = [(word, value) for word in words for value in _GANG_OPTION.findall(word.text)]
             word, value = options[-1] if options else (named, "")
-            return Operator(place.at(word.line), value or ("true" if options else ""))
+            return AscendOperator(place.at(word.line), value or ("true" if options else ""))
     return None

@@ -268,7 +268,7 @@ class ElasticDaemon:
     roles: set[str] = field(default_factory=set)
 
 
-class Operator(NamedTuple):
+class AscendOperator(NamedTuple):
     """A Deployment of Ascend Operator; ``gang`` is ``--enableGangScheduling``, empty without it."""
 
     place: FindingPlace
@@ -292,7 +292,7 @@ class Collected:
     rules: list[WorkloadScalingRule] = field(default_factory=list)
     grace_over_time: int | None = None
     elastic: ElasticDaemon = field(default_factory=ElasticDaemon)
-    operators: list[Operator] = field(default_factory=list)
+    operators: list[AscendOperator] = field(default_factory=list)
     not_judged: dict[str, int] = field(default_factory=dict)
     made: list[MadeObject] = field(default_factory=list)
     rank_tables: dict[tuple[str, str], tuple[UnreadKey, ...]] = field(default_factory=dict)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from advisor.jobs import SchedulerJob
     from advisor.report import Deletion
-    from advisor.snapshot import SchedulerPod, VcJob, Workload
+    from advisor.snapshot import SchedulerPod, VcJob, WorkloadObject
     from advisor.snapshot_index import SnapshotIndex
 
 
@@ -135,7 +135,7 @@ def is_leader(pod: SchedulerPod) -> bool:
     return pod.owner is not None and pod.owner.name == pod.labels.get(scheduling.LWS_NAME)
 
 
-def _pending(group: Sequence[SchedulerPod], owner: Workload) -> str:
+def _pending(group: Sequence[SchedulerPod], owner: WorkloadObject) -> str:
     if len(group) != owner.size:
         return f"{len(group)} of {counted(owner.size, 'pod')} of the group exist"
     pending = next((pod.name for pod in group if pod.phase == "Pending"), "")

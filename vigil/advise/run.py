@@ -11,7 +11,7 @@ from advisor.checks.absent_objects import absent_objects
 from advisor.inputs.scheduler_options import scheduler_options
 from advisor.layered_dict import as_dict
 from advisor.options import AdvisorOptions, Profile
-from advisor.report import AdviceReport, Finding, FindingSeverity, Gap
+from advisor.report import AdviceReport, Finding, FindingSeverity, NotKnown
 from advisor.report_filter import has_node, of_job, of_node, scope_of
 from advisor.scheduler_view.state import SchedulerState
 from advisor.what_if.assume import assume
@@ -129,12 +129,12 @@ def from_dumps(
 def _completed(
     report: AdviceReport,
     snapshot: ClusterSnapshot,
-    gaps: tuple[Gap, ...],
+    gaps: tuple[NotKnown, ...],
     asked: Collection[tuple[str, str]],
 ) -> AdviceReport:
     """Return ``report`` with what is missing and with the failures of pods without a PodGroup."""
     lone = lone_failures(snapshot, asked)
-    more = (Gap(f"Pod {one.job}", one.gap) for one in lone if one.gap)
+    more = (NotKnown(f"Pod {one.job}", one.gap) for one in lone if one.gap)
     return msgspec.structs.replace(
         report,
         decisions=tuple(sorted((*report.decisions, *lone), key=lambda one: one.job)),

@@ -10,7 +10,7 @@ import pytest
 from advisor.advise import Advisor
 from advisor.options import AdvisorOptions, Profile
 from advisor.report import Action, JobDecision
-from advisor.snapshot import Container, ControllingOwner, LifecyclePolicy, VcJob, Workload
+from advisor.snapshot import Container, ControllingOwner, LifecyclePolicy, VcJob, WorkloadObject
 from contract.scheduling import LWS_GROUP_INDEX, LWS_NAME, LWS_WORKER_INDEX
 from tests.advisor.scene import FORCE, Scene, corrected, decision
 
@@ -71,7 +71,7 @@ def test_who_acts_on_a_pod_that_is_failed(kind: str, text: str, goes: list[str])
 
 def test_a_pod_set_that_recreates_deletes_the_others() -> None:
     scene = owned_by("PodSet")
-    scene.workloads = [Workload("PodSet", "default", "made", policy="Recreate")]
+    scene.workloads = [WorkloadObject("PodSet", "default", "made", policy="Recreate")]
     found = failed(scene)
     assert [pod.name for pod in found.also_deleted] == ["j-0"]
 
@@ -145,7 +145,7 @@ def lws(
         own = {LWS_NAME: "s", LWS_GROUP_INDEX: "0", LWS_WORKER_INDEX: number}
         scene.change(f"j-{number}", labels={**FORCE, **labels, **own})
     if policy is not None:
-        found = Workload("LeaderWorkerSet", "default", "s", policy=policy, size=size)
+        found = WorkloadObject("LeaderWorkerSet", "default", "s", policy=policy, size=size)
         scene.workloads = [found]
     return scene
 

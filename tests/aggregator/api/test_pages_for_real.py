@@ -243,7 +243,7 @@ async def test_filters_parts_and_the_stream_of_an_aggregator(daemon: Daemon) -> 
     assert found == every["faults"]
     chosen = daemon.ask("/api/v1/faults?node=n1&level=RestartNPU")[1]["faults"]
     assert [(one["node"], one["code"]) for one in chosen] == [("n1", "80E18402")]
-    assert {one["kind"] for one in every["faults"]} == {"chip", "switch", "host"}
+    assert {one["kind"] for one in every["faults"]} == {"chip", "switch", "host", "dpu"}
     assert all(one["since_ms"] for one in every["faults"]), "each has a time"
 
     def nodes(query: str) -> set[str]:

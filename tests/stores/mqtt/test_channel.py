@@ -87,6 +87,17 @@ async def publish(broker: Broker, tmp_path: Path, topic: str, payload: bytes) ->
     assert await asyncio.to_thread(sent.wait, 10) == 0
 
 
+async def received_once(listening: Listening, store: Store) -> None:
+    """Send the batch until it is received, from when on the subscription is there."""
+    listening.seen.clear()
+    for _ in range(200):
+        await channel_of(store).send(BATCH)
+        if BATCH in listening.seen:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("the batch is not received")
+
+
 @pytest.mark.server
 async def test_batches_arrive_and_are_not_retained(store: Store) -> None:
     await channel_of(store).send(BATCH)
@@ -117,17 +128,12 @@ async def test_bad_batches_are_logged_once_and_nothing_comes_of_them(
     store: Store, broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     listening = Listening(channel_of(store).batches())
-    await asyncio.sleep(0.2)
+    await received_once(listening, store)
     good = msgspec.json.encode(BATCH)
     for payload in (b"nonsense", b"{}", good.replace(b"node-1", b"node-9"), good[:-1]):
         await publish(broker, tmp_path, events_topic("node-1"), payload)
     await publish(broker, tmp_path, ack_topic("node-1"), b"nonsense")
-    for _ in range(50):
-        await channel_of(store).send(BATCH)
-        if listening.seen:
-            break
-        await asyncio.sleep(0.05)
-    await listening.until(BATCH)
+    await received_once(listening, store)
     assert set(map(type, listening.seen)) == {HistoryBatch}
     logged = [one.getMessage() for one in caplog.records if "changes nothing" in one.getMessage()]
     assert len(logged) == 1
