@@ -12,7 +12,7 @@ from contract.operator_rules.fault_configuration import (
     catalogue_of,
     judge_texts,
 )
-from vigil.validate.checks import DOCUMENT_OF_KIND, kind_of, read_config_map, read_text
+from vigil.file_checks import DOCUMENT_OF_KIND, kind_of, read_config_map, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -40,7 +40,7 @@ from vigil.simulate import verb as simulate
 from vigil.status import status
 from vigil.timeline.verb import timeline
 from vigil.uninstall.verb import uninstall
-from vigil.validate.verb import validate
+from vigil.validate import validate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,6 +13,9 @@ DEPTH = 100
 MOST_VALUES = 500_000
 """Of one document, each of which takes some 500 bytes. A List of 4,000 Jobs has as many."""
 
+IN_ONE = 4 << 20
+"""So many characters of a List are read as one value."""
+
 
 @dataclass(frozen=True, slots=True)
 class Repeated:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from bisect import bisect_right
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from advisor.lint.model import Mapping, Scalar, Sequence
 from vigil.lint.documents import (
     DEPTH,
+    IN_ONE,
     MOST_VALUES,
     ManifestDocument,
     Repeated,
@@ -33,6 +36,14 @@ _TOKEN = re.compile(
     r"|([{}\[\]:,]))"
 )
 _BLANK = re.compile(r"[ \t\r\n]*")
+_LIST = re.compile(
+    r'\s*\{\s*(?:"(?:apiVersion|kind)"\s*:\s*"[^"\\]*"\s*,\s*|"metadata"\s*:\s*\{[^{}]*\}\s*,\s*)*'
+    r'"items"\s*:\s*\['
+)
+"""How a List begins, as kubectl and the API server write it."""
+_HEADER = re.compile(r'"(kind|apiVersion)"\s*:\s*"([^"\\]*)"')
+_HEADER_LENGTH = 2000
+"""So many characters at the end of a List may have its kind."""
 
 
 class NoJson(UnreadableFrom):
@@ -43,10 +54,17 @@ def read_json(text: str, into: UnparsedText) -> Iterator[ManifestDocument]:
     """Return the values of ``text``, one after another; what is no JSON goes into ``into``."""
     scanner = _Scanner(text, 0)
     try:
+        if is_long_list(text):
+            yield from scanner.items()
         while scanner.has_more():
             yield scanner.document()
     except NoJson as error:
         into.unreadable.append(Unreadable(error.line, error.why))
+
+
+def is_long_list(text: str) -> bool:
+    """Return whether a text is a List whose items are read one at a time."""
+    return len(text) > IN_ONE and _LIST.match(text) is not None
 
 
 def json_value(text: str, offset: int) -> ManifestDocument:
@@ -65,7 +83,7 @@ class _Scanner:
         self._text = text
         self._at = 0
         self._offset = offset
-        self._ends = [found.start() for found in re.finditer("\n", text)]
+        self._ends = array("L", (found.start() for found in re.finditer("\n", text)))
         self._repeated: list[Repeated] = []
 
     def line(self) -> int:
@@ -84,6 +102,31 @@ class _Scanner:
         self.has_more()
         line = bisect_right(self._ends, self._at) + self._offset + 1
         return ManifestDocument(self._value(), line, tuple(self._repeated))
+
+    def items(self) -> Iterator[ManifestDocument]:
+        """Return the items of the List that is next, one in memory at a time. Raises ``NoJson``.
+
+        An item of a typed list, which has no kind of its own, comes back in such a list.
+        """
+        begin = _LIST.match(self._text, self._at)
+        assert begin is not None
+        header = dict(_HEADER.findall(self._text[-_HEADER_LENGTH:].rpartition("]")[2]))
+        header |= dict(_HEADER.findall(begin[0]))
+        self._at = begin.end()
+        self.has_more()
+        kind = "]" if self._text.startswith("]", self._at) else ","
+        self._at += kind == "]"
+        while kind == ",":
+            document = self.document()
+            yield replace(document, root=_in_list(document.root, header))
+            kind, _ = self._token()
+        if kind != "]":
+            raise NoJson(self.line(), "has no comma or ']' here")
+        while (kind := self._token()[0]) == ",":
+            self._key(_Open("{", self.line()), needed=True)
+            self._value()
+        if kind != "}":
+            raise NoJson(self.line(), "has no comma or '}' here")
 
     def _token(self) -> tuple[str, str]:
         """Return what kind of token is next, and its text without quotes."""
@@ -194,6 +237,18 @@ class _Open:
         if self.members is None:
             return Sequence(self.line, self.items, _same)
         return Mapping(self.line, self.members, _same, _line)
+
+
+def _in_list(item: Node, header: dict[str, str]) -> Node:
+    """Return an item with the kind of its list, where it has none of its own."""
+    if not isinstance(item, Mapping) or "kind" in item or not header.get("kind"):
+        return item
+    line = item.line
+    members: _Members = {
+        key: (line, Scalar(value, line, is_quoted=True)) for key, value in header.items()
+    }
+    members["items"] = (line, Sequence(line, [item], _same))
+    return Mapping(line, members, _same, _line)
 
 
 def _line(key: object) -> int:

@@ -14,7 +14,7 @@ from advisor.lint.model import Mapping, Scalar
 from advisor.lint.objects import Texts, is_manifest, object_at, take
 from advisor.lint.workload import Collected, ElasticDaemon
 from vigil.lint.documents import TooMuch, UnparsedText, Unreadable
-from vigil.lint.json_text import NoJson, json_value, read_json
+from vigil.lint.json_text import NoJson, is_long_list, json_value, read_json
 from vigil.lint.reading import STANDARD_INPUT
 from vigil.lint.yaml_nodes import ACTION
 from vigil.lint.yaml_text import read_yaml
@@ -216,7 +216,9 @@ def _left_out(text: UnparsedText, file: str) -> LintFinding:
 def _documents(file: File, into: UnparsedText) -> Iterator[ManifestDocument]:
     """Return the documents of a JSON file, or of a YAML file, which may begin like one."""
     begin = file.text.lstrip()[:2]
-    if begin[:1] in ("{", "[") and not ACTION.match(begin):
+    if is_long_list(file.text):
+        yield from read_json(file.text, into)
+    elif begin[:1] in ("{", "[") and not ACTION.match(begin):
         as_json = UnparsedText()
         documents = [*read_json(file.text, as_json)]
         if not as_json.unreadable:

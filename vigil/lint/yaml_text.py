@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 from yaml import MarkedYAMLError, ScalarNode, YAMLError
 from yaml._yaml import CParser
 
-from vigil.lint.documents import DEPTH, MOST_VALUES, ManifestDocument, Unreadable, UnreadableFrom
+from vigil.lint.documents import (
+    DEPTH,
+    IN_ONE,
+    MOST_VALUES,
+    ManifestDocument,
+    Unreadable,
+    UnreadableFrom,
+)
 from vigil.lint.yaml_nodes import ACTION, document_of
 
 if TYPE_CHECKING:
@@ -32,12 +39,10 @@ _REST = re.compile(r"^[ \t]+(?:-[ \t]+)?(?:\.{3,}|…+)[ \t]*(?:#.*)?$|^(?:\.{4,
 """A line that stands for what a page does not show, where YAML refuses it."""
 _OF_AN_OBJECT = re.compile(r"^(?:apiVersion|kind)[ \t]*:", re.MULTILINE)
 _MEMBER = re.compile(r"(\s*(?:-\s+)*)[^\s#].*?:(?:\s|$)")
-_DUMP = re.compile(r"apiVersion: v1\nitems:\n(?=- apiVersion: )")
-"""How a List begins that kubectl writes."""
-_ITEM = re.compile(r"^(?:- (?=apiVersion: )|kind: )", re.MULTILINE)
+_DUMP = re.compile(r"(?:(?:apiVersion|kind): [^\n]*\n)*items:\n(?=- (?:apiVersion|kind): )")
+"""How a List begins that kubectl, or another program, writes."""
+_ITEM = re.compile(r"^(?:- |\w+:)", re.MULTILINE)
 """Where an item of it begins, and what is behind all of them."""
-_IN_ONE = 4 << 20
-"""So many characters of a List are read as one value."""
 _QUOTE_LINES = 50
 """So many lines before an error a quote is looked for that was never closed."""
 _ERRORS = 20
@@ -87,7 +92,8 @@ def read_yaml(text: str, into: UnparsedText, offset: int = 0) -> Iterator[Manife
             why = f"has the control character U+{ord(found):04X}"
             into.unreadable.append(Unreadable(offset + line, why))
         return
-    if len(text) > _IN_ONE and (dump := _DUMP.match(text)):
+    dump = _DUMP.match(text) if len(text) > IN_ONE else None
+    if dump and not _SEPARATOR.search(text, dump.end()):
         yield from _items(text, dump.end(), into, offset)
         return
     # YAML ends lines with them, editors do not.

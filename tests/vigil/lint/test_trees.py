@@ -247,13 +247,44 @@ def _dump(count: int, *, wrong: int) -> str:
 def test_large_dump_is_read_item_by_item(monkeypatch: pytest.MonkeyPatch) -> None:
     text = _dump(40, wrong=30)
     whole = lint([File("x.yaml", text)]).findings
-    monkeypatch.setattr("vigil.lint.yaml_text._IN_ONE", 1000)
+    monkeypatch.setattr("vigil.lint.yaml_text.IN_ONE", 1000)
     monkeypatch.setattr("vigil.lint.yaml_text.MOST_VALUES", 300)
     report = lint([File("x.yaml", text)])
     assert report.findings == whole
     assert codes(report) == ["RETRIES_NOT_NUMBER"]
     broken = text.replace("  kind: AscendJob\n", "  kind: [\n", 1)
     assert codes(lint([File("x.yaml", broken)])) == ["UNREADABLE", "RETRIES_NOT_NUMBER"]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("kind", ["List", "AscendJobList"])
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_large_list_of_json_is_read_item_by_item(
+    indent: int | None, kind: str, is_sorted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = yaml.safe_load(_dump(40, wrong=30))
+    if kind != "List":
+        for item in content["items"]:
+            del item["kind"], item["apiVersion"]
+        content["apiVersion"] = "mindxdl.gitee.com/v1"
+    content = {"kind": kind, "apiVersion": content["apiVersion"], "metadata": {}} | content
+    content["kind"] = kind
+    text = json.dumps(content, indent=indent, sort_keys=is_sorted)
+    whole = lint([File("x.json", text)]).findings
+    assert [one.rule.code for one in whole] == ["RETRIES_NOT_NUMBER"]
+    monkeypatch.setattr("vigil.lint.json_text.IN_ONE", 1000)
+    monkeypatch.setattr("vigil.lint.json_text.MOST_VALUES", 300)
+    assert lint([File("x.json", text)]).findings == whole
+    last = text.rfind('"spec"')
+    for broken in (text[:-1], f"{text},", text[:last] + text[last:].replace(":", "", 1)):
+        report = lint([File("x.json", broken)])
+        assert codes(report) == ["RETRIES_NOT_NUMBER", "UNREADABLE"]
+
+
+def test_list_of_yaml_before_another_document_hides_it_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"{_dump(2, wrong=5)}---\n{WRONG}"
+    monkeypatch.setattr("vigil.lint.yaml_text.IN_ONE", 100)
+    assert codes(lint([File("x.yaml", text)])) == ["RETRIES_NOT_NUMBER"]
 
 
 @pytest.mark.slow

@@ -13,8 +13,8 @@ from contract.errors import ConfigurationError
 from contract.operator_rules.fault_configuration import CHIP_CONFIG_MAP, DOCUMENTS
 from tests.fault_texts import shipped_texts
 from tests.parts.verbs import run_verb
-from vigil.validate.checks import check_config_map, check_document, kind_of
-from vigil.validate.verb import FileKind
+from vigil.file_checks import check_config_map, check_document, kind_of
+from vigil.validate import FileKind
 
 DOCS = Path(__file__).parents[3] / "docs"
 SHIPPED = shipped_texts()
@@ -290,7 +290,7 @@ RELATIONS = """[{"TriggerFault": "8C1F8609", "RelationFaults": ["81078603"],
     ("text", "shown"),
     [
         (PUBLIC, "ok (public-fault-codes)"),
-        (RULE, "not judged (scaling-rule): vigil lint checks it"),
+        (RULE, "ok (scaling-rule)"),
         (DURATIONS, "not judged (fault-duration): only ClusterD reads faultDuration.json"),
         (RELATIONS, "not judged (relation-faults): only ClusterD reads relationFaultCustom"),
     ],
@@ -316,6 +316,13 @@ def test_files_of_the_vendor_are_known_by_content(
             "a code has 9 bytes",
         ),
         ('{"publicFaultCode": {}}', "public-fault-codes", "has no code"),
+        (
+            RULE.replace('"group_num": "1"', '"group_num": "0"'),
+            "scaling-rule",
+            "NO_NUMBER: group_num 0",
+        ),
+        (RULE.replace("]}]}", "]}, ]}"), "scaling-rule", "line 2: SCALING_RULE_NO_JSON: "),
+        (RULE.replace('"elastic_', '"elastic-'), "scaling-rule", "UNKNOWN_KIND"),
         ('[{"TriggerFault": "x"}, 1]', "relation-faults", "is not a list of objects"),
     ],
 )
@@ -324,3 +331,34 @@ def test_problems_of_files_of_the_vendor_name_the_kind(text: str, kind: str, pro
     assert (status, output) == (2, "")
     assert f"standard input: checked as {kind}\n" in errors
     assert problem in errors
+
+
+def config_map_of(rule: str) -> str:
+    """Return the ConfigMap of a scaling rule, in YAML."""
+    text = "".join(f"    {line}\n" for line in rule.splitlines())
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: r, namespace: n}\ndata:\n"
+    return f"{head}  elastic_scaling.json: |\n{text}"
+
+
+def test_a_scaling_rule_is_judged_as_lint_does() -> None:
+    assert vigil("-", text=config_map_of(RULE)) == (0, "standard input: ok (scaling-rule)\n", "")
+    entry = RULE.partition("[")[2].rpartition("]")[0]
+    larger = entry.replace('"1"', '"2"', 1)
+    grows = RULE.replace(entry, f"{entry}, {larger}")
+    for text, line in ((grows, 3), (config_map_of(grows), 8)):
+        status, output, errors = vigil("-", text=text)
+        assert (status, output) == (2, "")
+        assert f"line {line}: SCALING_RULE_GROWS: group_num of a grows from 1 to 2" in errors
+
+
+def test_warnings_of_a_scaling_rule_are_shown() -> None:
+    status, output, errors = vigil("-", text=RULE.replace('"1.0"', '"2.0"'))
+    assert (status, output) == (0, "standard input: ok (scaling-rule)\n")
+    assert errors.startswith("standard input: warning: line 1: SCALING_RULE_VERSION: ")
+
+
+@pytest.mark.parametrize("text", ["{}", '{"version": "1.0"}', "kind: Job\n"])
+def test_what_has_no_scaling_rule_is_not_one(text: str) -> None:
+    status, output, errors = vigil("-", "--kind", "scaling-rule", text=text)
+    assert (status, output) == (2, "")
+    assert "checked as scaling-rule" in errors

@@ -55,10 +55,9 @@ _NAMES = {  # the first that a name contains
 NOT_JUDGED = {
     "fault-duration": "only ClusterD reads faultDuration.json, NPU Vigil does not",
     "relation-faults": "only ClusterD reads relationFaultCustomization.json, NPU Vigil does not",
-    "scaling-rule": "vigil lint checks it, together with its jobs",
 }
 """Kinds that are known and not checked here, each with the reason (clusterd#3.10)."""
-_SCALING_RULE = re.compile(r"elastic[_-]scaling(?:\.json|_list)")
+SCALING_RULE = re.compile(r"elastic[_-]scaling(?:\.json|_list)")
 _YAML_OBJECT = re.compile(r"^(apiVersion|kind|metadata|data):", re.MULTILINE)
 _SWITCH_LISTS = frozenset(
     ("separatefaultcodes", "resetfaultcodes", "preseparatefaultcodes", "restartrequestfaultcodes")
@@ -91,7 +90,7 @@ def kind_of(text: str, name: str, source: str) -> str:
     if not text.strip():
         problem = Problem("(file)", "is empty; if it is meant to be, name what it is with --kind")
         raise ConfigurationError(source, [problem])
-    if _SCALING_RULE.search(text):
+    if SCALING_RULE.search(text):
         return "scaling-rule"
     if _YAML_OBJECT.search(text):
         return "fault-config"

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+_NO_RULE = ("TEMPLATE", "UNKNOWN_KIND", "UNKNOWN_VERSION")
+"""Findings about a text in which no scaling rule was judged."""
+
 
 class FileKind(StrEnum):
     """What a file may be."""
@@ -35,12 +38,13 @@ def validate(
         FileKind | None, typer.Option(help="What it is; default: by its name and content.")
     ] = None,
 ) -> None:
-    """Check a configuration, a scenario or a fault configuration (a document or a ConfigMap).
+    """Check a configuration, a scenario, a fault configuration (a document or a ConfigMap) or a
+    scaling rule.
 
     Shows all problems at once. Exit status 2 if there are any.
     """
     from contract.errors import ConfigurationError
-    from vigil.validate.checks import NOT_JUDGED, kind_of, read_text
+    from vigil.file_checks import NOT_JUDGED, kind_of, read_text
 
     source = "standard input" if str(file) == "-" else str(file)
     text = read_text(file, source)
@@ -59,7 +63,7 @@ def validate(
 def _check(kind: FileKind, text: str, source: str) -> None:
     """Check a text of a kind. Raises ``ConfigurationError``."""
     from service.configuration import parse_toml
-    from vigil.validate.checks import (
+    from vigil.file_checks import (
         DOCUMENT_OF_KIND,
         check_config_map,
         check_document,
@@ -85,8 +89,38 @@ def _check(kind: FileKind, text: str, source: str) -> None:
         case FileKind.PUBLIC_FAULT_CODES:
             check_public_fault_codes(text, source)
         case FileKind.SCALING_RULE:
-            pass
+            _check_scaling_rule(text, source)
         case FileKind.FAULT_DURATION | FileKind.RELATION_FAULTS:
             check_form(text, source)
         case _:
             check_document(DOCUMENT_OF_KIND[kind], text, source)
+
+
+def _check_scaling_rule(text: str, source: str) -> None:
+    """Check a scaling rule, alone or in its ConfigMap, as ``vigil lint`` does; show its warnings.
+
+    Raises ``ConfigurationError``.
+    """
+    from advisor.findings import FindingSeverity
+    from contract.errors import ConfigurationError, Problem
+    from vigil.file_checks import SCALING_RULE
+    from vigil.lint.reading import File, with_lines
+    from vigil.lint.run import lint
+
+    findings = lint([File(source, with_lines(text))]).findings
+    shown = [
+        (one.rule, Problem(f"line {one.place.line}", f"{one.rule.code}: {one.happens} {one.write}"))
+        for one in findings
+    ]
+    problems = [
+        problem
+        for rule, problem in shown
+        if rule.severity is FindingSeverity.ERROR or rule.code in _NO_RULE
+    ]
+    if not problems and SCALING_RULE.search(text) is None:
+        problems = [Problem("(file)", "has no elastic_scaling_list and no elastic_scaling.json")]
+    if problems:
+        raise ConfigurationError(source, problems)
+    for rule, problem in shown:
+        if rule.severity is FindingSeverity.WARNING:
+            typer.echo(f"{source}: warning: {problem}", err=True)
