@@ -17,7 +17,7 @@ help:
 	@echo "make unit          three quarters of the tests in a minute: no server, no network, only gcc"
 	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
 	@echo "make test-node     the manifests on a real node (kubelet, containerd); needs root, 15 minutes"
-	@echo "make test-volcano  elastic training and labels with real controllers; 20 minutes, once 20 more"
+	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
 	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
 	@echo "make bench         latency benchmark on a real kube-apiserver"
 	@echo "make lock          pins the packages of pyproject.toml anew, with their hashes"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NODES = "/api/v1/nodes"
 _CARDS = [f"Ascend910-{number}" for number in range(8)]
 _SESSION_SECONDS = 1.0
-_EVICT, _FORCE = "EVICT", "FORCE_DELETE"
+_EVICT, _FORCE, _WAIT = "EVICT", "FORCE_DELETE", "WAIT_COMPLETION"
 
 
 class Surroundings(Volcano):
@@ -96,9 +96,14 @@ class Surroundings(Volcano):
 
     def _carry_out(self, decision: dict[str, Any], pods: list[dict[str, Any]]) -> None:
         """Evict or delete, and record it, in the order of the recordings."""
+        there = {one["metadata"]["uid"]: one["metadata"] for one in pods}
+        if decision["action"] == _WAIT and self._is_missed(decision, there):
+            group = decision["job"].partition("/")[2]
+            mine = [one["metadata"] for one in pods if _group(one) == group]
+            named = [{"name": one["name"], "uid": one["uid"]} for one in mine]
+            decision = decision | {"action": _EVICT, "pods": named}
         if decision["action"] not in (_EVICT, _FORCE):
             return
-        there = {one["metadata"]["uid"]: one["metadata"] for one in pods}
         named = [there[pod["uid"]] for pod in decision["pods"] if pod["uid"] in there]
         mine = [one for one in named if "deletionTimestamp" not in one]
         if not mine:
@@ -110,6 +115,19 @@ class Surroundings(Volcano):
         fault = decision["fault_pods"][0]
         self._record(decision["job"], fault["type"], fault["name"], fault["node"])
         self.evictions.append(decision)
+
+    def _is_missed(self, decision: dict[str, Any], there: dict[str, dict[str, Any]]) -> bool:
+        """Whether a job waits for an eviction that was not made.
+
+        It is advised in one session of the aggregator only, which a busy machine may let pass by.
+        Each has a deadline of its own, as pods that are made anew take the place of faulty ones.
+        """
+        deadline = decision.get("deadline_ms")
+        done = {(one["job"], one.get("deadline_ms")) for one in self.evictions}
+        if deadline is None or (decision["job"], deadline) in done:
+            return False
+        faulty = [there[one["uid"]] for one in decision["fault_pods"] if one["uid"] in there]
+        return any("deletionTimestamp" not in one for one in faulty)
 
     def _bind(self, group: dict[str, Any], pods: list[dict[str, Any]]) -> None:
         """Bind the waiting pods of a PodGroup, all together or none."""
