@@ -25,7 +25,7 @@ from advisor.snapshot import (
     SchedulerPod,
     StoredConfigMap,
     VcJob,
-    Workload,
+    WorkloadObject,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Scene:
     groups: dict[str, PodGroup] = field(default_factory=dict)
     vcjobs: list[VcJob] = field(default_factory=list)
     replica_sets: list[ReplicaSet] = field(default_factory=list)
-    workloads: list[Workload] = field(default_factory=list)
+    workloads: list[WorkloadObject] = field(default_factory=list)
     heartbeats: dict[str, LegacyHeartbeat] = field(default_factory=dict)
     state: SchedulerState = field(default_factory=lambda: SchedulerState(is_known=True))
     now: int = T0
