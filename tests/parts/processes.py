@@ -124,11 +124,13 @@ def leftovers(folder: Path, seconds: float) -> list[str]:
     command line, or as its working directory.
     """
     give_up = time.monotonic() + seconds
+    # A program that started the tests may name the folder, too.
+    others = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     while True:
         left = [f"mount {mount}" for mount in _mounts() if mount.is_relative_to(folder)]
         for process in psutil.process_iter(["pid", "cmdline", "cwd"]):
             words = (*(process.info["cmdline"] or ()), process.info["cwd"] or "")
-            if process.info["pid"] != os.getpid() and any(str(folder) in word for word in words):
+            if process.info["pid"] not in others and any(str(folder) in word for word in words):
                 left.append(f"process {process.info['pid']}: {' '.join(words[:-1])}")
         if not left or time.monotonic() >= give_up:
             return left

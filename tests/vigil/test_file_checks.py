@@ -16,7 +16,7 @@ from tests.parts.verbs import run_verb
 from vigil.file_checks import check_config_map, check_document, kind_of
 from vigil.validate import FileKind
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 SHIPPED = shipped_texts()
 CONFIG_MAP = {
     "apiVersion": "v1",
