@@ -367,6 +367,8 @@ class Session:
         await self._connected.take_place(self._echo, self._echo_name)
         granted = None if topics is None else self._connected.subscribe_now(topics, 1)
         taken = self._connected.publish_now(self._echo, self._echo_name, retain=False)
+        # Nothing waits for it any more if the subscription fails first.
+        taken.add_done_callback(lambda done: done.cancelled() or done.exception())
         if granted is not None:
             await self._answer(granted, f"subscription to {topics}")
         await self._answer(taken, f"publication of {self._echo}")
