@@ -223,7 +223,8 @@ async def test_size_limit_is_assumed_after_two_connections_ended_over_a_packet_a
     start: Callable[..., Broker], caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
     broker = start("max_inflight_messages 0")
-    plays = Plays(largest=LIMIT, answers_after_seconds=0.01)
+    # Documents of other sizes are read back: their subscriptions wait for answers beside it.
+    plays = Plays(largest=LIMIT, answers_after_seconds=0.01, grants_after_seconds=0.01)
     async with MqttProxy(broker.port, plays) as proxy:
         store = open_store(proxy.url, mqtt=Mqtt.model_validate({"protocol": protocol}))
         writing = asyncio.create_task(all_taken(store, many(40, 10_000)))
@@ -439,6 +440,16 @@ async def test_suspect_waits_until_everything_else_is_acknowledged() -> None:
     window.end_exclusive()
     await asyncio.gather(*tasks)
     assert order[-1] == "late"
+
+
+async def test_suspect_waits_for_the_answer_to_a_subscription() -> None:
+    window = LearnedLimits(BROKER).begin(BrokerLimits())
+    window.begin_subscription()
+    suspect = asyncio.create_task(window.take(alone=True))
+    await asyncio.sleep(0)
+    assert not suspect.done(), "a break now would not be proof against it"
+    window.end_subscription()
+    await suspect
 
 
 async def test_window_without_acknowledgements_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
