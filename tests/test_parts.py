@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.parts.controlplane import ControlPlane
+from tests.parts.deadlines import patience
 
 STARTS_ONE = """
 import sys, time
@@ -29,7 +30,7 @@ def lives(pid: int) -> bool:
 
 
 def is_gone(pid: int, seconds: float = 5.0) -> bool:
-    give_up = time.monotonic() + seconds
+    give_up = time.monotonic() + patience(seconds)
     while lives(pid) and time.monotonic() < give_up:
         time.sleep(0.02)
     return not lives(pid)

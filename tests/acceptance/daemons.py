@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.acceptance.places import NODES
 from tests.acceptance.reading import DEVICE_PREFIX
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +103,7 @@ class Daemon:
         """Stop the process with SIGTERM; return its exit status and the duration (s)."""
         begin = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(10)
+        status = self.process.wait(patience(10))
         return status, time.monotonic() - begin
 
     def ended(self, seconds: float = 15.0) -> int:
@@ -122,7 +123,7 @@ class Daemon:
         """Ask at ``--listen``; JSON decoded."""
         wait(self._listens, f"{self._verb} listens")
         assert self._url is not None
-        with closing(http.client.HTTPConnection(*self._url, timeout=5)) as connection:
+        with closing(http.client.HTTPConnection(*self._url, timeout=patience(5))) as connection:
             connection.request("GET", path)
             response = connection.getresponse()
             body = response.read().decode()

@@ -18,6 +18,7 @@ from agent.journal.rows import RowKind
 from contract.codes.catalogue import shipped
 from contract.observation import Assertion, Observation, chip_subject
 from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,7 +148,7 @@ async def test_a_journal_that_comes_back_has_the_configuration(tmp_path: Path) -
     for file in tmp_path.glob(f"{FILE_NAME}*"):
         file.unlink()
     life.see(Assertion.OCCUR, 4)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(patience(5)):
         while not life.journal.status().gaps or life.journal.status().trouble is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await life.committed()

@@ -12,6 +12,7 @@ from stores.base import Beat, Changed, Document
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries, values
 from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
 from tests.contract.documents.test_cluster_device import config
+from tests.parts.deadlines import patience
 from tests.parts.processes import free_ports
 from tests.parts.watching import Watching, watching
 
@@ -91,7 +92,7 @@ async def test_bad_documents_never_replace_a_good_one_and_are_reported(
 
 async def repaired(store: Store, right: dict[str, str]) -> None:
     """Wait until the store has this again. A watch may show the repair alone."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         while await values(store) != right:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -224,7 +225,7 @@ async def test_it_ends_at_once_when_stopped(store: Store, daemon: Daemon) -> Non
     daemon.start()
     began = time.monotonic()
     daemon.process.signal(signal.SIGTERM)
-    assert daemon.process.wait(5) == 0
+    assert daemon.process.wait(patience(5)) == 0
     assert time.monotonic() - began < 5
 
 

@@ -47,6 +47,7 @@ from stores.mqtt.settings import Mqtt
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import OUTPUTS
 from tests.aggregator.nodes import node_report
+from tests.parts.deadlines import patience
 from tests.parts.processes import program
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class OnBroker(Place):
         files = ("--cafile", str(mqtt.ca_file), "--cert", str(mqtt.certificate_file))
         how = ("--key", str(mqtt.key_file), "-t", topic, "-q", "1", "-s")
         command = [program("mosquitto_pub"), *address, *files, *how, *(("-r",) if retain else ())]
-        subprocess.run(command, input=payload, check=True, timeout=10)
+        subprocess.run(command, input=payload, check=True, timeout=patience(10))
 
     async def beat_for(self, node: str) -> None:
         beat = {"node": node, "connection": "x", "holder": "host-n1", "interval_seconds": 300.0}
@@ -269,7 +270,7 @@ async def picture(reader: Store, daemon: Daemon) -> dict[str, Any]:
 
 
 async def until(daemon: Daemon, reached: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + patience(30)
     while not reached():
         assert time.monotonic() < deadline, f"never: {what}\n{daemon.log.read_text()}"
         await asyncio.sleep(0.1)
@@ -277,7 +278,7 @@ async def until(daemon: Daemon, reached: Callable[[], bool], what: str) -> None:
 
 async def settled(reader: Store, daemon: Daemon) -> dict[str, Any]:
     """Wait until the picture is stable and every part shows ``n2``; return it."""
-    before, deadline = None, time.monotonic() + 30
+    before, deadline = None, time.monotonic() + patience(30)
     while True:
         now = await picture(reader, daemon)
         if now == before and now["statistic"] and "own-fault-of-n2" in str(now["kept"]):

@@ -22,6 +22,7 @@ from service.stalls import Stalls
 from stores.address import open_store
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.parts.broker import Broker
+from tests.parts.deadlines import patience
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 from tests.parts.watching import watching
 
@@ -39,7 +40,7 @@ WELL = {"ready": True, "reasons": []}
 
 
 async def until(reached: Callable[[], bool], seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patience(seconds)):
         while not await asyncio.to_thread(reached):  # noqa: ASYNC110  (a process announces nothing)
             await asyncio.sleep(0.02)
 

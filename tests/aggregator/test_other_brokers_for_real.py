@@ -20,6 +20,7 @@ from tests.aggregator.chip_reader import ChipReader
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, report
 from tests.parts.broker import Broker
+from tests.parts.deadlines import patience
 from tests.parts.mochi import Mochi
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 
@@ -44,7 +45,7 @@ async def until(
     seconds: float = 20.0,
     state: Callable[[], object] = str,
 ) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patience(seconds)
     while not await asyncio.to_thread(reached):
         assert time.monotonic() < deadline, f"never: {what}; {state()}"
         await asyncio.sleep(0.1)
@@ -56,7 +57,7 @@ def reasons(daemon: Daemon) -> str:
 
 async def written(store: Store, node: str) -> None:
     """Write as an agent does: until it is there."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience(20)):
         while True:
             with contextlib.suppress(StoreError):
                 await store.put(report(node, faulty()))

@@ -21,6 +21,7 @@ from contract.names import (
 from stores.base import Document, Selection
 from tests.aggregator.daemon import values
 from tests.aggregator.nodes import healthy, published, report, unhealthy
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -81,7 +82,7 @@ def separated(*chips: str) -> Document:
 
 
 async def until(daemon: Daemon, reached: Callable[[], Awaitable[bool]], what: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patience(20)
     while not await reached():
         assert time.monotonic() < deadline, f"never: {what}\n{daemon.log.read_text()}"
         await asyncio.sleep(0.05)

@@ -14,6 +14,7 @@ from tests.cluster import steps, wire
 from tests.cluster.grpc_server import Refused
 from tests.cluster.player import LABEL, OURS, Played, Sent, Shown
 from tests.cluster.recorded import last_ms
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -58,7 +59,7 @@ def install_volcano(plane: ControlPlane) -> None:
             },
         )
         assert status in (201, 409), answer
-        until = time.monotonic() + 20
+        until = time.monotonic() + patience(20)
         while plane.ask("GET", f"/apis/{group}/{version}/{plural}")[0] != 200:
             assert time.monotonic() < until, f"{plural} are not served"
             time.sleep(_LOOK_SECONDS)
@@ -74,7 +75,9 @@ class Network:
         """See ``Services``."""
         ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         try:
-            answer = await ask(wire.request(method, request), wait_for_ready=True, timeout=10)
+            answer = await ask(
+                wire.request(method, request), wait_for_ready=True, timeout=patience(10)
+            )
         except grpc.aio.AioRpcError as error:
             raise Refused(error.code(), error.details() or "") from error
         return wire.answer(method, answer)

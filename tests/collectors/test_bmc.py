@@ -31,6 +31,7 @@ from dcmi_shim.emulator.install import IPMITOOL, install
 from dcmi_shim.ipmi.alarms import Alarm
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, word
 from tests.parts.collector_context import collector_context
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -243,7 +244,7 @@ async def collecting(
 
 
 async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patience(seconds)):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

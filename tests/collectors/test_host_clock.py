@@ -25,6 +25,7 @@ from contract.codes.host_codes import CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLO
 from contract.observation import Observation, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
 from tests.parts.collector_context import SavedInMemory, collector_context
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -196,7 +197,7 @@ def program(reply: str, length: int) -> Iterator[tuple[int, list[bytes]]]:
     requests: list[bytes] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
-        server.settimeout(10)
+        server.settimeout(patience(10))
 
         def answer() -> None:
             request, asker = server.recvfrom(1024)

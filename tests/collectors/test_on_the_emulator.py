@@ -21,6 +21,7 @@ from dcmi_shim.library.survey import Ask, Survey, survey
 from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import RecordedReports
 from tests.parts.collector_context import collector_context
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -82,7 +83,7 @@ async def collecting(
 async def until(condition: Callable[[], object], seconds: float) -> float:
     """Wait until ``condition`` holds; return the duration (s)."""
     began = time.monotonic()
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patience(seconds)):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
     return time.monotonic() - began

@@ -22,6 +22,7 @@ from dcmi_shim.emulator.install import SWITCH_LIBRARY, install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from tests.collectors.scripted import RecordedReports, ScriptedDriver
 from tests.parts.collector_context import collector_context
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -81,7 +82,7 @@ async def collecting(
 
 async def until(condition: Callable[[], bool], seconds: float) -> float:
     begin = time.monotonic()
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patience(seconds)):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     return time.monotonic() - begin

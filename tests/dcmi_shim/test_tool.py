@@ -13,6 +13,7 @@ import pytest
 
 from contract.errors import ToolFailed, ToolMissing, ToolNonsense, ToolSilent
 from dcmi_shim.tool import LONGEST_OUTPUT, Tool, check_tool, tool_environment
+from tests.parts.deadlines import patience
 
 
 def script(directory: Path, text: str, name: str = "tool") -> Path:
@@ -36,7 +37,7 @@ def alive(pid: int) -> bool:
 
 
 async def until_dead(pid: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(patience(5)):
         while alive(pid):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
@@ -95,7 +96,7 @@ async def test_process_that_a_tool_leaves_behind_delays_no_caller(tmp_path: Path
 
 async def test_a_cancelled_run_is_killed(tmp_path: Path) -> None:
     task = asyncio.create_task(run(script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(patience(5)):
         while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     task.cancel()
@@ -167,7 +168,7 @@ async def test_a_tool_that_hangs_ends_with_a_daemon_that_is_killed(tmp_path: Pat
         tmp_path, f"echo $$ > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid\nexec sleep 60"
     )
     daemon = subprocess.Popen([sys.executable, "-c", _HANGS, str(path)])  # noqa: ASYNC220
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         while not (tmp_path / "pid").exists():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     daemon.kill()

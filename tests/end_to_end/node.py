@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +83,7 @@ class _SocketConnection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(5)
+        self.sock.settimeout(patience(5))
         self.sock.connect(str(self._path))
 
 
@@ -186,7 +187,7 @@ class Node:
         """Stop the agent with SIGTERM; return its exit status and the duration (s)."""
         begin = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(10)
+        status = self.process.wait(patience(10))
         return status, time.monotonic() - begin
 
     def close(self) -> None:

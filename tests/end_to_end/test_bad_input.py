@@ -10,6 +10,7 @@ import pytest
 
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ DEVICES = {"huawei.com/Ascend910": "Ascend910-0", "huawei.com/Ascend910-Unhealth
 
 def ends(node: Node) -> int:
     node.start()
-    status = node.process.wait(45)
+    status = node.process.wait(patience(45))
     assert "Traceback" not in node.logged()
     return status
 
@@ -92,7 +93,7 @@ def test_an_address_that_is_taken_keeps_no_fault_back(
         assert other.logged().count("no pages on --listen 127.0.0.1") == 1
         assert "npu_vigil_http_listening 0.0" in other.ask("/metrics")[1]
         folder_node.stop()
-        give_up = time.monotonic() + 30
+        give_up = time.monotonic() + patience(30)
         while not (other.state_dir / "listen").exists():
             assert time.monotonic() < give_up
             time.sleep(0.1)

@@ -21,6 +21,7 @@ from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
 from dcmi_shim.library.discovery import VendorPaths, find_library
 from stores.address import open_store
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -78,7 +79,7 @@ async def test_an_address_follows_and_the_last_one_is_kept(
     assert objects is not None
 
     async def address_is(address: str) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patience(10)):
             while True:
                 devices = (await objects.get_node("node-1")).annotations.get("baseDeviceInfos")
                 if devices is not None and json.loads(devices)["Ascend910-3"]["IP"] == address:

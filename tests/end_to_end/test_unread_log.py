@@ -14,6 +14,7 @@ from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import published, unhealthy
 from tests.end_to_end.places import Cluster
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import patience
 from tests.parts.talkative import PRINTED
 from tests.parts.unread import UnreadPipe
 
@@ -142,7 +143,7 @@ def test_the_end_waits_for_no_reader(folder_node: Node, pipes: list[UnreadPipe])
     folder_node.healthy()
     begin = time.monotonic()
     folder_node.process.send_signal(signal.SIGTERM)
-    assert folder_node.process.wait(40) == 0
+    assert folder_node.process.wait(patience(40)) == 0
     assert time.monotonic() - begin < 15
 
 
@@ -152,4 +153,4 @@ def test_wrong_use_ends_although_its_text_is_not_read(
     folder_node.output = pipes[0].writer
     folder_node.options += ["--listen", "nowhere"]
     folder_node.start()
-    assert folder_node.process.wait(50) == 2
+    assert folder_node.process.wait(patience(50)) == 2

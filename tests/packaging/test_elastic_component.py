@@ -16,6 +16,7 @@ from elastic.job_cache import KINDS
 from tests.elastic.jobs import vcjob
 from tests.packaging.test_grpc_components import container, one
 from tests.parts.controlplane import LEASES, ControlPlane
+from tests.parts.deadlines import patience
 from tests.parts.kustomize import MANIFESTS, build_with
 from tests.parts.volcano import COMMANDS, JOBS, PODS, install
 
@@ -198,7 +199,7 @@ def account(
             path = f"{JOBS}/{job['metadata']['name']}/status"
             plane.request("PATCH", path, {"status": job["status"] | {"retryCount": 3}})
         asker = Account(plane)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patience(20)
         while asker.ask(ROWS["the size of a running job"])[0] != 422:
             assert time.monotonic() < deadline, "the policy is not in force"
             time.sleep(0.1)
@@ -285,7 +286,7 @@ def test_optional_components_may_do_what_they_need(account: Account, tmp_path: P
         "the size of a running job": ROWS["the size of a running job"],
     }
     # Rights and policies are in force a moment after they were written.
-    until, wrong = time.monotonic() + 20, {"": (0, "")}
+    until, wrong = time.monotonic() + patience(20), {"": (0, "")}
     while wrong and time.monotonic() < until:
         found = {what: account.ask(row) for what, row in rows.items()}
         wrong = {

@@ -29,6 +29,7 @@ from stores.address import open_store
 from stores.base import Beat, Document, Involved, KubernetesEvent, NodeObject
 from tests.agent.node.test_labels import POD, inventory
 from tests.parts.controlplane import ControlPlane, path_of
+from tests.parts.deadlines import patience
 from tests.parts.kustomize import MANIFESTS, apply, build, build_with
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ class Agent:
         Policies come with a delay.
         """
         row = row or OF_ANOTHER
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patience(20)
         while self.ask(row.method, row.path, row.body)[0] != status:
             assert time.monotonic() < deadline, f"the answer never was {status}"
             time.sleep(0.1)

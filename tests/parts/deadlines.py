@@ -16,7 +16,7 @@ import inspect
 import math
 import os
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, overload
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,6 +58,20 @@ def wait_until(
     return result
 
 
+@overload
+async def until(
+    reached: Callable[[], Awaitable[_Result]],
+    event: str | Callable[[], object] = ...,
+    seconds: float = ...,
+    step_seconds: float = ...,
+) -> _Result: ...
+@overload
+async def until(
+    reached: Callable[[], _Result],
+    event: str | Callable[[], object] = ...,
+    seconds: float = ...,
+    step_seconds: float = ...,
+) -> _Result: ...
 async def until(
     reached: Callable[[], Awaitable[_Result] | _Result],
     event: str | Callable[[], object] = "what the test waits for",

@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.parts.deadlines import patience
+
 if TYPE_CHECKING:
     from tests.parts.controlplane import ControlPlane
 
@@ -56,7 +58,7 @@ class Definition:
         self._until(plane, 404)
 
     def _until(self, plane: ControlPlane, status: int) -> None:
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + patience(_SECONDS)
         while plane.ask("GET", self.place())[0] != status:
             assert time.monotonic() < deadline, f"{self.plural} do not answer with {status}"
             time.sleep(0.05)

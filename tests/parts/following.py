@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.parts.deadlines import patience
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -100,7 +102,7 @@ class Following:
 
     def until(self, happened: Callable[[Version], bool], what: str, seconds: float = 30) -> None:
         """Wait until the newest version is as wanted."""
-        give_up = time.monotonic() + seconds
+        give_up = time.monotonic() + patience(seconds)
         while not (self.versions and happened(self.last)):
             assert time.monotonic() < give_up, (
                 f"not within {seconds} s: {what}: {self.versions[-1:]}"

@@ -14,6 +14,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from tests.parts.deadlines import patience
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self
@@ -62,7 +64,7 @@ class NodeReader:
             with contextlib.suppress(OSError, AttributeError):
                 connection.sock.shutdown(2)
         for thread in self._threads:
-            thread.join(5)
+            thread.join(patience(5))
 
     def beats(self, node: str) -> list[float]:
         """Return when the heartbeat of a node changed."""

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tests.parts.deadlines import patience
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -123,7 +125,7 @@ def leftovers(folder: Path, seconds: float) -> list[str]:
     What is about to end has ``seconds`` to do so. A process works there that has the folder in its
     command line, or as its working directory.
     """
-    give_up = time.monotonic() + seconds
+    give_up = time.monotonic() + patience(seconds)
     # A program that started the tests may name the folder, too.
     others = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     while True:
@@ -184,7 +186,7 @@ class Running:
 
     def wait_until(self, is_up: Callable[[], bool], seconds: float) -> None:
         """Wait until ``is_up``; raise ``PartFailed`` with the end of its log if it does not."""
-        give_up = time.monotonic() + seconds
+        give_up = time.monotonic() + patience(seconds)
         while not is_up():
             if self.status is not None:
                 raise PartFailed(f"{self._name} ended with {self.status}:\n{self._log_tail()}")

@@ -11,6 +11,8 @@ import termios
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.parts.deadlines import patience
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -49,7 +51,7 @@ def typed(
     os.close(other)
     os.set_blocking(own, False)
     shown = b""
-    give_up = time.monotonic() + _SECONDS
+    give_up = time.monotonic() + patience(_SECONDS)
     try:
         while (read := _read(own)) is not None:
             shown += read

@@ -11,6 +11,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.parts.deadlines import patience
+
 if TYPE_CHECKING:
     from tests.parts.controlplane import ControlPlane
 
@@ -62,7 +64,7 @@ def install(plane: ControlPlane) -> None:
             },
         )
     for plural, _, group, version in _KINDS:
-        until = time.monotonic() + 20
+        until = time.monotonic() + patience(20)
         while plane.ask("GET", f"/apis/{group}/{version}/{plural}")[0] != 200:
             assert time.monotonic() < until, f"{plural} are not served"
             time.sleep(0.1)
@@ -123,7 +125,7 @@ class Volcano:
 
     def until(self, name: str, phase: str, seconds: float = 20) -> None:
         """Wait until the job has this phase."""
-        give_up = time.monotonic() + seconds
+        give_up = time.monotonic() + patience(seconds)
         while self.phase(name) != phase:
             assert time.monotonic() < give_up, f"{name} is {self.job(name)['status']}, not {phase}"
             time.sleep(0.05)

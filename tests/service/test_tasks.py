@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from service.tasks import in_thread
+from tests.parts.deadlines import patience
 
 
 async def test_result_and_error_of_the_thread_are_passed_on() -> None:
@@ -20,7 +21,7 @@ async def test_cancelled_wait_ends_after_the_thread() -> None:
     may_end, ended = threading.Event(), threading.Event()
 
     def work() -> None:
-        may_end.wait(10)
+        may_end.wait(patience(10))
         ended.set()
 
     waiting = asyncio.create_task(in_thread(work))

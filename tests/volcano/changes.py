@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.parts.deadlines import patience
 from tests.parts.volcano import COMMANDS, GROUPS, JOBS, PODS
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Changes:
         self, kind: str, how: str, fits: Callable[[Change], bool], seconds: float = 30
     ) -> Change:
         """Return the first such change, for which it waits."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + patience(seconds)
         while True:
             found = self.all(kind, how, fits)
             if found:

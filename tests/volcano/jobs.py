@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests.elastic.jobs import as_written, vcjob
+from tests.parts.deadlines import patience
 from tests.parts.volcano import GROUPS, JOBS, PODS
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Real:
 
     def sees(self, happened: Callable[[], bool], what: str) -> None:
         """Wait for something."""
-        until = time.monotonic() + 20
+        until = time.monotonic() + patience(20)
         while not happened():
             assert time.monotonic() < until, what
             time.sleep(0.02)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.parts.deadlines import patience
 from tests.parts.processes import Running, free_ports
 from tests.parts.volcano import QUEUES, set_queue
 
@@ -45,7 +46,7 @@ def install_kinds(plane: ControlPlane, built: Path) -> None:
                 spec = definition["spec"]
                 version = next(each["name"] for each in spec["versions"] if each["served"])
                 paths.append(f"/apis/{spec['group']}/{version}/{spec['names']['plural']}")
-    until = time.monotonic() + _UP_SECONDS
+    until = time.monotonic() + patience(_UP_SECONDS)
     for path in paths:
         while plane.ask("GET", path)[0] != 200:
             assert time.monotonic() < until, f"{path} is not served"
@@ -132,7 +133,7 @@ def leader_worker_sets(plane: ControlPlane, built: Path, *, gang: bool) -> Itera
     command: list[str | Path] = [built / "lws", f"--config={here / 'configuration.yaml'}"]
     try:
         with _program(plane, command, "lws"):
-            until = time.monotonic() + _UP_SECONDS
+            until = time.monotonic() + patience(_UP_SECONDS)
             while not _listens(port):
                 log = (plane.directory / "lws.log").read_text()
                 assert time.monotonic() < until, log

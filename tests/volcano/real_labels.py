@@ -16,6 +16,7 @@ import pytest
 from advisor.lint.reach import JOB_LABELS, PLACES, Reach
 from contract.scheduling import GROUP_ANNOTATION, POD_TO_JOB_ANNOTATIONS
 from tests.parts.controlplane import ControlPlane
+from tests.parts.deadlines import patience
 from tests.vigil.lint.manifests import RESOURCE
 from tests.vigil.lint.test_live import lint_live
 from tests.volcano import programs
@@ -209,7 +210,7 @@ def _made(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the PodGroups of a namespace and its pods, once each of them is in a PodGroup."""
     groups = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{namespace}/podgroups"
-    until = time.monotonic() + _SECONDS
+    until = time.monotonic() + patience(_SECONDS)
     while True:
         made = plane.request("GET", groups)["items"]
         for group in made:

@@ -32,6 +32,7 @@ from contract.operator_rules.fault_configuration import (
 from stores.base import Document
 from stores.directory.store import DirectoryStore
 from stores.interruption import Interrupted
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -105,16 +106,16 @@ class Follower:
         )
 
     async def until(self, level: str) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patience(5)):
             await _until(lambda: self.levels[-1:] == [level])
 
     async def until_kept(self) -> None:
         """Wait until the next start finds what is in force: both ConfigMaps are known by then."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patience(5)):
             await _until(lambda: read_stored(self.state_dir) == self.followed.judged.in_force)
 
     async def until_problems(self, *documents: str) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patience(5)):
             await _until(
                 lambda: {p.document for p in self.followed.judged.problems} == set(documents)
             )
@@ -197,7 +198,7 @@ async def test_the_config_map_of_the_server_is_followed_too(tmp_path: Path) -> N
     def levels() -> object:
         return follower.followed.judged.catalogue.node_levels
 
-    async with follower.running(), asyncio.timeout(10):
+    async with follower.running(), asyncio.timeout(patience(10)):
         await follower.put(codes=table("SeparateNPU"))
         await put({NODE_CODES: node_table("SeparateFault")})
         await _until(lambda: levels() == {NODE_CODE: "SeparateFault"})

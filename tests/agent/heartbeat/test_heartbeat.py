@@ -15,6 +15,7 @@ from agent.heartbeat.holder import identity, this_holder
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores.base import Beat
 from stores.directory.store import DirectoryStore
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -73,7 +74,7 @@ class Bench:
         await self.until(lambda: self.heartbeat.beats >= count, f"{count} beats")
 
     async def until(self, happened: Callable[[], bool], what: str, seconds: float = 5.0) -> None:
-        give_up = time.monotonic() + seconds
+        give_up = time.monotonic() + patience(seconds)
         while not happened():
             assert time.monotonic() < give_up, f"not within {seconds} s: {what}"
             await asyncio.sleep(0.01)

@@ -21,6 +21,7 @@ from agent.journal import slow_commits
 from agent.journal.file import FILE_NAME, JournalFile, RestoredJournal, read_restored
 from agent.journal.journal import Journal
 from agent.journal.rows import JournalRow, RowKind
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +56,7 @@ def names_in(directory: Path) -> list[str]:
 
 
 async def until(condition: Callable[[], bool], what: str, seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patience(seconds)
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         await asyncio.sleep(0.01)

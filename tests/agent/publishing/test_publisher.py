@@ -22,6 +22,7 @@ from contract.errors import DocumentError, StoreConflict, StoreError, StoreUnava
 from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.directory import files
 from stores.directory.store import DirectoryStore
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -203,7 +204,7 @@ async def running(place: Path | Bench) -> AsyncIterator[Bench]:
 
 
 async def until(condition: Callable[[], bool], what: str, seconds: float = 5) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patience(seconds)
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         await asyncio.sleep(0.005)

@@ -16,6 +16,7 @@ from stores.directory.mark import MARK_NAME
 from tests.aggregator.chip_reader import ChipReader
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import T0, faulty, report
+from tests.parts.deadlines import patience
 from tests.parts.fuse import mounts
 from tests.parts.mounted import Mounted
 from tests.vigil.forget.test_nodes import vigil_forget
@@ -209,7 +210,7 @@ async def test_an_operator_confirms_it_and_forgets_the_nodes_that_are_not_there(
     reader.may_end(NODES[4:])
     options = (*where, "--config", str(published_too(tmp_path)))
     assert (await asyncio.to_thread(vigil_forget, NODES[4], *options))[0] == 0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience(20)):
         while reader.healthy != set(NODES[4:]):  # noqa: ASYNC110  (it reads in a task)
             await asyncio.sleep(0.1)
     await there.close()
@@ -231,13 +232,13 @@ async def replaced(mounted: Mounted, new: Path) -> Store:
 
 async def shown(reader: ChipReader) -> None:
     """Wait until the fault of each node is published."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         while set(reader.ill) != set(NODES):  # noqa: ASYNC110  (it reads in a task)
             await asyncio.sleep(0.05)
 
 
 async def until_reported(daemon: Daemon, update_time: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         while True:
             node = await asyncio.to_thread(daemon.node, "n1")
             if node["reported_update_time"] == update_time:

@@ -17,6 +17,7 @@ from aggregator.absence.last_known_file import FILE_NAME, KnownFile, LastKnownRo
 from aggregator.liveness.rules import kept
 from service.clock import system_clock
 from tests.aggregator.nodes import faulty, healthy, report
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -70,7 +71,7 @@ async def test_recorded_rows_are_loaded_and_removed_ones_are_not(tmp_path: Path)
 async def test_it_is_written_behind_without_an_end(tmp_path: Path) -> None:
     async with running(tmp_path) as known:
         known.record(A, N1.namespace, N1.name, N1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patience(10)):
             while A not in await asyncio.to_thread(load, tmp_path):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert known.trouble is None

@@ -21,6 +21,7 @@ from tests.aggregator.chip_reader import ChipReader
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import T0, faulty, forget_document, report
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -59,7 +60,7 @@ async def store(broker: Broker) -> AsyncIterator[Store]:
 
 
 async def until(what: str, reached: Callable[[], object], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patience(seconds)
     while not reached():
         assert time.monotonic() < deadline, f"never: {what}"
         await asyncio.sleep(_LOOK_SECONDS)
@@ -121,7 +122,7 @@ async def test_a_thousand_nodes_that_an_emptied_broker_lacks_stay_and_no_node_is
             await until("all are shown again", lambda: len(reader.shown) == _MANY)
             await until("they are named", lambda: daemon.metric(_MISSING) == _MANY)
             await until("all are held", lambda: len(silent(daemon)) == _MANY)
-            deadline = time.monotonic() + _BACK_SECONDS
+            deadline = time.monotonic() + patience(_BACK_SECONDS)
             while not kept <= {one.name for one in await store.list(_STATE)}:
                 assert time.monotonic() < deadline, "kept state is not written again"
                 await asyncio.sleep(_LOOK_SECONDS)
@@ -238,7 +239,7 @@ async def test_documents_that_an_emptied_broker_lacks_stay_and_silent_nodes_are_
             await store.put(forget_document(record))
             await until("n5 is shown healthy", lambda: "n5" in reader.healthy)
             await until("n5 is dropped", lambda: "n5" in reader.dropped)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + patience(20)
             while await store.get(FORGET_NAMESPACE, forget_record_name("n5")) is not None:
                 assert time.monotonic() < deadline, "the record stays"
                 await asyncio.sleep(0.1)

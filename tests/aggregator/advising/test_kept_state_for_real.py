@@ -12,6 +12,7 @@ from tests.aggregator.advising.test_kubernetes import post, reports, waiting
 from tests.aggregator.leaders import LEASE_SECONDS, leads
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.parts import pod_groups
+from tests.parts.deadlines import patience
 from tests.vigil.advise import cluster
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def is_unknown(daemon: Daemon) -> bool:
 
 async def has_kept(store: Store, what: str) -> Document:
     """Wait until a document of the kept state has ``what``."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience(20)):
         while True:
             for one in await store.list(_KEPT):
                 if what in one.data["state"]:

@@ -30,6 +30,7 @@ from tests.aggregator.dpu_faults.scene import LANE_DOWN, dpu_document
 from tests.aggregator.nodes import T0, node_report, report
 from tests.contract.documents.test_cluster_device import config, fault
 from tests.parts import pod_groups, pods
+from tests.parts.deadlines import patience
 from tests.parts.exposition import ADVISING, AGGREGATOR, GRPC, KUBERNETES, listed, scraped
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def strictly(answer: object, kind: object) -> Any:
 
 
 async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience(20)):
         while not happened():  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 

@@ -14,6 +14,7 @@ from contract.names import LEADER_LEASE
 from tests.aggregator.daemon import OUTPUTS, Daemon
 from tests.aggregator.leaders import LEASE_SECONDS, judge, leads, numbered, role, states
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import patience
 from tests.parts.relay import Relay
 from tests.parts.watching import watching
 
@@ -62,7 +63,7 @@ def all_are(number: int) -> Callable[[Watching], bool]:
 
 async def until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
     """Wait for a change on a page, without stopping the storm."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patience(seconds)):
         while not await asyncio.to_thread(happened):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -117,7 +118,7 @@ async def test_a_stopped_leader_is_followed_within_a_second(
         began = time.monotonic()
         await seen.until(lambda seen: states(seen)[NODES[7]] == 1)
         assert time.monotonic() - began < 1.5
-        assert one.process.wait(5) == 0
+        assert one.process.wait(patience(5)) == 0
         await until(lambda: leads(other))
         await publish(store, 2)
         await seen.until(all_are(2))

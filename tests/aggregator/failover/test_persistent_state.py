@@ -21,6 +21,7 @@ from service.stalls import Stalls
 from stores.base import Changed, Deleted, Document, Selection
 from stores.directory.store import DirectoryStore
 from tests.aggregator.counting import SYSTEM, VIEW, Counter
+from tests.parts.deadlines import patience
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
         await store.put(item("a"))
         await seen.until(lambda seen: kept("a") in seen.documents)
         follower = await stack.enter_async_context(running(root, other))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patience(10)):
             while follower.readiness.health().not_ready:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert leader.leadership.leads
@@ -157,7 +158,7 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
         leader.wake()
         await seen.until(lambda seen: seen.documents[kept("a")].data == {KEY: "2"})
         await first.aclose()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patience(10)):
             while other.led != [True]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert other.counts == {"a": 2}

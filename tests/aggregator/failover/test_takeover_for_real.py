@@ -16,6 +16,7 @@ from tests.aggregator.grpc.upstream import Client
 from tests.aggregator.leaders import LEASE_SECONDS, every_document, leads, numbered
 from tests.aggregator.nodes import published, unhealthy
 from tests.aggregator.test_where_clusterd_is_wrong import public
+from tests.parts.deadlines import patience
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def stamps_grow(seen: Watching) -> bool:
 
 async def until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
     """Wait for a change on a page."""
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patience(seconds)):
         while not await asyncio.to_thread(happened):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

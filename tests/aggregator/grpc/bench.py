@@ -19,6 +19,7 @@ from aggregator.grpc.fault_messages import (
 )
 from aggregator.grpc.server import GrpcServer
 from service.clock import system_clock
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
@@ -159,6 +160,6 @@ def tls_files(place: Path) -> TlsFiles:
 
 async def until(true: Any) -> None:
     """Wait until ``true()``."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience(20)):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.005)

@@ -31,6 +31,7 @@ from service.clock import Instant
 from tests.aggregator.grpc.bench import Bench, node_faults, normal, until
 from tests.aggregator.grpc.test_fault_service import refused, until_answered
 from tests.aggregator.grpc.upstream import Client, Stream
+from tests.parts.deadlines import patience
 
 GET, REGISTER = "fault.Fault/GetFaultMsgSignal", "fault.Fault/Register"
 JOB = "11111111-1111-4111-8111-111111111111"
@@ -238,7 +239,7 @@ async def test_more_connections_than_are_let_in() -> None:
         held = [await asyncio.open_connection(host, int(port)) for _ in range(MOST_CONNECTIONS)]
         try:
             reader, writer = await asyncio.open_connection(host, int(port))
-            assert await asyncio.wait_for(reader.read(1), 20) == b""
+            assert await asyncio.wait_for(reader.read(1), patience(20)) == b""
             writer.close()
         finally:
             for _, writer in held:
@@ -277,7 +278,7 @@ async def test_leader_does_not_wait_for_a_name_to_be_looked_up(
 
     def look_up(*_: object, **__: object) -> list[object]:
         asked.set()
-        answered.wait(20)
+        answered.wait(patience(20))
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
@@ -325,7 +326,7 @@ async def test_leader_listens_as_soon_as_the_port_is_free(
         assert "Address already in use" in str(server.status().trouble)
         assert server.port is None
         await asyncio.sleep(1.2)
-    async with asyncio.timeout(10), Client(target) as client:
+    async with asyncio.timeout(patience(10)), Client(target) as client:
         await until_answered(client)
         assert server.status().trouble is None
         await server.set_leading(False)

@@ -30,6 +30,7 @@ from service.pages.event_stream import Stream
 from service.pages.history_page import OPERATION
 from stores.address import open_store
 from tests.parts.broker import Broker
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -138,7 +139,7 @@ def pages_of(history: ClusterHistory) -> web.Application:
 
 
 async def until(condition: Callable[[], bool], what: str, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patience(seconds)
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         await asyncio.sleep(0.02)

@@ -28,6 +28,7 @@ from tests.aggregator.public_faults.messages import (
     places,
     standing,
 )
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,7 +160,7 @@ async def test_the_file_is_followed(
     file = tmp_path / "publicCustomization.json"
     seen: asyncio.Queue[str | None] = asyncio.Queue()
     task = asyncio.create_task(follow_table(file, seen.put_nowait))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patience(30)):
         file.write_text("one")
         while await seen.get() != "one":
             pass

@@ -43,6 +43,7 @@ from contract.codes.host_codes import (
 from contract.observation import Assertion, Gap, Observation, Subject, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms, word
 from tests.parts.collector_context import SavedInMemory, collector_context
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -350,7 +351,7 @@ async def running(
 
 
 async def until(recorded: RecordedReports, count: int) -> list[str]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(patience(5)):
         while len(recorded.words()) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     return recorded.words()
@@ -402,7 +403,7 @@ async def test_hanging_file_system_blinds_no_other(
     def hanging(path: str) -> os.statvfs_result:
         asked.append(path)
         if path.endswith("/data") and not release.is_set():
-            release.wait(10)
+            release.wait(patience(10))
         return statvfs(path)
 
     monkeypatch.setattr(os, "statvfs", hanging)
@@ -417,7 +418,7 @@ async def test_hanging_file_system_blinds_no_other(
         release.set()
         await asyncio.sleep(0.05)
         push([Gap(KERNEL_LOG, 1, "lost")])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patience(5)):
             while ANSWERED not in recorded.words():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         assert any(f"{DISK} present" in one for one in recorded.words())

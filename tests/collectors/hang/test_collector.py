@@ -26,6 +26,7 @@ from dcmi_shim.values import Chip
 from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import CHIP_1, UNSUPPORTED, RecordedReports, ScriptedDriver, word
 from tests.parts.collector_context import collector_context
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -144,7 +145,7 @@ def wall_clock() -> int:
 
 
 async def until(condition: Callable[[], object], seconds: float = 5) -> None:
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patience(seconds)):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

@@ -36,6 +36,7 @@ from contract.observation import Observation, Subject, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver
 from tests.parts.collector_context import SavedInMemory as Memory
 from tests.parts.collector_context import collector_context
+from tests.parts.deadlines import patience
 from tests.parts.kernel_log import DRIVER, HARMLESS, HUNG, KILLED, LOCKUP, KernelLogPipe, line
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ async def running(
 
 
 async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(patience(5)):
         while not happened():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

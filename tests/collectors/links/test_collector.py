@@ -29,6 +29,7 @@ from dcmi_shim.emulator.install import HCCN_TOOL, install
 from dcmi_shim.values import Chip, Inventory
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, word
 from tests.parts.collector_context import collector_context
+from tests.parts.deadlines import patience
 from tests.parts.process_table import processes_of
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ async def running(
 
 async def until(condition: Callable[[], object], seconds: float = 5) -> float:
     began = time.monotonic()
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patience(seconds)):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     return time.monotonic() - began

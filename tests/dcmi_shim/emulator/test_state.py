@@ -21,6 +21,7 @@ from dcmi_shim.emulator.functions import functions
 from dcmi_shim.emulator.install import LIBRARY, install
 from tests.dcmi_shim.emulator.driver import Driver, wait_until
 from tests.dcmi_shim.emulator.test_hooks import Call
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,7 @@ def _start(program: str, *arguments: object) -> subprocess.Popen[str]:
 
 def _kill(process: subprocess.Popen[str]) -> None:
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=patience(10))
 
 
 def test_a_control_killed_while_it_holds_the_state_blocks_no_other(a2: Server) -> None:
@@ -258,5 +259,5 @@ print(time.monotonic() - begin)
     for _ in range(5):
         time.sleep(0.05)
         process.send_signal(signal.SIGUSR1)
-    output, _ = process.communicate(timeout=10)
+    output, _ = process.communicate(timeout=patience(10))
     assert float(output) >= 0.4

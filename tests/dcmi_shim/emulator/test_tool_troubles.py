@@ -13,6 +13,7 @@ import pytest
 from contract.errors import ConfigurationError
 from dcmi_shim.emulator.install import HCCN_TOOL, LIBRARY
 from dcmi_shim.emulator.scenario import parse_scenario, play
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ def _start(server: Server, chip: int = 0) -> subprocess.Popen[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
-    stdout, stderr = process.communicate(timeout=10)
+    stdout, stderr = process.communicate(timeout=patience(10))
     return process.returncode, stdout, stderr
 
 

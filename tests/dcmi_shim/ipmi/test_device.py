@@ -15,6 +15,7 @@ import pytest
 from contract.codes.levels import Severity
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.install import IPMI_PRELOAD, IPMITOOL
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,7 @@ class Reader:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
-        assert self.process.wait(10) == 0
+        assert self.process.wait(patience(10)) == 0
         self.process.stdout.close()
         return time.monotonic() - began
 
@@ -193,7 +194,7 @@ def test_a_call_that_hangs_in_the_kernel(
         assert seconds < 0.4
         assert reader.threads == 1
     hardware.bmc.ok()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patience(5)
     while isinstance(output, str) and time.monotonic() < deadline:
         output, _ = reader.read()
     assert [alarm[0] for alarm in output] == ["28000009"]

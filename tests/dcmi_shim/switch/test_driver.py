@@ -20,6 +20,7 @@ from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.values import DriverGap, DriverSwitchEvent
 from tests.dcmi_shim.conftest import QUICK, dropped, wall_clock
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -60,7 +61,7 @@ class Running:
 
     async def faults_at_last(self) -> tuple[DriverSwitchEvent, ...]:
         """Return the faults once the library answers."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patience(5)):
             while True:
                 with contextlib.suppress(DriverGone):
                     return await self.driver.faults()
@@ -68,7 +69,7 @@ class Running:
 
     async def until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(patience(seconds)):
                 while not condition():  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
         except TimeoutError:
@@ -220,7 +221,7 @@ async def test_a_flood_is_counted_not_hidden(small_driver: Callable[[str], Small
     async with running(found(switch)) as state:
         await state.driver.faults()
         switch.command("flood")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patience(20)
         while not switch.noted("flooded"):
             assert time.monotonic() < deadline
             time.sleep(0.01)  # noqa: ASYNC251
@@ -318,6 +319,6 @@ async def test_the_end_leaves_no_process(small_driver: Callable[[str], SmallDriv
         with pytest.raises(DriverGone):
             await call
         assert time.monotonic() - began < 0.4
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(patience(3)):
         while Path(f"/proc/{pid}").exists():  # noqa: ASYNC110
             await asyncio.sleep(0.01)

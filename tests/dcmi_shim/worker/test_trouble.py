@@ -18,6 +18,7 @@ import pytest
 
 from contract.errors import DriverCallStuck, DriverGone
 from tests.dcmi_shim.conftest import QUICK, dropped, running
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,7 +150,7 @@ async def test_hangs_and_probes_leave_no_processes(
 
 
 async def _gone(driver: SmallDriver) -> None:
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(patience(3)):
         while any(_alive(pid) for pid in driver.noted("opened")):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -222,7 +223,7 @@ async def test_a_flood_is_counted_not_hidden(small_driver: Callable[[str], Small
         assert pid is not None
         flood.command("flood")
         # The agent does not read for a while; the library's thread is not held up by that.
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patience(20)
         while not flood.noted("flooded"):
             assert time.monotonic() < deadline
             time.sleep(0.01)  # noqa: ASYNC251

@@ -18,6 +18,7 @@ from service.http import address
 from service.http.host_names import is_of_this_host
 from service.http.limits import ListenerLimits
 from service.pages.daemon_pages import application, serving
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -58,7 +59,7 @@ class Client:
 
     async def answer(self) -> tuple[int, bytes]:
         """Return the status and the body of the next answer."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(patience(PATIENCE_SECONDS)):
             head = await self.reader.readuntil(b"\r\n\r\n")
             self.headers = head.decode()
             length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
@@ -66,7 +67,7 @@ class Client:
 
     async def ended(self) -> bytes:
         """Return the bytes that come until the server closes the connection."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(patience(PATIENCE_SECONDS)):
             with contextlib.suppress(ConnectionError):
                 return await self.reader.read()
             return b""
@@ -344,7 +345,7 @@ async def test_without_descriptors_it_is_logged_once_and_goes_on_later(
             refused = [record for record in caplog.records if "not accepted" in record.message]
             assert len(refused) == 1
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft + 512, hard))
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(patience(PATIENCE_SECONDS)):
             assert (await served.metrics())["npu_vigil_http_accept_failures_total",] >= 1
     assert sum("not accepted" in record.message for record in caplog.records) == 1
 
@@ -368,11 +369,11 @@ async def test_an_address_that_is_taken_is_served_when_it_is_free(
                 assert "npu_vigil_http_listening 0.0" in await answer.text()
             await asyncio.sleep(0.3)
             other.close()
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(patience(PATIENCE_SECONDS)):
                 while not (tmp_path / "listen").exists():  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
             served = Site(tmp_path)
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(patience(PATIENCE_SECONDS)):
                 while (await served.metrics())["npu_vigil_http_listening",] != 1:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
             await served.close()

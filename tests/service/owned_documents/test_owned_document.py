@@ -18,6 +18,7 @@ from service.owned_documents.owned_document import (
 )
 from stores.base import Document, LastWriter
 from stores.directory.store import DirectoryStore
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,7 +150,7 @@ async def test_a_request_without_news_gives_way_when_it_takes_long() -> None:
 
     with pytest.raises(Overtaken):
         await made_unless(takes_long(), is_overtaken)
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), patience(5))
     assert len(asked) == 2
 
     async def fails() -> None:

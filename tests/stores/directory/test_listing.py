@@ -19,6 +19,7 @@ from stores.address import open_store
 from stores.base import Beat, Deleted, Document, DocumentsListed, Selection
 from stores.directory import listing, one_thread
 from stores.interruption import Interrupted
+from tests.parts.deadlines import patience
 from tests.parts.fuse import Mirror, mounts
 from tests.parts.watching import watching
 
@@ -87,7 +88,7 @@ async def test_changes_without_events_arrive_and_are_named_once(
         await seen.until(lambda seen: not seen.documents)
         await there.put(document("own", "back"))
         await seen.until(lambda seen: bool(seen.documents))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patience(10)):
             while here.missed_changes != 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
     assert seen.of(Interrupted) == []
@@ -190,7 +191,7 @@ async def test_a_mount_that_hangs_holds_one_thread(
         finally:
             mirror.thaw()
         await seen.until(lambda seen: len(seen.of(DocumentsListed)) == 2)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patience(20)):
             while True:
                 try:
                     await here.put(document("one", "after"))

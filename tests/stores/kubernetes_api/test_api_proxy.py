@@ -11,6 +11,7 @@ import pytest
 from contract.errors import StoreUnavailable
 from stores.base import Changed, Document, DocumentsListed, Selection
 from tests.parts.api_proxy import ApiProxy, Direction, Rule
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from stores.base import Store, WatchEvent
@@ -34,7 +35,7 @@ def _document(text: str) -> Document:
 async def until_stored(plane: ControlPlane, text: str) -> None:
     """Wait until the API server has this text."""
     path = f"/api/v1/namespaces/{_SPACE}/configmaps/one"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         while plane.request("GET", path)["data"] != {"text": text}:  # noqa: ASYNC110  (of a server)
             await asyncio.sleep(0.02)
 
@@ -101,7 +102,7 @@ async def test_a_silenced_watch_lives_and_delivers_nothing(proxy: ApiProxy, stor
     first: asyncio.Future[WatchEvent] = asyncio.ensure_future(anext(events))
     await asyncio.sleep(0.3)
     await store.put(_document("1"))
-    assert isinstance(await asyncio.wait_for(first, 5), Changed)
+    assert isinstance(await asyncio.wait_for(first, patience(5)), Changed)
     proxy.silence(Rule(resource="configmaps"))
     second: asyncio.Future[WatchEvent] = asyncio.ensure_future(anext(events))
     await store.put(_document("2"))

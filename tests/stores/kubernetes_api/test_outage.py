@@ -15,6 +15,7 @@ from stores.base import Changed, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from stores.kubernetes_api import watch as kubernetes_watch
 from stores.kubernetes_api.client import connection as kubernetes_connection
+from tests.parts.deadlines import patience
 from tests.parts.relay import Relay
 from tests.parts.watching import watching
 
@@ -120,7 +121,7 @@ async def test_an_api_server_away_at_the_start_is_waited_for(control_plane: Cont
     assert isinstance(first, Interrupted)
     assert control_plane.url in first.reason
     await asyncio.to_thread(control_plane.start_apiserver)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience(20)):
         while not isinstance(await anext(aiter(events)), DocumentsListed):
             pass
     await store.close()
@@ -133,7 +134,7 @@ async def test_a_frozen_api_server_is_unavailable_in_time(
     await kubernetes.put(a_document("one", "1"))
     control_plane.pause_apiserver()
     try:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(patience(15)):
             with pytest.raises(StoreUnavailable, match="no answer in time"):
                 await kubernetes.put(a_document("one", "2"))
     finally:

@@ -16,6 +16,7 @@ from stores.mqtt.beats import BrokerHeartbeats
 from stores.mqtt.connection import BrokerConnection
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import AGGREGATOR
+from tests.parts.deadlines import patience
 from tests.parts.relay import Relay
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ async def test_a_broken_connection_is_reported_by_the_will(
         broken = await shown(observer, lambda beat: beat.is_broken)
         assert (broken.holder, broken.beaten_at_ms) == ("host-a", BEAT.beaten_at_ms)
         again = msgspec.structs.replace(BEAT, beaten_at_ms=BEAT.beaten_at_ms + 1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patience(10)):
             while True:
                 try:
                     await agent.beat(again)
@@ -160,7 +161,7 @@ async def test_beats_have_an_age_and_none_while_nothing_can_be_received(
     with pytest.raises(StoreUnavailable):
         await observer.beats()
     broker.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         while True:
             try:
                 (back,) = await observer.beats()
@@ -181,7 +182,7 @@ async def test_beats_are_not_reported_while_the_broker_stands_still(
                 await observer.beats()
     finally:
         broker.thaw()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(patience(5)):
         assert await observer.beats() == ()
 
 
@@ -194,7 +195,7 @@ async def test_beats_of_a_broker_that_ended_are_marked_as_retained(
     assert not (await shown(observer, lambda beat: True)).is_retained
     broker.stop()
     broker.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         while True:
             try:
                 (found,) = await observer.beats()
@@ -203,7 +204,7 @@ async def test_beats_of_a_broker_that_ended_are_marked_as_retained(
                 await asyncio.sleep(0.05)
     assert found.is_retained
     again = msgspec.structs.replace(BEAT, beaten_at_ms=BEAT.beaten_at_ms + 1)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         while True:
             try:
                 await agent.beat(again)
@@ -248,7 +249,7 @@ async def test_a_mistake_of_the_program_ends_all_users_of_the_connection(broker:
     connection = BrokerConnection(parse_address(broker.url), Mqtt(), "node-1", mistaken)
     heartbeats = BrokerHeartbeats(connection, None)
     for _ in range(2):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patience(5)):
             with pytest.raises(ZeroDivisionError):
                 await connection.session()
             with pytest.raises(ZeroDivisionError):

@@ -18,6 +18,7 @@ from stores.address import open_store
 from stores.base import EventChannel, HistoryAck, HistoryBatch, Store
 from stores.mqtt.channel_codec import LARGEST_BYTES, decode_batch
 from tests.parts.broker import Broker
+from tests.parts.deadlines import patience
 from tests.parts.processes import Running, program
 from tests.tiers import needs
 
@@ -66,7 +67,7 @@ class Listening:
             self.seen.append(event)
 
     async def until(self, wanted: object) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + patience(10)
         while wanted not in self.seen:
             assert time.monotonic() < deadline, (wanted, self.seen)
             await asyncio.sleep(0.01)

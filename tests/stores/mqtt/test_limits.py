@@ -27,6 +27,7 @@ from stores.mqtt.limits import (
 )
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import Broker
+from tests.parts.deadlines import patience
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 from tests.parts.watching import watching
 
@@ -69,7 +70,7 @@ async def refused(store: Store, document: Document) -> str:
 
     A write over a broken connection is repeated.
     """
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patience(30)):
         while True:
             try:
                 await store.put(document)
@@ -83,7 +84,7 @@ async def refused(store: Store, document: Document) -> str:
 
 async def taken(store: Store, document: Document) -> None:
     """Write a document until the store accepts it, also over broken connections."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patience(30)):
         while True:
             try:
                 await store.put(document)

@@ -17,6 +17,7 @@ from stores.mqtt.connection import BrokerConnection
 from stores.mqtt.documents import encode
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import Broker
+from tests.parts.deadlines import patience
 from tests.parts.mochi import Mochi
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 from tests.parts.watching import watching
@@ -40,7 +41,7 @@ def opened(broker: Mochi | MqttProxy, protocol: str, node: str | None = None) ->
 
 async def problem(store: Store) -> str:
     """Return why no write succeeds, after any temporary failure."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patience(30)):
         for _ in range(3):
             with pytest.raises(StoreError) as caught:
                 await store.put(ONE)
@@ -119,7 +120,7 @@ async def test_a_larger_document_than_it_takes_holds_nothing_else_up(
         await store.put(ONE)
         large = Document("mindx-dl", "mindx-dl-nodeinfo-node-1", {"text": "x" * 40_000})
         text = ""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patience(30)):
             while "bytes as a packet" not in text:
                 try:
                     await store.put(large)
@@ -246,7 +247,7 @@ async def test_new_connection_is_tried_with_the_size_of_the_largest_document(
 
 
 async def taken(store: Store, document: Document = ONE) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience(20)):
         while await fails(store, document):  # noqa: ASYNC110  (it announces nothing)
             await asyncio.sleep(0.1)
 

@@ -17,6 +17,7 @@ from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import Broker
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -57,7 +58,7 @@ def connections(broker: Broker) -> int:
 
 async def until(happened: Callable[[], bool]) -> None:
     """Wait until it happened."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patience(30)):
         while True:
             if happened():
                 return
@@ -121,7 +122,7 @@ async def test_one_right_that_is_missing_stops_nothing_else(
     node_info = Document("mindx-dl", "mindx-dl-nodeinfo-node-1", {"text": "x"})
 
     async def keep_the_other() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patience(20)):
             while True:
                 try:
                     await store.put(node_info)

@@ -19,6 +19,7 @@ from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection, Received, Subscribed
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import AGGREGATOR, Broker
+from tests.parts.deadlines import patience
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ async def test_a_password_that_all_users_can_read_is_refused(broker: Broker) -> 
     with pytest.raises(StoreForbidden, match="read by everybody"):
         await opened.get("mindx-dl", "one")
     mqtt.password_file.chmod(0o600)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         while True:
             try:
                 assert await opened.get("mindx-dl", "one") is None
@@ -314,7 +315,9 @@ async def test_a_broker_that_accepts_and_sends_nothing_is_left_without_noise(
     await store.close()
     server.close()
     del store
-    async with asyncio.timeout(10):  # every connection was left, and none is left open here
+    async with asyncio.timeout(
+        patience(10)
+    ):  # every connection was left, and none is left open here
         await asyncio.gather(*served)
     gc.collect()
     assert [one for one in caplog.records if one.name == "asyncio"] == []
@@ -334,7 +337,7 @@ async def test_a_document_that_the_broker_finds_too_large_stops_no_other(tmp_pat
         store = open_store(broker.url, mqtt=Mqtt())
         with pytest.raises(StoreUnavailable, match="mindx-dl-big: the connection broke"):
             await store.put(Document("mindx-dl", "mindx-dl-big", {"text": "x" * 2000}))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patience(10)):
             while True:
                 try:
                     await store.put(device_info())

@@ -17,6 +17,7 @@ from dcmi_shim.emulator.control import PROFILES
 from stores.address import open_store
 from stores.base import Document, Selection
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import patience
 from vigil.demo import actions
 from vigil.demo.command import DemoOptions, play
 from vigil.demo.story import STORY, DemoStep, story_of
@@ -38,7 +39,7 @@ def _demo(*options: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "vigil", "demo", *options],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=patience(110),
         check=False,
     )
 
@@ -152,7 +153,7 @@ def test_a_demo_that_is_stopped_leaves_no_process(tmp_path: Path, number: signal
         assert "the nodes start" in demo.stdout.readline()
         assert _processes_of(url)
         demo.send_signal(number)
-        demo.communicate(timeout=20)
+        demo.communicate(timeout=patience(20))
     assert demo.returncode == 128 + number
     assert _processes_of(url) == []
 

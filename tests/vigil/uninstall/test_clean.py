@@ -22,6 +22,7 @@ from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, node_report, published, report
 from tests.elastic.jobs import size, vcjob, with_kept
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import patience
 from tests.parts.definitions import VCJOBS
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ async def fill(place: Place, daemon: Daemon, *nodes: str) -> None:
         await place.store.put(node_report(node, [part], "UnHealthy"))
     async with Fleet(place.store, nodes, INTERVAL).beating():
         await asyncio.to_thread(daemon.start)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patience(30)):
             while set(await place.entries() or ()) != set(nodes):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
     # Where a Lease leads, the next step would wait until it runs out.
@@ -118,7 +119,7 @@ async def test_faults_end_first_and_nothing_is_left(place: Place, tmp_path: Path
     assert await place.documents() == before
     working = asyncio.create_task(place.uninstall("--yes"))
     seen_healthy = 0.0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patience(60)):
         while (entries := await place.entries()) is not None:
             lists = [entry["DeviceList"] for entry in entries.values()]
             if not seen_healthy and all(one["huawei.com/Ascend910-Fault"] == "[]" for one in lists):

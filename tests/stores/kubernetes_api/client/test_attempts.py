@@ -13,6 +13,7 @@ from stores.address import open_store
 from stores.base import Beat, Changed, Deleted, Document, LeaderElectionRecord, Selection
 from tests.parts.api_proxy import ApiProxy, Direction, Rule
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import patience
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ async def test_late_write_undoes_nothing_newer(
     await other.close()
     proxy.thaw()
     late_ones = Rule(name="one")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         while not {one.verb for one in proxy.requests(late_ones)} >= {"update", "patch"}:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     await asyncio.sleep(0.5)  # until they are refused

@@ -20,6 +20,7 @@ from stores.kubernetes_api.client.credential_files import CredentialFiles
 from tests.parts.certificates import make_client
 from tests.parts.connect_proxy import ConnectProxy
 from tests.parts.controlplane import CHIEF_TOKEN
+from tests.parts.deadlines import patience
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ async def until_written(store: Store, text: str, seconds: float = 20) -> float:
     """Try until it is written, as daemons do; the seconds that it took."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(patience(seconds)):
         while True:
             try:
                 await store.put(a_document(text))
@@ -118,7 +119,7 @@ async def until_written(store: Store, text: str, seconds: float = 20) -> float:
 
 async def until_refused(store: Store) -> None:
     """Write until that raises something."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         while True:
             await store.put(DOCUMENT)
             await asyncio.sleep(0.1)
@@ -166,7 +167,7 @@ async def test_unusable_credentials_leave_the_last_good_ones_in_force(
             await store.put(DOCUMENT)
             await asyncio.sleep(0.1)
 
-    await asyncio.wait_for(repaired(), 10)
+    await asyncio.wait_for(repaired(), patience(10))
     assert "are good again" in caplog.records[1].getMessage()
     assert CHIEF_TOKEN not in caplog.text
 
@@ -267,7 +268,7 @@ async def test_a_file_system_that_hangs(
 
     def hanging(files: CredentialFiles, path: Path, most_bytes: int) -> bytes:
         begun.append(path)
-        answers.wait(30)
+        answers.wait(patience(30))
         return read(files, path, most_bytes)
 
     monkeypatch.setattr(CredentialFiles, "read", hanging)
@@ -293,7 +294,7 @@ async def test_a_plugin_that_is_refused_again_and_again(
 
     async def ask() -> int:
         asked = 0
-        async with asyncio.timeout(5.0) as ending:
+        async with asyncio.timeout(patience(5.0)) as ending:
             while True:
                 with pytest.raises(StoreForbidden, match="Unauthorized"):
                     await store.put(DOCUMENT)
@@ -325,7 +326,7 @@ async def test_a_plugin_that_fails_while_its_last_token_is_good(
             await store.put(DOCUMENT)
             await asyncio.sleep(0.2)
 
-    await asyncio.wait_for(failed(), 20)
+    await asyncio.wait_for(failed(), patience(20))
     assert len(caplog.records) == 1
     assert "sh ended with status 1: no network; the credentials in use stay" in caplog.text
 
