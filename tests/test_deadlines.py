@@ -20,8 +20,6 @@ _HERE = ROOT / "tests"
 _WAITING = _HERE / "parts" / "deadlines.py"
 # Too short to be a deadline: it is awaited that nothing comes.
 _BRIEF_SECONDS = 1.0
-# Sleeps that are still to be replaced; this number only falls.
-_OTHERS = 448
 _SLEEPS = {"time.sleep", "asyncio.sleep"}
 _WORDS = (
     "sleep",
@@ -82,7 +80,7 @@ def test_every_deadline_is_scaled() -> None:
 
 def test_no_test_sleeps_by_itself() -> None:
     found = [place for path in _files() for place in _sleeps(path)]
-    assert len(found) <= _OTHERS, (
+    assert not found, (
         "use until, wait_until, or another function of tests/parts/deadlines.py:\n"
         + "\n".join(found)
     )

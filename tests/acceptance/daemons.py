@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.acceptance.places import NODES
 from tests.acceptance.reading import DEVICE_PREFIX
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,9 +36,7 @@ def clean_environment() -> dict[str, str]:
 def wait(happened: Callable[[], bool], what: str, seconds: float = 10.0) -> float:
     """Wait until ``happened``; the seconds it took."""
     begin = time.monotonic()
-    while not happened():
-        assert time.monotonic() - begin < seconds, f"not within {seconds} s: {what}"
-        time.sleep(_STEP_SECONDS)
+    wait_until(happened, what, seconds, _STEP_SECONDS)
     return time.monotonic() - begin
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests.acceptance.daemons import wait
 from tests.acceptance.hardware import CODES, GAPPED, HEALTH
 from tests.acceptance.reading import has
+from tests.parts.deadlines import let_time_pass, nothing_happens_for
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import MakeAgent
@@ -69,7 +69,7 @@ def test_no_event_is_lost_while_a_hanging_process_is_replaced(agent: Agent) -> N
     wait(lambda: "every chip is audited" in agent.logged(), "it asks")
     for _ in range(80):
         hardware.once(4, OTHER)
-        time.sleep(0.01)
+        let_time_pass(0.01)
     wait(lambda: len(agent.journaled(OTHER)) >= 80, "all arrived", 3)
     assert agent.journaled(OTHER) == ["once"] * 80
 
@@ -82,7 +82,7 @@ def test_a_fault_while_the_hang_is_noticed(agent: Agent) -> None:
         hardware.occur(chip, FAULT)
         taken = agent.shows(has(chip, FAULT), "in the hang")
         assert taken < 1
-        time.sleep(0.2)
+        let_time_pass(0.2)
 
 
 def test_all_calls_of_all_chips_hang_at_start(folder: Folder, make_agent: MakeAgent) -> None:
@@ -107,7 +107,9 @@ def test_every_call_is_slow_from_the_start(folder: Folder, make_agent: MakeAgent
     assert agent.shows(lambda shown: shown.codes(10) == {FAULT}, "occurred") < 1
     agent.hardware.recover(10, FAULT)
     assert agent.shows(lambda shown: not shown.levels, "recovered") < 1
-    time.sleep(4)
+    nothing_happens_for(
+        4, because="a list lags behind for LAG_SECONDS, 2, and its query is repeated"
+    )
     assert not agent.blind()
     assert not agent.status()["driver"]["stuck_calls"]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tests.acceptance.daemons import wait
 from tests.acceptance.places import CLUSTER, NODES
 from tests.acceptance.reading import CLUSTER_PREFIX, DEVICE_PREFIX, signed
+from tests.parts.deadlines import let_time_pass, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,10 +60,7 @@ def test_two_writers_are_a_conflict(cluster: Cluster, make_agent: MakeAgent) -> 
         cluster.write(OWN, {"DeviceInfoCfg": signed(HEALTHY, int(time.time()))})
         return agent.status()["publications"][0]["conflict_since_ms"] is not None
 
-    for _ in range(40):
-        if fight():
-            break
-        time.sleep(0.1)
+    wait_until(fight, "the conflict", step_seconds=0.1)
     status, answer = agent.ask("/readyz")
     assert status == 503
     assert "conflict" in json.dumps(answer)
@@ -75,7 +73,7 @@ def test_two_writers_are_a_conflict(cluster: Cluster, make_agent: MakeAgent) -> 
         if data is None or data["DeviceInfoCfg"] != mine:
             writes += 1
             cluster.write(OWN, {"DeviceInfoCfg": mine})
-        time.sleep(0.05)
+        let_time_pass(0.05)
     assert writes <= 4, "the agent writes after pauses of 1, 2 and 4 s"
     assert wait(lambda: cluster.read(NODES, OWN) != {"DeviceInfoCfg": mine}, "it is tried", 10)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import resource
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from tests.acceptance.daemons import wait
 from tests.acceptance.hardware import CODES, HEALTH
 from tests.acceptance.places import CLUSTER, NODES, History
 from tests.acceptance.reading import has
+from tests.parts.deadlines import let_time_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,10 +85,10 @@ def test_kill_9_at_a_random_time(folder: Folder, make_agent: MakeAgent, seed: in
         else:
             hardware.occur(chip, FAULT)
             faulty.add(chip)
-        time.sleep(chance.uniform(0, 0.03))
+        let_time_pass(chance.uniform(0, 0.03))
         agent.kill()
         agent.start()
-        time.sleep(chance.uniform(0, 0.6))
+        let_time_pass(chance.uniform(0, 0.6))
         agent.kill()
         agent.start()
     agent.shows(

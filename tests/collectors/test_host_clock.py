@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,7 +24,7 @@ from contract.codes.host_codes import CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLO
 from contract.observation import Observation, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
 from tests.parts.collector_context import SavedInMemory, collector_context
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import let_time_pass, patience, time_passes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -66,7 +65,7 @@ async def running(
         recorded, virtual_ms, ScriptedDriver(), saved_state=memory, tracked=tracked
     )
     task = asyncio.create_task(host.collector().run(around))
-    await asyncio.sleep(1)
+    await time_passes(1)
     try:
         yield recorded
     finally:
@@ -136,7 +135,7 @@ async def test_only_what_was_synchronised_can_lose_it() -> None:
 
 def test_the_clocks_of_this_machine() -> None:
     before = offset_seconds()
-    time.sleep(0.01)
+    let_time_pass(0.01)
     assert abs(offset_seconds() - before) < 0.005
     assert is_synchronised() in (True, False, None)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -231,10 +231,7 @@ class Node:
     ) -> float:
         """Wait until ``happened``; the seconds it took."""
         begin = time.monotonic()
-        while not happened():
-            waited = time.monotonic() - begin
-            assert waited < seconds, f"not within {seconds} s: {what}\n{self.logged()[-4000:]}"
-            time.sleep(0.01)
+        wait_until(happened, lambda: f"{what}\n{self.logged()[-4000:]}", seconds, 0.01)
         return time.monotonic() - begin
 
     def healthy(self, seconds: float = _UP_SECONDS) -> float:

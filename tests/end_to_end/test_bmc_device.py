@@ -10,6 +10,7 @@ import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.install import IPMI_PRELOAD
+from tests.parts.deadlines import nothing_happens_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +119,7 @@ def test_a_node_that_is_not_to_ask_its_bmc(with_device: Node) -> None:
     node.emulator.bmc.occur(FAN)
     node.start()
     node.healthy()
-    time.sleep(3 * PERIOD_SECONDS)
+    nothing_happens_for(3 * PERIOD_SECONDS, because="three periods of the BMC's queries")
     assert node.status()["blind"] == []
     assert node.node_info() is None
     node.stop()

@@ -19,6 +19,7 @@ from tests.end_to_end.mqtt_node import OnBroker
 from tests.end_to_end.node import WITHIN_A_SECOND, Node
 from tests.end_to_end.places import Cluster, Folder
 from tests.end_to_end.test_mqtt import an_aggregator
+from tests.parts.deadlines import stays, time_passes
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def test_another_holder_and_seven_writes_at_once_are_no_conflict(node: Node) -> 
             await store.beat(beat)
             for number in range(7):
                 await store.put(device_info(number))
-                await asyncio.sleep(0.03)
+                await time_passes(0.03)
 
     asyncio.run(attack())
     node.emulator.occur(1, FAULT)
@@ -147,7 +148,7 @@ def test_a_stranger_who_writes_for_three_seconds_blocks_no_other_for_long(
                     store.put(device_info(number)), store.put(cluster_info(number))
                 )
                 number += 1
-                await asyncio.sleep(0.05)
+                await time_passes(0.05)
 
     asyncio.run(attack())
     (conflict,) = conflicts(node)
@@ -216,7 +217,7 @@ async def test_an_immutable_document_is_replaced_and_its_node_never_healthy(
         await seen.until(
             lambda seen: "Ascend910-2" in seen.documents[place].data[DEVICES].partition("-Fault")[2]
         )
-        await asyncio.sleep(2.5)
+        await stays(2.5, because="a write that was missed is found within claims.PATIENCE_MS, 2000")
         since = seen.events[known:]
         assert not any(isinstance(event, DocumentsListed) for event in since), "nothing was missed"
         shown = [event.document for event in since if isinstance(event, Changed)]

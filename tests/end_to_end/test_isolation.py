@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.parts.deadlines import nothing_happens_for
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
@@ -52,7 +53,9 @@ def test_isolation_outlives_all_but_an_operator(node: Node) -> None:
     node.start()
     node.until(lambda now: now.unhealthy == {DEVICE}, "the document is there again")
     assert keys(node) == isolated
-    time.sleep(0.5)  # a watch that saw neither the write nor the deletion has nothing to report
+    nothing_happens_for(
+        0.5, because="a watch that saw neither the write nor the deletion has nothing to report"
+    )
     node.place.delete(node.document)
     node.wait(lambda: keys(node) == isolated, "and again")
 

@@ -6,12 +6,12 @@ Source: docs/spec/device-plugin.md#6.2, 6.3.
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.end_to_end.node import Node
+from tests.parts.deadlines import nothing_happens_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,10 +97,12 @@ def test_a_healthy_node_reports_what_is_recorded(
     try:
         node.start()
         node.wait(lambda: watched.label("servertype") is not None, "the labels are there")
-        time.sleep(0.5)
+        nothing_happens_for(0.5, because="all that is set on the Node is set together")
         version = watched.version
         got = watched.read()
-        time.sleep(1.5)
+        nothing_happens_for(
+            1.5, because="what is refused or lost is tried again after _AGAIN_SECONDS, 1"
+        )
     finally:
         node.close()
     wanted: dict[str, Any] = RECORDED[profile]
@@ -142,7 +144,7 @@ def test_a_type_that_is_there_is_left_alone(cluster_node: Node, cluster: Cluster
     watched = Watched(cluster, cluster_node.name, {"servertype": "soc"})
     cluster_node.start()
     cluster_node.wait(lambda: watched.label("accelerator") is not None, "the labels are there")
-    time.sleep(0.5)
+    nothing_happens_for(0.5, because="all that is set on the Node is set together")
     assert watched.label("servertype") == "soc"
 
 
@@ -176,7 +178,7 @@ def test_the_kubelets_traffic_costs_no_write(cluster_node: Node, watched: Watche
         watched.plane.request("PATCH", f"{watched.path}/status", status)
     watched.edit(annotations={"somebody/else": "writes"})
     # Longer than an exposition is good.
-    time.sleep(1.5)
+    nothing_happens_for(1.5, because="an exposition is good for a second, and so is _AGAIN_SECONDS")
     assert writes in cluster_node.ask("/metrics")[1]
 
 
@@ -215,5 +217,5 @@ def test_an_agent_without_the_chips_or_with_labels_off_leaves_the_node_alone(
     before = watched.version
     node.start()
     node.up()
-    time.sleep(2)
+    nothing_happens_for(2, because="it would be set with the first inventory, or again after 1 s")
     assert watched.version == before

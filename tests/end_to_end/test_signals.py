@@ -13,7 +13,7 @@ import pytest
 
 from tests.aggregator.daemon import Daemon
 from tests.parts.controlplane import LEASES
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import let_time_pass, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ def ended_by_many(send: Callable[[signal.Signals], None], status: Callable[[], i
     while (now := status()) is None:
         assert time.monotonic() < give_up
         send(signal.SIGTERM)
-        time.sleep(0.005)
+        let_time_pass(0.005)
     return now
 
 

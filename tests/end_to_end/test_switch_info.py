@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +11,7 @@ from dcmi_shim.emulator.install import SWITCH_LIBRARY, install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
+from tests.parts.deadlines import nothing_happens_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +103,7 @@ def test_a_blind_switch_keeps_what_is_known(a3: Node) -> None:
     a3.emulator.occur(3, CHIP_FAULT)
     assert a3.until(lambda now: now.codes(3) == {CHIP_FAULT}, "chips go on") < 1
     a3.emulator.switch_recover(PORT)
-    time.sleep(0.5)
+    nothing_happens_for(0.5, because="the switches are asked every 0.3 s")
     assert codes(a3) == [CODE]
     a3.emulator.clear(LIST)
     a3.wait(lambda: codes(a3) == [], "the recovery counts", 15)

@@ -14,6 +14,7 @@ from dcmi_shim.emulator.install import install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
+from tests.parts.deadlines import let_time_pass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,7 @@ def test_faults_of_switches_come_go_and_outlive_restarts(node: Node) -> None:
         end = time.monotonic() + 1.5
         while time.monotonic() < end:
             assert switches(node) == faulty
-            time.sleep(0.01)
+            let_time_pass(0.01)
         node.up()
         node.wait(lambda: "switch" in node.status()["answered"], "the switches have answered")
     node.emulator.switch_recover(RESTART)

@@ -5,8 +5,10 @@ them where a machine does other work, pytest's own among them. What a test waits
 the functions of this module are the only ones that sleep:
 
 ``until``, ``wait_until``   wait for an event, in a coroutine and in a thread
+``until_succeeds``          repeats what may fail at first, such as a write over a new connection
 ``nothing_happens_for``     proves that nothing happens before a bound; ``stays`` in a coroutine
 ``stand_in_takes``          a stub that hangs or answers late; ``stand_in_waits`` in a coroutine
+``let_time_pass``           plays a scenario whose moments matter; ``time_passes`` in a coroutine
 """
 
 from __future__ import annotations
@@ -93,6 +95,23 @@ async def until(
         await asyncio.sleep(step_seconds)
 
 
+async def until_succeeds(
+    work: Callable[[], Awaitable[_Result]],
+    *passing: type[Exception],
+    seconds: float = 20.0,
+) -> _Result:
+    """Repeat work until it raises none of the errors that pass; return its result."""
+    clock = asyncio.get_running_loop().time
+    give_up = clock() + patience(seconds)
+    while True:
+        try:
+            return await work()
+        except passing:
+            if clock() >= give_up:
+                raise
+        await asyncio.sleep(_STEP_SECONDS)
+
+
 def _late(event: str | Callable[[], object], seconds: float) -> str:
     text = event if isinstance(event, str) else str(event())
     return f"not within {patience(seconds):g} s: {text}"
@@ -120,4 +139,17 @@ def stand_in_takes(seconds: float) -> None:
 
 async def stand_in_waits(seconds: float) -> None:
     """Do the same as ``stand_in_takes`` in a coroutine."""
+    await asyncio.sleep(max(0.0, seconds))
+
+
+def let_time_pass(seconds: float) -> None:
+    """Let a scenario come to its next moment: faults in a rhythm, a kill at a random time.
+
+    What is tested depends on that time. It is not for waiting until something is reached.
+    """
+    time.sleep(max(0.0, seconds))
+
+
+async def time_passes(seconds: float) -> None:
+    """Do the same as ``let_time_pass`` in a coroutine."""
     await asyncio.sleep(max(0.0, seconds))

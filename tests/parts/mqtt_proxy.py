@@ -14,6 +14,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.parts.deadlines import stand_in_waits
+
 if TYPE_CHECKING:
     from typing import Self
 
@@ -184,7 +186,7 @@ class MqttProxy:
             if connection.is_cut:
                 self.plays.cuts -= 1
                 self.ended.append(packet.topic)
-                await asyncio.sleep(0.1)  # the broker has it before the connection ends
+                await stand_in_waits(0.1)  # the broker has it before the connection ends
                 return
 
     def _subscribe(self, connection: _Connection, packet: _Packet) -> None:
@@ -209,10 +211,10 @@ class MqttProxy:
             if connection.is_cut:
                 continue
             if packet.kind == _PUBACK:
-                await asyncio.sleep(self.plays.answers_after_seconds)
+                await stand_in_waits(self.plays.answers_after_seconds)
                 connection.under_way -= 1
             elif packet.kind == _SUBACK:
-                await asyncio.sleep(self.plays.grants_after_seconds)
+                await stand_in_waits(self.plays.grants_after_seconds)
             if packet.kind == _PUBLISH:
                 # With 3.1.1 only what follows a subscription has the flag.
                 is_hidden = connection.by_wildcard and not connection.is_v5

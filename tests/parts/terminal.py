@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import pty
+import select
 import subprocess
 import termios
 import time
@@ -72,7 +73,7 @@ def _read(terminal: int) -> bytes | None:
     try:
         return os.read(terminal, 4096)
     except BlockingIOError:
-        time.sleep(0.01)
+        select.select([terminal], [], [], 0.01)
         return b""
     except OSError as error:
         if error.errno != errno.EIO:

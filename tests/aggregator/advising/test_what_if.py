@@ -13,7 +13,7 @@ from aggregator.advising.cluster_objects import AdvisedObjects
 from aggregator.advising.sessions import PERIOD_MS, Sessions
 from aggregator.advising.what_if import Busy, UnknownObject, WhatIf, WrongAssumption
 from tests.aggregator.advising.test_advice import NOW_MS, decided, filled, ill
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, until_succeeds
 from tests.vigil.advise import cluster
 
 if TYPE_CHECKING:
@@ -89,13 +89,7 @@ async def test_one_at_a_time(asked: WhatIf, gate: threading.Event) -> None:
     with pytest.raises(Busy):
         await asked.answer([ASSUMED], None, None)
     gate.set()
-    async with asyncio.timeout(patience(20)):
-        while True:
-            try:
-                found = await asked.answer([ASSUMED], None, None)
-                break
-            except Busy:
-                await asyncio.sleep(0.01)
+    found = await until_succeeds(lambda: asked.answer([ASSUMED], None, None), Busy)
     assert len(found.reports) == 2
 
 

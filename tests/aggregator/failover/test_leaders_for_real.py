@@ -13,6 +13,7 @@ import pytest
 from contract.names import LEADER_LEASE
 from tests.aggregator.daemon import OUTPUTS, Daemon
 from tests.aggregator.leaders import LEASE_SECONDS, judge, leads, numbered, role, states
+from tests.parts import deadlines
 from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import patience
 from tests.parts.relay import Relay
@@ -63,9 +64,7 @@ def all_are(number: int) -> Callable[[Watching], bool]:
 
 async def until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
     """Wait for a change on a page, without stopping the storm."""
-    async with asyncio.timeout(patience(seconds)):
-        while not await asyncio.to_thread(happened):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await deadlines.until(lambda: asyncio.to_thread(happened), seconds=seconds)
 
 
 @contextlib.asynccontextmanager

@@ -21,14 +21,9 @@ from aggregator.grpc.fault_messages import (
 )
 from aggregator.grpc.subscriptions import SubscriptionEnd
 from aggregator.grpc.takeover_recoveries import FOR_MS, Recoveries
-from tests.aggregator.grpc.bench import (
-    Bench,
-    faulty,
-    normal,
-    until,
-)
+from tests.aggregator.grpc.bench import Bench, faulty, normal
 from tests.aggregator.grpc.upstream import Client, Stream
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, until, until_succeeds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -334,15 +329,16 @@ async def test_calls_that_wait_while_the_leader_goes() -> None:
 
 async def until_answered(client: Client) -> None:
     """Repeat the request until it is answered, as clients do."""
-    async with asyncio.timeout(patience(20)):
-        while True:
-            try:
-                await client.ask(GET)
-            except grpc.aio.AioRpcError as error:
-                assert error.code() is grpc.StatusCode.UNAVAILABLE  # noqa: PT017
-                await asyncio.sleep(0.01)
-            else:
-                return
+
+    async def ask() -> None:
+        try:
+            await client.ask(GET)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                raise ConnectionError from error
+            raise
+
+    await until_succeeds(ask, ConnectionError)
 
 
 async def test_questions(bench: Bench, client: Client) -> None:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import grpc
 import grpc.aio
@@ -28,10 +29,10 @@ from aggregator.grpc.subscriptions import Subscriber as Who
 from aggregator.grpc.wire_messages import large_fault_signal
 from contract.errors import ListenError
 from service.clock import Instant
-from tests.aggregator.grpc.bench import Bench, node_faults, normal, until
+from tests.aggregator.grpc.bench import Bench, node_faults, normal
 from tests.aggregator.grpc.test_fault_service import refused, until_answered
 from tests.aggregator.grpc.upstream import Client, Stream
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, stays, until
 
 GET, REGISTER = "fault.Fault/GetFaultMsgSignal", "fault.Fault/Register"
 JOB = "11111111-1111-4111-8111-111111111111"
@@ -325,7 +326,7 @@ async def test_leader_listens_as_soon_as_the_port_is_free(
         await until(lambda: server.trouble.reason)
         assert "Address already in use" in str(server.status().trouble)
         assert server.port is None
-        await asyncio.sleep(1.2)
+        await stays(1.2, because="the port is tried every _AGAIN_SECONDS, 1")
     async with asyncio.timeout(patience(10)), Client(target) as client:
         await until_answered(client)
         assert server.status().trouble is None
@@ -342,7 +343,7 @@ async def test_former_leader_tries_no_longer_to_listen() -> None:
         await until(lambda: server.trouble.reason)
         await server.set_leading(False)
         assert server.status().trouble is None
-    await asyncio.sleep(1.2)
+    await stays(1.2, because="the port was tried every _AGAIN_SECONDS, 1")
     assert server.port is None
 
 
@@ -357,6 +358,9 @@ async def test_clients_that_replace_each_other_are_logged_once_a_minute(
     streams: list[Stream] = []
     async with bench.serving(clock=hand) as target, Client(target) as one, Client(target) as other:
 
+        def has_turned(wanted: int) -> bool:
+            return len(bench.turned) >= wanted
+
         async def take(turns: int) -> list[str]:
             """Let both clients take the place in turns; return what was logged of them."""
             caplog.clear()
@@ -366,7 +370,7 @@ async def test_clients_that_replace_each_other_are_logged_once_a_minute(
                 wanted = len(bench.turned) + (2 if streams else 1)
                 await client.ask(REGISTER, who)
                 streams.append(client.listen("fault.Fault/SubscribeFaultMsgSignal", who))
-                await until(lambda wanted=wanted: len(bench.turned) >= wanted)
+                await until(partial(has_turned, wanted))
             return [record.getMessage() for record in caplog.records]
 
         assert len(await take(30)) == 2

@@ -10,9 +10,9 @@ import grpc.aio
 import pytest
 
 from contract.documents.public_fault import Influence, PublicFault, PublicFaultEntry
-from tests.aggregator.grpc.bench import Answer, Bench, until
+from tests.aggregator.grpc.bench import Answer, Bench
 from tests.aggregator.grpc.upstream import Client
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, until
 
 SEND, REGISTER = "PubFault/SendPublicFault", "config.Config/Register"
 SUBSCRIBE = "config.Config/SubscribeRankTable"

@@ -28,7 +28,7 @@ from tests.aggregator.public_faults.messages import (
     places,
     standing,
 )
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,8 +170,7 @@ async def test_the_file_is_followed(
         file.unlink()
         assert await seen.get() is None
         file.mkdir()
-        while "cannot be read" not in caplog.text:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: "cannot be read" in caplog.text)
         file.rmdir()
         (tmp_path / "large").write_bytes(b"\xff" + b"x" * (11 * 1024 * 1024))
         (tmp_path / "large").rename(file)

@@ -20,7 +20,7 @@ from dcmi_shim.emulator.install import LIBRARY, SWITCH_LIBRARY, install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from tests.dcmi_shim.emulator.conftest import Watcher
 from tests.dcmi_shim.emulator.driver import wait_until
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -351,7 +351,7 @@ def test_hooks(a3: Server, switches: Switches) -> None:
     answers: list[object] = []
     stuck = threading.Thread(target=lambda: answers.append(switches.listed()))
     stuck.start()
-    time.sleep(0.05)
+    nothing_happens_for(0.05, because="a call answers within milliseconds")
     assert answers == []
     a3.emulator.reset()
     stuck.join(patience(5))

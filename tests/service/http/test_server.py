@@ -18,7 +18,7 @@ from service.http import address
 from service.http.host_names import is_of_this_host
 from service.http.limits import ListenerLimits
 from service.pages.daemon_pages import application, serving
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, stand_in_waits, stays, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -299,7 +299,7 @@ async def test_an_exposition_is_rendered_once_for_all_requests_within_a_second(
     async def render() -> bytes:
         nonlocal rendered
         rendered += 1
-        await asyncio.sleep(0.05)
+        await stand_in_waits(0.05)
         return b"rendered %d\n" % rendered
 
     shown = application(dict, tuple, render, {})
@@ -341,7 +341,7 @@ async def test_without_descriptors_it_is_logged_once_and_goes_on_later(
                     taken.enter_context(socket.socket())
             client.send(HELLO)
             # Longer than a pause, so that it is tried more than once.
-            await asyncio.sleep(0.5)
+            await stays(0.5, because="longer than a pause, so that it is tried more than once")
             refused = [record for record in caplog.records if "not accepted" in record.message]
             assert len(refused) == 1
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft + 512, hard))
@@ -367,15 +367,15 @@ async def test_an_address_that_is_taken_is_served_when_it_is_free(
             async with aiohttp.ClientSession(connector=connector) as session:
                 answer = await session.get("http://daemon/metrics")
                 assert "npu_vigil_http_listening 0.0" in await answer.text()
-            await asyncio.sleep(0.3)
+            await stays(0.3, because="longer than a pause, so that it is tried more than once")
             other.close()
-            async with asyncio.timeout(patience(PATIENCE_SECONDS)):
-                while not (tmp_path / "listen").exists():  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
+            await until((tmp_path / "listen").exists, seconds=PATIENCE_SECONDS)
             served = Site(tmp_path)
-            async with asyncio.timeout(patience(PATIENCE_SECONDS)):
-                while (await served.metrics())["npu_vigil_http_listening",] != 1:  # noqa: ASYNC110
-                    await asyncio.sleep(0.1)
+
+            async def listens() -> bool:
+                return (await served.metrics())["npu_vigil_http_listening",] == 1
+
+            await until(listens, "it listens", PATIENCE_SECONDS, 0.1)
             await served.close()
     logged = [record.message for record in caplog.records if place in record.message]
     assert [line.partition(":")[0] for line in logged] == [

@@ -18,7 +18,7 @@ from service.owned_documents.owned_document import (
 )
 from stores.base import Document, LastWriter
 from stores.directory.store import DirectoryStore
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, stand_in_waits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,7 +144,7 @@ async def test_a_request_without_news_gives_way_when_it_takes_long() -> None:
 
     async def takes_long() -> None:
         try:
-            await asyncio.sleep(60)
+            await stand_in_waits(60)
         finally:
             ended.set()
 

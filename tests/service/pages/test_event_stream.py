@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from contract.pages.changes import FaultChange
 from service.pages.event_stream import PATH, Stream
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -181,9 +181,9 @@ async def test_client_that_leaves_frees_its_place(
     answer = await client.get(PATH)
     assert stream.clients == 1
     answer.close()
-    for _ in range(500):
+
+    def is_free() -> bool:
         send(stream, change(1))
-        if stream.clients == 0:
-            break
-        await asyncio.sleep(0.01)
-    assert stream.clients == 0
+        return stream.clients == 0
+
+    await until(is_free, "its place is free")

@@ -16,7 +16,7 @@ from contract.refusal import Reason
 from stores.address import open_store
 from stores.base import Beat
 from tests.parts.controlplane import LEASES
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, until
 
 if TYPE_CHECKING:
     from stores.base import Store
@@ -50,12 +50,15 @@ def make(plane: ControlPlane, name: str, spec: dict[str, Any], **annotations: st
 
 async def shown(store: Store, count: int) -> dict[str, Beat]:
     """Return the beats by node, once the cache has so many."""
-    for _ in range(500):
+    beats: tuple[Beat, ...] = ()
+
+    async def are_shown() -> bool:
+        nonlocal beats
         beats = await store.beats()
-        if len(beats) == count:
-            return {beat.node: beat for beat in beats}
-        await asyncio.sleep(0.01)
-    pytest.fail(f"after 5 s there are {beats}")
+        return len(beats) == count
+
+    await until(are_shown, lambda: f"{count} beats: {beats}")
+    return {beat.node: beat for beat in beats}
 
 
 async def test_a_lease_contains_holder_interval_and_time(

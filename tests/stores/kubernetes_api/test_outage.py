@@ -15,7 +15,7 @@ from stores.base import Changed, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from stores.kubernetes_api import watch as kubernetes_watch
 from stores.kubernetes_api.client import connection as kubernetes_connection
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, stays, time_passes
 from tests.parts.relay import Relay
 from tests.parts.watching import watching
 
@@ -163,7 +163,7 @@ async def test_a_watch_of_what_never_changes_is_no_trouble(
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=1.0, sock_read=1.1)
     monkeypatch.setattr(kubernetes_connection, "_WATCH_TIMEOUT", timeout)
     async with watching(kubernetes, Selection("mindx-dl")) as seen:
-        await asyncio.sleep(2.5)
+        await stays(2.5, because="two timeouts of the connection, 1.1 s each")
         await kubernetes.put(a_document("one", "1"))
         await seen.until(lambda seen: PLACE in seen.documents)
     assert [type(event) for event in seen.events] == [DocumentsListed, Changed]
@@ -174,7 +174,7 @@ async def test_a_watch_that_is_cut_goes_on_without_a_list(
 ) -> None:
     """As proxies do with what is quiet for a minute."""
     async with watching(relayed, Selection("mindx-dl")) as seen:
-        await asyncio.sleep(1.1)
+        await stays(1.1, because="the watch is quiet for a while")
         await kubernetes.put(a_document("one", "1"))
         await relay.drop()
         await kubernetes.put(a_document("one", "2"))
@@ -193,7 +193,7 @@ async def test_a_watch_that_the_server_ends_goes_on_without_a_list(
     async with watching(kubernetes, Selection("mindx-dl")) as seen:
         for number in range(24):
             await kubernetes.put(a_document("one", str(number)))
-            await asyncio.sleep(0.2)
+            await time_passes(0.2)
         await seen.until(lambda seen: seen.documents[PLACE].data == {"text": "23"})
     changes = [event.document.data["text"] for event in seen.of(Changed)]
     assert changes == [str(number) for number in range(24)]

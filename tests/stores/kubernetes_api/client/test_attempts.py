@@ -13,7 +13,12 @@ from stores.address import open_store
 from stores.base import Beat, Changed, Deleted, Document, LeaderElectionRecord, Selection
 from tests.parts.api_proxy import ApiProxy, Direction, Rule
 from tests.parts.controlplane import LEASES
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import (
+    let_time_pass,
+    stays,
+    time_passes,
+    until,
+)
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -109,7 +114,7 @@ async def test_late_write_undoes_nothing_newer(
             store.objects.set_node("node-1", {"a": "late"}, {}, expected=seen.version)
         ),
     ]
-    await asyncio.sleep(0.3)
+    await time_passes(0.3)
     for task in late:
         task.cancel()
     await asyncio.gather(*late, return_exceptions=True)
@@ -122,10 +127,10 @@ async def test_late_write_undoes_nothing_newer(
     await other.close()
     proxy.thaw()
     late_ones = Rule(name="one")
-    async with asyncio.timeout(patience(10)):
-        while not {one.verb for one in proxy.requests(late_ones)} >= {"update", "patch"}:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    await asyncio.sleep(0.5)  # until they are refused
+    await until(
+        lambda: {one.verb for one in proxy.requests(late_ones)} >= {"update", "patch"}, seconds=10
+    )
+    await stays(0.5, because="the API server has refused them by then")
     assert control_plane.request("GET", "/api/v1/nodes/node-1")["metadata"]["labels"]["a"] == "2"
     assert "annotations" not in control_plane.request("GET", _PATH)["metadata"]
     assert control_plane.request("GET", _PATH)["data"] == {"text": "2"}
@@ -144,7 +149,7 @@ async def test_a_slow_server_is_not_asked_twice_all_the_time(proxy: ApiProxy, st
     assert len(proxy.requests(reads)) == 5
     # The first connection served one of them, the fifth attempt had a new one.
     assert proxy.connections - opened == 4
-    await asyncio.sleep(2.2)
+    await stays(2.2, because="attempts that were given up would come back")
     await asyncio.gather(*(store.get(_SPACE, "one") for _ in range(5)))
     assert len(proxy.requests(reads)) == 10
     # That of the fifth attempt was kept.
@@ -185,7 +190,7 @@ async def test_a_process_that_stood_still_reads_what_was_answered(
     await store.put(_document("1"))
     proxy.delay(0.5, Rule("get", "configmaps", "one"))
     read = asyncio.create_task(store.get(_SPACE, "one"))
-    await asyncio.sleep(0.1)
-    time.sleep(4)  # noqa: ASYNC251  (nothing at all runs)
+    await time_passes(0.1)
+    let_time_pass(4)
     await read
     assert len(proxy.requests(Rule("get", "configmaps", "one"))) == 1

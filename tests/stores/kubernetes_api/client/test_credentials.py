@@ -8,6 +8,7 @@ import json
 import logging
 import shlex
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,7 @@ from stores.kubernetes_api.client.credential_files import CredentialFiles
 from tests.parts.certificates import make_client
 from tests.parts.connect_proxy import ConnectProxy
 from tests.parts.controlplane import CHIEF_TOKEN
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, stays, time_passes, until_succeeds
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -107,14 +108,9 @@ async def until_written(store: Store, text: str, seconds: float = 20) -> float:
     """Try until it is written, as daemons do; the seconds that it took."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    async with asyncio.timeout(patience(seconds)):
-        while True:
-            try:
-                await store.put(a_document(text))
-            except (StoreUnavailable, StoreForbidden):
-                await asyncio.sleep(0.05)
-            else:
-                return loop.time() - began
+    work = partial(store.put, a_document(text))
+    await until_succeeds(work, StoreUnavailable, StoreForbidden, seconds=seconds)
+    return loop.time() - began
 
 
 async def until_refused(store: Store) -> None:
@@ -122,7 +118,7 @@ async def until_refused(store: Store) -> None:
     async with asyncio.timeout(patience(10)):
         while True:
             await store.put(DOCUMENT)
-            await asyncio.sleep(0.1)
+            await time_passes(0.1)
 
 
 async def test_a_token_with_a_line_feed(store: Store, kubeconfig: Kubeconfig) -> None:
@@ -154,7 +150,7 @@ async def test_unusable_credentials_leave_the_last_good_ones_in_force(
     garbage = ("", good[:-50], good.replace(CHIEF_TOKEN, "a b"))
     for number, text in enumerate(garbage):
         kubeconfig.put(text)
-        await asyncio.sleep(1.1)  # how often files are looked at
+        await stays(1.1, because="files are looked at every second")
         for one in range(3):
             await store.put(a_document(f"{number}-{one}"))
     (begin,) = caplog.records
@@ -165,7 +161,7 @@ async def test_unusable_credentials_leave_the_last_good_ones_in_force(
     async def repaired() -> None:
         while len(caplog.records) < 2:
             await store.put(DOCUMENT)
-            await asyncio.sleep(0.1)
+            await time_passes(0.1)
 
     await asyncio.wait_for(repaired(), patience(10))
     assert "are good again" in caplog.records[1].getMessage()
@@ -236,7 +232,7 @@ async def test_a_plugin_that_hangs_once(
     async def tick() -> None:
         nonlocal ticks
         while True:
-            await asyncio.sleep(0.02)
+            await time_passes(0.02)
             ticks += 1
 
     ticking = asyncio.create_task(tick())
@@ -324,7 +320,7 @@ async def test_a_plugin_that_fails_while_its_last_token_is_good(
     async def failed() -> None:
         while kubeconfig.runs < 4:
             await store.put(DOCUMENT)
-            await asyncio.sleep(0.2)
+            await time_passes(0.2)
 
     await asyncio.wait_for(failed(), patience(20))
     assert len(caplog.records) == 1
