@@ -48,10 +48,10 @@ lint: $(VENV)/installed-dev
 
 # Tests wait for each other's programs more than for processors. What judges how quick something is
 # comes behind the others, with the machine for itself. VIGIL_TEST_PATIENCE multiplies all deadlines
-# where the machine does other work; no failed test is run again.
+# where the machine does other work, as the other workers are; no failed test is run again.
 test: lint
 	tests/setup.sh
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 120 -m "not alone"
+	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-2} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not alone"
 	$(BIN)/pytest -m alone
 
 # The slowest fifty tests of the last runs.

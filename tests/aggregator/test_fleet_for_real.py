@@ -1,6 +1,7 @@
 """Heartbeats on a real API server: outages, mass silence, one node that dies, and its return.
 
-The interval is 1 s instead of the usual 5, so an outage of a minute is one of 12 s here.
+The interval is 1 s instead of the usual 5, so an outage of a minute is one of 12 s here. It grows
+with the patience of the tests: on a machine that is slow, beats every second would come too late.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, node_report, report, unhealthy
-from tests.parts.deadlines import stays, time_passes, until
+from tests.parts.deadlines import patience, stays, time_passes, until
 from tests.parts.watching import Watching, watching
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.apiserver
 
-INTERVAL = 1.0
+INTERVAL = patience(1.0)
 NODES = [f"node-{number:03}" for number in range(100)]
 
 

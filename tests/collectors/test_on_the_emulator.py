@@ -22,7 +22,7 @@ from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import RecordedReports
 from tests.parts import deadlines
 from tests.parts.collector_context import collector_context
-from tests.parts.deadlines import stays, time_passes
+from tests.parts.deadlines import patience, stays, time_passes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -94,7 +94,7 @@ async def test_a_fault_lives_and_ends(
     hardware.occur(1, AIC)
     await time_passes(0.2)
     async with collecting(server[0], {(chip_subject(2), HBM): 1}) as (_, recorded):
-        assert await until(lambda: "chip 7 answered" in recorded.words(), 2) < 1
+        assert await until(lambda: "chip 7 answered" in recorded.words(), 2) < patience(1)
         assert f"chip 1 present {AIC}" in recorded.words()
         assert f"chip 2 absent {HBM}" in recorded.words()
         hardware.occur(3, HBM)
@@ -124,10 +124,10 @@ async def test_one_chip_hangs_and_the_others_go_on(
             hardware.hang(function, 2)
         await until(lambda: len(driver.stuck_calls()) == 2, 4)
         hardware.occur(5, HBM)
-        assert await until(lambda: f"chip 5 occur {HBM}" in recorded.words(), 1) < 0.2
+        assert await until(lambda: f"chip 5 occur {HBM}" in recorded.words(), 1) < patience(0.2)
         hardware.lose_next_event()
         hardware.occur(6, AIC)
-        assert await until(lambda: f"chip 6 present {AIC}" in recorded.words(), 3) < 2
+        assert await until(lambda: f"chip 6 present {AIC}" in recorded.words(), 3) < patience(2)
         hardware.recover(2, HBM)
         await stays(2.5, because="the list is asked for LAG_SECONDS, 2, after an event")
         assert f"chip 2 recover {HBM}" not in recorded.words()

@@ -23,7 +23,7 @@ from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from tests.collectors.scripted import RecordedReports, ScriptedDriver
 from tests.parts import deadlines
 from tests.parts.collector_context import collector_context
-from tests.parts.deadlines import stays, time_passes
+from tests.parts.deadlines import patience, stays, time_passes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -95,7 +95,7 @@ async def test_occurrence_notice_and_recovery(
         await until(lambda: recorded.words() == ["node 0 answered"], 5)
         before_ms = wall_clock()
         hardware.switch_occur(PORT, Severity.CRITICAL)
-        assert await until(lambda: f"{PLACE} occur {CODE}" in recorded.words(), 1) < 0.2
+        assert await until(lambda: f"{PLACE} occur {CODE}" in recorded.words(), 1) < patience(0.2)
         hardware.switch_once(WHOLE_CHIP)
         await until(lambda: len(recorded.words()) == 3, 1)
         hardware.switch_recover(PORT)
@@ -139,7 +139,7 @@ async def test_list_finds_faults_and_ends_that_events_did_not_report(
         assert present.driver_raised_at_ms is not None
         hardware.lose_next_event()
         hardware.switch_recover(PORT)
-        assert await until(lambda: f"{PLACE} absent {CODE}" in recorded.words(), 3) < 1.5
+        assert await until(lambda: f"{PLACE} absent {CODE}" in recorded.words(), 3) < patience(1.5)
 
 
 async def test_ports_and_repetitions(built: tuple[Path, Emulator], hardware: Emulator) -> None:

@@ -176,7 +176,7 @@ def test_chip_isolated_by_another_program_stays_isolated(node: Node) -> None:
         "a name that is added at runtime is taken out",
     )
     node.place.write(node.document, data | {"ManuallySeparateNPU": ""})
-    assert node.until(lambda now: len(now.free) == 8, "the chip is released") < 1
+    assert node.until(lambda now: len(now.free) == 8, "the chip is released") < patience(1)
     data = node.place.read(node.document)
     assert data is not None
     assert (data["ManuallySeparateNPU"], data["UpgradeFaultReason"]) == ("", "{}")

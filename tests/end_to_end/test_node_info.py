@@ -10,7 +10,7 @@ import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.end_to_end.places import Cluster
-from tests.parts.deadlines import let_time_pass, nothing_happens_for
+from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def test_alarms_come_and_go(node: Node) -> None:
     node.wait(lambda: "bmc" in node.status()["answered"], "the BMC has answered")
     assert node.node_info() is None
     node.emulator.bmc.occur(FAN)
-    assert node.wait(lambda: node.parts() == FAULTY, "the alarm is shown") < 1
+    assert node.wait(lambda: node.parts() == FAULTY, "the alarm is shown") < patience(1)
     node.emulator.bmc.occur(MEMORY)
     both = [*FAULTY, ("Memory", 5, ["0100000D"])]
     node.wait(lambda: node.parts() == both, "both alarms are shown")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.end_to_end.places import Folder
-from tests.parts.deadlines import let_time_pass, nothing_happens_for
+from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
@@ -56,7 +56,7 @@ def test_kill_9_while_the_api_server_is_away(
     node.kill()
     node.start()
     cluster.plane.start_apiserver()
-    assert node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown") < 5
+    assert node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown") < patience(5)
     node.until(lambda now: now.codes(4) == {ONCE}, "the once event is shown", 3)
     node.until(lambda now: not now.codes(0) and not now.codes(6), "the recoveries are shown", 3)
     assert node.assertions(PASSING)[:2] == ["occur", "recover"]
@@ -76,7 +76,7 @@ def test_an_api_server_that_is_away_at_start(cluster_node: Node, cluster: Cluste
     assert any("cannot be published" in reason for reason in answer["reasons"]), answer
     assert node.ask("/healthz")[0] == 200
     cluster.plane.start_apiserver()
-    assert node.until(lambda now: now.codes(2) == {FAULT}, "the fault is shown") < 5
+    assert node.until(lambda now: now.codes(2) == {FAULT}, "the fault is shown") < patience(5)
     ready = (200, {"ready": True, "reasons": []})
     node.wait(lambda: node.ask("/readyz") == ready, "both documents are settled", 3)
     for what in ("cannot be published", "the store answers again"):
@@ -130,7 +130,7 @@ def test_a_call_that_hangs_blinds_one_chip_only(folder_node: Node) -> None:
     let_time_pass(2.0)
     for chip in (4, 5, 6):
         node.emulator.occur(chip, FAULT)
-        assert _shows(node, chip) < 1.2
+        assert _shows(node, chip) < patience(1.2)
         let_time_pass(0.3)
 
     def blind() -> list[str]:
@@ -189,7 +189,7 @@ def test_a_full_disk_costs_nothing_that_is_known(folder_node: Node) -> None:
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (8192, before[1]))
     for chip in range(4):
         node.emulator.occur(chip, FAULT)
-        assert _shows(node, chip) < 1
+        assert _shows(node, chip) < patience(1)
     node.emulator.recover(0, FAULT)
     node.until(lambda now: not now.codes(0), "the recovery is shown")
     assert node.status()["journal"]["trouble"] is not None

@@ -13,7 +13,7 @@ import pytest
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster, Folder
 from tests.parts.controlplane import LEASES
-from tests.parts.deadlines import nothing_happens_for
+from tests.parts.deadlines import nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,7 +106,7 @@ def test_a_restart_does_not_wait_for_itself(another: Callable[[], Node]) -> None
     node.emulator.occur(2, FAULT)
     node.start()
     node.up()
-    assert node.until(lambda now: now.codes(2) == {FAULT}, "it publishes again") < 2.0
+    assert node.until(lambda now: now.codes(2) == {FAULT}, "it publishes again") < patience(2.0)
     assert "another agent" not in node.logged()
 
 

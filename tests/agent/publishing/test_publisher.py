@@ -22,7 +22,7 @@ from contract.errors import DocumentError, StoreConflict, StoreError, StoreUnava
 from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.directory import files
 from stores.directory.store import DirectoryStore
-from tests.parts.deadlines import stand_in_waits, stays, time_passes, until
+from tests.parts.deadlines import patience, stand_in_waits, stays, time_passes, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -267,7 +267,7 @@ async def test_a_burst_is_not_slowed_until_stamps_are_five_seconds_ahead(tmp_pat
         await until(lambda: bool(bench.acknowledged), "the first write")
         for number in range(4):
             bench.render(f"change {number}")
-            assert await bench.shows(f"change {number}") < 0.5
+            assert await bench.shows(f"change {number}") < patience(0.5)
         for number in range(4, 20):
             bench.render(f"change {number}")
             await time_passes(0.01)
@@ -303,7 +303,7 @@ async def test_an_outage_is_waited_for_and_logged_once(
         tries = bench.store.tries
         assert tries < 10, "the store is asked without a pause"
         bench.store.error = None
-        assert await bench.shows("very faulty") < 2.5
+        assert await bench.shows("very faulty") < patience(2.5)
         await until(lambda: bench.record.trouble is None, "the end is noticed")
     texts = [record.message for record in caplog.records if record.name == "agent.publisher"]
     assert sum("cannot be published" in text for text in texts) == 1
@@ -318,7 +318,7 @@ async def test_a_store_that_is_away_at_start_is_waited_for(tmp_path: Path) -> No
     await stays(0.5, because="the pauses between tries begin with 0.1 s and double")
     assert bench.first_read == []
     bench.store.error = None
-    assert await bench.shows("healthy") < 2.5
+    assert await bench.shows("healthy") < patience(2.5)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -377,12 +377,12 @@ async def test_a_foreign_change_is_repaired_within_a_second(tmp_path: Path) -> N
         await until(lambda: bool(bench.acknowledged), "the first write")
         await until(lambda: bench.shown > 0, "the watch shows it")
         await bench.writes_foreign("nonsense", int(time.time()) + 2)
-        assert await bench.shows("healthy") < 1
+        assert await bench.shows("healthy") < patience(1)
         assert int((await bench.stored())["stamp"]) >= int(time.time()) + 2
         await until(lambda: bench.record.writes["repair", "acknowledged"] == 1, "the repair")
         assert bench.record.foreign.total == 1
         await bench.foreign.delete(SPACE, NAME)
-        assert await bench.shows("healthy") < 1
+        assert await bench.shows("healthy") < patience(1)
 
 
 @pytest.mark.slow
@@ -394,7 +394,7 @@ async def test_a_deletion_that_no_watch_can_show_is_repaired_soon(
         await until(lambda: bench.acknowledged[:1] == [("healthy", 1)], "the first write")
         begin = time.monotonic()
         await until(lambda: bench.acknowledged[1:] == [("healthy", 1)], "the repair")
-        assert time.monotonic() - begin < 2, "half a second is waited for the watch"
+        assert time.monotonic() - begin < patience(2), "half a second is waited for the watch"
         assert (await bench.stored())["content"] == "healthy"
         assert bench.record.foreign.total == 1
         await stays(0.7, because="a second repair would wait _WATCH_SECONDS, 0.5")
@@ -445,7 +445,7 @@ async def test_an_earlier_document_of_ours_that_is_put_back_is_repaired(tmp_path
         for count in (1, 2):
             await bench.foreign.put(earlier)
             await bench.noticed(count)
-            assert await bench.shows("faulty") < 1
+            assert await bench.shows("faulty") < patience(1)
 
 
 async def test_last_writer_is_read_before_a_repair(tmp_path: Path) -> None:
@@ -467,7 +467,7 @@ async def test_a_foreign_change_just_before_a_write_is_repaired_too(tmp_path: Pa
         bench.render("faulty")
         await time_passes(0.05)
         await bench.writes_foreign("nonsense")
-        assert await bench.shows("faulty") < 1.5
+        assert await bench.shows("faulty") < patience(1.5)
         await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "the change")
         assert bench.record.writes["change", "conflict"] == 1
 
@@ -487,7 +487,7 @@ async def test_a_foreign_change_while_the_last_one_is_read_is_repaired_too(
         await bench.foreign.put(stored)
         await time_passes(0.3)
         await bench.writes_foreign("more nonsense")
-        assert await bench.shows("healthy") < 2
+        assert await bench.shows("healthy") < patience(2)
 
 
 @pytest.mark.slow
@@ -502,7 +502,7 @@ async def test_a_change_of_annotations_is_nobodys_business(tmp_path: Path) -> No
         await stays(0.3, because="a watch shows a change of a directory at once")
         assert len(bench.store.written) == 1
         bench.render("faulty")
-        assert await bench.shows("faulty") < 1
+        assert await bench.shows("faulty") < patience(1)
 
 
 @pytest.mark.slow
@@ -641,7 +641,7 @@ async def test_a_change_does_not_wait_for_a_refresh_that_takes_long(tmp_path: Pa
         bench.store.delay_seconds = 0.0
         bench.refresh_seconds = 300.0
         bench.render("faulty")
-        assert await bench.shows("faulty") < 3
+        assert await bench.shows("faulty") < patience(3)
         assert bench.record.foreign.total == 0
 
 
@@ -656,7 +656,7 @@ async def test_document_that_readers_would_refuse_is_not_written(
         assert (await bench.stored())["content"] == "healthy"
         assert "readers would refuse" in caplog.text
         bench.render("good content")
-        assert await bench.shows("good content") < 1
+        assert await bench.shows("good content") < patience(1)
 
 
 async def comes_back(bench: Bench, root: Path, older: bytes | None) -> None:
@@ -683,7 +683,7 @@ async def test_lost_write_is_repeated_and_counts_as_no_foreign_write(tmp_path: P
         await bench.shows("faulty")
         for number in range(8):
             await comes_back(bench, root, older if number % 2 else None)
-            assert await bench.shows("faulty") < 5
+            assert await bench.shows("faulty") < patience(5)
         assert bench.record.foreign.total == 0
         assert bench.record.conflict_since_ms is None
         # An operator's release would be in a newer document.

@@ -30,7 +30,7 @@ from dcmi_shim.values import Chip, Inventory
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, word
 from tests.parts import deadlines
 from tests.parts.collector_context import collector_context
-from tests.parts.deadlines import stays, time_passes
+from tests.parts.deadlines import patience, stays, time_passes
 from tests.parts.process_table import processes_of
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ async def test_an_event_makes_it_ask_two_seconds_later(root: Path, hardware: Emu
         for report in ("80E01801", UB_PORT_DOWN):
             node.event(0, Assertion.OCCUR, report)
         node.event(1, Assertion.OCCUR)
-        assert 1.9 < await until(lambda: f"present {LINK_DOWN}" in node.words(1)) < 4
+        assert 1.9 < await until(lambda: f"present {LINK_DOWN}" in node.words(1)) < patience(4)
         assert node.words(0) == ["answered", f"absent {LINK_DOWN}"]
         assert node.words(2) == ["answered"]
         # The driver says that it is over, the tool does not: it returns.
@@ -306,7 +306,7 @@ async def test_a_tool_that_failed_quickly_is_asked_again_soon(
     async with running(root, links(period_seconds=60)) as node:
         await until(lambda: blind(node) == [2])
         hardware.tool("hccn_tool", "ok", 2)
-        assert 0.2 < await until(lambda: node.words(2)[-1] == "answered") < 2
+        assert 0.2 < await until(lambda: node.words(2)[-1] == "answered") < patience(2)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ async def test_one_chip_hangs_and_the_others_go_on(root: Path, hardware: Emulato
         await until(lambda: everyone(node))
         assert node.words(1) == ["blind: hccn_tool -i 1 -link -g: no answer within 0.3 s; killed"]
         hardware.link(2, up=False, quietly=True)
-        assert await until(lambda: f"present {LINK_DOWN}" in node.words(2)) < 2.5
+        assert await until(lambda: f"present {LINK_DOWN}" in node.words(2)) < patience(2.5)
         hardware.tool("hccn_tool", "ok", 1)
         await until(lambda: node.words(1)[-1] == "answered", 3)
         assert blind(node) == [1]
@@ -360,7 +360,7 @@ async def test_a_slow_tool_is_waited_for(root: Path, hardware: Emulator) -> None
     hardware.tool("hccn_tool", "slow", delay_ms=150)
     hardware.link(0, up=False)
     async with running(root, links(period_seconds=5, deadline_seconds=2)) as node:
-        assert await until(lambda: len(node.up()) == CHIPS) < 4
+        assert await until(lambda: len(node.up()) == CHIPS) < patience(4)
         assert node.words(0) == ["answered", f"present {LINK_DOWN}"]
         assert blind(node) == []
 

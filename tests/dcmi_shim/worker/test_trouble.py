@@ -18,7 +18,7 @@ import pytest
 
 from contract.errors import DriverCallStuck, DriverGone
 from tests.dcmi_shim.conftest import QUICK, dropped, running
-from tests.parts.deadlines import time_passes, until, wait_until
+from tests.parts.deadlines import patience, time_passes, until, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
         stuck, health = await asyncio.gather(
             state.driver.health(bad), state.driver.health(good), return_exceptions=True
         )
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < patience(1.0)
         assert isinstance(stuck, DriverCallStuck)
         assert health == 0
         assert [(call.function, call.chip) for call in state.driver.stuck_calls()] == [
@@ -162,7 +162,7 @@ async def test_identity_that_hangs_leaves_the_other_chip_working(
     began = time.monotonic()
     async with running(plain.library) as state:
         inventory = await state.driver.inventory()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < patience(2)
         assert [chip.physical_id for chip in inventory.chips] == [0, 1]
         plain.take_back("hang-identity")
         await state.until(lambda: "other chips than before" in state.gaps)

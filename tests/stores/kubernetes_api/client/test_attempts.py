@@ -13,12 +13,7 @@ from stores.address import open_store
 from stores.base import Beat, Changed, Deleted, Document, LeaderElectionRecord, Selection
 from tests.parts.api_proxy import ApiProxy, Direction, Rule
 from tests.parts.controlplane import LEASES
-from tests.parts.deadlines import (
-    let_time_pass,
-    stays,
-    time_passes,
-    until,
-)
+from tests.parts.deadlines import let_time_pass, patience, stays, time_passes, until
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -56,10 +51,10 @@ async def test_dead_connections_cost_one_request_two_seconds(proxy: ApiProxy, st
         assert proxy.freeze_old() > 2
         began = time.monotonic()
         await store.put(_document("6"))
-        assert time.monotonic() - began < _SOON_SECONDS
+        assert time.monotonic() - began < patience(_SOON_SECONDS)
         began = time.monotonic()
         await asyncio.gather(*(store.get(_SPACE, "one") for _ in range(5)))
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < patience(1)
         # The watch was asked anew from where it was, without a list.
         await seen.until(lambda seen: seen.documents[_SPACE, "one"].data == {"text": "6"})
         assert [one.verb for one in proxy.requests(Rule("list", "configmaps"))] == ["list"]
@@ -86,7 +81,7 @@ async def test_a_write_whose_answer_never_comes_is_no_conflict(
         store.beat(_beat(2_000)),
         return_exceptions=True,
     )
-    assert time.monotonic() - began < _SOON_SECONDS
+    assert time.monotonic() - began < patience(_SOON_SECONDS)
     assert control_plane.request("GET", _PATH)["metadata"]["resourceVersion"] == newer
     assert await store.get(_SPACE, "other") is None
     assert await store.beats("node-1") == (_beat(2_000),)
@@ -145,7 +140,7 @@ async def test_a_slow_server_is_not_asked_twice_all_the_time(proxy: ApiProxy, st
     proxy.delay(2.3, reads)
     opened, began = proxy.connections, time.monotonic()
     await asyncio.gather(*(store.get(_SPACE, "one") for _ in range(4)))
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < patience(4)
     assert len(proxy.requests(reads)) == 5
     # The first connection served one of them, the fifth attempt had a new one.
     assert proxy.connections - opened == 4
@@ -164,7 +159,7 @@ async def test_many_requests_ask_once_whether_their_connections_are_dead(
     proxy.freeze_old()
     since = time.monotonic()
     await asyncio.gather(*(store.get(_SPACE, "one") for _ in range(6)))
-    assert time.monotonic() - since < _SOON_SECONDS
+    assert time.monotonic() - since < patience(_SOON_SECONDS)
     assert len(proxy.requests(Rule("get", "configmaps", "one"), since)) == 12
 
 
