@@ -9,13 +9,14 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit test-node test-volcano test-brokers lint bench lock wire clean
+.PHONY: help demo test unit slow test-node test-volcano test-brokers lint bench lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
 	@echo "make lint          format, style, types, layers of imports and retired words"
 	@echo "make unit          three quarters of the tests in a minute: no server, no network, only gcc"
 	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
+	@echo "make slow          lists the fifty tests that took longest when they were run last"
 	@echo "make test-node     the manifests on a real node (kubelet, containerd); needs root, 15 minutes"
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
 	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
@@ -46,13 +47,16 @@ lint: $(VENV)/installed-dev
 	$(BIN)/python -m tests.retired_words
 
 # Tests wait for each other's programs more than for processors. What judges how quick something is
-# comes behind the others, with the machine for itself. A test that fails beside others (status 1) is
-# run once more by itself, with its name: one that fails twice, or a run that breaks off, is an error.
-AGAIN = [ $$? -eq 1 ] && $(BIN)/pytest -v --maxfail 3 --last-failed --last-failed-no-failures none
+# comes behind the others, with the machine for itself. VIGIL_TEST_PATIENCE multiplies all deadlines
+# where the machine does other work, as the other workers are; no failed test is run again.
 test: lint
 	tests/setup.sh
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 120 -m "not alone" || { $(AGAIN) -m "not alone"; }
-	$(BIN)/pytest -m alone || { $(AGAIN) -m alone; }
+	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-2} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not alone"
+	$(BIN)/pytest -m alone
+
+# The slowest fifty tests of the last runs.
+slow: $(VENV)/installed-dev
+	$(BIN)/python -m tests.slowest
 
 # Which tests these are, and what they may not use: tests/tiers.py. Some wait, so there are more
 # workers than processors here, too.

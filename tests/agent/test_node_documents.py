@@ -23,7 +23,8 @@ from contract.codes.levels import ChipLevel
 from contract.observation import Assertion, SourceAnswered, chip_subject
 from service.stalls import Stalls
 from tests.agent.policy.builders import NODE, after, answered, healthy, inventory, seen
-from tests.agent.publishing.test_publisher import TroubledStore, until
+from tests.agent.publishing.test_publisher import TroubledStore
+from tests.parts.deadlines import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

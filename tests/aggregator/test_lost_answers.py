@@ -21,6 +21,7 @@ from service.election.leadership import Always
 from service.stalls import Stalls
 from stores.address import open_store
 from tests.aggregator.nodes import T0, faulty, healthy, report
+from tests.parts import deadlines
 from tests.parts.broker import Broker
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 from tests.parts.watching import watching
@@ -39,9 +40,7 @@ WELL = {"ready": True, "reasons": []}
 
 
 async def until(reached: Callable[[], bool], seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not await asyncio.to_thread(reached):  # noqa: ASYNC110  (a process announces nothing)
-            await asyncio.sleep(0.02)
+    await deadlines.until(lambda: asyncio.to_thread(reached), seconds=seconds)
 
 
 async def acknowledged(output: ClusterDocument, revision: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from collectors import registry
 from collectors.base import Collector
 from contract.settings import Section
+from tests.parts.deadlines import stand_in_waits
 from vigil.main import main
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Hangs(Collector[Section]):
         """Watch the file."""
         file = Path(os.environ["HANGS_WHILE_THERE_IS"])
         while True:
-            await asyncio.sleep(_STEP_SECONDS)
+            await stand_in_waits(_STEP_SECONDS)
             if not file.exists():
                 context.progress()
 

@@ -11,6 +11,7 @@ import msgspec
 
 from agent.pages.routes import OPERATIONS
 from contract.codes.levels import Severity
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ FIRST, SECOND = "80E18402", "80C98009"
 @contextmanager
 def listening(node: Node, last: str) -> Iterator[BinaryIO]:
     with closing(socket.socket(socket.AF_UNIX)) as client:
-        client.settimeout(30)
+        client.settimeout(patience(30))
         client.connect(str(node.state_dir / "agent.sock"))
         head = f"Host: localhost\r\nLast-Event-ID: {last}\r\n\r\n"
         client.sendall(f"GET /api/v1/stream HTTP/1.1\r\n{head}".encode())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.aggregator.daemon import Daemon
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
@@ -99,7 +100,7 @@ def run(*command: str, given: str = "") -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
 

@@ -15,6 +15,7 @@ from tests.aggregator.nodes import faulty, report
 from tests.end_to_end.places import Folder
 from tests.end_to_end.test_isolate_and_release import CHIP, MANUAL, folder_site
 from tests.end_to_end.test_status import vigil
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,7 +127,7 @@ def test_two_releases_at_once_and_both_documents(folder_site: Site) -> None:
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for _ in range(2)
     ]
-    shown = [one.communicate(timeout=60)[0] for one in both]
+    shown = [one.communicate(timeout=patience(60))[0] for one in both]
     assert [one.returncode for one in both] == [0, 0], shown
     assert site.document().data[MANUAL] == ""
     left = json.loads(file.read_text())["data"]["node-1"]

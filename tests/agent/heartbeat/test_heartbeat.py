@@ -15,6 +15,7 @@ from agent.heartbeat.holder import identity, this_holder
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores.base import Beat
 from stores.directory.store import DirectoryStore
+from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -73,10 +74,7 @@ class Bench:
         await self.until(lambda: self.heartbeat.beats >= count, f"{count} beats")
 
     async def until(self, happened: Callable[[], bool], what: str, seconds: float = 5.0) -> None:
-        give_up = time.monotonic() + seconds
-        while not happened():
-            assert time.monotonic() < give_up, f"not within {seconds} s: {what}"
-            await asyncio.sleep(0.01)
+        await until(happened, what, seconds)
 
 
 @asynccontextmanager
@@ -101,7 +99,7 @@ async def test_it_does_not_beat_while_a_task_stalls(
         await bench.until(lambda: bench.heartbeat.withheld is not None, "it stops")
         beats = bench.heartbeat.beats
         bench.stalled["links"] = 62.0
-        await asyncio.sleep(0.4)
+        await stays(0.4, because="four intervals of 0.1 s pass")
         assert bench.heartbeat.beats == beats
         assert bench.heartbeat.withheld == "no progress: links"
         assert bench.heartbeat.may_publish, "what is known is published all the same"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import resource
@@ -21,6 +20,7 @@ from agent.journal import slow_commits
 from agent.journal.file import FILE_NAME, JournalFile, RestoredJournal, read_restored
 from agent.journal.journal import Journal
 from agent.journal.rows import JournalRow, RowKind
+from tests.parts.deadlines import patience, stays, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,13 +52,6 @@ def stored_rows(directory: Path) -> list[tuple[int, str, str]]:
 
 def names_in(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
-
-
-async def until(condition: Callable[[], bool], what: str, seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        await asyncio.sleep(0.01)
 
 
 async def test_a_start_remembers_the_last_snapshot_and_the_inputs_since(tmp_path: Path) -> None:
@@ -175,7 +168,9 @@ async def test_a_full_disk_delays_no_other_and_loses_nothing(
         assert journal.status().trouble is not None
         assert journal.status().rows_held == 50
         assert not recovered
-        await asyncio.sleep(0.8)
+        await stays(
+            0.8, because="the disk stays full for more than _RETRY_SECONDS of the journal, 0.5"
+        )
     await until(lambda: journal.status().rows_held == 0, "the held rows are written")
     await until(lambda: bool(recovered), "a snapshot is asked for")
     assert journal.status().trouble is None
@@ -219,7 +214,7 @@ async def test_a_locked_journal_is_late_not_in_the_way(tmp_path: Path) -> None:
         last = journal.append([(RowKind.REPORTS, "[]")], NOW_MS)
         begin = time.monotonic()
         assert not await journal.committed(last, 0.02)
-        assert 0.015 < time.monotonic() - begin < 0.3
+        assert 0.015 < time.monotonic() - begin < patience(0.3)
         assert "longer than 20 ms" in str(journal.status().trouble)
         other.execute("ROLLBACK")
     await until(lambda: journal.status().trouble is None, "the journal works again")
@@ -247,7 +242,7 @@ async def test_slow_commits_are_one_warning_with_their_count(
         with locked(tmp_path):
             last = journal.append([(RowKind.REPORTS, "[]")], NOW_MS)
             assert not await journal.committed(last, 0.02)
-            await asyncio.sleep(0.05)
+            await stays(0.05, because="each commit has to be a slow one")
         await until(lambda: journal.status().trouble is None, "it is committed")
     assert journal.status().gaps == 3
     first = [(one.levelname, one.message) for one in caplog.records]
@@ -271,7 +266,7 @@ async def test_a_commit_that_hangs_is_an_error(
     with locked(tmp_path):
         assert not await journal.committed(journal.append([(RowKind.REPORTS, "[]")], NOW_MS), 0.02)
         assert caplog.records == []
-        await asyncio.sleep(0.2)
+        await stays(0.2, because="a commit hangs after HANGS_SECONDS, 0.1 here")
         # The first commit may have been slow as well, which is a WARNING before this.
         assert [one.levelname for one in caplog.records][-1:] == ["ERROR"]
     await until(lambda: journal.status().trouble is None, "it is committed")

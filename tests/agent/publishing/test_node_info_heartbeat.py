@@ -36,7 +36,7 @@ from service.stalls import Stalls
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.directory.store import DirectoryStore
 from tests.agent.policy.builders import T, after, healthy
-from tests.agent.publishing.test_publisher import until
+from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -321,9 +321,9 @@ async def test_nothing_of_it_is_written_while_the_collectors_stand_still(tmp_pat
     async with life(tmp_path) as this:
         await until(lambda: len(this.beats) >= 2, "beats")
         this.stalled["bmc"] = 99.0
-        await asyncio.sleep(0.3)
+        await stays(0.3, because="a beat that has begun is written")
         count = len(set(this.beats))
-        await asyncio.sleep(0.6)
+        await stays(0.6, because="a stall must outlast several beats")
         assert len(set(this.beats)) == count
         this.stalled.clear()
         await until(lambda: len(set(this.beats)) >= count + 2, "it beats again")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import time
@@ -30,10 +29,11 @@ from tests.aggregator.dpu_faults.scene import LANE_DOWN, dpu_document
 from tests.aggregator.nodes import T0, node_report, report
 from tests.contract.documents.test_cluster_device import config, fault
 from tests.parts import pod_groups, pods
+from tests.parts.deadlines import until
 from tests.parts.exposition import ADVISING, AGGREGATOR, GRPC, KUBERNETES, listed, scraped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from stores.base import Store
     from tests.aggregator.conftest import Make
@@ -91,12 +91,6 @@ def strictly(answer: object, kind: object) -> Any:
     value = msgspec.convert(answer, kind)
     assert json.loads(msgspec.json.encode(value)) == answer
     return value
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not happened():  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
 
 
 def chip(explained: dict[str, Any], name: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY_PRESSURE, 
 from contract.observation import Assertion, Gap, Observation, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
 from tests.parts.collector_context import SavedInMemory, collector_context
+from tests.parts.deadlines import time_passes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -135,7 +136,7 @@ async def running(
         listen=listeners.append,
     )
     task = asyncio.create_task(collector.run(around))
-    await asyncio.sleep(0.1)
+    await time_passes(0.1)
     try:
         yield recorded, push
     finally:
