@@ -57,6 +57,7 @@ def _run_all(tasks: Sequence[_Task], workers: int) -> list[tuple[_Task, Outcome]
     folder = tempfile.mkdtemp(prefix="mutants-")
     results = []
     try:
+        Copy(Path(folder) / "control")  # a pool would begin anew for ever
         with multiprocessing.get_context("fork").Pool(workers, _begin, (folder,)) as pool:
             for task, outcome in pool.imap_unordered(_run, tasks):
                 results.append((task, outcome))

@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +31,7 @@ _RUN_SECONDS = 240.0
 """The deadline of all tests for one mutant."""
 
 _POLL_SECONDS = 0.02
+_CONTROL = "tests/pacing/test_backoff.py"
 
 _PACKAGES = (
     "aiohttp",
@@ -61,8 +63,15 @@ class Outcome(NamedTuple):
     seconds: float
 
 
+class RunFailed(Exception):
+    """Tests cannot run in a copy, whatever is changed there."""
+
+
 class Copy:
-    """A copy of the repository in ``folder``, in which ``run`` runs tests."""
+    """A copy of the repository in ``folder``, in which ``run`` runs tests.
+
+    Raises ``RunFailed`` where a test fails without a change.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -73,6 +82,10 @@ class Copy:
             shutil.copy2(ROOT / path, target, follow_symlinks=False)
         # The commands of the environment, which tests start, are the same.
         (folder / ".venv").symlink_to(Path(sys.prefix))
+        noticed_by = self._run([_CONTROL])
+        if noticed_by is not None:
+            log = (folder / "run.log").read_text(encoding="utf-8")
+            raise RunFailed(f"without a change: {noticed_by}\n{log}")
 
     def run(self, path: str, source: str, tests: Sequence[str]) -> Outcome:
         """Run the tests in their order, up to the first that fails, with another ``source``."""
@@ -159,11 +172,16 @@ def _pytest(folder: Path, result: Path, tests: Sequence[str]) -> None:
         del sys.modules[name]
     result.touch()
     options = ["-x", "-q", "-p", "no:cacheprovider", "--timeout", str(_TEST_SECONDS)]
+    # The plugins have no asserts of ours; they were imported before.
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     status = 3
     try:
         status = int(pytest.main([*options, *tests], plugins=[_Notes(result)]))
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(status)
 
 
