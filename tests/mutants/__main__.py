@@ -75,7 +75,7 @@ def _defects(workers: int, names: Sequence[str]) -> int:
         if names and not any(name in defect.breaks for name in names):
             continue
         place = locate(defect)
-        tests = chooser.tests(place.path, range(place.edit.begin[0], place.edit.end[0] + 1))
+        tests = chooser.tests(place.path, place.ran)
         tasks.append(_Task("defects", defect.breaks, place.path, place.edit, tests))
     results = _run_all(tasks, workers)
     missed = [task.title for task, outcome in results if outcome.noticed_by is None]

@@ -31,6 +31,8 @@ class Place(NamedTuple):
 
     path: str
     edit: Edit
+    ran: range | None
+    """The lines that a test must have run to notice; ``None`` for what an import runs."""
 
 
 DEFECTS = (
@@ -125,10 +127,10 @@ DEFECTS = (
         "self._since.setdefault(task, self._steady_seconds())",
     ),
     Defect(
-        "decision 7: pods of a node are not read from the server's cache",
-        "follow_pods",
-        "'0'",
-        "''",
+        "decision 7: while the API server is away, no chip is in use",
+        "StoreAllocation._observe",
+        "not isinstance(event, Interrupted) and self._recompute()",
+        "self._recompute()",
     ),
     Defect(
         "decision 8: an agent beats while one of its tasks hangs",
@@ -225,7 +227,7 @@ def locate(defect: Defect) -> Place:
     """Return the place of a defect. Raises ``DefectMisplaced``."""
     names = defect.scope.split(".")
     found = [
-        Place(path, Edit(begin_of(node), end_of(node), defect.after))
+        _place(path, scope, node, defect.after)
         for path, source in _product()
         if all(f"class {name}" in source or f"def {name}(" in source for name in names)
         for scope in _scopes(ast.parse(source), names)
@@ -238,6 +240,12 @@ def locate(defect: Defect) -> Place:
             "that it has now in tests/mutants/defects.py"
         )
     return found[0]
+
+
+def _place(path: str, scope: ast.AST, node: ast.expr | ast.stmt, after: str) -> Place:
+    begin, end = begin_of(node), end_of(node)
+    ran = None if isinstance(scope, ast.ClassDef) else range(begin[0], end[0] + 1)
+    return Place(path, Edit(begin, end, after), ran)
 
 
 @cache
