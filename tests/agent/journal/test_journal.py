@@ -462,3 +462,23 @@ def test_start_after_kill_leaves_the_checkpoint_to_the_sync(tmp_path: Path) -> N
         assert second.read_bytes() == before
     finally:
         started.close()
+
+
+async def test_nothing_waits_for_a_journal_that_is_in_trouble() -> None:
+    journal = open_journal(Path("/proc/nowhere"))
+    assert not await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 30)
+    began = time.monotonic()
+    assert not await journal.committed(journal.append([(RowKind.REPORTS, "[]")], NOW_MS), 30)
+    assert time.monotonic() - began < 10
+    assert not await journal.close()
+
+
+async def test_rows_that_do_not_fit_while_there_is_trouble_are_counted() -> None:
+    journal = open_journal(Path("/proc/nowhere"), held_bytes=4000)
+    for _ in range(100):
+        last = journal.append([(RowKind.REPORTS, json.dumps("x" * 100))], NOW_MS)
+    assert not await journal.committed(last, 30)
+    status = journal.status()
+    assert 0 < status.rows_held < 40
+    assert status.rows_dropped == 100 - status.rows_held
+    assert not await journal.close()
