@@ -21,6 +21,7 @@ from aggregator.notify.history_file import (
     FILE_NAME,
     HistoryFile,
     StoredBatches,
+    move_older_aside,
     read_changes,
     read_page,
     read_published_levels,
@@ -76,7 +77,7 @@ class HistoryStatus(msgspec.Struct):
     refused: int = 0
     left: int = 0
     published: int = 0
-    dropped: int = msgspec.field(default=0, name="unkept")
+    dropped: int = 0
 
 
 class ClusterHistory:
@@ -113,6 +114,22 @@ class ClusterHistory:
         self._status = HistoryStatus(tuple(channels))
         self._begins_with: PublishedLevels | None = None
         self._gathering: asyncio.TimerHandle | None = None
+        # Before any reader: published levels of the old file would hide what happened since.
+        self._move_older_aside()
+
+    def _move_older_aside(self) -> None:
+        """Move a file of an earlier schema aside. The new one has no recorded span before now,
+        and nodes send again what their journals still have.
+        """
+        # A file that cannot be read is in trouble when it is opened for writing, and logged then.
+        with contextlib.suppress(*_TROUBLE):
+            aside = move_older_aside(self._path, self._clock().wall_ms)
+            if aside is not None:
+                _log.warning(
+                    "history %s: has the schema of an earlier release; moved to %s. "
+                    "A new history begins now",
+                    *(self._path, aside),
+                )
 
     async def run(self) -> NoReturn:
         """Receive and store until cancelled."""
