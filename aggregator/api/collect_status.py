@@ -28,6 +28,7 @@ from aggregator.api.operations import (
     ServicesPage,
 )
 from aggregator.api.rejections import refused_statuses, rejected_counts
+from aggregator.api.separation_status import all_counted, all_separated, separation_status
 from aggregator.api.status import (
     MissedWritesStatus,
     ServicesStatus,
@@ -39,7 +40,6 @@ from aggregator.api.status import (
     node_statuses,
     source_statuses,
 )
-from aggregator.processors.status import all_counted, all_separated, separation_status
 from pacing.cooperative import all_of
 from service.pages.page_rows import SLICE_ROWS
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from aggregator.api.cluster_state_status import ClusterStateStatus
     from aggregator.api.explanation import Explanation
     from aggregator.api.readiness import Readiness
+    from aggregator.api.separation_status import SeparationStatus
     from aggregator.api.status import LivenessStatus, MissingCount, NodeStatus, ProbeStatus
     from aggregator.dpu_faults.documents import DpuStatus
     from aggregator.dpu_faults.plugin import DpuFaults
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from aggregator.merge.pipeline import Pipeline
     from aggregator.missed_writes.reader import MissedWrites
     from aggregator.notify.notifier import Notifier
-    from aggregator.processors.status import SeparationStatus
     from aggregator.public_faults.plugin import PublicFaultsPlugin
     from aggregator.public_faults.status import PublicFaultStatus
     from aggregator.publish.publisher import StorePublisher

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from aggregator.advising.status import AdviceStatus
     from aggregator.api.cluster_state_status import ClusterStateStatus
     from aggregator.api.collect_status import AggregatorStatus
+    from aggregator.api.separation_status import SeparationStatus
     from aggregator.grpc.status import GrpcStatus
     from aggregator.notify.history import HistoryStatus
-    from aggregator.processors.status import SeparationStatus
     from aggregator.public_faults.status import PublicFaultStatus
 
 HEALTHS = ("Healthy", "SubHealthy", "UnHealthy")

@@ -15,7 +15,7 @@ from aggregator.cluster_documents.single_document import SingleDocument
 from aggregator.inputs.node_context import NodeContext
 from aggregator.inputs.node_documents import DocumentSource, DocumentWatch, newest
 from aggregator.merge.entry_table import EntryTable
-from aggregator.processors.engine import ProcessorEngine
+from aggregator.processors.chains import ProcessorEngine
 from aggregator.processors.state_types import NO_DEVICE_STATE, NO_SWITCH_STATE, earliest
 from contract.documents.cluster_node import missed
 from contract.names import CLUSTER_NODE_NAME
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from aggregator.cluster_documents.shards import Value
-    from aggregator.processors.engine import PublicFaultProcessor
+    from aggregator.processors.chains import PublicFaultProcessor
     from contract.errors import DocumentError
     from service.clock import Instant
     from stores.base import Document, WatchEvent

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aggregator.cluster_documents.kinds import DEVICE, SWITCH, kind_of
-from aggregator.processors import manual_info
+from aggregator.processors import separation_documents
 from aggregator.public_faults import statistic_view
 from contract.counted import counted
 from contract.documents.cluster_device import render_device_entry
@@ -62,7 +62,7 @@ _SELECTIONS = (
     Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL),
     Selection(STATE_NAMESPACE, has_label=STATE_LABEL),
     Selection(FORGET_NAMESPACE, label=FORGET_LABEL),
-    Selection(manual_info.NAMESPACE, name=manual_info.NAME),
+    Selection(separation_documents.NAMESPACE, name=separation_documents.CHIPS_NAME),
     Selection(statistic_view.NAMESPACE, name=statistic_view.NAME),
 )
 _OF_NODES = (DEVICE_INFO_PREFIX, NODE_INFO_PREFIX, *PUBLIC_FAULT_PREFIXES.values())
@@ -188,7 +188,7 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
 
 def _is_of_aggregator(document: Document) -> bool:
     is_record = document.namespace == FORGET_NAMESPACE or STATE_LABEL in document.labels
-    return is_record or document.name in (manual_info.NAME, statistic_view.NAME)
+    return is_record or document.name in (separation_documents.CHIPS_NAME, statistic_view.NAME)
 
 
 async def _nodes_with_plugin(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aggregator.notify.history_file import FILE_NAME
-from aggregator.processors import separation_policy
+from aggregator.processors import separation_documents
 from contract.names import LEADER_LEASE
 from tests.aggregator.processors.test_separation_documents import SHIPPED
 from tests.aggregator.test_where_clusterd_is_wrong import job, public
@@ -159,7 +159,7 @@ async def flap(site: Replicas, seconds: float) -> None:
 async def counted(site: Replicas) -> None:
     """Enable manual separation, with a job that uses the chip."""
     thing = {"namespace": "cluster-system", "name": "clusterd-config-cm"}
-    data = {separation_policy.KEY: SHIPPED}
+    data = {separation_documents.POLICY_KEY: SHIPPED}
     await site.do({"do": "put-configmap", "object": thing | {"data": data}})
     await site.device("n1", config())
     await job(site)

@@ -1,16 +1,25 @@
-"""Chips whose faults came too often: which faults count, separated chips, and their release.
+"""Separate chips whose faults come too often, and release them: *manual separation* upstream.
 
-Source: ``docs/spec/clusterd.md#2.7`` and 3.9. Values in and out by wall time; no I/O, no clock.
+A new fault of a job's chip first waits 30 s in ``FaultWindows``: the same code on two chips at once
+is the software's fault and does not count. What counts is a time in the list of its chip and code.
+``threshold`` times within ``window_hours`` separate the chip at the last of them, and the list is
+begun anew. The chip is released when an operator takes it out of ``clusterd-manual-info-cm``, or
+by time. Invariant: a chip is separated only while ``enabled and any(now - at < free)`` over the
+times ``at`` at which its codes separated it. A policy that is off forgets all of it.
+
+Source: ``docs/spec/clusterd.md#2.7`` and 3.9; upstream compares a fault with everything that is
+queued, here it is with what came within 30 s (defect B31). Values in and out by wall time; no I/O,
+no clock.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from aggregator.processors.record_edits import PUBLIC_FAULT
-from aggregator.processors.separation_policy import SeparationPolicy
 from aggregator.processors.state_types import Occurrence, earliest
 from contract.codes.levels import ChipLevel
 
@@ -18,11 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aggregator.inputs.node_context import NodeContext
-    from aggregator.processors.manual_info import Codes
     from aggregator.processors.state_types import DeviceState, Times
     from contract.documents.cluster_device import DeviceRecord
 
 KEPT_MS = 720 * 3_600_000
+NEVER = -1
+_HOUR_MS = 3_600_000
 _AHEAD_MS = 60_000
 """Clocks differ by less; a time further ahead is of a clock that has been set back since."""
 
@@ -35,8 +45,35 @@ _MOST_CODES = 1000
 _NEVER_COUNT = frozenset({ChipLevel.NOT_HANDLE_FAULT.value, ChipLevel.SUB_HEALTH_FAULT.value})
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 
+Codes = dict[str, int]
+"""Fault code to the time at which it separated the chip last (wall milliseconds)."""
+
 Counts = dict[str, dict[str, tuple[int, ...]]]
 """Chip to code to the times at which it came, oldest first."""
+
+
+class SeparationPolicy(msgspec.Struct, frozen=True):
+    """When chips are separated and released: ``threshold`` times within ``window_hours`` separate a
+    chip.
+
+    Without another fault for ``free_hours`` it is released (-1: never). Off unless a document sets
+    it.
+    """
+
+    enabled: bool = False
+    window_hours: int = 24
+    threshold: int = 3
+    free_hours: int = 48
+
+    @property
+    def window_ms(self) -> int:
+        """``window_hours`` in milliseconds."""
+        return self.window_hours * _HOUR_MS
+
+    @property
+    def free_ms(self) -> int | None:
+        """``free_hours`` in milliseconds; ``None``: never."""
+        return None if self.free_hours == NEVER else self.free_hours * _HOUR_MS
 
 
 def new_faults(
@@ -249,3 +286,98 @@ class ManualSeparation:
             chips.pop(chip, None)
         if not chips:
             self.counts.pop(node, None)
+
+
+WINDOW_MS = 30_000
+MAX_WAITING = 50_000
+"""Faults that wait at once; more of them are not counted."""
+
+
+def _judged_queue(
+    queue: list[Occurrence], now_ms: int
+) -> tuple[list[Occurrence], list[Occurrence], list[Occurrence]]:
+    """Return what of a job's ``queue`` (sorted) counts, what does not, and what must wait."""
+    counted: list[Occurrence] = []
+    dropped: list[Occurrence] = []
+    while queue and queue[0].at_ms + WINDOW_MS <= now_ms:
+        first = queue[0]
+        same = [
+            one for one in queue if one.code == first.code and one.at_ms <= first.at_ms + WINDOW_MS
+        ]
+        alone = all((one.node, one.chip) == (first.node, first.chip) for one in same)
+        (counted if alone else dropped).extend(same)
+        gone = set(same)
+        queue = [one for one in queue if one not in gone]
+    return counted, dropped, queue
+
+
+class FaultWindows:
+    """The new faults of all jobs that wait for their 30 s."""
+
+    def __init__(self) -> None:
+        self.lost_total = 0
+        """Faults that were not counted because too many waited."""
+        self._jobs: dict[str, list[Occurrence]] = {}
+        self._size = 0
+        self._latest_ms = 0
+
+    @property
+    def size(self) -> int:
+        """How many wait."""
+        return self._size
+
+    @property
+    def waiting(self) -> Iterable[Occurrence]:
+        """Everything that waits."""
+        return (one for queue in self._jobs.values() for one in queue)
+
+    def add(self, occurrences: Iterable[Occurrence]) -> None:
+        """Queue further occurrences."""
+        for one in occurrences:
+            if self._size >= MAX_WAITING:
+                self.lost_total += 1
+                continue
+            # A fault that changes its level counts again, at the time at which it came.
+            insort(self._jobs.setdefault(one.job, []), one)
+            self._size += 1
+            self._latest_ms = max(self._latest_ms, one.at_ms)
+
+    def set_back(self, now_ms: int) -> frozenset[str]:
+        """Move times that are later than now to now, because the clock was set back; return the
+        nodes of what changes.
+        """
+        if self._latest_ms <= now_ms:
+            return frozenset()
+        nodes: set[str] = set()
+        for job, queue in self._jobs.items():
+            nodes.update(one.node for one in queue if one.at_ms > now_ms)
+            self._jobs[job] = sorted(
+                msgspec.structs.replace(one, at_ms=min(one.at_ms, now_ms)) for one in queue
+            )
+        self._latest_ms = now_ms
+        return frozenset(nodes)
+
+    def step(self, now_ms: int) -> tuple[list[Occurrence], frozenset[str]]:
+        """Judge what is due (wall time); return what counts, and the nodes that wait for less."""
+        found: list[Occurrence] = []
+        nodes: set[str] = set()
+        for job, queue in tuple(self._jobs.items()):
+            counted, dropped, left = _judged_queue(queue, now_ms)
+            found += counted
+            nodes.update(one.node for one in (*counted, *dropped))
+            self._size -= len(counted) + len(dropped)
+            if left:
+                self._jobs[job] = left
+            else:
+                del self._jobs[job]
+        return found, frozenset(nodes)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._jobs.clear()
+        self._size = 0
+
+    def next_due_ms(self) -> int | None:
+        """Return the wall time at which ``step`` has something to do."""
+        first = earliest(*(queue[0].at_ms for queue in self._jobs.values()))
+        return None if first is None else first + WINDOW_MS

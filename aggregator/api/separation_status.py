@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.processors import separation_policy as policies
-from aggregator.processors.separation_policy import SeparationPolicy
+from aggregator.processors.frequent_fault_separation import SeparationPolicy
+from aggregator.processors.separation_documents import POLICY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from aggregator.processors.engine import ProcessorEngine
+    from aggregator.processors.chains import ProcessorEngine
 
 
 class SeparatingCode(msgspec.Struct, frozen=True):
@@ -126,4 +126,4 @@ def all_counted(processing: ProcessorEngine, now_ms: int) -> Iterator[CountedCod
 
 
 def _place(place: str) -> str:
-    return place if place == policies.NAME else f"node {place}"
+    return place if place == POLICY_NAME else f"node {place}"
