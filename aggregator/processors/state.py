@@ -16,8 +16,8 @@ from aggregator.processors.frequent_fault_separation import (
     FaultWindows,
     ManualSeparation,
     Separated,
+    SeparationPolicy,
 )
-from aggregator.processors.frequent_fault_separation import SeparationPolicy
 from aggregator.processors.state_types import (
     NO_DEVICE_STATE,
     NO_SWITCH_STATE,
