@@ -4,6 +4,10 @@
 counts. Messages may overtake each other: one with an older time than the newest one, and that was
 on its way for a minute at most if so, changes nothing. Beyond that the sender's clock was set back,
 and the order of arrival counts, as it does where both have the same time.
+
+A node that was deleted and comes back within a day has its faults again: a server is taken out of
+the cluster to be repaired, or its objects are lost by mistake. After that it counts as another node
+(defect B22).
 """
 
 from __future__ import annotations
@@ -16,10 +20,9 @@ from msgspec.structs import replace
 from aggregator.public_faults.values import ActivePublicFault, EndedFault, FaultOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-    from aggregator.public_faults.persisted_rows import Rows
-    from aggregator.public_faults.values import Key, PublicFaultReport
+    from aggregator.public_faults.values import Key, NodeLookup, PublicFaultReport, Rows
     from service.clock import Instant
 
 LEAST_MS = 5000
@@ -321,3 +324,55 @@ def _left_ms(at_ms: int, now: Instant) -> int:
 
 def _shown(standing: ActivePublicFault) -> tuple[object, ...]:
     return standing.code, standing.level, standing.devices, standing.time_seconds, standing.placed
+
+
+AWAY_MS = 24 * 3600 * 1000
+_CHECK_MS = 60_000
+
+
+class DeletedNodes:
+    """Nodes with faults that do not exist any more; checked once a minute."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._since: dict[str, tuple[int, int]] = {}
+        """Wall and steady time of the check that did not find it."""
+        self._checked_ms: int | None = None
+
+    def pop_lost(self, nodes: Collection[str], node_lookup: NodeLookup, now: Instant) -> list[str]:
+        """Return and forget the nodes with faults that have been away for too long."""
+        if self._checked_ms is not None and now.steady_ms < self._checked_ms + _CHECK_MS:
+            return []
+        self._checked_ms = now.steady_ms
+        for node in [one for one in self._since if one not in nodes or node_lookup.has_node(one)]:
+            self._forget(node)
+        for node in nodes:
+            if node not in self._since and not node_lookup.has_node(node):
+                self._since[node] = now
+                self._rows.put("away", (node,), now.wall_ms)
+        lost = [node for node, (_, at) in self._since.items() if now.steady_ms - at >= AWAY_MS]
+        for node in lost:
+            self._forget(node)
+        return lost
+
+    def next_due_ms(self, nodes: Collection[str]) -> int | None:
+        """Return the steady time of the next check."""
+        if not nodes and not self._since:
+            return None
+        return 0 if self._checked_ms is None else self._checked_ms + _CHECK_MS
+
+    def since(self) -> dict[str, int]:
+        """Return the deleted nodes, each with the wall time of the check that missed it."""
+        return {node: wall_ms for node, (wall_ms, _) in sorted(self._since.items())}
+
+    def restore(self, away: Mapping[str, int], now: Instant) -> None:
+        """Restore the state of an earlier run."""
+        self._since.clear()
+        for node, wall_ms in away.items():
+            gone_ms = min(max(0, now.wall_ms - wall_ms), AWAY_MS)
+            self._since[node] = wall_ms, now.steady_ms - gone_ms
+            self._rows.put("away", (node,), wall_ms)
+
+    def _forget(self, node: str) -> None:
+        del self._since[node]
+        self._rows.drop("away", (node,))

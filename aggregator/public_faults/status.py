@@ -13,8 +13,8 @@ from stores.refusals import Refused, Spacing
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.public_faults.message_documents import MessageOrigin
-    from aggregator.public_faults.node_ownership import Foreign
+    from aggregator.public_faults.kept_messages import MessageOrigin
+    from aggregator.public_faults.validation import Foreign
     from contract.errors import Problem
     from contract.refusal import Reason
     from service.clock import Instant
