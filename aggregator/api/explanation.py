@@ -23,8 +23,7 @@ from aggregator.api.fault_status import faults_of_server
 from aggregator.api.status import NodeStatus
 from aggregator.inputs.node_context import JobState, NodeContext
 from aggregator.inputs.node_documents import newest
-from aggregator.jobs.health import Health
-from aggregator.jobs.node_impact import NodeImpact
+from aggregator.jobs.messages import Health, NodeImpact
 from aggregator.jobs.status import RelationStatus
 from aggregator.public_faults.values import ActivePublicFault
 from contract.counted import counted

@@ -10,18 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.grpc.fault_messages import CLUSTER
-from aggregator.jobs.index import PodIndex
-from aggregator.jobs.left_places import LeftPlaces
-from aggregator.jobs.messages import message, node_info
-from aggregator.jobs.mindie_groups import Groups
-from aggregator.jobs.node_impact import NodeImpact, node_impact
+from aggregator.jobs.messages import NodeImpact, message, node_impact, node_info
 from aggregator.jobs.node_view import ViewedNodes
+from aggregator.jobs.pods_of_jobs import MindieGroups, LeftPlaces, PodIndex
 from aggregator.jobs.rank_faults import fault_devices
-from aggregator.jobs.ranks import RankRecord, rank_records, ranked_chips
-from aggregator.jobs.relation_inputs import pods_hit, relation_fault_devices, relevant_faults
 from aggregator.jobs.relation_state import PodLabel, RelationState
-from aggregator.jobs.relation_tables import SHIPPED
-from aggregator.jobs.status import hit_job, job_status, relation_statuses
+from aggregator.jobs.relations import SHIPPED, pods_hit, relation_fault_devices, relevant_faults
+from aggregator.jobs.status import (
+    RankRecord,
+    hit_job,
+    job_status,
+    rank_records,
+    ranked_chips,
+    relation_statuses,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,10 +31,9 @@ if TYPE_CHECKING:
     from aggregator.cluster_documents.published_node import PublishedNode
     from aggregator.grpc.fault_messages import FaultMsgSignal, NodeFaultInfo
     from aggregator.inputs.node_context import PodState
-    from aggregator.jobs.interfaces import ClusterStateLookup
+    from aggregator.jobs.node_view import ClusterStateLookup
     from aggregator.jobs.rank_faults import RankFaultDevice
-    from aggregator.jobs.relation_tables import RelationTables
-    from aggregator.jobs.relations import FaultPlace, Relevant
+    from aggregator.jobs.relations import FaultPlace, RelationTables, Relevant
     from aggregator.jobs.status import HitJob, JobStatus, RelationStatus
     from service.clock import Instant
 
@@ -60,7 +61,7 @@ class JobView:
         self._is_read = is_read
         self._relations = RelationState(tables)
         self._index = PodIndex()
-        self._groups = Groups()
+        self._groups = MindieGroups()
         self._left_places = LeftPlaces()
         self._nodes = ViewedNodes(cluster_state, published)
         self._dirty: set[str] = set()

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
 from aggregator.jobs.relations import (
+    SEPARATE,
+    SUB_HEALTH,
     FaultPlace,
     RelationContext,
     Track,
@@ -25,9 +26,8 @@ from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from aggregator.jobs.index import PodIndex
-    from aggregator.jobs.relation_tables import RelationTables
-    from aggregator.jobs.relations import Relevant
+    from aggregator.jobs.pods_of_jobs import PodIndex
+    from aggregator.jobs.relations import RelationTables, Relevant
     from service.clock import Instant
 
 _BUCKETS = 64
