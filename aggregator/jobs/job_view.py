@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aggregator.grpc.fault_messages import CLUSTER
 from aggregator.jobs.messages import NodeImpact, message, node_impact, node_info
 from aggregator.jobs.node_view import ViewedNodes
-from aggregator.jobs.pods_of_jobs import MindieGroups, LeftPlaces, PodIndex
+from aggregator.jobs.pods_of_jobs import LeftPlaces, MindieGroups, PodIndex
 from aggregator.jobs.rank_faults import fault_devices
 from aggregator.jobs.relation_state import PodLabel, RelationState
 from aggregator.jobs.relations import SHIPPED, pods_hit, relation_fault_devices, relevant_faults

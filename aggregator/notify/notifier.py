@@ -1,10 +1,14 @@
-"""Informs subscribers of jobs, HTTP clients and the history what changed.
+"""Informs subscribers of jobs, HTTP clients, the history and the log what changed.
 
-None of them can hold up the pipeline: changes are queued here and sent by other tasks.
+None of them can hold up the pipeline: changes are queued here and sent by other tasks. The log has
+new and deleted nodes, and faults that take chips or nodes out of use, at most ten lines a minute
+together: a fleet of thousands changes all the time, and too many lines hide those that matter. All
+that is not logged one by one is counted.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,11 +17,15 @@ import msgspec
 from aggregator.agent_reports.blindness import BlindChanges
 from aggregator.agent_reports.fault_answers import ChipFaultDetails
 from aggregator.notify.changes import ChangeDetector
-from aggregator.notify.node_log import NodeLog
+from contract.codes.chip_codes import is_network
+from contract.codes.levels import takes_out
+from contract.counted import counted
 from contract.pages.changes import JobChange
+from service.log.paced_lines import NAMED, PacedLines
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from aggregator.cluster_documents.published_node import PublishedNode
     from aggregator.dpu_faults.plugin import DpuFaults
@@ -32,6 +40,80 @@ if TYPE_CHECKING:
     from contract.pages.changes import FaultChange
     from service.clock import Instant
     from service.pages.event_stream import Stream
+
+_log = logging.getLogger(__name__)
+
+
+class NodeLog:
+    """Logs changes while this replica leads; a follower leaves that to its leader."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._came = PacedLines(_log, logging.INFO, 1, "node %s came", "%d nodes came: %s")
+        self._went = PacedLines(_log, logging.INFO, 1, "node %s is gone", "%d nodes are gone: %s")
+        self._out = PacedLines(
+            _log, logging.WARNING, 3, many="%d faults take chips, switches or nodes out: %s"
+        )
+        self._over = PacedLines(_log, logging.INFO, 2, many="%d faults or levels are over: %s")
+        self._refused = PacedLines(_log, logging.WARNING, 2, many="%d documents are refused: %s")
+        self._good = PacedLines(
+            _log, logging.INFO, 1, many="%d documents are good again or gone: %s"
+        )
+
+    def begin(
+        self, nodes: Iterable[str], standing: Mapping[str, Mapping[tuple[str, str], str]]
+    ) -> None:
+        """Log the faults that hold on the ``nodes`` when this replica begins to lead."""
+        self._known = set(nodes)
+        faults = sorted(_standing(standing))
+        if faults:
+            texts = [text for _, text in faults]
+            _log.warning(
+                "%s on %s: %s",
+                counted(len(texts), "fault"),
+                counted(len(standing), "node"),
+                shortened(texts, NAMED, separator="; "),
+            )
+
+    def observe_node(self, node: str, *, is_known: bool) -> None:
+        """Log a new or deleted node."""
+        if is_known and node not in self._known:
+            self._known.add(node)
+            self._came.add((node,))
+        elif not is_known and node in self._known:
+            self._known.discard(node)
+            self._went.add((node,))
+
+    def observe_changes(self, changes: Iterable[FaultChange]) -> None:
+        """Log faults that take something out of use now, and those that do so no more."""
+        for one in changes:
+            network = is_network(one.code)
+            where = f"node {one.node}: {one.subject} {one.code}"
+            if takes_out(one.level, is_network=network):
+                self._out.add((f"{where}: {one.was or 'nothing'} -> {one.level}",))
+            elif takes_out(one.was, is_network=network):
+                self._over.add((f"{where}: {one.was} -> {one.level or 'nothing'}",))
+
+    def refuse(self, node: str, name: str, reason: str) -> None:
+        """Log that a document of a node is refused."""
+        self._refused.add((f"node {node}: its {name} document is refused: {reason}",))
+
+    def accept(self, node: str, name: str) -> None:
+        """Log that a document of a node is not refused any more."""
+        self._good.add((f"node {node}: its {name} document is good again or gone",))
+
+
+def _standing(
+    standing: Mapping[str, Mapping[tuple[str, str], str]],
+) -> Iterator[tuple[bool, str]]:
+    """Yield what is published, each with whether it takes nothing out of use: such lines
+    sort last.
+    """
+    for node, levels in standing.items():
+        for (subject, code), level in levels.items():
+            is_mild = not takes_out(level, is_network=is_network(code))
+            yield is_mild, f"node {node}: {subject} {code} {level}"
+
 
 _NO_FAULTS = '-Fault":"[]"'
 

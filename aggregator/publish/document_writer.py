@@ -3,6 +3,11 @@
 What changes while a write is in flight, and for as long again, goes out together in the next one. A
 failed write is tried again with backoff and jitter. A refused one was computed from a document that
 another program has replaced since: it is read again, and written only if this replica still leads.
+
+A reader takes a document without an event for 60 s for a broken watch (M8), so a quiet document is
+touched. What is written need not be touched. After a start it is not known when a document was
+written last: the first touches are spread over a third of the period, so that neither all come at
+once nor one comes too late.
 """
 
 from __future__ import annotations
@@ -11,9 +16,9 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NoReturn
+from zlib import crc32
 
 from aggregator.publish.document_state import LATE_MS, W, WatchedDocument
-from aggregator.publish.touch_schedule import TouchSchedule
 from contract.errors import DocumentError, StoreConflict, StoreError
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
@@ -24,10 +29,37 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aggregator.publish.rate_limited_queue import WriteQueue
-    from service.clock import Clock
+    from service.clock import Clock, Instant
     from service.election.leadership import Leadership
     from service.stalls import Stalls
     from stores.base import Document, Store
+
+_FIRST = 1 / 3
+_AGAIN_MS = 5000
+
+
+class TouchSchedule:
+    """When one document is touched next."""
+
+    def __init__(self, period_seconds: float, name: str) -> None:
+        self._period_ms = int(period_seconds * 1000)
+        self._phase = crc32(name.encode()) / 2**32
+        self._next_ms: int | None = None
+
+    def written(self, now: Instant) -> None:
+        """Observe that the document was written or touched."""
+        self._next_ms = now.steady_ms + self._period_ms
+
+    def failed(self, now: Instant) -> None:
+        """Schedule the touch again after it failed, in time for readers."""
+        self._next_ms = now.steady_ms + min(self._period_ms, _AGAIN_MS)
+
+    def due_ms(self, now: Instant) -> int:
+        """Return the milliseconds until it must be touched; 0 or less when that is now."""
+        if self._next_ms is None:
+            self._next_ms = now.steady_ms + int(self._period_ms * _FIRST * self._phase)
+        return self._next_ms - now.steady_ms
+
 
 _log = logging.getLogger(__name__)
 
