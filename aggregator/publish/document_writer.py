@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, NoReturn
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol
 from zlib import crc32
 
 from aggregator.publish.document_state import LATE_MS, W, WatchedDocument
@@ -26,8 +26,6 @@ from service.failing_requests import FailingRequests
 from service.owned_documents.owned_document import Overtaken, StoreContent, made_unless
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aggregator.publish.rate_limited_queue import WriteQueue
     from service.clock import Clock, Instant
     from service.election.leadership import Leadership
@@ -90,24 +88,33 @@ class WriterContext:
     failing: FailingRequests = field(default_factory=FailingRequests)
 
 
-class DocumentWriter(Generic[W]):
-    """Writes the document ``output`` until it has the desired ``value``, and whenever it differs
-    again.
+class WriteTarget(Protocol[W]):
+    """What a writer asks about its document: what it is to be, and who observes it."""
 
-    ``check`` raises ``DocumentError`` for what its readers would refuse; ``acknowledged`` receives
-    the revision that the store has; ``overtaken`` a document that an earlier leader wrote after
-    this replica took over, before ``value`` is called again.
-    """
+    def value(self) -> W:
+        """Return the desired value now."""
+
+    def check(self, value: W) -> None:
+        """Check a value by its readers' rules. Raises ``DocumentError`` for what they refuse."""
+
+    def on_acknowledged(self, revision: int) -> None:
+        """Observe that the store has this revision."""
+
+    def on_overtaken(self, document: Document) -> None:
+        """Observe what an earlier leader wrote after this replica took over; called before
+        ``value`` is.
+        """
+
+
+class DocumentWriter(Generic[W]):
+    """Writes the document ``output`` until it is as ``desired``, and whenever it differs again."""
 
     def __init__(
         self,
         context: WriterContext,
         output: WatchedDocument[W],
+        desired: WriteTarget[W],
         *,
-        value: Callable[[], W],
-        check: Callable[[W], None] = lambda _: None,
-        acknowledged: Callable[[int], None] = lambda _: None,
-        overtaken: Callable[[Document], None] = lambda _: None,
         pause_seconds: float = 0.0,
     ) -> None:
         self.output = output
@@ -119,10 +126,7 @@ class DocumentWriter(Generic[W]):
         self._touches = (
             None if period_seconds is None else TouchSchedule(period_seconds, output.name)
         )
-        self._value = value
-        self._check = check
-        self._acknowledged = acknowledged
-        self._overtaken = overtaken
+        self._desired = desired
         self._pause_seconds = pause_seconds
         self._is_conditional = compares_versions(context.store)
         self._refused_in_a_row = 0
@@ -132,7 +136,7 @@ class DocumentWriter(Generic[W]):
         output, backoff = self.output, Backoff()
         while True:
             self.wake.clear()
-            value = self._value()
+            value = self._desired.value()
             if output.must_check_owners(output.there):
                 await output.check_owners(self._store)
             before = output.acknowledged
@@ -143,7 +147,7 @@ class DocumentWriter(Generic[W]):
                 _log, output.name, f" in {self._store.url}", "; is there a second aggregator?"
             )
             if output.acknowledged != before:
-                self._acknowledged(output.acknowledged)
+                self._desired.on_acknowledged(output.acknowledged)
             if output.trouble.reason is None:
                 self._context.failing.forget(output.name)
             if not self._context.leadership.leads:
@@ -184,7 +188,7 @@ class DocumentWriter(Generic[W]):
             self._refused_in_a_row = 0
             if self._touches is not None:
                 self._touches.written(self._clock())
-            self._acknowledged(output.acknowledged)
+            self._desired.on_acknowledged(output.acknowledged)
             # A storm of changes must not keep the store busy more than half of the time.
             window = min(took_ms / 1000, _LONGEST_WINDOW_SECONDS)
             await asyncio.sleep(max(window, self._pause_seconds))
@@ -196,7 +200,7 @@ class DocumentWriter(Generic[W]):
         if not self.output.was_seen:
             return value
         await self._context.turns.write(self.output.name)
-        return self._value()  # what changed meanwhile goes with it
+        return self._desired.value()  # what changed meanwhile goes with it
 
     async def _read_document(self) -> bool:
         """Read the document where the watch has not shown it; return whether that succeeded."""
@@ -258,7 +262,7 @@ class DocumentWriter(Generic[W]):
         self._context.failing.succeeded()
 
     def _must_write(self) -> bool:
-        return self.output.must_write(self._value(), self._clock())
+        return self.output.must_write(self._desired.value(), self._clock())
 
     async def _wait(self, seconds: float) -> None:
         await is_set_within(self.wake, seconds)
@@ -269,7 +273,7 @@ class DocumentWriter(Generic[W]):
         began_ms = self._clock().steady_ms
         replaced = output.version
         try:
-            self._check(value)
+            self._desired.check(value)
             with self._context.stalls.busy(f"write {output.name} to {self._store.url}"):
                 document, demands = output.document(value), self._is_conditional
                 version = await output.replace(
@@ -310,7 +314,7 @@ class DocumentWriter(Generic[W]):
             return
         output.observe_read(document)
         if document is not None and not output.fenced:
-            self._overtaken(document)
+            self._desired.on_overtaken(document)
 
 
 async def ended(tasks: list[asyncio.Task[NoReturn]]) -> None:

@@ -148,9 +148,9 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
         await seen.until(lambda seen: kept("a") in seen.documents)
         follower = await stack.enter_async_context(running(root, other))
         async with asyncio.timeout(10):
-            while follower.readiness.health().not_ready:  # noqa: ASYNC110
+            while follower.publication.readiness.health().not_ready:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        assert leader.leadership.leads
+        assert leader.queries.leadership.leads
         assert follower.queries.leader_page().leader.role == f"follower of a-{id(one)}"
         assert other.led == []
         one.count("a")
@@ -162,7 +162,7 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
                 await asyncio.sleep(0.01)
         assert other.counts == {"a": 2}
         other.count("a")
-        await follower.takeover.persistent_state.wait_until_stored("counts")
+        await follower.publication.takeover.persistent_state.wait_until_stored("counts")
         found = await store.get(*kept("a"))
         assert found is not None
         assert found.data == {KEY: "3"}
