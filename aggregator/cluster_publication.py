@@ -128,7 +128,9 @@ class ClusterPublication:
         if not first.absence_is_deletion and first.url in kept:
             documents = tuple(kept[first.url].documents.values())
             self.takeover.persistent_state.restore_copies(documents)
-            self._copies = tuple(one for one in documents if kind_of(one.name) is not None)
+            self._copies = tuple(
+                document for document in documents if kind_of(document.name) is not None
+            )
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Follow the stores, and write while this replica leads, in tasks of the group."""

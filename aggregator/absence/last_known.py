@@ -69,7 +69,7 @@ class KnownFile:
     def rows(self) -> list[LastKnownRow]:
         """Return all rows."""
         query = "SELECT store, kind, place, body FROM known ORDER BY store, kind, place"
-        return [LastKnownRow(*found) for found in self._connection.execute(query)]
+        return [LastKnownRow(*row) for row in self._connection.execute(query)]
 
     def write(self, rows: Iterable[LastKnownRow], most_bytes: int) -> int:
         """Write all rows or, with an error, none; return how many do not fit into
@@ -79,11 +79,11 @@ class KnownFile:
         with transaction(connection):
             for row in rows:
                 where = (row.store, row.kind, row.place)
-                found = connection.execute(
+                stored = connection.execute(
                     "SELECT length(body) FROM known WHERE store = ? AND kind = ? AND place = ?",
                     where,
                 ).fetchone()
-                grown = size + len(row.body) - (0 if found is None else found[0])
+                grown = size + len(row.body) - (0 if stored is None else stored[0])
                 if row.body and grown > most_bytes:
                     left_out += 1
                     continue
@@ -155,33 +155,33 @@ class LastKnown:
 
         A file or row that cannot be read is logged and ignored.
         """
-        found: dict[str, LastKnownStore] = {}
+        stores: dict[str, LastKnownStore] = {}
         try:
             rows = self._open().rows()
         except _TROUBLE as error:
             self._fail(error)
             self._close_after(error)
-            return found
+            return stores
         unreadable = 0
         for row in rows:
-            known = found.setdefault(row.store, LastKnownStore({}, {}))
+            store = stores.setdefault(row.store, LastKnownStore({}, {}))
             try:
-                self._restore_row(known, row)
+                self._restore_row(store, row)
             except (msgspec.MsgspecError, UnicodeError):
                 unreadable += 1
         if unreadable:
             _log.error("%s: %s cannot be read: ignored", self._path, counted(unreadable, "row"))
-        return found
+        return stores
 
-    def _restore_row(self, known: LastKnownStore, row: LastKnownRow) -> None:
+    def _restore_row(self, store: LastKnownStore, row: LastKnownRow) -> None:
         if row.kind == DOCUMENT:
             document = _document.decode(row.body)
-            known.documents[document.namespace, document.name] = document
+            store.documents[document.namespace, document.name] = document
             self._versions[row.store, row.place] = document.version
         elif row.kind == BEAT:
-            known.beats[row.place] = _beat.decode(row.body)
+            store.beats[row.place] = _beat.decode(row.body)
         elif row.kind == COMPLETE:
-            known.is_complete = True
+            store.is_complete = True
 
     def record(self, store: str, namespace: str, name: str, document: Document | None) -> None:
         """Record a document of the store as it is now; ``None``: it is gone."""

@@ -41,7 +41,9 @@ class LastingStores:
         clock: Clock,
         changed: Callable[[], None],
     ) -> None:
-        self._stores = {url: one for url, one in stores.items() if not one.absence_is_deletion}
+        self._stores = {
+            url: store for url, store in stores.items() if not store.absence_is_deletion
+        }
         self._clock = clock
         self._changed = changed
         self.last_known = LastKnown(state_dir, clock)

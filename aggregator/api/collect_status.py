@@ -141,9 +141,9 @@ class StatusQueries:
                 yield self._with_dpus(status)
             return
         for node in sorted(nodes):
-            found = node_status(self.pipeline, self.heartbeat_monitor, node, now)
-            if found is not None:
-                yield self._with_dpus(found)
+            row = node_status(self.pipeline, self.heartbeat_monitor, node, now)
+            if row is not None:
+                yield self._with_dpus(row)
 
     def _with_dpus(self, status: NodeStatus) -> NodeStatus:
         """Return the status of a node with what its RDMA plugin does not show any more."""
@@ -179,8 +179,8 @@ class StatusQueries:
             return AdvicePage(self.at_ms, False, None)
         if node is None:
             return AdvicePage(self.at_ms, True, without_placement(self.advising.status()))
-        found = self.advising.answers.page_of_node(node)
-        return None if found is None else AdvicePage(self.at_ms, True, found)
+        page = self.advising.answers.page_of_node(node)
+        return None if page is None else AdvicePage(self.at_ms, True, page)
 
     def advice_outcomes(self) -> AdviceOutcomes:
         """Return whether the advised deletions were made."""
@@ -201,8 +201,10 @@ class StatusQueries:
         ended = None
         if self.advising is not None:
             ended = await self.advising.ended(sized, judged, running=running, hit=hit)
-        found = self.liveness_page().liveness
-        return EndedJobsPage(self.at_ms, self.leadership.leads, found.alarm, found.lost, ended)
+        liveness = self.liveness_page().liveness
+        return EndedJobsPage(
+            self.at_ms, self.leadership.leads, liveness.alarm, liveness.lost, ended
+        )
 
     def liveness_page(self) -> LivenessPage:
         """Return which nodes fell silent."""
@@ -262,8 +264,8 @@ class StatusQueries:
             faults=await all_of(self.fault_rows(), SLICE_ROWS),
             documents=self.documents_page(),
             missed_writes=tuple(
-                MissedWritesStatus(url, dict(one.counts), len(one.claims.problems))
-                for url, one in self.missed_writes.items()
+                MissedWritesStatus(url, dict(missed.counts), len(missed.claims.problems))
+                for url, missed in self.missed_writes.items()
             ),
             missing=tuple(missing_counts(self.absences.values(), self.clock())),
             leader=self.leader_page(),
@@ -294,9 +296,11 @@ class StatusQueries:
             publish_lost=self.publish_lost,
             began=self.notifier.began_ms,
         )
-        found = explain(pipeline, self._with_dpus(status), context, self._acknowledged_everywhere())
+        explanation = explain(
+            pipeline, self._with_dpus(status), context, self._acknowledged_everywhere()
+        )
         advice = None if self.advising is None else self.advising.answers.of_node(node)
-        return msgspec.structs.replace(found, stream=self.stream.last_id, advice=advice)
+        return msgspec.structs.replace(explanation, stream=self.stream.last_id, advice=advice)
 
     def _acknowledged_everywhere(self) -> dict[str, bool]:
         """Return for each document whether every publisher's store has its newest value."""

@@ -43,7 +43,7 @@ _NODE_ROWS: PageRows[NodeStatus] = PageRows(
 _JOB_ROWS: PageRows[HitJob] = PageRows(
     "jobs",
     lambda job: (job.job,),
-    {"node": lambda job: tuple(one.node for one in job.nodes)},
+    {"node": lambda job: tuple(node.node for node in job.nodes)},
 )
 
 
@@ -102,8 +102,8 @@ class AdvicePages:
         router.add_get(ADVICE_JOB_PATH, self._job)
 
     async def _all(self, request: web.Request) -> web.Response:
-        found = self._queries.advice(request.query.get("node"))
-        return _unknown("node") if found is None else json_response(found)
+        page = self._queries.advice(request.query.get("node"))
+        return _unknown("node") if page is None else json_response(page)
 
     async def _outcomes(self, _: web.Request) -> web.Response:
         return json_response(self._queries.advice_outcomes())
@@ -113,8 +113,8 @@ class AdvicePages:
         if advising is None:
             return _refused(_NOT_WANTED, 404)
         node = request.query.get("node")
-        found = advising.answers.of_job(place["namespace"], place["podgroup"], node)
-        return _unknown("podgroup") if found is None else json_response(found)
+        advice = advising.answers.of_job(place["namespace"], place["podgroup"], node)
+        return _unknown("podgroup") if advice is None else json_response(advice)
 
     async def _what_if(self, request: web.Request) -> web.Response:
         advising, query = self._queries.advising, request.query
@@ -124,7 +124,7 @@ class AdvicePages:
         from aggregator.advising.what_if import Busy, UnknownObject, WrongAssumption
 
         try:
-            found = await advising.what_if.answer(
+            answer = await advising.what_if.answer(
                 query.getall("what_if", ()), query.get("job"), query.get("node")
             )
         except WrongAssumption as error:
@@ -133,15 +133,15 @@ class AdvicePages:
             return _unknown(str(error))
         except Busy as error:
             return _refused(str(error), 503)
-        return json_response(found)
+        return json_response(answer)
 
 
-def _refused(why: str, status: int) -> web.Response:
-    return json_response({"error": why}, status)
+def _refused(reason: str, status: int) -> web.Response:
+    return json_response({"error": reason}, status)
 
 
-def _unknown(what: str) -> web.Response:
-    return _refused(f"there is no {what} of this name", 404)
+def _unknown(kind: str) -> web.Response:
+    return _refused(f"there is no {kind} of this name", 404)
 
 
 def application(queries: StatusQueries) -> web.Application:
@@ -168,14 +168,14 @@ def application(queries: StatusQueries) -> web.Application:
         },
     )
     operations.serve(application, "NPU Vigil aggregator", version("npu-vigil"), OPERATIONS)
-    one = application.router.add_get
+    add_get = application.router.add_get
     SnapshotPages(queries).add_to(application.router)
-    one("/api/v1/nodes/{node}", _one(queries.explain, "node"))
-    one("/api/v1/jobs/{job}", _one(queries.job, "job"))
+    add_get("/api/v1/nodes/{node}", _one(queries.explain, "node"))
+    add_get("/api/v1/jobs/{job}", _one(queries.job, "job"))
     AdvicePages(queries).add_to(application.router)
-    one("/api/v1/ended-jobs", _ended_jobs(queries))
-    one(HISTORY.path, history_page(queries.notifier.history.page))
-    one(event_stream.PATH, queries.stream.serve)
+    add_get("/api/v1/ended-jobs", _ended_jobs(queries))
+    add_get(HISTORY.path, history_page(queries.notifier.history.page))
+    add_get(event_stream.PATH, queries.stream.serve)
     return application
 
 
@@ -185,10 +185,10 @@ def _one(
     """Return the page of one object, whose name is the part ``name`` of the path."""
 
     async def show(request: web.Request) -> web.Response:
-        found = answer(request.match_info[name])
-        if found is None:
+        page = answer(request.match_info[name])
+        if page is None:
             return daemon_pages.json_response({"error": f"there is no {name} of this name"}, 404)
-        return daemon_pages.json_response(found)
+        return daemon_pages.json_response(page)
 
     return show
 
@@ -199,7 +199,7 @@ def _ended_jobs(queries: StatusQueries) -> Callable[[web.Request], Awaitable[web
     async def show(request: web.Request) -> web.Response:
         asked = []
         for name in ("sized", "judged"):
-            jobs = [one.partition("/") for one in request.query.get(name, "").split(",") if one]
+            jobs = [text.partition("/") for text in request.query.get(name, "").split(",") if text]
             if any(not namespace or not job or "/" in job for namespace, _, job in jobs):
                 return daemon_pages.json_response({"error": f"{name} is no NAMESPACE/NAME"}, 400)
             asked.append([(namespace, job) for namespace, _, job in jobs])
@@ -210,7 +210,7 @@ def _ended_jobs(queries: StatusQueries) -> Callable[[web.Request], Awaitable[web
                 error = f"{name} is neither true nor false"
                 return daemon_pages.json_response({"error": error}, 400)
             chosen[name] = text == "true"
-        found = await queries.ended_jobs(*asked, running=chosen["running"], hit=chosen["hit"])
-        return daemon_pages.json_response(found)
+        page = await queries.ended_jobs(*asked, running=chosen["running"], hit=chosen["hit"])
+        return daemon_pages.json_response(page)
 
     return show

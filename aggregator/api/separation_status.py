@@ -94,8 +94,8 @@ def separation_status(
         lost=windows.lost_total,
         left_out=sum(processing.state.left_out.values()),
         problems=tuple(
-            UnreadStatus(stores[store], _place(place), why)
-            for (store, place), why in sorted(processing.documents.problems.items())
+            UnreadStatus(stores[store], _place(place), reason)
+            for (store, place), reason in sorted(processing.documents.problems.items())
         ),
     )
 
@@ -105,12 +105,12 @@ def all_separated(processing: ProcessorEngine, stores: Sequence[str]) -> Iterato
     separation = processing.separation
     free_ms = separation.policy.free_ms
     for node in sorted(separation.chips):
-        for chip, one in sorted(separation.chips.get(node, {}).items()):
+        for chip, separated in sorted(separation.chips.get(node, {}).items()):
             codes = (
                 SeparatingCode(code, at_ms, None if free_ms is None else at_ms + free_ms)
-                for code, at_ms in sorted(one.codes.items())
+                for code, at_ms in sorted(separated.codes.items())
             )
-            shown_in = tuple(stores[number] for number in one.shown if number < len(stores))
+            shown_in = tuple(stores[number] for number in separated.shown if number < len(stores))
             yield SeparatedChip(node, chip, tuple(codes), shown_in)
 
 

@@ -173,9 +173,9 @@ class FaultService:
         if not request.role:
             await refuse(context, "the role is empty")
         client = Subscriber(request.jobId or CLUSTER, request.role)
-        for what, text in zip(("jobId", "role"), client, strict=True):
+        for name, text in zip(("jobId", "role"), client, strict=True):
             if len(text.encode()) > LONGEST_ID_BYTES:
-                await refuse(context, f"the {what} is longer than {LONGEST_ID_BYTES} bytes")
+                await refuse(context, f"the {name} is longer than {LONGEST_ID_BYTES} bytes")
         return client
 
     async def _register(self, request: wire.ClientInfo, context: Context) -> wire.Status:

@@ -273,9 +273,9 @@ class GrpcServer:
         return GrpcStatus(
             address=None if self.port is None else self._address(self.port),
             plaintext=self._tls is None,
-            registered=sum(one.subscriptions.registered for one in both),
-            subscribers=sum(len(one.subscriptions.subscribed) for one in both),
-            sent=sum(one.sent for one in both),
+            registered=sum(service.subscriptions.registered for service in both),
+            subscribers=sum(len(service.subscriptions.subscribed) for service in both),
+            sent=sum(service.sent for service in both),
             tls_problem=None if self._tls is None else self._tls.problem.reason,
             trouble=self.trouble.reason,
         )
@@ -298,10 +298,10 @@ async def _check_free(listen: str) -> None:
     host, _, port = listen.rpartition(":")
     try:
         # Not in the loop's own thread: the name server may be away.
-        found = await asyncio.get_running_loop().getaddrinfo(
+        addresses = await asyncio.get_running_loop().getaddrinfo(
             host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        family, kind, protocol, _, address = found[0]
+        family, kind, protocol, _, address = addresses[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)

@@ -174,25 +174,25 @@ class JobView:
 
     def _update(self, job: str, came: Mapping[str, bool], now: Instant) -> None:
         """Bring a job up to date for these nodes, on which a pod of it has come or not."""
-        found = self._relevant.setdefault(job, {})
+        relevant = self._relevant.setdefault(job, {})
         nodes = frozenset(came)
         for node in nodes:
             published, chips = self._nodes.published(node), self._chips(job, node)
-            one = relevant_faults(
-                node, published, chips, found.get(node), now.wall_ms, self._relations.tables
+            faults = relevant_faults(
+                node, published, chips, relevant.get(node), now.wall_ms, self._relations.tables
             )
-            if one.is_empty:
-                found.pop(node, None)
+            if faults.is_empty:
+                relevant.pop(node, None)
             else:
-                found[node] = one
-        if found or self._relations.tracks(job):
+                relevant[node] = faults
+        if relevant or self._relations.tracks(job):
 
             def hit(place: FaultPlace) -> tuple[str, ...]:
                 return pods_hit(place, self._index.pods(job, place.node))
 
             fresh = [node for node in came if came[node]]
-            nodes |= self._relations.judge(job, found.values(), hit, fresh, now)
-        if not found:
+            nodes |= self._relations.judge(job, relevant.values(), hit, fresh, now)
+        if not relevant:
             del self._relevant[job]
         if not self._index.nodes_of(job):
             self._relations.forget(job)
@@ -207,7 +207,7 @@ class JobView:
         impacts = self._impacts.setdefault(job, {})
         before = impacts.pop(node, None)
         if self._index.pods(job, node):
-            one = node_impact(
+            impact = node_impact(
                 self._nodes.about(node),
                 self._nodes.published(node),
                 self._chips(job, node),
@@ -215,15 +215,15 @@ class JobView:
                 ready=self._nodes.is_up(node),
                 now_ms=now.wall_ms if before is None else before.since_ms,
             )
-            if one is not None:
-                impacts[node] = one
+            if impact is not None:
+                impacts[node] = impact
         if impacts.get(node) != before:
             self._changed_impacts.add(job)
         if not impacts:
             del self._impacts[job]
 
     def _update_message(self, job: str) -> None:
-        infos = [one for one, _ in self._node_infos(job)]
+        infos = [info for info, _ in self._node_infos(job)]
         message_sent = message(job, infos) if infos else None
         if message_sent == self._messages.get(job):
             return
@@ -237,9 +237,9 @@ class JobView:
     def _node_infos(self, job: str) -> Iterator[tuple[NodeFaultInfo, Sequence[RankFaultDevice]]]:
         """Yield what hits a job by node: its pods, and the places that pods have left."""
         impacts, held = self._impacts.get(job, _NO_IMPACTS), self._left_places.places(job)
-        for node, one in impacts.items():
+        for node, impact in impacts.items():
             if node not in held:
-                yield one.info, one.faults
+                yield impact.info, impact.faults
         for node, place in held.items():
             chips = place.chips | self._chips(job, node)
             faults = fault_devices(
@@ -281,8 +281,8 @@ class JobView:
         members = self._groups.members(job_id)
         if members:
             return self._message_of_group(job_id, members)
-        known = job_id in self._cluster_state.jobs() or self._index.nodes_of(job_id)
-        return message(job_id, ()) if known else None
+        is_known = job_id in self._cluster_state.jobs() or self._index.nodes_of(job_id)
+        return message(job_id, ()) if is_known else None
 
     def _message_of_group(self, group: str, members: Collection[str]) -> FaultMsgSignal:
         """Return the message about a MindIE ``jobID``: a node of several of its jobs is
@@ -290,13 +290,13 @@ class JobView:
         """
         by_node: dict[str, tuple[NodeFaultInfo, list[RankFaultDevice]]] = {}
         for job in sorted(members):
-            for one, faults in self._node_infos(job):
-                by_node.setdefault(one.node_name, (one, []))[1].extend(faults)
+            for info, faults in self._node_infos(job):
+                by_node.setdefault(info.node_name, (info, []))[1].extend(faults)
         return message(
             group,
             [
-                node_info(node, one.node_ip, one.node_sn, faults)
-                for node, (one, faults) in by_node.items()
+                node_info(node, info.node_ip, info.node_sn, faults)
+                for node, (info, faults) in by_node.items()
             ],
         )
 
@@ -352,10 +352,10 @@ class JobView:
     def relations_on(self, node: str) -> tuple[RelationStatus, ...]:
         """Return the relation faults of a node."""
         return tuple(
-            one
+            relation
             for job in sorted(self._index.jobs_on(node))
-            for one in relation_statuses(job, self._relations.tracks(job))
-            if one.node == node
+            for relation in relation_statuses(job, self._relations.tracks(job))
+            if relation.node == node
         )
 
     def ranks(self, job: str) -> tuple[RankRecord, ...]:
@@ -363,11 +363,11 @@ class JobView:
         nodes = sorted(self._index.nodes_of(job))
         of_job = ranked_chips(pod for node in nodes for pod in self._index.pods(job, node))
         tracks = self._relations.tracks(job)
-        found: list[RankRecord] = []
+        records: list[RankRecord] = []
         for node in sorted(self._impacts.get(job, _NO_IMPACTS)):
             published, up = self._nodes.published(node), self._nodes.is_up(node)
-            found += rank_records(node, published, of_job.get(node, ()), tracks, ready=up)
-        return tuple(found)
+            records += rank_records(node, published, of_job.get(node, ()), tracks, ready=up)
+        return tuple(records)
 
     # What is kept
 

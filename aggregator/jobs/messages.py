@@ -119,7 +119,7 @@ def node_info(
 
 def worst_word(devices: Iterable[DeviceFaultInfo]) -> str:
     """Return the health of the worst of these devices."""
-    return max((_BY_WORD[one.fault_level] for one in devices), default=Health.HEALTHY).word
+    return max((_BY_WORD[device.fault_level] for device in devices), default=Health.HEALTHY).word
 
 
 _BY_WORD = {health.word: health for health in Health}
@@ -166,11 +166,11 @@ def _switch_faults(faults: Iterable[RankFaultDevice]) -> tuple[SwitchFaultInfo, 
     events: dict[tuple[str, str, str], SwitchFaultInfo] = {}
     for fault in faults:
         key = (fault.code, fault.switch_chip, fault.switch_port)
-        known = events.get(key)
-        if known is None:
+        before = events.get(key)
+        if before is None:
             info = SwitchFaultInfo(*key, fault.switch_time, fault.level)
-        elif health_of_level(fault.level) > health_of_level(known.fault_level):
-            info = SwitchFaultInfo(*key, known.fault_time, fault.level)
+        elif health_of_level(fault.level) > health_of_level(before.fault_level):
+            info = SwitchFaultInfo(*key, before.fault_time, fault.level)
         else:
             continue
         events[key] = info
@@ -279,15 +279,15 @@ def _health(
     *,
     ready: bool,
 ) -> Health:
-    found = [_rank_health(one.level) for one in rank_faults(published, chips, ready=ready)]
-    found += [
+    healths = [_rank_health(fault.level) for fault in rank_faults(published, chips, ready=ready)]
+    healths += [
         _BY_STRATEGY[track.result]
         for place, track in tracks.items()
         if place.node == node and track.result
     ]
     if chips and published.switch is not None and published.switch.status != "PreSeparate":
-        found.append(health_of_status(published.switch.status))
-    return max(found, default=Health.HEALTHY)
+        healths.append(health_of_status(published.switch.status))
+    return max(healths, default=Health.HEALTHY)
 
 
 def _rank_health(level: str) -> Health:

@@ -59,12 +59,12 @@ class PodIndex:
         for pods, by in ((before, -1), (now, 1)):
             for pod in pods:
                 self._count(pod, by)
-        known = {pod.uid: pod for pod in before}
+        earlier = {pod.uid: pod for pod in before}
         stay = {(pod.uid, pod.job) for pod in now}
         left = (pod.job for pod in before if (pod.uid, pod.job) not in stay)
         moved = dict.fromkeys(left, False)
         for pod in now:
-            old = known.get(pod.uid)
+            old = earlier.get(pod.uid)
             if old != pod:
                 came = old is None or old.chips != pod.chips or old.job != pod.job
                 moved[pod.job] = moved.get(pod.job, False) or came
@@ -135,8 +135,8 @@ class LeftPlaces:
 
     def places(self, job: str) -> Mapping[str, LeftPlace]:
         """Return the left places of a job by name of their node."""
-        one = self._jobs.get(job)
-        return _NO_PLACES if one is None else one.places
+        incomplete = self._jobs.get(job)
+        return _NO_PLACES if incomplete is None else incomplete.places
 
     def leave(
         self,
@@ -152,14 +152,16 @@ class LeftPlaces:
         """
         if about is None or not about.size:
             return
-        one = self._jobs.get(about.key)
-        if one is None:
+        incomplete = self._jobs.get(about.key)
+        if incomplete is None:
             if counts[0] < about.size:
                 return
-            one = self._jobs[about.key] = _Incomplete(counts[0] - counts[1])
-        before = one.places.get(node.name)
+            incomplete = self._jobs[about.key] = _Incomplete(counts[0] - counts[1])
+        before = incomplete.places.get(node.name)
         chips = frozenset(chip for pod in pods for chip in pod.chips)
-        one.places[node.name] = LeftPlace(node, chips if before is None else chips | before.chips)
+        incomplete.places[node.name] = LeftPlace(
+            node, chips if before is None else chips | before.chips
+        )
         self._on.setdefault(node.name, set()).add(about.key)
 
     def release(self, about: JobState | None, job: str, counts: tuple[int, int]) -> bool:
@@ -167,8 +169,8 @@ class LeftPlaces:
         any more; return whether it was one of these.
         """
         size = 0 if about is None else about.size
-        one = self._jobs[job]
-        if size and (counts[0] < size or counts[1] < size - one.without_chips):
+        incomplete = self._jobs[job]
+        if size and (counts[0] < size or counts[1] < size - incomplete.without_chips):
             return False
         for node in self._jobs.pop(job).places:
             jobs = self._on[node]
@@ -205,10 +207,10 @@ class MindieGroups:
 
     def drop(self, job: str) -> frozenset[str]:
         """Remove a job; return the groups that changed."""
-        known = self._of.pop(job, None)
-        if known is None:
+        labels = self._of.pop(job, None)
+        if labels is None:
             return _NO_CHIPS
-        group = known[0]
+        group = labels[0]
         members = self._members[group]
         members.discard(job)
         if not members:
@@ -217,8 +219,8 @@ class MindieGroups:
 
     def of(self, job: str) -> str | None:
         """Return the group of a job; ``None`` where it has none."""
-        known = self._of.get(job)
-        return None if known is None else known[0]
+        labels = self._of.get(job)
+        return None if labels is None else labels[0]
 
     def members(self, group: str) -> Collection[str]:
         """Return the jobs of a group."""

@@ -156,9 +156,9 @@ def judged_tracks(
     """
     present: dict[FaultPlace, int] = {}
     triggers: dict[FaultPlace, Trigger] = {}
-    for one in relevant:
-        present |= one.faults
-        triggers |= one.triggers
+    for node_faults in relevant:
+        present |= node_faults.faults
+        triggers |= node_faults.triggers
     after = {
         place: _seen(tracks.get(place), place, since_ms, context)
         for place, since_ms in present.items()
@@ -240,11 +240,11 @@ def worst(strategies: Iterable[str]) -> str:
     return max(strategies, key=_STRENGTH.__getitem__, default="")
 
 
-def stronger(one: Track, other: Track) -> Track:
+def stronger(first: Track, other: Track) -> Track:
     """Return the one of two tracks of a relation fault with the stronger result, or that
     is closed.
     """
-    return max(one, other, key=lambda track: (_STRENGTH[track.result], track.is_closed))
+    return max(first, other, key=lambda track: (_STRENGTH[track.result], track.is_closed))
 
 
 _NOTHING = Relevant()
@@ -274,8 +274,8 @@ def relevant_faults(
             known_ms = before.faults.get(place, now_ms)
             faults[place] = known_ms if received_ms is None else received_ms
         if place.code in tables.triggers:
-            known = before.triggers.get(place)
-            known_ms = now_ms if known is None else known.since_ms
+            earlier = before.triggers.get(place)
+            known_ms = now_ms if earlier is None else earlier.since_ms
             since_ms = known_ms if received_ms is None else received_ms
             triggers[place] = Trigger(since_ms, in_super_pod and place.code in CQE_CODES)
     return Relevant(faults, triggers) if faults or triggers else _NOTHING
@@ -311,7 +311,7 @@ def relation_fault_devices(
 ) -> Iterator[RankFaultDevice]:
     """Yield the devices of a node with the health of the strategy that followed for them."""
     here = [(place, track) for place, track in tracks.items() if place.node == node]
-    for place, track in sorted(here, key=lambda one: one[0]):
+    for place, track in sorted(here, key=lambda item: item[0]):
         if not track.result:
             continue
         if place.is_switch:

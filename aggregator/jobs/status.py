@@ -53,7 +53,7 @@ class RankRecord(msgspec.Struct, frozen=True):
 def ranked_chips(pods: Iterable[PodState]) -> dict[str, list[RankedChip]]:
     """Return the seats of a job by node, in the order of their ranks."""
     by_rank = sorted(pods, key=lambda pod: (_rank_of(pod) is None, _rank_of(pod) or 0, pod.uid))
-    found: dict[str, list[RankedChip]] = {}
+    chips_by_node: dict[str, list[RankedChip]] = {}
     are_alike = len({len(pod.chips) for pod in by_rank}) == 1
     first = 0
     for position, pod in enumerate(by_rank):
@@ -64,9 +64,9 @@ def ranked_chips(pods: Iterable[PodState]) -> dict[str, list[RankedChip]]:
         for offset, chip in enumerate(sorted(pod.chips, key=_number)):
             rank = str(first + offset) if is_known else ""
             seat = RankedChip(rank, pod.uid, "" if pod_rank is None else str(pod_rank), chip)
-            found.setdefault(pod.node, []).append(seat)
+            chips_by_node.setdefault(pod.node, []).append(seat)
         first += len(pod.chips)
-    return found
+    return chips_by_node
 
 
 def _rank_of(pod: PodState) -> int | None:
@@ -166,11 +166,13 @@ def hit_job(job: str, about: JobState | None, impacts: Mapping[str, NodeImpact])
         job,
         "" if about is None else about.namespace,
         "" if about is None else about.name,
-        max((one.health for one in impacts.values()), default=Health.HEALTHY).word,
-        min((one.since_ms for one in impacts.values()), default=None),
+        max((impact.health for impact in impacts.values()), default=Health.HEALTHY).word,
+        min((impact.since_ms for impact in impacts.values()), default=None),
         tuple(
-            NodeHit(node, one.info.node_ip, one.info.fault_level, one.since_ms, one.faults)
-            for node, one in sorted(impacts.items())
+            NodeHit(
+                node, impact.info.node_ip, impact.info.fault_level, impact.since_ms, impact.faults
+            )
+            for node, impact in sorted(impacts.items())
         ),
     )
 

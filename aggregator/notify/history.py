@@ -208,9 +208,11 @@ class ClusterHistory:
 
         Raises ``StoreError`` while that cannot be read.
         """
-        waiting = [one for one in self._changes if one.node in nodes and one.at_ms >= since_ms]
+        waiting = [
+            change for change in self._changes if change.node in nodes and change.at_ms >= since_ms
+        ]
         stored = await self._read(partial(read_changes, self._path, nodes, since_ms))
-        return [*stored, *(one for one in waiting if one not in stored)]
+        return [*stored, *(change for change in waiting if change not in stored)]
 
     async def runs(self) -> dict[str, str]:
         """Return the runs of jobs by uid. Raises ``StoreError`` while they cannot be read."""
@@ -262,7 +264,7 @@ class ClusterHistory:
             now_ms, changes = self._clock().wall_ms, tuple(self._changes)
             runs, self._runs = self._runs, {}
             try:
-                rows = [one for _, one in batches]
+                rows = [batch for _, batch in batches]
                 stored = await in_thread(partial(self._store, rows, changes, runs, now_ms))
                 if self._clock().steady_ms >= next_prune_ms:
                     assert self._file is not None
@@ -309,12 +311,12 @@ class ClusterHistory:
         self, batches: tuple[tuple[str, HistoryBatch], ...], acks: tuple[HistoryAck, ...]
     ) -> None:
         """Acknowledge over the channel of each batch what is stored of its journal."""
-        channels = {(one.node, one.journal): url for url, one in batches}
+        channels = {(batch.node, batch.journal): url for url, batch in batches}
         # A node that does not receive this sends again, and is answered again.
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_ANSWER_SECONDS):
-                for one in acks:
-                    await self._channels[channels[one.node, one.journal]].acknowledge(one)
+                for ack in acks:
+                    await self._channels[channels[ack.node, ack.journal]].acknowledge(ack)
 
     async def _in_trouble(self, error: Exception, backoff: Backoff) -> None:
         self._trouble.begin(str(error))

@@ -117,15 +117,15 @@ class HistoryFile:
         events = lost = refused = 0
         with transaction(self._connection):
             for batch in batches:
-                known, lost_after = self._position(batch)
+                stored, lost_after = self._position(batch)
                 key = batch.node, batch.journal
                 acks.pop(key, None)
-                acks[key] = HistoryAck(batch.node, batch.journal, max(known, batch.upto))
-                if batch.after > known:
-                    acks[key] = HistoryAck(batch.node, batch.journal, known)
+                acks[key] = HistoryAck(batch.node, batch.journal, max(stored, batch.upto))
+                if batch.after > stored:
+                    acks[key] = HistoryAck(batch.node, batch.journal, stored)
                     refused += 1
-                elif batch.upto > known:
-                    new = [event for event in batch.events if event.sequence > known]
+                elif batch.upto > stored:
+                    new = [event for event in batch.events if event.sequence > stored]
                     # A node reports a lost part with each batch behind it until that is
                     # acknowledged.
                     gap = batch.lost if lost_after < batch.after else 0
@@ -153,18 +153,21 @@ class HistoryFile:
             self._connection.executemany(
                 "INSERT INTO events (node, journal, received_at_ms, lost, body)"
                 " VALUES (?, '', ?, 0, ?)",
-                ((one.node, one.at_ms, msgspec.json.encode(one).decode()) for one in changes),
+                (
+                    (change.node, change.at_ms, msgspec.json.encode(change).decode())
+                    for change in changes
+                ),
             )
             if not _has_table(self._connection, "standing"):
                 self._connection.execute(_STANDING)  # the file before this one was broken
-            for one in changes:
-                if one.level is None:
+            for change in changes:
+                if change.level is None:
                     self._connection.execute(
                         "DELETE FROM standing WHERE node = ? AND subject = ? AND code = ?",
-                        (one.node, one.subject, one.code),
+                        (change.node, change.subject, change.code),
                     )
                 else:
-                    self._stand([(one.node, one.subject, one.code, one.level)])
+                    self._stand([(change.node, change.subject, change.code, change.level)])
 
     def store_runs(self, runs: Mapping[str, str | None]) -> None:
         """Store the runs of jobs, by uid; ``None`` deletes that of a job."""
@@ -208,7 +211,7 @@ class HistoryFile:
             self._connection.execute(insert, (node, journal, now_ms, lost, "null"))
         self._connection.executemany(
             insert,
-            ((node, journal, now_ms, 0, msgspec.json.encode(one).decode()) for one in new),
+            ((node, journal, now_ms, 0, msgspec.json.encode(event).decode()) for event in new),
         )
         self._connection.execute(
             "INSERT INTO positions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
@@ -275,10 +278,10 @@ def read_changes(path: Path, nodes: Collection[str], since_ms: int) -> list[Faul
 
     Raises ``sqlite3.Error`` or ``OSError``.
     """
-    found: list[FaultChange] = []
+    changes: list[FaultChange] = []
     for rows in _rows(path, "events", _CHANGES, [(node, since_ms) for node in sorted(nodes)]):
-        found += [_change.decode(body) for (body,) in rows]
-    return found
+        changes += [_change.decode(body) for (body,) in rows]
+    return changes
 
 
 def read_runs(path: Path) -> dict[str, str]:
@@ -320,7 +323,7 @@ def _rows(
     with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
         if not _has_table(connection, table):
             return [[] for _ in parameters]
-        return [connection.execute(query, one).fetchall() for one in parameters]
+        return [connection.execute(query, values).fetchall() for values in parameters]
 
 
 def read_published_levels(path: Path) -> PublishedLevels | None:
@@ -330,19 +333,19 @@ def read_published_levels(path: Path) -> PublishedLevels | None:
     """
     if not path.exists():
         return None
-    found: PublishedLevels = {}
+    levels: PublishedLevels = {}
     with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
         if not _has_table(connection, "standing"):
             return None
         rows = connection.execute("SELECT node, subject, code, level FROM standing")
         for node, subject, code, level in rows:
-            found.setdefault(node, {})[subject, code] = level
-    return found
+            levels.setdefault(node, {})[subject, code] = level
+    return levels
 
 
 def _has_table(connection: sqlite3.Connection, name: str) -> bool:
-    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone()
-    return found is not None
+    row = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+    return row is not None
 
 
 def _entry(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> HistoryRow:

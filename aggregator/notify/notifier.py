@@ -86,13 +86,13 @@ class NodeLog:
 
     def observe_changes(self, changes: Iterable[FaultChange]) -> None:
         """Log faults that take something out of use now, and those that do so no more."""
-        for one in changes:
-            network = is_network(one.code)
-            where = f"node {one.node}: {one.subject} {one.code}"
-            if takes_out(one.level, is_network=network):
-                self._out.add((f"{where}: {one.was or 'nothing'} -> {one.level}",))
-            elif takes_out(one.was, is_network=network):
-                self._over.add((f"{where}: {one.was} -> {one.level or 'nothing'}",))
+        for change in changes:
+            network = is_network(change.code)
+            where = f"node {change.node}: {change.subject} {change.code}"
+            if takes_out(change.level, is_network=network):
+                self._out.add((f"{where}: {change.was or 'nothing'} -> {change.level}",))
+            elif takes_out(change.was, is_network=network):
+                self._over.add((f"{where}: {change.was} -> {change.level or 'nothing'}",))
 
     def refuse(self, node: str, name: str, reason: str) -> None:
         """Log that a document of a node is refused."""
@@ -175,16 +175,16 @@ class Notifier:
         return self._changes.began_ms(node, subject, code)
 
     def observe_published(
-        self, differ: frozenset[str], found: frozenset[str], now: Instant
+        self, differ: frozenset[str], present: frozenset[str], now: Instant
     ) -> None:
         """Observe a document that another leader has published.
 
         Entries of the nodes that ``differ`` are not those computed here; those of others that were
-        ``found`` in it are.
+        ``present`` in it are.
         """
         if not self._is_seeded:
             return
-        confirmed = self._computed & found
+        confirmed = self._computed & present
         self._computed -= confirmed
         for node in sorted(differ | confirmed):
             self._observe(node, now)
@@ -217,8 +217,8 @@ class Notifier:
         return changes
 
     def _send(self, node: str, changes: tuple[FaultChange, ...]) -> None:
-        for one in changes:
-            self.stream.send("change", one, {node})
+        for change in changes:
+            self.stream.send("change", change, {node})
         self.history.record(changes)
 
     def _inform_of_dpus(self, now: Instant, *, leads: bool) -> None:
@@ -230,8 +230,8 @@ class Notifier:
                 self._send(node, changes)
                 if leads:
                     self.log.observe_changes(changes)
-        for one in self.dpu_faults.documents.pop_blind_changes(now):
-            self.stream.send("blind", one, {one.node})
+        for change in self.dpu_faults.documents.pop_blind_changes(now):
+            self.stream.send("blind", change, {change.node})
 
     def _unlisted_dpus(self) -> frozenset[str]:
         """Return at the first list the nodes with faults whose documents may have gone before."""
@@ -248,12 +248,12 @@ class Notifier:
             return changes
         chips, answers = published.device.chips, ChipFaultDetails(self.pipeline, node)
         return tuple(
-            one
-            if one.level is None or one.subject not in chips
+            change
+            if change.level is None or change.subject not in chips
             else msgspec.structs.replace(
-                one, **msgspec.structs.asdict(answers.of(one.subject, one.code))
+                change, **msgspec.structs.asdict(answers.of(change.subject, change.code))
             )
-            for one in changes
+            for change in changes
         )
 
     def inform(self, moved: Iterable[str], now: Instant, *, leads: bool) -> None:
@@ -273,8 +273,8 @@ class Notifier:
                 else:
                     self._computed.discard(node)
         # What agents report of themselves is read, not published: a follower shows it as well.
-        for one in self._blind.pop_changes(now.wall_ms):
-            self.stream.send("blind", one, {one.node})
+        for change in self._blind.pop_changes(now.wall_ms):
+            self.stream.send("blind", change, {change.node})
         self._inform_of_dpus(now, leads=leads)
         for node in moved:
             self.tables.set_pods(node, self.cluster_state.pods_on(node))
@@ -291,7 +291,7 @@ class Notifier:
         """Send for which jobs the impact changed."""
         for hit in self.job_view.pop_changed_impact():
             before = self._nodes_hit.pop(hit.job, ())
-            nodes = tuple(one.node for one in hit.nodes)
+            nodes = tuple(node.node for node in hit.nodes)
             if nodes:
                 self._nodes_hit[hit.job] = nodes
             concerned = tuple(sorted({*before, *nodes}))

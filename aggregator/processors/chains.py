@@ -94,7 +94,7 @@ def process_device(
     record, filtered = filter_device(record, received, wanted, now_ms)
     accompanied = accompany(record, state, now_ms)
     record, hidden = accompanied.record, (*filtered, *accompanied.hidden)
-    nowhere = unlisted(record, {one.fault.chip for one in hidden})
+    nowhere = unlisted(record, {withheld.fault.chip for withheld in hidden})
     record = pre_separate_device(record, context.node_context.used)
     seen: dict[str, dict[str, str]] = {}
     occurrences: tuple[Occurrence, ...] = ()
@@ -305,7 +305,7 @@ class ProcessorEngine:
         """Queue the new faults of judged nodes, and compute when something is due."""
         if self._new:
             self.windows.add(self._new)
-            self.state.changed |= {one.node for one in self._new}
+            self.state.changed |= {occurrence.node for occurrence in self._new}
             self._new.clear()
         self.state.changed |= self.windows.set_back(now.wall_ms)
         self.separation.set_back(now.wall_ms)
@@ -348,7 +348,7 @@ class ProcessorEngine:
             if policy.enabled != was.enabled:
                 nodes |= frozenset(self.devices)
             if not policy.enabled:
-                self.state.changed |= {one.node for one in self.windows.waiting}
+                self.state.changed |= {occurrence.node for occurrence in self.windows.waiting}
                 self.windows.clear()
         self.settle(now)
         return nodes

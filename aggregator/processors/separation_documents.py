@@ -129,7 +129,7 @@ def read_chips(node: str, text: str) -> dict[str, Codes]:
     chips: dict[str, Codes] = {}
     for chip in node_info.total or ():
         faults = (node_info.detail or {}).get(chip) or []
-        codes = {one.code: one.separated_at_ms for one in faults if one.level == _LEVEL}
+        codes = {fault.code: fault.separated_at_ms for fault in faults if fault.level == _LEVEL}
         if chip and (codes or not faults):
             chips[chip] = codes
     return chips
@@ -178,7 +178,9 @@ class SeparationDocuments:
         self._stores = stores
         self._separation = separation
         self._policies: dict[int, SeparationPolicy] = {}
-        self._unlisted = {(store, one) for store in range(stores) for one in self.inputs}
+        self._unlisted = {
+            (store, selection) for store in range(stores) for selection in self.inputs
+        }
         self._reported: dict[int, dict[str, dict[str, Codes]]] = {}
         self._left: dict[tuple[str, str], int] = {}
         """Node and chip to the wall time at which the chip left a document or was missing there."""
@@ -199,7 +201,9 @@ class SeparationDocuments:
         """Apply an event of the store with this number; return nodes to be judged again."""
         match event:
             case DocumentsListed(documents):
-                document = next((one for one in documents if one.name == selection.name), None)
+                document = next(
+                    (document for document in documents if document.name == selection.name), None
+                )
             case Changed(document) if document.name == selection.name:
                 pass
             case Deleted(_, name) if name == selection.name:
@@ -252,8 +256,8 @@ class SeparationDocuments:
         self._left.update(dict.fromkeys(released, now_ms))
         while len(self._left) > _MOST_LEFT:
             del self._left[next(iter(self._left))]
-        for known, node in tuple(self.problems):
-            if known == source and node != POLICY_NAME and node not in unread:
+        for store, node in tuple(self.problems):
+            if store == source and node != POLICY_NAME and node not in unread:
                 self._problem(source, node, None)
         return nodes | {node for node, _ in released}
 
@@ -272,9 +276,9 @@ class SeparationDocuments:
             for reported in self._reported.values():
                 self._adopt(reported)
         for node, chips in tuple(self._separation.chips.items()):
-            for chip, one in tuple(chips.items()):
+            for chip, separated in tuple(chips.items()):
                 left_ms = self._left.get((node, chip))
-                if left_ms is not None and max(one.codes.values(), default=0) <= left_ms:
+                if left_ms is not None and max(separated.codes.values(), default=0) <= left_ms:
                     self._separation.drop(node, chip)
         self._left.clear()
         for source, reported in self._reported.items():
@@ -314,7 +318,7 @@ def rendered(nodes: Mapping[str, Mapping[str, Separated]]) -> dict[str, str]:
     operator's release. If need be, it is shown without its codes.
     """
     whole = {
-        node: render_chips({chip: one.codes for chip, one in chips.items()})
+        node: render_chips({chip: separated.codes for chip, separated in chips.items()})
         for node, chips in sorted(nodes.items())
     }
     room = VALUE_LIMIT - sum(_size(node, text) for node, text in whole.items())
@@ -323,7 +327,7 @@ def rendered(nodes: Mapping[str, Mapping[str, Separated]]) -> dict[str, str]:
     shown = [node for node in whole if _is_shown(nodes[node])]
     data = {node: render_chips({chip: {} for chip in nodes[node]}) for node in shown}
     room = VALUE_LIMIT - sum(_size(node, text) for node, text in data.items())
-    for node in (*shown, *(one for one in whole if one not in data)):
+    for node in (*shown, *(node for node in whole if node not in data)):
         more = _size(node, whole[node]) - (_size(node, data[node]) if node in data else 0)
         if more <= room:
             room -= more
@@ -336,4 +340,4 @@ def _size(node: str, text: str) -> int:
 
 
 def _is_shown(chips: Mapping[str, Separated]) -> bool:
-    return any(one.shown for one in chips.values())
+    return any(separated.shown for separated in chips.values())

@@ -44,10 +44,10 @@ def joined_device(kept: DeviceState, own: DeviceState, now_ms: int) -> DeviceSta
     """Return the joined state of a device: since when faults are there that are not in ``kept``."""
     received: Times = {chip: dict(codes) for chip, codes in kept.received.items()}
     for chip, codes in own.received.items():
-        known = received.get(chip, {})
-        new = {c: at for c, at in codes.items() if c not in known and _is_recent(at, now_ms)}
+        before = received.get(chip, {})
+        new = {c: at for c, at in codes.items() if c not in before and _is_recent(at, now_ms)}
         if new:
-            received[chip] = known | new
+            received[chip] = before | new
     uce = {chip: at for chip, at in own.uce.items() if _is_recent(at, now_ms)} | kept.uce
     if received == kept.received and uce == kept.uce:
         return kept
@@ -85,16 +85,27 @@ def missing(
 ) -> Iterator[Occurrence]:
     """Return those of ``own`` that were neither waiting nor counted."""
     times: dict[tuple[str, str, str], list[int]] = {}
-    for one in kept:
-        times.setdefault((one.node, one.chip, one.code), []).append(one.at_ms)
-    for one in own:
-        separated = separation.chips.get(one.node, {}).get(one.chip)
-        if separated is not None and one.at_ms <= separated.codes.get(one.code, 0) + _SAME_MS:
+    for occurrence in kept:
+        times.setdefault((occurrence.node, occurrence.chip, occurrence.code), []).append(
+            occurrence.at_ms
+        )
+    for occurrence in own:
+        separated = separation.chips.get(occurrence.node, {}).get(occurrence.chip)
+        if (
+            separated is not None
+            and occurrence.at_ms <= separated.codes.get(occurrence.code, 0) + _SAME_MS
+        ):
             continue  # it is one of those for which it was separated
-        counted = separation.counts.get(one.node, {}).get(one.chip, {}).get(one.code, ())
-        known = (*times.get((one.node, one.chip, one.code), ()), *counted)
-        if _is_recent(one.at_ms, now_ms) and all(abs(at - one.at_ms) > _SAME_MS for at in known):
-            yield one
+        counted = (
+            separation.counts.get(occurrence.node, {})
+            .get(occurrence.chip, {})
+            .get(occurrence.code, ())
+        )
+        counted_at = (*times.get((occurrence.node, occurrence.chip, occurrence.code), ()), *counted)
+        if _is_recent(occurrence.at_ms, now_ms) and all(
+            abs(at - occurrence.at_ms) > _SAME_MS for at in counted_at
+        ):
+            yield occurrence
 
 
 def _is_recent(at_ms: int, now_ms: int) -> bool:
@@ -162,8 +173,8 @@ def decode_buckets(texts: Mapping[str, str]) -> tuple[list[tuple[str, PersistedN
     problems = [f"bucket {problem}" for problem in unread]
     nodes: list[tuple[str, PersistedNode]] = []
     for bucket, members in buckets.items():
-        found, unread = decoded(members, _node)
-        nodes += found.items()
+        states, unread = decoded(members, _node)
+        nodes += states.items()
         problems += (f"bucket {bucket}: node {problem}" for problem in unread)
     return nodes, problems
 
@@ -203,7 +214,7 @@ class ProcessorState:
         """Return the buckets whose text changed since the last call."""
         changed = self.changed | self.separation.changed
         self._kept()
-        return frozenset(one if one == POLICY else bucket_of_node(one) for one in changed)
+        return frozenset(node if node == POLICY else bucket_of_node(node) for node in changed)
 
     def text(self, bucket: str) -> str | None:
         """Return the text of a bucket; ``None`` where it is empty."""
@@ -211,9 +222,9 @@ class ProcessorState:
             policy = self.separation.policy
             return None if policy == SeparationPolicy() else msgspec.json.encode(policy).decode()
         waiting: dict[str, list[Occurrence]] = {}
-        for one in self.windows.waiting:
-            if bucket_of_node(one.node) == bucket:
-                waiting.setdefault(one.node, []).append(one)
+        for occurrence in self.windows.waiting:
+            if bucket_of_node(occurrence.node) == bucket:
+                waiting.setdefault(occurrence.node, []).append(occurrence)
         counts, chips = self.separation.counts, self.separation.chips
         names = self.nodes | waiting.keys() | counts.keys() | chips.keys()
         nodes = {
@@ -243,8 +254,8 @@ class ProcessorState:
         nodes, problems = decode_buckets({key: texts[key] for key in texts.keys() - {POLICY}})
         problems += (f"bucket {problem}" for problem in unread)
         self.separation.policy = policies.get(POLICY, self.separation.policy)
-        for node, one in nodes:
-            self._restore(node, one)
+        for node, state in nodes:
+            self._restore(node, state)
         self._kept()
         self.changed.update(
             complete(self.devices, devices, NO_DEVICE_STATE, joined_device, now_ms),
@@ -254,7 +265,7 @@ class ProcessorState:
             kept = tuple(self.windows.waiting)
             uncounted = tuple(missing(waiting, kept, self.separation, now_ms))
             self.windows.add(uncounted)
-            self.changed |= {one.node for one in uncounted}
+            self.changed |= {occurrence.node for occurrence in uncounted}
         return problems
 
     def _restore(self, node: str, kept: PersistedNode) -> None:
@@ -264,7 +275,9 @@ class ProcessorState:
             self.switches[node] = kept.switch
         self.windows.add(kept.waiting)
         if kept.counts:
-            self.separation.counts[node] = {chip: dict(one) for chip, one in kept.counts.items()}
+            self.separation.counts[node] = {
+                chip: dict(codes) for chip, codes in kept.counts.items()
+            }
         if kept.separated:
             self.separation.chips[node] = dict(kept.separated)
 

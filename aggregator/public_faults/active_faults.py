@@ -74,8 +74,8 @@ class ActiveFaults:
 
     def is_newer(self, report: PublicFaultReport) -> bool:
         """Return whether the report is newer than all that is known of its fault."""
-        known = self.get(report.key) or self._over.get(report.key)
-        return known is None or known.reported_at_ms < report.reported_at_ms
+        newest = self.get(report.key) or self._over.get(report.key)
+        return newest is None or newest.reported_at_ms < report.reported_at_ms
 
     def full(self, node: str) -> str | None:
         """Return why no further fault of ``node`` may be added; ``None``: there is room for it."""
@@ -159,17 +159,17 @@ class ActiveFaults:
         For a source that reports its whole state each time. Its faults keep their own levels.
         """
         standing = {
-            key: one for key, one in self._nodes.get(node, {}).items() if key[0] == resource
+            key: fault for key, fault in self._nodes.get(node, {}).items() if key[0] == resource
         }
         self._own_levels.add(resource)
-        for one in wanted:
-            before = standing.pop(one.key[1:], None)
+        for fault in wanted:
+            before = standing.pop(fault.key[1:], None)
             if before is None:
                 if self.full(node) is None:
-                    self._put(one)
-            elif before.ends_at_ms is not None or _shown(before) != _shown(one):
-                self._put(replace(one, added_at_ms=before.added_at_ms))
-                self._schedule(one.key, None)
+                    self._put(fault)
+            elif before.ends_at_ms is not None or _shown(before) != _shown(fault):
+                self._put(replace(fault, added_at_ms=before.added_at_ms))
+                self._schedule(fault.key, None)
         for before in standing.values():
             if before.ends_at_ms is None:
                 at_ms = max(now.wall_ms, before.reported_at_ms)
@@ -177,8 +177,8 @@ class ActiveFaults:
 
     def adopt(self, standing: ActivePublicFault) -> bool:
         """Take over a fault of another program, unless more is known here."""
-        known = self.get(standing.key) or self._over.get(standing.key)
-        if known is not None or self.count >= MOST_FAULTS:
+        newest = self.get(standing.key) or self._over.get(standing.key)
+        if newest is not None or self.count >= MOST_FAULTS:
             return False
         self._put(standing)
         return True
@@ -199,9 +199,9 @@ class ActiveFaults:
             if standing.ends_at_ms is not None:
                 left_ms = _left_ms(standing.ends_at_ms, now)
                 self._schedule(standing.key, now.steady_ms + left_ms)
-        for one in over:
-            if self.get(one.key) is None:
-                self._record_end(one.key, one.reported_at_ms, one.received_at_ms, now)
+        for ended in over:
+            if self.get(ended.key) is None:
+                self._record_end(ended.key, ended.reported_at_ms, ended.received_at_ms, now)
 
     def step(self, now: Instant) -> None:
         """End the faults that are due."""
@@ -226,7 +226,7 @@ class ActiveFaults:
 
     def judge_again(self, levels: Mapping[str, str]) -> None:
         """Apply another table. A fault whose code it lacks keeps its level."""
-        for standing in [one for faults in self._nodes.values() for one in faults.values()]:
+        for standing in [fault for faults in self._nodes.values() for fault in faults.values()]:
             if standing.resource in self._own_levels:
                 continue
             level = levels.get(standing.code, standing.level)
@@ -246,7 +246,7 @@ class ActiveFaults:
 
     def forget(self, node: str) -> int:
         """Drop everything about a node; return how many faults that were."""
-        keys = [one.key for one in self._nodes.get(node, {}).values()]
+        keys = [fault.key for fault in self._nodes.get(node, {}).values()]
         for key in keys:
             self._drop(key)
         return len(keys)
@@ -254,10 +254,10 @@ class ActiveFaults:
     def codes(self, resource: str) -> frozenset[str]:
         """Return the codes of all faults of ``resource`` that hold."""
         return frozenset(
-            one.code
+            fault.code
             for faults in self._nodes.values()
-            for one in faults.values()
-            if one.resource == resource
+            for fault in faults.values()
+            if fault.resource == resource
         )
 
     def _put(self, standing: ActivePublicFault) -> None:
@@ -307,7 +307,7 @@ class ActiveFaults:
             self._due[key] = due_ms
             heapq.heappush(self._heap, (due_ms, key))
             if len(self._heap) > 2 * len(self._due) + 1000:
-                self._heap = [(at, one) for one, at in self._due.items()]
+                self._heap = [(at, key) for key, at in self._due.items()]
                 heapq.heapify(self._heap)
 
 
@@ -344,7 +344,9 @@ class DeletedNodes:
         if self._checked_ms is not None and now.steady_ms < self._checked_ms + _CHECK_MS:
             return []
         self._checked_ms = now.steady_ms
-        for node in [one for one in self._since if one not in nodes or node_lookup.has_node(one)]:
+        for node in [
+            node for node in self._since if node not in nodes or node_lookup.has_node(node)
+        ]:
             self._forget(node)
         for node in nodes:
             if node not in self._since and not node_lookup.has_node(node):

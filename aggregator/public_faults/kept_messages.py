@@ -67,10 +67,14 @@ class MessageDocuments:
             case DocumentsListed(documents):
                 self._listed.add(source)
                 named = {_origin(source, document): document for document in documents}
-                gone = [one for one in self.texts if one.source == source and one not in named]
-                for one in gone:
-                    self._forget(one)
-                new = [one for one in named if self._is_new(one, named[one])]
+                gone = [
+                    origin
+                    for origin in self.texts
+                    if origin.source == source and origin not in named
+                ]
+                for origin in gone:
+                    self._forget(origin)
+                new = [origin for origin in named if self._is_new(origin, named[origin])]
                 self._forget_earlier()
                 return new, gone
             case Changed(document):
@@ -95,7 +99,7 @@ class MessageDocuments:
             return  # it went while its message waited
         digest = digest_of(self.texts[origin])
         by_source = self._counted.setdefault(origin.place, {})
-        for source in [one for one, has in by_source.items() if one < 0 and has == digest]:
+        for source in [number for number, has in by_source.items() if number < 0 and has == digest]:
             del by_source[source]
         by_source[origin.source] = digest
         self._keep(origin.place)
@@ -106,7 +110,7 @@ class MessageDocuments:
         """
         self._counted.clear()
         for place, digests in documents.items():
-            self._counted[place] = {-1 - number: one for number, one in enumerate(digests)}
+            self._counted[place] = {-1 - number: digest for number, digest in enumerate(digests)}
             self._keep(place)
         for origin, text in self.texts.items():
             if self._has_counted(origin.place, text):
@@ -147,7 +151,7 @@ class MessageDocuments:
         if len(self._listed) < self._sources:
             return
         for place, by_source in tuple(self._counted.items()):
-            for source in [one for one in by_source if one < 0]:
+            for source in [number for number in by_source if number < 0]:
                 del by_source[source]
                 self._keep(place)
 
@@ -303,7 +307,7 @@ class PendingMessages:
         self._held = 0
 
     def _drop_first(self, origin: MessageOrigin) -> None:
-        self.done(next(one for one in self._line.values() if one.origin == origin))
+        self.done(next(pending for pending in self._line.values() if pending.origin == origin))
         self.dropped += 1
 
 
@@ -333,36 +337,36 @@ class UnknownNodes:
     def __len__(self) -> int:
         return len(self._of)
 
-    def put(self, one: UnplacedFault) -> None:
+    def put(self, unplaced: UnplacedFault) -> None:
         """Keep a report until its node comes."""
-        self.drop(one.report)
-        row = _unplaced_row(one.report)
-        self._of[row] = one
-        self._at.setdefault(one.place, set()).add(row)
-        self._rows.put("absent", row, one)
+        self.drop(unplaced.report)
+        row = _unplaced_row(unplaced.report)
+        self._of[row] = unplaced
+        self._at.setdefault(unplaced.place, set()).add(row)
+        self._rows.put("absent", row, unplaced)
         if len(self._of) > MAX_UNKNOWN:
             self.drop(next(iter(self._of.values())).report)
 
     def drop(self, report: PublicFaultReport) -> None:
         """Remove the report of a fault about which a newer one came."""
         row = _unplaced_row(report)
-        one = self._of.pop(row, None)
-        if one is None:
+        unplaced = self._of.pop(row, None)
+        if unplaced is None:
             return
-        self._at[one.place].discard(row)
-        if not self._at[one.place]:
-            del self._at[one.place]
+        self._at[unplaced.place].discard(row)
+        if not self._at[unplaced.place]:
+            del self._at[unplaced.place]
         self._rows.drop("absent", row)
 
     def of_existing_nodes(self, node_lookup: NodeLookup) -> list[UnplacedFault]:
         """Return the reports about nodes that exist now."""
-        reports = {row[:2]: one.report for row, one in self._of.items()}
+        reports = {row[:2]: unplaced.report for row, unplaced in self._of.items()}
         there = {owner for owner, report in reports.items() if is_there(report, node_lookup)}
-        return [one for row, one in self._of.items() if row[:2] in there]
+        return [unplaced for row, unplaced in self._of.items() if row[:2] in there]
 
-    def is_newest(self, one: UnplacedFault) -> bool:
+    def is_newest(self, unplaced: UnplacedFault) -> bool:
         """Return whether this is still the newest report."""
-        return self._of.get(_unplaced_row(one.report)) is one
+        return self._of.get(_unplaced_row(unplaced.report)) is unplaced
 
     def has(self, place: str) -> bool:
         """Return whether a report of the document at this place lacks its node."""
@@ -376,16 +380,16 @@ class UnknownNodes:
     def forget(self, place: str, holds: Callable[[str, str], bool]) -> None:
         """Remove reports that the document at this place does not have any more."""
         for row in tuple(self._at.get(place, ())):
-            one = self._of[row]
-            if not holds(one.place, one.digest):
-                self.drop(one.report)
+            unplaced = self._of[row]
+            if not holds(unplaced.place, unplaced.digest):
+                self.drop(unplaced.report)
 
     def restore(self, kept: Iterable[UnplacedFault]) -> None:
         """Restore the reports of an earlier run."""
         self._of.clear()
         self._at.clear()
-        for one in kept:
-            self.put(one)
+        for unplaced in kept:
+            self.put(unplaced)
 
 
 def is_there(report: PublicFaultReport, node_lookup: NodeLookup) -> bool:

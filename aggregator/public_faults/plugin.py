@@ -214,8 +214,8 @@ class PublicFaultsPlugin:
             return
         missing = [device for device in standing.devices if device not in existing]
         if missing:
-            what = f"node {key[0]!r} has no chip {', '.join(map(str, missing))}"
-            problem = Problem(f"fault {standing.fault_id}", what)
+            text = f"node {key[0]!r} has no chip {', '.join(map(str, missing))}"
+            problem = Problem(f"fault {standing.fault_id}", text)
             self._processor.outcomes.refuse(
                 f"public faults of {standing.resource}", problem, now.wall_ms
             )
@@ -320,7 +320,11 @@ class PublicFaultsPlugin:
             table=tables.place,
             table_problems=(
                 *tables.unreadable.reasons.values(),
-                *(f"{where}: {one}" for where, found in tables.problems.items() for one in found),
+                *(
+                    f"{where}: {problem}"
+                    for where, problems in tables.problems.items()
+                    for problem in problems
+                ),
             ),
         )
 
@@ -368,7 +372,7 @@ class PublicFaultsPlugin:
     def _observe_statistic(self, source: int, event: WatchEvent, now: Instant) -> None:
         match event:
             case DocumentsListed(documents):
-                self._statistic[source] = next((one.data for one in documents), {})
+                self._statistic[source] = next((document.data for document in documents), {})
             case Changed(document):
                 self._statistic[source] = document.data
             case Deleted():
@@ -387,7 +391,7 @@ class PublicFaultsPlugin:
             self._is_whole = True
             for data in self._statistic.values():
                 faults, strange = read_statistic(data, now.wall_ms)
-                taken = sum(self._active.adopt(one) for one in faults)
+                taken = sum(self._active.adopt(fault) for fault in faults)
                 if data:
                     self._active.was_used = True
                     _log.info(

@@ -59,11 +59,11 @@ def with_public_faults(
     """
     chips = record.chips
     times: dict[_ReportedFault, set[int]] = {}  # equal ones are one (clusterd#2.3)
-    for one in faults:
-        for device in one.devices:
-            if one.placed or f"{record.chip_type}-{device}" in chips:
-                reported = _ReportedFault(device, one.level, one.code)
-                times.setdefault(reported, set()).add(one.time_seconds)
+    for fault in faults:
+        for device in fault.devices:
+            if fault.placed or f"{record.chip_type}-{device}" in chips:
+                reported = _ReportedFault(device, fault.level, fault.code)
+                times.setdefault(reported, set()).add(fault.time_seconds)
     if not times:
         return record
     taken = {
@@ -82,8 +82,8 @@ def with_public_faults(
             at,
             reported.level,
         )
-        for reported, found in times.items()
-        for at in found
+        for reported, seconds in times.items()
+        for at in seconds
     }
     return replace(
         record,
@@ -98,15 +98,17 @@ def _fewer(times: Mapping[_ReportedFault, set[int]]) -> dict[_ReportedFault, set
     """Return the latest time of each code of a chip; of too many codes the worst, as many of each
     chip.
     """
-    latest = {reported: max(found) for reported, found in times.items()}
+    latest = {reported: max(seconds) for reported, seconds in times.items()}
     if len(latest) > MOST_SHOWN:
-        worst_first = sorted(latest, key=lambda one: (_rank(one.level), -latest[one], one))
+        worst_first = sorted(
+            latest, key=lambda reported: (_rank(reported.level), -latest[reported], reported)
+        )
         place: Counter[int] = Counter()
         order: list[tuple[int, _ReportedFault]] = []
         for reported in worst_first:
             place[reported.device] += 1
             order.append((place[reported.device], reported))
-        order.sort(key=lambda one: one[0])
+        order.sort(key=lambda item: item[0])
         latest = {reported: latest[reported] for _, reported in order[:MOST_SHOWN]}
     return {reported: {at} for reported, at in latest.items()}
 
@@ -150,15 +152,15 @@ def statistic_view(
     shown: dict[str, list[object]] = {}
     room, entries = _MOST_BYTES, 0
     for node in sorted(nodes):
-        for _, one in sorted(nodes[node].items()):
+        for _, fault in sorted(nodes[node].items()):
             entry = _Entry(
-                one.resource,
-                list(one.devices),
-                one.fault_id,
-                one.fault_type,
-                one.code,
-                one.level,
-                one.time_seconds,
+                fault.resource,
+                list(fault.devices),
+                fault.fault_id,
+                fault.fault_type,
+                fault.code,
+                fault.level,
+                fault.time_seconds,
             )
             room -= len(msgspec.json.encode(entry)) + (0 if node in shown else len(node) + 6) + 1
             if entries == MOST_DETAILED or room < 0:
@@ -184,23 +186,30 @@ def read_statistic(
     if not text:
         return (), []
     nodes, strange = _entries(text)
-    found: list[ActivePublicFault] = []
+    faults: list[ActivePublicFault] = []
     for node, entries in nodes.items():
-        for index, one in enumerate(entries):
-            devices = tuple(d for d in one.devices or () if 0 <= d <= LAST_DEVICE)
-            if not (node and one.resource and one.fault_id and one.code and one.level and devices):
+        for index, entry in enumerate(entries):
+            devices = tuple(d for d in entry.devices or () if 0 <= d <= LAST_DEVICE)
+            if not (
+                node
+                and entry.resource
+                and entry.fault_id
+                and entry.code
+                and entry.level
+                and devices
+            ):
                 strange.append(f"{STATISTIC_NAME}: {FAULTS_KEY}.{node}[{index}] is no public fault")
                 continue
-            found.append(
+            faults.append(
                 ActivePublicFault(
                     node,
-                    one.resource,
-                    one.fault_id,
-                    one.fault_type,
-                    one.code,
-                    one.level,
+                    entry.resource,
+                    entry.fault_id,
+                    entry.fault_type,
+                    entry.code,
+                    entry.level,
                     devices,
-                    one.time_seconds,
+                    entry.time_seconds,
                     now_ms - _LONG_MS,
                     0,
                     0,
@@ -208,7 +217,7 @@ def read_statistic(
                     False,
                 )
             )
-    return found, strange
+    return faults, strange
 
 
 def _entries(text: str) -> tuple[dict[str, list[_Entry]], list[str]]:
@@ -221,7 +230,7 @@ def _entries(text: str) -> tuple[dict[str, list[_Entry]], list[str]]:
         nodes = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {}, [wrong]
-    found: dict[str, list[_Entry]] = {}
+    by_node: dict[str, list[_Entry]] = {}
     strange: list[str] = []
     for node, raw in nodes.items():
         try:
@@ -231,14 +240,14 @@ def _entries(text: str) -> tuple[dict[str, list[_Entry]], list[str]]:
             continue
         for index, entry in enumerate(entries):
             try:
-                one = decode(
+                decoded_entry = decode(
                     bytes(entry).decode(), _Entry, STATISTIC_NAME, f"{FAULTS_KEY}.{node}[{index}]"
                 )
             except DocumentError as error:
                 strange.append(str(error))
             else:
-                found.setdefault(node, []).append(one)
-    return found, strange
+                by_node.setdefault(node, []).append(decoded_entry)
+    return by_node, strange
 
 
 _LONG_MS = 60_000

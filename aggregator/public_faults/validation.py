@@ -50,19 +50,19 @@ def foreign_kind(owner: DocumentOwner) -> Foreign | None:
     """Return why a document of ``owner`` can carry no message; ``None`` where it can."""
     if owner.resource is not None:
         return None
-    what = (
+    text = (
         f"{PUBLIC_FAULT_LABEL[0]} is ignored: by its name this is a document of node "
         f"{_shown(owner.node)} that carries no public faults"
     )
-    return Foreign(Reason.OTHER_KIND, Problem("metadata.labels", what))
+    return Foreign(Reason.OTHER_KIND, Problem("metadata.labels", text))
 
 
 def foreign_resource(owner: DocumentOwner, resource: str) -> Foreign | None:
     """Return why a message of ``resource`` does not belong to ``owner``; ``None`` where it does."""
     if resource == owner.resource:
         return None
-    what = f"is {_shown(resource)}, only {owner.resource!r} is taken from a document of this name"
-    return Foreign(Reason.OTHER_RESOURCE, Problem("resource", what))
+    text = f"is {_shown(resource)}, only {owner.resource!r} is taken from a document of this name"
+    return Foreign(Reason.OTHER_RESOURCE, Problem("resource", text))
 
 
 def split_foreign(
@@ -74,16 +74,16 @@ def split_foreign(
     """
     own: list[PublicFaultReport] = []
     others: dict[str, None] = {}
-    for one in reports:
-        if one.node == owner.node:
-            own.append(one)
+    for report in reports:
+        if report.node == owner.node:
+            own.append(report)
         else:
-            others[one.node or f"serial number {one.serial_number}"] = None
+            others[report.node or f"serial number {report.serial_number}"] = None
     if not others:
         return own, None
-    names = shortened([_shown(one) for one in others], _SHOWN)
-    what = f"is about {names}; a document of node {_shown(owner.node)} counts for that node only"
-    return own, Foreign(Reason.OTHER_NODE, Problem("influence", what))
+    names = shortened([_shown(name) for name in others], _SHOWN)
+    text = f"is about {names}; a document of node {_shown(owner.node)} counts for that node only"
+    return own, Foreign(Reason.OTHER_NODE, Problem("influence", text))
 
 
 def belongs(place: str, report: PublicFaultReport) -> bool:
@@ -166,9 +166,9 @@ class MessageReader:
             is_serial=bool,  # the nodes are looked up for each influence by itself
             ending=left,
         )
-        found = []
+        reports = []
         for fault in faults:
-            found += [
+            reports += [
                 PublicFaultReport(
                     about.node_name,
                     "" if about.node_name else about.node_sn,
@@ -185,7 +185,7 @@ class MessageReader:
                 for about in fault.influence or ()
             ]
             yield len(fault.influence or ())
-        return found, list(problems)
+        return reports, list(problems)
 
 
 OK, INVALID, LIMITED = 0, 409, 410
@@ -233,8 +233,8 @@ def placed_report(
     if not report.node:
         node = node_lookup.node_of(report.serial_number)
         if node is None:
-            what = f"no node has the serial number {quoted(repr(report.serial_number))}"
-            return None, [Problem(where, what)]
+            text = f"no node has the serial number {quoted(repr(report.serial_number))}"
+            return None, [Problem(where, text)]
         report = replace(report, node=node, serial_number="")
     if not node_lookup.has_node(report.node):
         return None, [Problem(where, f"there is no node {report.node!r}")]

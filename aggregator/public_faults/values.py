@@ -219,10 +219,10 @@ class Rows:
 
     def text(self, bucket: str) -> str | None:
         """Return the text of a bucket."""
-        found = self._buckets.get(bucket)
-        if not found:
+        bucket_rows = self._buckets.get(bucket)
+        if not bucket_rows:
             return None
-        rows = {name: found[name] for name in sorted(found)}
+        rows = {name: bucket_rows[name] for name in sorted(bucket_rows)}
         state = PersistedRows(
             tuple(row for row in rows.values() if isinstance(row, ActivePublicFault)),
             tuple(row for row in rows.values() if isinstance(row, EndedFault)),
@@ -241,7 +241,7 @@ class Rows:
     def _split(self, home: str) -> None:
         parts = self._parts.get(home, 1)
         names = [home, *(f"{home}-{part}" for part in range(1, parts))]
-        rows = {row: one for name in names for row, one in self._buckets.pop(name, {}).items()}
+        rows = {row: value for name in names for row, value in self._buckets.pop(name, {}).items()}
         self._parts[home] = parts * 2
         for (kind, key), row in rows.items():
             bucket = self._bucket(kind, key)
@@ -261,22 +261,24 @@ def _home(kind: str, key: tuple[str, ...]) -> str:
 
 def read_rows(texts: Mapping[str, str]) -> tuple[PersistedRows, list[str]]:
     """Return the rows in these buckets together, and which of these could not be read."""
-    found, unreadable = decoded(texts, _decoder.decode)
-    states = tuple(found.values())
+    buckets, unreadable = decoded(texts, _decoder.decode)
+    states = tuple(buckets.values())
     documents: dict[str, tuple[str, ...]] = {}
     away: dict[str, int] = {}
     for state in states:
         documents |= state.documents
         away |= state.away
-    held = sorted((one for s in states for one in s.held), key=lambda one: one.received_at_ms)
+    held = sorted(
+        (report for s in states for report in s.held), key=lambda report: report.received_at_ms
+    )
     return (
         PersistedRows(
-            tuple(one for state in states for one in state.faults),
-            tuple(one for state in states for one in state.over),
+            tuple(fault for state in states for fault in state.faults),
+            tuple(ended for state in states for ended in state.over),
             tuple(held),
             documents,
             away,
-            tuple(one for state in states for one in state.absent),
+            tuple(unplaced for state in states for unplaced in state.absent),
         ),
         unreadable,
     )

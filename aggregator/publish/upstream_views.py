@@ -102,7 +102,11 @@ class _ViewWriter:
             self._trouble.end()
         match event:
             case DocumentsListed(documents):
-                mine = (one for one in documents if _is_of(view, one.namespace, one.name))
+                mine = (
+                    document
+                    for document in documents
+                    if _is_of(view, document.namespace, document.name)
+                )
                 self.output.listed(next(mine, StoreContent.NOTHING))
             case Changed(document) if _is_of(view, document.namespace, document.name):
                 self.output.observe_watch(document)
@@ -141,7 +145,7 @@ class UpstreamViews:
     @property
     def outputs(self) -> Iterable[ViewDocument]:
         """The observed state of each view."""
-        return (one.output for one in self._writers.values())
+        return (writer.output for writer in self._writers.values())
 
     def show(self, tasks: asyncio.TaskGroup, views: Iterable[View]) -> None:
         """Set the desired views. Call it only while this replica leads."""
