@@ -19,8 +19,8 @@ from tests.parts.controlplane import ControlPlane
 from tests.parts.deadlines import patience
 from tests.parts.emulator_objects import compile_once
 from tests.parts.processes import leftovers, temporary_folder
-from tests.slowest import Durations
 from tests.parts.template import Templates
+from tests.slowest import Durations
 from tests.tiers import Guard, mark_tiers, needs
 
 if TYPE_CHECKING:

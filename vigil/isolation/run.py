@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.processors import manual_info
+from aggregator.processors import separation_documents
 from contract.codes.levels import ChipLevel, most_serious
 from contract.documents.isolation_request import read_requests
 from contract.documents.separation import chip_of
@@ -167,7 +167,7 @@ class _Run:
             for store in () if change.isolates else found.separating:
                 await _edit(
                     store,
-                    *(manual_info.NAMESPACE, manual_info.NAME),
+                    *(separation_documents.NAMESPACE, separation_documents.CHIPS_NAME),
                     lambda there: without_separation(there, change.node, change.chip),
                 )
         except StoreError as error:

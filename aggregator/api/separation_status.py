@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.processors import separation_policy as policies
-from aggregator.processors.separation_policy import SeparationPolicy
+from aggregator.processors.frequent_fault_separation import SeparationPolicy
+from aggregator.processors.separation_documents import POLICY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from aggregator.processors.engine import ProcessorEngine
+    from aggregator.processors.chains import ProcessorEngine
 
 
 class SeparatingCode(msgspec.Struct, frozen=True):
@@ -94,8 +94,8 @@ def separation_status(
         lost=windows.lost_total,
         left_out=sum(processing.state.left_out.values()),
         problems=tuple(
-            UnreadStatus(stores[store], _place(place), why)
-            for (store, place), why in sorted(processing.documents.problems.items())
+            UnreadStatus(stores[store], _place(place), reason)
+            for (store, place), reason in sorted(processing.documents.problems.items())
         ),
     )
 
@@ -105,12 +105,12 @@ def all_separated(processing: ProcessorEngine, stores: Sequence[str]) -> Iterato
     separation = processing.separation
     free_ms = separation.policy.free_ms
     for node in sorted(separation.chips):
-        for chip, one in sorted(separation.chips.get(node, {}).items()):
+        for chip, separated in sorted(separation.chips.get(node, {}).items()):
             codes = (
                 SeparatingCode(code, at_ms, None if free_ms is None else at_ms + free_ms)
-                for code, at_ms in sorted(one.codes.items())
+                for code, at_ms in sorted(separated.codes.items())
             )
-            shown_in = tuple(stores[number] for number in one.shown if number < len(stores))
+            shown_in = tuple(stores[number] for number in separated.shown if number < len(stores))
             yield SeparatedChip(node, chip, tuple(codes), shown_in)
 
 
@@ -126,4 +126,4 @@ def all_counted(processing: ProcessorEngine, now_ms: int) -> Iterator[CountedCod
 
 
 def _place(place: str) -> str:
-    return place if place == policies.NAME else f"node {place}"
+    return place if place == POLICY_NAME else f"node {place}"
