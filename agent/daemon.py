@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import sqlite3
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,7 +21,7 @@ from agent.collector_setup import collectors_of, reports_when_disabled
 from agent.exit_deadline import ExitDeadline
 from agent.fault_state import restore
 from agent.heartbeat.holder import this_holder
-from agent.journal.file import FILE_NAME
+from agent.journal.file import FILE_NAME, read_restored
 from agent.journal.rows import RowKind, body_of
 from agent.pages import status
 from agent.pages.history import JournalHistory
@@ -28,11 +29,11 @@ from agent.pages.npu_exporter import keep_names
 from agent.pages.routes import application
 from agent.policy.state import tracked
 from agent.publishing.device_info import FIRST_DOCUMENT_SECONDS
-from agent.state_dir import SOCKET_NAME, claimed, restore_journal
+from agent.state_dir import SOCKET_NAME, claimed
 from agent.wiring import AgentParts
 from collectors.boot import boot_id, machine_digest
 from contract.codes import catalogue
-from contract.errors import DriverMissing, DriverNotFound, StoreError, VigilError
+from contract.errors import DriverMissing, DriverNotFound, JournalError, StoreError, VigilError
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import (
     DEFAULT_DRIVER_ROOT,
@@ -135,7 +136,10 @@ async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
 
 def has_known_chips(configuration: AgentConfiguration) -> bool:
     """Return whether the journal for ``configuration`` has chips of this node and machine."""
-    restored = restore_journal(configuration.state_dir, _wall_clock())
+    try:
+        restored = read_restored(configuration.state_dir / FILE_NAME)
+    except (sqlite3.Error, OSError, JournalError):
+        return False  # the start of the agent decides what becomes of this file
     node = configuration.node_name
     state = restore(restored, node, boot_id(), catalogue.shipped(), machine_digest())
     return bool(state.chips)
@@ -320,6 +324,8 @@ class Agent:
         configuration = parts.configuration.model_dump_json()
         digest = hashlib.sha256(configuration.encode()).hexdigest()
         rows = []
+        if restored.gap is not None:
+            rows.append((RowKind.GAP, body_of(restored.gap)))
         if restored.configuration is None or restored.configuration.body != configuration:
             rows.append((RowKind.CONFIGURATION, configuration))
         start = {

@@ -53,8 +53,8 @@ class HistoryForwarderStatus(msgspec.Struct, frozen=True):
 
     behind: int
     since_ms: int | None
-    acknowledged: int | None = msgspec.field(name="heard")
-    sent: int = msgspec.field(name="told")
+    acknowledged: int | None
+    sent: int
     repeats: int
     trouble: str | None
 

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.journal.file import FILE_NAME, JournalFile, sync_to_disk
+from agent.journal.file import FILE_NAME, JournalFile, moved_aside, sync_to_disk
 from agent.journal.retention import MAX_AGE_MS, MAX_BYTES
 from agent.journal.rows import JournalRow, RowKind, body_of
 from agent.journal.slow_commits import SlowCommits
 from contract.counted import counted
 from contract.errors import JournalError
-from service.files.database import is_damaged, move_aside
 from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class JournalStatus(msgspec.Struct, frozen=True):
     rows_held: int
     rows_dropped: int
     unsynced: str | None
-    changes_unacknowledged: int = msgspec.field(default=0, name="changes_untold")
+    changes_unacknowledged: int = 0
 
 
 class Journal:
@@ -322,10 +321,7 @@ class Journal:
         with contextlib.suppress(*_TROUBLE):
             if file is not None:
                 file.close()
-        if is_damaged(error):
-            with contextlib.suppress(OSError):
-                aside = move_aside(self._path, self._wall_clock())
-                log.error("journal %s: broken (%s); moved to %s", self._path, error, aside.name)
+        moved_aside(self._path, error, self._wall_clock())
 
     # On the syncing thread.
 

@@ -55,8 +55,8 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     serial: int | None = None
     once: bool = False
     acknowledged_at_ms: int | None = None
-    unconfirmed_at_ms: int | None = msgspec.field(default=None, name="doubted_at_ms")
-    sources: tuple[str, ...] | None = msgspec.field(default=None, name="witnesses")
+    unconfirmed_at_ms: int | None = None
+    sources: tuple[str, ...] | None = None
 
     @property
     def reported_by(self) -> tuple[str, ...]:
