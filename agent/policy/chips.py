@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from agent.policy import upgrades
 from agent.policy.episodes import end
 from agent.policy.state import CHIP_SOURCE, ChipState, ServerState
 from agent.policy.transaction import RuleContext, without
+from agent.policy.upgrade_rules import remove_upgrade
 from contract.codes.levels import ChipLevel
 from contract.listed_chips import compare
 from contract.observation import chip_subject
@@ -96,7 +96,7 @@ def _ended(
         known = end(known, fault, because, context)
     for upgrade in known.upgrades:
         if with_isolation or upgrade.level is not ChipLevel.MANUALLY_SEPARATE_NPU:
-            known = upgrades.remove(known, upgrade, because, context)
+            known = remove_upgrade(known, upgrade, because, context)
     counted = {upgrade.code for upgrade in known.upgrades}
     return replace(
         known, counters={code: one for code, one in known.counters.items() if code in counted}

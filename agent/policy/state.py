@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from contract.codes.levels import ChipLevel, Severity, is_device_fault, most_serious
 from contract.documents.isolation_request import IsolationRequest
 from contract.listed_chips import ListedChip
-from contract.observation import Observation, Subject, chip_subject
+from contract.observation import NODE, Observation, Subject, chip_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 CHIP_SOURCE = "chip-faults"
 """The source that reads a chip itself: without its answer nothing is known of the chip."""
@@ -369,3 +372,70 @@ def tracked(state: PolicyState, source: str) -> Mapping[tuple[Subject, str], int
         for fault in known.faults.values()
         if source in fault.reported_by and not fault.once
     }
+
+
+# What a start and a clock that was set back change in all times and answers.
+
+
+def restarted(state: PolicyState, boot_id: str) -> PolicyState:
+    """Return ``state`` for a process that begins on the boot ``boot_id``.
+
+    The answers about the node as a whole were answers to another process: a document that may have
+    to be deleted waits until its source has answered this one. So were those of each chip, which is
+    silent until it answers.
+    """
+    others = {text: known for text, known in state.others.items() if text != str(NODE)}
+    chips = {chip: _silent(known) for chip, known in state.chips.items()}
+    return replace(state, boot_id=boot_id, others=others, chips=chips)
+
+
+def _silent(known: ChipState) -> ChipState:
+    blind = {source: why for source, why in known.blind.items() if source != CHIP_SOURCE}
+    return replace(known, silent=known.was_read, blind=blind)
+
+
+def times_capped(known: SubjectState, now_ms: int) -> SubjectState:
+    """Return ``known`` with no time after ``now_ms``; the same object if it has none."""
+    after = replace(
+        known,
+        faults={code: _fault_capped(fault, now_ms) for code, fault in known.faults.items()},
+        ended={code: _ended_capped(ended, now_ms) for code, ended in known.ended.items()},
+        blind={source: _capped(why, now_ms, "since_ms") for source, why in known.blind.items()},
+    )
+    if isinstance(known, ChipState):
+        after = replace(
+            after,
+            upgrades=tuple(
+                _capped(upgrade, now_ms, "upgraded_at_ms", "gone_since_ms")
+                for upgrade in known.upgrades
+            ),
+            counters={code: _counter_capped(one, now_ms) for code, one in known.counters.items()},
+            held_back={
+                code: _capped(item, now_ms, "seen_at_ms") for code, item in known.held_back.items()
+            },
+            settled_at_ms=min(known.settled_at_ms, now_ms + SETTLE_MS),
+        )
+    return known if after == known else after
+
+
+def _fault_capped(fault: Fault, now_ms: int) -> Fault:
+    return _capped(fault, now_ms, "first_seen_ms", "acknowledged_at_ms", "unconfirmed_at_ms")
+
+
+def _ended_capped(ended: Ended, now_ms: int) -> Ended:
+    fault = None if ended.fault is None else _fault_capped(ended.fault, now_ms)
+    return _capped(replace(ended, fault=fault), now_ms, "at_ms")
+
+
+def _counter_capped(counter: Counter, now_ms: int) -> Counter:
+    occurred_ms = tuple(min(at_ms, now_ms) for at_ms in counter.occurred_ms)
+    counter = replace(counter, occurred_ms=occurred_ms)
+    return _capped(counter, now_ms, "last_ms", "recovered_ms")
+
+
+def _capped(value: T, now_ms: int, *times: str) -> T:
+    """Return ``value`` with its ``times`` not after ``now_ms``."""
+    late: dict[str, Any] = {
+        name: now_ms for name in times if (getattr(value, name) or now_ms) > now_ms
+    }
+    return replace(value, **late) if late else value

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.policy.restarts import restarted
-from agent.policy.state import Acknowledged, Adopted, ChipsListed, ChipsRemembered, Forgotten
+from agent.policy.state import (
+    Acknowledged,
+    Adopted,
+    ChipsListed,
+    ChipsRemembered,
+    Forgotten,
+    restarted,
+)
 from agent.policy.step import next_deadline_ms
 from agent.publishing.chip_lists import render
 from contract.codes.catalogue import shipped
