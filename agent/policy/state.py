@@ -144,7 +144,7 @@ class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):
 class ChipState(SubjectState, frozen=True, omit_defaults=True):
     """The state of one chip. ``upgrades`` are in order of their codes and kinds.
 
-    ``held_back`` are occurrences that wait for what may explain them (``associations``). ``place``
+    ``held_back`` are occurrences that wait for what may explain them (``episodes``). ``place``
     is the driver's last entry for it. ``silent``: it has not answered since the start, so no
     deadline and no other source ends its faults. From ``settled_at_ms`` on deadlines count again,
     because its first answers have shown by then what holds. ``word`` is the health word of a chip
@@ -224,13 +224,13 @@ class PolicyState(msgspec.Struct, frozen=True):
         """Yield every subject with its state: chips first, then the others, each in order of
         arrival.
         """
-        for chip, known in self.chips.items():
-            yield chip_subject(chip), known
+        for number, chip in self.chips.items():
+            yield chip_subject(number), chip
         for text, other in self.others.items():
             yield subject_of(text), other
 
     def of(self, subject: Subject) -> SubjectState:
-        """Return the state of ``subject``, an empty one if it is not known."""
+        """Return the state of ``subject``, an empty one without an entry."""
         if subject.kind == "chip":
             return self.chips.get(subject.id, _UNKNOWN_CHIP)
         return self.others.get(str(subject), _UNKNOWN)
@@ -368,8 +368,8 @@ def tracked(state: PolicyState, source: str) -> Mapping[tuple[Subject, str], int
     """
     return {
         (subject, fault.code): fault.first_seen_ms
-        for subject, known in state.subjects()
-        for fault in known.faults.values()
+        for subject, subject_state in state.subjects()
+        for fault in subject_state.faults.values()
         if source in fault.reported_by and not fault.once
     }
 
@@ -384,38 +384,48 @@ def restarted(state: PolicyState, boot_id: str) -> PolicyState:
     to be deleted waits until its source has answered this one. So were those of each chip, which is
     silent until it answers.
     """
-    others = {text: known for text, known in state.others.items() if text != str(NODE)}
-    chips = {chip: _silent(known) for chip, known in state.chips.items()}
+    others = {text: other for text, other in state.others.items() if text != str(NODE)}
+    chips = {number: _silent(chip) for number, chip in state.chips.items()}
     return replace(state, boot_id=boot_id, others=others, chips=chips)
 
 
-def _silent(known: ChipState) -> ChipState:
-    blind = {source: why for source, why in known.blind.items() if source != CHIP_SOURCE}
-    return replace(known, silent=known.was_read, blind=blind)
+def _silent(chip: ChipState) -> ChipState:
+    blind = {source: blindness for source, blindness in chip.blind.items() if source != CHIP_SOURCE}
+    return replace(chip, silent=chip.was_read, blind=blind)
 
 
-def times_capped(known: SubjectState, now_ms: int) -> SubjectState:
-    """Return ``known`` with no time after ``now_ms``; the same object if it has none."""
+def times_capped(state: SubjectState, now_ms: int) -> SubjectState:
+    """Return ``state`` with no time after ``now_ms``; the same object if it has none.
+
+    A later time would delay its effect by as much as the clock was set back: a one-off fault would
+    stay, an unconfirmed fault would not end, an occurrence that is held back would be shown hours
+    late. A clock that is set forward makes all of it happen early, by the recorded times.
+    """
     after = replace(
-        known,
-        faults={code: _fault_capped(fault, now_ms) for code, fault in known.faults.items()},
-        ended={code: _ended_capped(ended, now_ms) for code, ended in known.ended.items()},
-        blind={source: _capped(why, now_ms, "since_ms") for source, why in known.blind.items()},
+        state,
+        faults={code: _fault_capped(fault, now_ms) for code, fault in state.faults.items()},
+        ended={code: _ended_capped(ended, now_ms) for code, ended in state.ended.items()},
+        blind={
+            source: _capped(blindness, now_ms, "since_ms")
+            for source, blindness in state.blind.items()
+        },
     )
-    if isinstance(known, ChipState):
+    if isinstance(state, ChipState):
         after = replace(
             after,
             upgrades=tuple(
                 _capped(upgrade, now_ms, "upgraded_at_ms", "gone_since_ms")
-                for upgrade in known.upgrades
+                for upgrade in state.upgrades
             ),
-            counters={code: _counter_capped(one, now_ms) for code, one in known.counters.items()},
-            held_back={
-                code: _capped(item, now_ms, "seen_at_ms") for code, item in known.held_back.items()
+            counters={
+                code: _counter_capped(counter, now_ms) for code, counter in state.counters.items()
             },
-            settled_at_ms=min(known.settled_at_ms, now_ms + SETTLE_MS),
+            held_back={
+                code: _capped(item, now_ms, "seen_at_ms") for code, item in state.held_back.items()
+            },
+            settled_at_ms=min(state.settled_at_ms, now_ms + SETTLE_MS),
         )
-    return known if after == known else after
+    return state if after == state else after
 
 
 def _fault_capped(fault: Fault, now_ms: int) -> Fault:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agent.policy.state import (
     Acknowledged,
     Adopted,
+    ChangeKind,
     ChipsListed,
     ChipsRemembered,
     Forgotten,
@@ -168,6 +169,16 @@ def test_a_replaced_card_ends_faults_and_counts_but_no_isolation() -> None:
     assert (codes(replaced), replaced.chips[1].counters) == ({}, {})
     assert replaced.chips[1].isolated
     assert not replaced.chips[1].was_read, "nobody has read the new one"
+
+
+def test_the_end_of_an_isolation_is_recorded_where_another_known_chip_has_the_id_now() -> None:
+    isolated = Adopted(
+        chip_subject(1), AUTOFILL_CODE, FAULT_AUTOFILL, T, T, ChipLevel.MANUALLY_SEPARATE_NPU
+    )
+    state = started(after(known("A", "B"), [isolated]))
+    (change,) = changes(state, [listed("X", "A")])
+    assert (change.kind, change.subject) == (ChangeKind.RELEASED, chip_subject(1))
+    assert not after(state, [listed("X", "A")]).chips[1].isolated
 
 
 def test_a_forgotten_chip_is_gone_with_everything() -> None:
