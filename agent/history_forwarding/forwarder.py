@@ -94,6 +94,7 @@ class HistoryForwarder:
             "the history is not sent to an aggregator: %s; the journal keeps it",
             "an aggregator acknowledges the history again",
         )
+        journal.notify(self.count)
 
     def status(self) -> HistoryForwarderStatus:
         """Return how far the aggregator is now."""

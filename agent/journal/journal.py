@@ -62,8 +62,7 @@ class Journal:
     """The journal of one agent, used from one event loop.
 
     ``on_recovered`` is called on the loop when rows may be missing behind the journal's trouble:
-    the owner then appends a snapshot, which makes the journal complete again. ``on_changes`` is
-    called on the loop with the number of rows of changes that were committed.
+    the owner then appends a snapshot, which makes the journal complete again.
     """
 
     def __init__(
@@ -73,7 +72,6 @@ class Journal:
         first_sequence: int,
         wall_clock: Callable[[], int],
         on_recovered: Callable[[], None],
-        on_changes: Callable[[int], None] = lambda _: None,
         max_bytes: int = MAX_BYTES,
         held_bytes: int = _HELD_BYTES,
     ) -> None:
@@ -85,7 +83,7 @@ class Journal:
         """
         self._wall_clock = wall_clock
         self._on_recovered = on_recovered
-        self._on_changes = on_changes
+        self._on_changes: list[Callable[[int], None]] = []
         self._max_bytes = max_bytes
         self._held_bytes_limit = held_bytes
         self._loop = asyncio.get_running_loop()
@@ -120,6 +118,10 @@ class Journal:
         ]
         for thread in self._threads:
             thread.start()
+
+    def notify(self, on_changes: Callable[[int], None]) -> None:
+        """Call ``on_changes`` on the loop with the number of committed rows of changes."""
+        self._on_changes.append(on_changes)
 
     def append(self, entries: Iterable[tuple[RowKind, str]], at_ms: int) -> int:
         """Queue ``entries`` (kind, JSON) for the next commit.
@@ -230,7 +232,8 @@ class Journal:
     def _rows_committed(self, sequence: int, dropped: int, changes: int) -> None:
         self._committed = sequence
         if changes:
-            self._on_changes(changes)
+            for on_changes in self._on_changes:
+                on_changes(changes)
         self._release_waiters(sequence)
         if self._trouble is None or self._closing:
             return
