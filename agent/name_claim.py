@@ -198,7 +198,7 @@ class NameClaim:
         self._on_permitted.append(on_permitted)
 
     def keep(self, keeper: ClaimKeeper) -> None:
-        """Have ``keeper`` check the claim when somebody asks for that."""
+        """Have ``keeper`` check the claim when ``check`` is called."""
         self._keeper = keeper
 
     async def check(self) -> None:

@@ -43,7 +43,7 @@ _BACKOFF_LAST_SECONDS = 2.0
 
 
 class BeatContent(Protocol):
-    """What a beat tells aggregators about its agent. Both return at once."""
+    """What a beat reports about its agent. Both methods return at once."""
 
     def is_blind(self) -> bool:
         """Return whether no chip of this node gives an answer."""

@@ -9,7 +9,7 @@ causes another read.
 writes if the desired document differs, or if an unchanged one is due again; else it waits. A write
 first waits for the journal, at most for a few commits, so that no reader sees what a crash could
 make undone. A write without an answer may have arrived: the next read compares with each such
-write. So for the document in the store, once the store answers and nobody else writes::
+write. So for the document in the store, once the store answers and no other program writes::
 
     stored = desired  or  a write of desired is in flight  or  a pause or an answer is awaited
 

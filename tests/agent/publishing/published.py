@@ -1,4 +1,4 @@
-"""A document for tests of the publisher: it is ours alone, and nobody may change anything in it."""
+"""A document for tests of the publisher: it is ours alone, and no other program may change it."""
 
 from __future__ import annotations
 
