@@ -21,6 +21,7 @@ class Parts:
 
     def __init__(self) -> None:
         self.other_chips = asyncio.Event()
+        self.collecting = self
         self.documents = SimpleNamespace(wait_until_read=self._ready)
         self.fault_configuration = SimpleNamespace(known=self._ready)
 

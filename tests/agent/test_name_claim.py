@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.heartbeat.claim import ClaimState, NameClaim, observe, observe_failure
+from agent.name_claim import Claim, ClaimState, claim_after_failed_read, claim_after_read
 from stores.base import Beat
 
 NOW_MS = 1_800_000_000_000
@@ -21,9 +21,9 @@ def a_beat(holder: str = HIGH, at_ms: int = NOW_MS, interval_seconds: float = 5.
 
 
 def after(
-    claim: NameClaim, shown: Beat | None, steady_seconds: float = 100.0, *, beats: bool = True
-) -> NameClaim:
-    return observe(claim, MINE, shown, NOW_MS, steady_seconds, beats=beats)
+    claim: Claim, shown: Beat | None, steady_seconds: float = 100.0, *, beats: bool = True
+) -> Claim:
+    return claim_after_read(claim, MINE, shown, NOW_MS, steady_seconds, beats=beats)
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def after(
     ],
 )
 def test_a_first_look(shown: Beat | None, standing: ClaimState) -> None:
-    assert after(NameClaim(), shown).state is standing
+    assert after(Claim(), shown).state is standing
 
 
 @pytest.mark.parametrize("at_ms", [NOW_MS, NOW_MS + 10**12])
 def test_a_newcomer_waits_for_silence_and_gives_way_to_any_change(at_ms: int) -> None:
-    waiting = after(NameClaim(), a_beat(at_ms=at_ms), 100.0)
+    waiting = after(Claim(), a_beat(at_ms=at_ms), 100.0)
     assert after(waiting, a_beat(at_ms=at_ms), 115.0) == waiting
     assert after(waiting, a_beat(at_ms=at_ms), 115.1).state is ClaimState.OURS
     # A clock that is set back is a change like any other.
@@ -57,50 +57,50 @@ def test_a_newcomer_waits_for_silence_and_gives_way_to_any_change(at_ms: int) ->
 
 
 def test_no_replica_waits_for_an_interval_that_no_agent_can_have() -> None:
-    waiting = after(NameClaim(), a_beat(interval_seconds=1e9), 100.0)
+    waiting = after(Claim(), a_beat(interval_seconds=1e9), 100.0)
     assert waiting.state is ClaimState.WAITING
     assert after(waiting, a_beat(interval_seconds=1e9), 115.1).state is ClaimState.OURS
-    longest = after(NameClaim(), a_beat(interval_seconds=300.0), 100.0)
+    longest = after(Claim(), a_beat(interval_seconds=300.0), 100.0)
     assert after(longest, a_beat(interval_seconds=300.0), 1000.0) == longest
 
 
 def test_the_holder_counts_whatever_the_host_is_called() -> None:
-    assert after(NameClaim(ClaimState.OURS), a_beat("other-name_5")).state is ClaimState.OURS
+    assert after(Claim(ClaimState.OURS), a_beat("other-name_5")).state is ClaimState.OURS
 
 
 def test_of_two_that_beat_the_lower_stays() -> None:
-    ours = NameClaim(ClaimState.OURS)
+    ours = Claim(ClaimState.OURS)
     assert after(ours, a_beat(HIGH)).state is ClaimState.OURS
-    assert after(ours, a_beat(LOW)) == NameClaim(ClaimState.CONFLICT, a_beat(LOW), 100.0)
+    assert after(ours, a_beat(LOW)) == Claim(ClaimState.CONFLICT, a_beat(LOW), 100.0)
 
 
 def test_agent_that_does_not_beat_gives_way_to_one_that_does() -> None:
     """Without beats other agents cannot see this one alive, and the other one would never
     give way.
     """
-    ours = NameClaim(ClaimState.OURS)
+    ours = Claim(ClaimState.OURS)
     assert after(ours, a_beat(HIGH), beats=False).state is ClaimState.CONFLICT
 
 
 def test_the_beat_that_was_over_is_not_taken_for_a_new_one() -> None:
     over = a_beat(LOW, NOW_MS - 60_000)
-    taken = after(NameClaim(), over)
+    taken = after(Claim(), over)
     assert after(taken, over) == taken
     assert after(taken, a_beat(LOW, NOW_MS)).state is ClaimState.CONFLICT
 
 
 def test_agent_that_gave_way_ignores_an_old_beat_of_its_own() -> None:
-    conflict = after(NameClaim(ClaimState.OURS), a_beat(LOW), 100.0)
+    conflict = after(Claim(ClaimState.OURS), a_beat(LOW), 100.0)
     assert after(conflict, a_beat(MINE, NOW_MS - 1), 110.0) == conflict
     assert after(conflict, a_beat(MINE, NOW_MS - 1), 115.1).state is ClaimState.OURS
 
 
 def test_a_lease_that_is_deleted_frees_the_name() -> None:
-    assert after(NameClaim(ClaimState.CONFLICT, a_beat(), 100.0), None).state is ClaimState.OURS
+    assert after(Claim(ClaimState.CONFLICT, a_beat(), 100.0), None).state is ClaimState.OURS
 
 
 def test_silence_that_could_not_be_observed_does_not_count() -> None:
-    waiting = observe_failure(after(NameClaim(), a_beat(), 100.0), 160.0)
+    waiting = claim_after_failed_read(after(Claim(), a_beat(), 100.0), 160.0)
     assert after(waiting, a_beat(), 175.0).state is ClaimState.WAITING
     assert after(waiting, a_beat(), 175.1).state is ClaimState.OURS
 
@@ -110,7 +110,7 @@ class _Host:
     holder: str
     clock_ms: int
     lives: list[tuple[float, float]]
-    claim: NameClaim = field(default_factory=NameClaim)
+    claim: Claim = field(default_factory=Claim)
     due: float = 0.0
 
 
@@ -154,7 +154,7 @@ def test_exactly_one_of_two_agents_publishes_after_any_order_of_beats(
             continue
         now_ms = NOW_MS + host.clock_ms + int(now * 1000)
         shown = next(beat for at, beat in reversed(written) if at <= now - lag or at < 0)
-        host.claim = observe(host.claim, host.holder, shown, now_ms, now, beats=beats)
+        host.claim = claim_after_read(host.claim, host.holder, shown, now_ms, now, beats=beats)
         if host.claim.state is ClaimState.OURS and beats:
             written.append((now, Beat("node-1", host.holder, 5.0, now_ms)))
         if sum(one.claim.state is ClaimState.OURS for one in hosts) != 1:
