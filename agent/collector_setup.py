@@ -30,19 +30,24 @@ _FOLDER = "memory"
 _LARGEST_BYTES = 1 << 20
 
 
-def collectors_of(
-    configuration: AgentConfiguration,
-) -> Iterator[tuple[str, Collector[Any] | None]]:
-    """Yield every source by its name, with ``None`` for one that is switched off."""
-    options = AgentOptions(
+def options_of(configuration: AgentConfiguration) -> AgentOptions:
+    """Return the options that collectors follow beside their own settings."""
+    return AgentOptions(
         npu_exporter_names=configuration.metrics.npu_exporter_names,
         hccn_error=configuration.compatibility.hccn_error,
         file_systems=configuration.settings_of(FileSystemsSection).enabled,
         excluded=configuration.settings_of(FileSystemsSection).excluded,
     )
-    for make in COLLECTORS:
-        collector = make(configuration.settings_of(make.settings), options)
-        yield make.name, collector if collector.enabled else None
+
+
+def collectors_of(
+    configuration: AgentConfiguration,
+) -> Iterator[tuple[str, type[Collector[Any]] | None]]:
+    """Yield every source by its name, with ``None`` for one that is switched off."""
+    options = options_of(configuration)
+    for collector in COLLECTORS:
+        section = configuration.settings_of(collector.settings)
+        yield collector.name, collector if collector.is_enabled(section, options) else None
 
 
 def reports_when_disabled(

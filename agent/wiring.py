@@ -13,7 +13,7 @@ from agent.all_chips_blind import AgentBlindness
 from agent.chip_allocation import StoreAllocation
 from agent.chip_list import ChipList
 from agent.chip_removal import ChipRemoval
-from agent.collector_setup import SavedStates
+from agent.collector_setup import SavedStates, options_of
 from agent.fault_configuration.watch import FaultConfiguration, FaultConfigurationCallbacks
 from agent.fault_state import FaultState, configured_by, restore
 from agent.heartbeat import heartbeat
@@ -224,12 +224,13 @@ class AgentParts:
         for listener in self.listeners:
             listener(reports)
 
-    def context_of(self, collector: Collector[Any]) -> CollectorContext:
-        """Return the values and functions that ``collector`` may use."""
-        return CollectorContext(
+    def new_collector(self, kind: type[Collector[Any]]) -> Collector[Any]:
+        """Return a collector of ``kind`` for one run, with the present state."""
+        section = self.configuration.settings_of(kind.settings)
+        context = CollectorContext(
             report=self.report,
             wall_clock=self.wall_clock,
-            tracked=tracked(self.fault_state.state, collector.name),
+            tracked=tracked(self.fault_state.state, kind.name),
             chips=frozenset(
                 chip for chip, known in self.fault_state.state.chips.items() if known.was_read
             ),
@@ -238,12 +239,12 @@ class AgentParts:
                 self.configuration.driver_root, self.configuration.trust_driver, os.environ
             ),
             show=self._show,
-            saved_state=self.saved_states.of(collector.name),
+            saved_state=self.saved_states.of(kind.name),
             listen=self.listeners.append,
-            progress=self.progress.of(
-                collector.name, 3 * (collector.period_seconds + collector.deadline_seconds)
-            ),
+            progress=self.progress.of(kind.name, 3 * sum(kind.times_of(section))),
+            options=options_of(self.configuration),
         )
+        return kind(section, context)
 
     def _look_at_node(self) -> None:
         if self.node_object is not None:

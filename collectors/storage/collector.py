@@ -26,7 +26,7 @@ from contract.observation import Assertion, Observation, SourceAnswered, storage
 from contract.settings import ListenAddress, Section
 
 if TYPE_CHECKING:
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import CollectorContext
     from contract.observation import Report
 
 
@@ -67,18 +67,17 @@ class StorageCollector(Collector[StorageSection]):
     settings = StorageSection
     deadline_seconds = 5.0
 
-    def __init__(self, section: StorageSection, options: AgentOptions) -> None:
-        super().__init__(section, options)
+    def __init__(self, section: StorageSection, context: CollectorContext) -> None:
+        super().__init__(section, context)
         files = (DPC, section.dpc_file), (DTFS, section.dtfs_file)
         self._files = {client: Path(file) for client, file in files if file}
 
-    async def run(self, context: CollectorContext) -> NoReturn:
+    async def run(self) -> NoReturn:
         """Report until cancelled."""
+        context = self.context
         memory = read_saved(context.saved_state, self.name, StoredFlags) or StoredFlags()
-        watches = [
-            StorageRun(self, client, path, memory, context) for client, path in self._files.items()
-        ]
-        removed = self._leave_out(context) & memory.clients.keys()
+        watches = [StatusFile(self, client, path, memory) for client, path in self._files.items()]
+        removed = self._leave_out() & memory.clients.keys()
         while True:
             changed = await asyncio.gather(*(watch.check() for watch in watches))
             if any(changed) or removed:
@@ -88,8 +87,9 @@ class StorageCollector(Collector[StorageSection]):
             context.progress()
             await asyncio.sleep(self.period_seconds)
 
-    def _leave_out(self, context: CollectorContext) -> set[str]:
+    def _leave_out(self) -> set[str]:
         """End all faults of clients without a path; return the names of these clients."""
+        context = self.context
         left_out = [client for client in (DPC, DTFS) if client not in self._files]
         for client in left_out:
             subject, now_ms = storage_subject(client.name), context.wall_clock()
@@ -103,8 +103,8 @@ class StorageCollector(Collector[StorageSection]):
         return {client.name for client in left_out}
 
 
-class StorageRun:
-    """The run of the collector for one file."""
+class StatusFile:
+    """The status file of one client, and what is tracked of it."""
 
     def __init__(
         self,
@@ -112,8 +112,8 @@ class StorageRun:
         client: StorageClient,
         path: Path,
         memory: StoredFlags,
-        context: CollectorContext,
     ) -> None:
+        context = storage.context
         subject = storage_subject(client.name)
         tracked = [code for about, code in context.tracked if about == subject]
         same_boot = memory.boot_id == boot_id()
