@@ -87,7 +87,8 @@ class AgentParts:
         self.saved_states = SavedStates(configuration.state_dir)
         self.readings: dict[tuple[Subject, str], float] = {}
         self.names: dict[int, ChipNames] = {}
-        self.listeners: list[Sink] = []
+        self.listeners: dict[str, Sink] = {}
+        """By collector: one that starts again takes the place of its run before."""
         self.gap = asyncio.Event()
         self.other_chips = asyncio.Event()
         """Set, and replaced by a new event, when chips have other physical ids."""
@@ -221,7 +222,7 @@ class AgentParts:
             self.gaps.update(gaps)
             self.gap.set()
         self.fault_state.apply(reports)
-        for listener in self.listeners:
+        for listener in self.listeners.values():
             listener(reports)
 
     def new_collector(self, kind: type[Collector[Any]]) -> Collector[Any]:
@@ -240,7 +241,7 @@ class AgentParts:
             ),
             show=self._show,
             saved_state=self.saved_states.of(kind.name),
-            listen=self.listeners.append,
+            listen=partial(self.listeners.__setitem__, kind.name),
             progress=self.progress.of(kind.name, 3 * sum(kind.times_of(section))),
             options=options_of(self.configuration),
         )

@@ -76,7 +76,7 @@ class CollectorContext:
     show: Show
     saved_state: SavedState
     listen: Callable[[Sink], None]
-    """Registers a subscriber, which receives at once what all collectors report."""
+    """Registers this collector, which then receives at once what all collectors report."""
     progress: Callable[[], None]
     """To be called at least once per ``period_seconds`` while the collector makes progress."""
     options: AgentOptions
