@@ -88,6 +88,46 @@ class _Link:
         return min(self.due, self.check, self.retry_at)
 
 
+async def check_once(
+    tool: HccnTool, family: str, chip: Chip, deadline_seconds: float, *, counts_uboe: bool
+) -> Mapping[str, bool]:
+    """Return whether each code that the tool can report about ``chip`` holds.
+
+    ``counts_uboe``: whether the answer about the UBoE ports of an A5 counts. ``deadline_seconds``
+    is that of one run of the tool. Raises ``ToolError``.
+    """
+    if family != _A5:
+        return {LINK_DOWN: not await tool.ask(LINK, chip.physical_id, deadline_seconds)}
+    ports = await tool.ask_a5(A5_PORTS, chip.logic_id, deadline_seconds)
+    down = [port for port in ports if not port.up]
+    unified = [
+        await _is_wired(tool, chip, port, deadline_seconds) for port in down if port.kind == "UB"
+    ]
+    bonding = sum(port.kind == "ETH" for port in down) if counts_uboe else 0
+    return {
+        UBOE_PORT_DOWN: bonding > 0,
+        UBOE_SUB_HEALTH: bonding == 1,
+        UBOE_PRE_SEPARATE: bonding > 1,
+        UB_PORT_DOWN: any(unified),
+    }
+
+
+async def _is_wired(tool: HccnTool, chip: Chip, port: A5Port, deadline_seconds: float) -> bool:
+    """Return whether a port that is down should be up; also ``True`` without a usable answer."""
+    place = (port.udie, port.port)
+    try:
+        return await tool.ask_a5(A5_PORT_ENABLED, chip.logic_id, deadline_seconds, port=place)
+    except ToolSilent:
+        raise
+    except ToolError:
+        return True
+
+
+def counts_uboe(inventory: Inventory) -> bool:
+    """Return whether the main board of an A5 uses its UBoE ports; ``True`` for other chips."""
+    return inventory.family != _A5 or inventory.main_board in _UBOE_BOARDS
+
+
 class LinksSection(Section):
     """How often the tool is asked about network links; times in seconds."""
 
@@ -156,7 +196,7 @@ class LinksCollector(Collector[LinksSection]):
         if family is None or not family.has_network:
             return
         self._family = family.name
-        self._has_plane = family.name != _A5 or inventory.main_board in _UBOE_BOARDS
+        self._has_plane = counts_uboe(inventory)
         now = self._loop.time()
         for place, chip in enumerate(inventory.chips, start=1):
             link = self._links.get(chip.physical_id)
@@ -260,44 +300,19 @@ class LinksCollector(Collector[LinksSection]):
 
     async def _faults(self, link: _Link) -> Mapping[str, bool]:
         """Return whether each code that the tool can report holds. Raises ``ToolError``."""
-        chip, deadline = link.chip, self.deadline_seconds
+        deadline = self.deadline_seconds
         if link.tracker.is_new:
             deadline = min(deadline, _FIRST_DEADLINE_SECONDS)
-        if self._family != _A5:
-            return {LINK_DOWN: not await self._tool.ask(LINK, chip.physical_id, deadline)}
-        ports = await self._tool.ask_a5(A5_PORTS, chip.logic_id, deadline)
-        down = [port for port in ports if not port.up]
-        unified = [await self._is_wired(chip, port) for port in down if port.kind == "UB"]
-        bonding = 0
-        if self._has_plane or chip.physical_id in self._reported:
-            bonding = sum(port.kind == "ETH" for port in down)
-        return {
-            UBOE_PORT_DOWN: bonding > 0,
-            UBOE_SUB_HEALTH: bonding == 1,
-            UBOE_PRE_SEPARATE: bonding > 1,
-            UB_PORT_DOWN: any(unified),
-        }
+        has_plane = self._has_plane or link.chip.physical_id in self._reported
+        return await check_once(
+            self._tool, self._family, link.chip, deadline, counts_uboe=has_plane
+        )
 
     def _all_down(self) -> tuple[str, ...]:
         """Return what upstream assumes from a tool that fails: nothing about an A5's UB ports."""
         if self._family != _A5:
             return (LINK_DOWN,)
         return (UBOE_PORT_DOWN, UBOE_PRE_SEPARATE) if self._has_plane else ()
-
-    async def _is_wired(self, chip: Chip, port: A5Port) -> bool:
-        """Return whether a port that is down should be up.
-
-        Also ``True`` if the tool does not answer.
-        """
-        place = (port.udie, port.port)
-        try:
-            return await self._tool.ask_a5(
-                A5_PORT_ENABLED, chip.logic_id, self.deadline_seconds, port=place
-            )
-        except ToolSilent:
-            raise
-        except ToolError:
-            return True
 
     async def _slow_round(self, link: _Link) -> None:
         """Read and show slow readings; after a missed deadline the rest is removed."""

@@ -27,7 +27,16 @@ from contract.settings import ListenAddress, Section
 
 if TYPE_CHECKING:
     from collectors.base import CollectorContext
+    from collectors.storage.status_parser import Instances
     from contract.observation import Report
+
+
+def check_once(client: StorageClient, path: Path, *, any_owner: bool) -> Instances:
+    """Return the instances in the status file of ``client``. Blocking.
+
+    Raises ``OSError`` where it cannot be read, ``ValueError`` where it must not or makes no sense.
+    """
+    return parse(read_checked(path, any_owner=any_owner), client)
 
 
 class StoredFlags(msgspec.Struct, frozen=True):
@@ -122,7 +131,7 @@ class StatusFile:
         self._storage = storage
         self._path = path
         self._context = context
-        self._reading: asyncio.Task[bytes] | None = None
+        self._reading: asyncio.Task[Instances] | None = None
         self._tracker = StorageTracker(
             storage.name,
             client,
@@ -144,7 +153,7 @@ class StatusFile:
         self.was_there = True
         now_ms = self._context.wall_clock()
         try:
-            listed = parse(await self._content(), self.client)
+            listed = await self._instances()
         except (OSError, ValueError) as error:
             self._report(
                 self._tracker.observe_failure(f"{self._path}: {_reason_of(error)}", now_ms)
@@ -157,12 +166,12 @@ class StatusFile:
     def _is_there(self) -> bool:
         return os.path.lexists(self._path)
 
-    async def _content(self) -> bytes:
+    async def _instances(self) -> Instances:
         seconds = self._storage.deadline_seconds
         if self._reading is None:
             # In a thread: a kernel module answers, which may block.
             any_owner = self._context.paths.trust_driver
-            read = partial(read_checked, self._path, any_owner=any_owner)
+            read = partial(check_once, self.client, self._path, any_owner=any_owner)
             name = f"{self.client.name} status"
             self._reading = asyncio.create_task(asyncio.to_thread(read), name=name)
         done, _ = await asyncio.wait({self._reading}, timeout=seconds)
