@@ -37,19 +37,24 @@ _FOLDER = "memory"
 _MAX_BYTES = 1 << 20
 
 
-def collectors_of(
-    configuration: AgentConfiguration,
-) -> Iterator[tuple[str, Collector[Any] | None]]:
-    """Yield every source by its name, with ``None`` for one that is switched off."""
-    options = AgentOptions(
+def options_of(configuration: AgentConfiguration) -> AgentOptions:
+    """Return the options that collectors follow beside their own settings."""
+    return AgentOptions(
         npu_exporter_names=configuration.metrics.npu_exporter_names,
         hccn_error=configuration.compatibility.hccn_error,
         file_systems=configuration.settings_of(FileSystemsSection).enabled,
         excluded=configuration.settings_of(FileSystemsSection).excluded,
     )
-    for make in COLLECTORS:
-        collector = make(configuration.settings_of(make.settings), options)
-        yield make.name, collector if collector.enabled else None
+
+
+def collectors_of(
+    configuration: AgentConfiguration,
+) -> Iterator[tuple[str, type[Collector[Any]] | None]]:
+    """Yield every source by its name, with ``None`` for one that is switched off."""
+    options = options_of(configuration)
+    for collector in COLLECTORS:
+        section = configuration.settings_of(collector.settings)
+        yield collector.name, collector if collector.is_enabled(section, options) else None
 
 
 def reports_when_disabled(
@@ -147,7 +152,9 @@ class Collecting:
         """How often that was so, by source."""
         self.other_chips = asyncio.Event()
         """Set, and replaced by a new event, when chips have other physical ids."""
-        self._listeners: list[Sink] = []
+        self._listeners: dict[str, Sink] = {}
+        """By collector: one that starts again takes the place of its run before."""
+        self._configuration = configuration
         self._driver = driver
         self._fault_state = fault_state
         self._stalls = stalls
@@ -167,27 +174,28 @@ class Collecting:
             self.gaps.update(gaps)
             self.gap.set()
         self._fault_state.apply(reports)
-        for listener in self._listeners:
+        for listener in self._listeners.values():
             listener(reports)
 
-    def context_of(self, collector: Collector[Any]) -> CollectorContext:
-        """Return the values and functions that ``collector`` may use."""
+    def new_collector(self, kind: type[Collector[Any]]) -> Collector[Any]:
+        """Return a collector of ``kind`` for one run, with the present state."""
         state = self._fault_state.state
-        return CollectorContext(
+        section = self._configuration.settings_of(kind.settings)
+        context = CollectorContext(
             report=self.report,
             wall_clock=self._wall_clock,
-            tracked=tracked(state, collector.name),
+            tracked=tracked(state, kind.name),
             chips=frozenset(number for number, chip in state.chips.items() if chip.was_read),
             driver=self._driver,
             paths=self._paths,
             show=self._show,
-            saved_state=self.saved_states.of(collector.name),
-            listen=self._listeners.append,
+            saved_state=self.saved_states.of(kind.name),
+            listen=partial(self._listeners.__setitem__, kind.name),
             # Three periods: a single slow answer of the driver is not a stall.
-            progress=self._stalls.of(
-                collector.name, 3 * (collector.period_seconds + collector.deadline_seconds)
-            ),
+            progress=self._stalls.of(kind.name, 3 * sum(kind.times_of(section))),
+            options=options_of(self._configuration),
         )
+        return kind(section, context)
 
     def _show(self, subject: Subject, name: str, value: float | None) -> None:
         if value is None:

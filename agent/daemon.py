@@ -219,9 +219,9 @@ class Agent:
                 tasks.create_task(self._identify(), name="identity")
                 for name, work in self._root_work():
                     tasks.create_task(_root(name, work), name=name)
-                for name, collector in collectors_of(self._parts.context.configuration):
-                    if collector is not None:
-                        work = _root(name, self._collect(collector))
+                for name, kind in collectors_of(self._parts.context.configuration):
+                    if kind is not None:
+                        work = _root(name, self._collect(kind))
                         tasks.create_task(work, name=name)
                     else:
                         tasks.create_task(self._leave_out(name), name=f"without {name}")
@@ -290,19 +290,19 @@ class Agent:
         await self._parts.fault_configuration.known()
         await self._parts.documents.publish(kind)
 
-    async def _collect(self, collector: Collector[Any]) -> NoReturn:
+    async def _collect(self, kind: type[Collector[Any]]) -> NoReturn:
         parts = self._parts
         await asyncio.gather(parts.documents.wait_until_read(), parts.fault_configuration.known())
-        while collector.about_chips:
-            other_chips = parts.collecting.other_chips
+        collecting = parts.collecting
+        while kind.about_chips:
+            other_chips = collecting.other_chips
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(
-                    collector.run(parts.collecting.context_of(collector)),
-                    name=f"run of {collector.name}",
+                    collecting.new_collector(kind).run(), name=f"run of {kind.name}"
                 )
                 await other_chips.wait()
                 running.cancel()
-        await collector.run(parts.collecting.context_of(collector))
+        await collecting.new_collector(kind).run()
 
     async def _leave_out(self, source: str) -> None:
         parts, context = self._parts, self._parts.context

@@ -172,7 +172,8 @@ def _show(request: dict[str, Any]) -> None:
     # proc(5): the addresses of arguments and environment; the name is in brackets before.
     fields = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()
     places = list(map(int, fields[45:49]))
-    for texts, begin, end in ((words, *places[:2]), (environment, *places[2:])):
+    areas = ((words, places[0], places[1]), (environment, places[2], places[3]))
+    for texts, begin, end in areas:
         content = b"".join(os.fsencode(text) + b"\0" for text in texts)
         if len(content) > end - begin:
             raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
