@@ -279,7 +279,7 @@ class Watched:
     listed: str = ""
 
     def feed(self, text: str) -> None:
-        """See ``Target``."""
+        """Parse ``text``; what is refused changes nothing."""
         body = text.encode("utf-8", "replace")
         answers = Answers(self.listed.encode(), body) if self.listed else Answers(body, b"")
         events = _loop().run_until_complete(events_of(self.follow(answers.connection)))

@@ -47,7 +47,7 @@ class DirectoryHeartbeats:
         """The last good heartbeat of each node whose file is there."""
 
     def beat(self, beat: Beat) -> None:
-        """See ``Store``."""
+        """Write the file of ``beat``, whoever wrote it before."""
         check_node_name(beat.node)
         content = msgspec.json.encode(beat) + b"\n"
         self._owner.check()
@@ -55,7 +55,7 @@ class DirectoryHeartbeats:
             files.replace(directory, self._path(beat.node), content)
 
     def forget(self, node: str) -> None:
-        """See ``Store.forget_beat``."""
+        """Remove the file of ``node``; a missing one is no error."""
         check_node_name(node)
         if (self._root / files.BEATS).is_dir():
             self._owner.check()
@@ -63,7 +63,7 @@ class DirectoryHeartbeats:
                 files.remove(directory, self._path(node))
 
     def beats(self, node: str | None) -> tuple[Beat, ...]:
-        """See ``Store``."""
+        """Return the heartbeats of all nodes, or of one; of a bad file the last good one."""
         if node is not None:
             check_node_name(node)
             beat = self._read(node)

@@ -14,9 +14,10 @@ import uuid
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from contract.errors import StoreRefused
-from stores.base import FoundMark
+from stores.base import FoundMark, StoreMark
 from stores.directory import files
 
 if TYPE_CHECKING:
@@ -82,20 +83,20 @@ def _encode(mark: _File) -> bytes:
     return msgspec.json.encode(mark) + b"\n"
 
 
-class DirectoryMark:
-    """See ``StoreMark``."""
+class DirectoryMark(StoreMark):
+    """The mark in a file below ``root``."""
 
     def __init__(self, root: Path, owner: OwnerCheck, thread: OneThread) -> None:
         self._root = root
         self._owner = owner
         self._thread = thread
 
+    @override
     async def read(self) -> FoundMark:
-        """See ``StoreMark``."""
         return await self._thread.run(read, self._root)
 
+    @override
     async def replace(self, replaces: str) -> FoundMark:
-        """See ``StoreMark``."""
         if _ID.fullmatch(replaces) is None:
             raise StoreRefused(f"{replaces!r} is no mark: it has 32 hexadecimal digits")
         return await self._thread.run(self._replace, replaces)

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
+from typing_extensions import override
 
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from pacing.backoff import Backoff
@@ -21,6 +22,7 @@ from stores.base import (
     Document,
     DocumentsListed,
     Selection,
+    Store,
     WatchEvent,
     malformed_document,
 )
@@ -54,7 +56,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class DirectoryStore:
+class DirectoryStore(Store):
     """Documents as files under ``root``, which must be on a local file system."""
 
     absence_is_deletion = False
@@ -81,72 +83,77 @@ class DirectoryStore:
         self.mark = DirectoryMark(root, self._owner, self._thread)
 
     @property
+    @override
     def missed_changes(self) -> int:
-        """See ``Store``."""
         return self._lister.missed
 
+    @override
     async def get(self, namespace: str, name: str) -> Document | None:
-        """See ``Store``."""
         _check(namespace, name)
         return await self._thread.run(self._read_or_complain, namespace, name)
 
+    @override
     async def list(self, selection: Selection) -> tuple[Document, ...]:
-        """See ``Store``."""
         found = await self._thread.run(self._scan, selection, {})
         return tuple(found.values())
 
+    @override
     async def put(self, document: Document, *, expected: str | None = None) -> str:
-        """See ``Store``."""
         _check(document.namespace, document.name)
         return await self._write(self._put, document, expected)
 
+    @override
     async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
         """See ``Store``. A file has what was written."""
         version = await self.put(document, expected=expected)
         return msgspec.structs.replace(document, version=version)
 
+    @override
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        """See ``Store``."""
         _check(namespace, name)
         await self._write(self._delete, namespace, name, expected)
 
-    def usage(self, node: str) -> None:  # noqa: ARG002
+    @override
+    def usage(self, node: str) -> None:
         """See ``Store``. A directory knows nothing of pods."""
         return
 
+    @override
     async def beat(self, beat: Beat) -> None:
-        """See ``Store``."""
         await self._write(self._heartbeats.beat, beat)
 
+    @override
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
-        """See ``Store``."""
         return await self._thread.run(self._heartbeats.beats, node)
 
+    @override
     async def dry_run_beat(self, node: str) -> None:
         """See ``Store``. Nothing is in the way of a beat."""
 
+    @override
     async def forget_beat(self, node: str) -> None:
-        """See ``Store``."""
         await self._write(self._heartbeats.forget, node)
 
+    @override
     async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        """See ``Store``."""
         del expected  # nothing arrives late
         _check(namespace, name)
         await self._write(self._touch, namespace, name)
 
+    @override
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``. A file does not name its writer."""
         _check(namespace, name)
         return None
 
+    @override
     async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``. A file has no writer's name."""
         _check(namespace, name)
         return None
 
+    @override
     async def close(self) -> None:
-        """See ``Store``."""
         self._thread.close()
 
     async def _write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -163,6 +170,7 @@ class DirectoryStore:
                     ) from None
             await asyncio.sleep(_LOCK_STEP_SECONDS)
 
+    @override
     async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """See ``Store``. A missing directory is made at the start, but not when it goes later."""
         known: dict[_Key, Document] = {}

@@ -59,7 +59,7 @@ class LeaseHeartbeats:
         """By name of the Lease, the last good heartbeat of each that was listed."""
 
     async def beat(self, beat: Beat) -> None:
-        """See ``Store``. The first beat of a holder also reads, to count changes of hands.
+        """Renew the Lease. The first beat of a holder also reads, to count changes of hands.
 
         Each one names the version that it follows: one that arrives late undoes none that came
         after it, of this holder or of another.
@@ -89,7 +89,7 @@ class LeaseHeartbeats:
         raise StoreUnavailable(f"cannot {what}: others write and delete it all the time")
 
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
-        """See ``Store``."""
+        """Return the heartbeats of all nodes, or of one from the API server's cache."""
         if node is None:
             good = {}
             for listed in await self._list():
@@ -107,7 +107,7 @@ class LeaseHeartbeats:
         return () if beat is None else (beat,)
 
     async def dry_run(self, node: str) -> None:
-        """See ``Store.dry_run_beat``. A conflict with an existing Lease is an answer, too."""
+        """Create a Lease as a dry run. A conflict with an existing Lease is an answer, too."""
         beat = Beat(node, _DRY_RUN_HOLDER, _DRY_RUN_SECONDS, 0)
         answer = await self._connection.request(
             "POST",
@@ -118,7 +118,7 @@ class LeaseHeartbeats:
         wire.accepted(answer, what, HTTPStatus.CONFLICT)
 
     async def forget(self, node: str) -> None:
-        """See ``Store.forget_beat``."""
+        """Delete the Lease of ``node``; a missing one is no error."""
         answer = await self._connection.request("DELETE", _path(node))
         what = f"delete Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
         wire.accepted(answer, what, HTTPStatus.NOT_FOUND)

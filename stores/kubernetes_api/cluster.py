@@ -6,8 +6,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from contract.errors import StoreNotFound
+from stores.cluster import Cluster
 from stores.document_names import check_names
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.cluster_pods import PODS
@@ -62,28 +64,29 @@ def _read_items(body: bytes) -> ListPage[_Bytes]:
     return ListPage(page.metadata, [_read_item(raw) for raw in page.items or ()])
 
 
-class KubernetesCluster:
-    """See ``Cluster``."""
+class KubernetesCluster(Cluster):
+    """Nodes, pods and jobs, read and followed at the API server."""
 
     def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
 
+    @override
     def pods(self) -> AsyncIterator[PodsEvent]:
-        """See ``Cluster``."""
         return Feed(PODS).follow(self._connection)
 
+    @override
     def nodes(self) -> AsyncIterator[NodeStatesEvent]:
-        """See ``Cluster``."""
         return Feed(NODES).follow(self._connection)
 
+    @override
     def jobs(self) -> AsyncIterator[JobsEvent]:
         """See ``Cluster``. Until Volcano is installed, jobs are known by their pods."""
         return follow_if_installed(self._connection, POD_GROUPS)
 
+    @override
     def objects(
         self, kind: ObjectKind[Value]
     ) -> AsyncIterator[Snapshot[Value] | Update[Value] | KindUnavailable | Interrupted]:
-        """See ``Cluster``."""
         watched: WatchedKind[_Bytes, Value] = WatchedKind(
             name=kind.name,
             path=kind.path,
@@ -96,6 +99,7 @@ class KubernetesCluster:
         )
         return follow_if_installed(self._connection, watched)
 
+    @override
     async def versions(self, kind: ObjectKind[Value]) -> dict[str, str]:
         """See ``Cluster``. A list without a resourceVersion has what is stored, not a cache."""
         items, _ = await listed(
@@ -103,6 +107,7 @@ class KubernetesCluster:
         )
         return {one.metadata.uid: one.metadata.version for one in items}
 
+    @override
     async def label_pod(
         self, namespace: str, name: str, labels: Mapping[str, str | None], uid: str | None = None
     ) -> None:

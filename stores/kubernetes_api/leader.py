@@ -10,9 +10,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
-from stores.base import LeaderElectionRecord
+from stores.base import LeaderElectionRecord, LeaderLease
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.leases import API, LeaseSpec
 from stores.kubernetes_api.namespaces import create, create_namespace, is_namespace_missing
@@ -44,7 +45,7 @@ _decoder = msgspec.json.Decoder(_Lease)
 _read_page = msgspec.json.Decoder(ListPage[_Lease]).decode
 
 
-class KubernetesLeaderLease:
+class KubernetesLeaderLease(LeaderLease):
     """See ``LeaderLease``. ``name`` is that of the Lease."""
 
     def __init__(self, connection: ApiConnection, name: str = LEADER_LEASE) -> None:
@@ -57,21 +58,22 @@ class KubernetesLeaderLease:
         self._added = _Metadata()
         """The metadata of the Lease that are other people's, and stay."""
 
+    @override
     def watch(self) -> AsyncIterator[LeaderElectionRecord | Interrupted]:
-        """See ``LeaderLease``."""
         query = {"fieldSelector": f"metadata.name={self._name}"}
         return watched(
             self._connection, _LEASES, query, _read_page, self._what, self._everything, self._one
         )
 
+    @override
     async def read(self) -> LeaderElectionRecord:
-        """See ``LeaderLease``."""
         answer = await self._connection.request("GET", self._path, is_urgent=True)
         if answer.status == HTTPStatus.NOT_FOUND:
             return NO_RECORD
         what = f"read {self._what}"
         return self._decoded(wire.accepted(answer, what), what)
 
+    @override
     async def write(self, record: LeaderElectionRecord) -> LeaderElectionRecord:
         """See ``LeaderLease``. A missing namespace is created."""
         what = f"write {self._what}"

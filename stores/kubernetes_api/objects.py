@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
+from typing_extensions import override
 
-from stores.base import NodeObject
+from stores.base import ClusterObjects, NodeObject
 from stores.cluster import Snapshot, Update
 from stores.document_names import check_node_name
 from stores.kubernetes_api import wire
@@ -68,14 +69,14 @@ _kinds = msgspec.json.Decoder(_Kinds)
 _commanded = msgspec.json.Decoder(_CommandedPods)
 
 
-class KubernetesObjects:
-    """See ``ClusterObjects``."""
+class KubernetesObjects(ClusterObjects):
+    """Events and Nodes at the API server."""
 
     def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
 
+    @override
     async def record(self, event: KubernetesEvent) -> None:
-        """See ``ClusterObjects``."""
         answer = await self._connection.request(
             "POST",
             f"{wire.object_path('/api/v1', 'events', event.namespace)}?{wire.FIELD_MANAGER}",
@@ -100,12 +101,13 @@ class KubernetesObjects:
         except msgspec.DecodeError:
             return ""
 
+    @override
     async def get_node(self, node: str) -> NodeObject:
-        """See ``ClusterObjects``."""
         answer = await self._connection.request("GET", _path(node), headers=wire.ONLY_METADATA)
         body = wire.accepted(answer, f"read node {node}")
         return _object(wire.decoded(_node, body, f"the answer for node {node} is no Node"))
 
+    @override
     async def set_node(
         self,
         node: str,
@@ -126,6 +128,7 @@ class KubernetesObjects:
         )
         wire.accepted(answer, f"write labels and annotations of node {node}")
 
+    @override
     async def commands(self, node: str) -> tuple[tuple[str, str, str], ...]:
         """See ``ClusterObjects``. Asked of the API server's cache, as the node's kubelet does."""
         check_node_name(node)
@@ -143,6 +146,7 @@ class KubernetesObjects:
             for one in pod.spec.containers
         )
 
+    @override
     async def missing_owners(
         self, namespace: str, owners: tuple[ObjectOwner, ...]
     ) -> frozenset[str]:
@@ -179,11 +183,12 @@ class KubernetesObjects:
                 return wire.object_path(api, one.name, place, owner.name)
         return None
 
+    @override
     async def is_own_node_only(self, node: str) -> bool | None:
-        """See ``ClusterObjects``."""
         check_node_name(node)
         return await is_own_node_only(self._connection, node)
 
+    @override
     def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
         """See ``ClusterObjects``. Only metadata travels, not the status that kubelets write."""
         check_node_name(node)
@@ -199,6 +204,7 @@ class KubernetesObjects:
             only_metadata=True,
         )
 
+    @override
     def watch_nodes(self, label: tuple[str, str]) -> AsyncIterator[NodesEvent]:
         """See ``ClusterObjects``. The API server leaves the other Nodes out."""
         return watched(

@@ -10,10 +10,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from contract.errors import StoreConflict, StoreForbidden, StoreRefused, StoreUnavailable
 from contract.validation_texts import decode_text
-from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, Store, WatchEvent
 from stores.document_names import check_names
 from stores.kubernetes_api import wire, writers
 from stores.kubernetes_api.beats import LeaseHeartbeats
@@ -29,7 +30,7 @@ from stores.touch import TOUCHED, touched_now
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-    from stores.base import LastWriter, UsageEvent
+    from stores.base import Beat, LastWriter, UsageEvent
     from stores.kubernetes_api.client.attempts import ApiAnswer
 
 _ATTEMPTS = 3
@@ -39,7 +40,7 @@ _log = logging.getLogger(__name__)
 _read_page = msgspec.json.Decoder(ListPage[wire.ConfigMap]).decode
 
 
-class KubernetesStore:
+class KubernetesStore(Store):
     """ConfigMaps of the API server that ``kubeconfig`` names, or of this pod's."""
 
     absence_is_deletion = True
@@ -57,18 +58,14 @@ class KubernetesStore:
         self.url = url
         self._manager = wire.OPERATOR_MANAGER if by_operator else wire.FIELD_MANAGER
         self._connection = ApiConnection(kubeconfig)
-        heartbeats = LeaseHeartbeats(self._connection)
-        self.refusals = heartbeats.refusals
-        self.beat = heartbeats.beat
-        self.beats = heartbeats.beats
-        self.dry_run_beat = heartbeats.dry_run
-        self.forget_beat = heartbeats.forget
+        self._heartbeats = LeaseHeartbeats(self._connection)
+        self.refusals = self._heartbeats.refusals
         self.objects = KubernetesObjects(self._connection)
         self.cluster = KubernetesCluster(self._connection)
         self.leader_lease = KubernetesLeaderLease(self._connection)
 
+    @override
     async def get(self, namespace: str, name: str) -> Document | None:
-        """See ``Store``."""
         check_names(namespace, name)
         path = _path(namespace, name)
         answer = await self._connection.request("GET", path, is_urgent=True)
@@ -77,8 +74,8 @@ class KubernetesStore:
         body = wire.accepted(answer, f"read ConfigMap {namespace}/{name}")
         return _document(body, f"the answer for ConfigMap {namespace}/{name}")
 
+    @override
     async def list(self, selection: Selection) -> tuple[Document, ...]:
-        """See ``Store``."""
         path, query = _path(selection.namespace), _query(selection)
         is_of_one = selection.name is not None and selection.namespace is not None
         found, _ = await listed(
@@ -86,10 +83,12 @@ class KubernetesStore:
         )
         return tuple(map(wire.document, found))
 
+    @override
     async def put(self, document: Document, *, expected: str | None = None) -> str:
         """See ``Store``. A missing namespace is created."""
         return (await self._put(document, expected, wire.WRITE_HEADERS)).version
 
+    @override
     async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
         """See ``Store``. A missing namespace is created."""
         return await self._put(document, expected, wire.WHOLE_WRITE_HEADERS)
@@ -196,8 +195,8 @@ class KubernetesStore:
         )
         return True
 
+    @override
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        """See ``Store``."""
         check_names(namespace, name)
         options = {"preconditions": {"resourceVersion": expected}}
         answer = await self._connection.request(
@@ -208,17 +207,34 @@ class KubernetesStore:
         )
         wire.accepted(answer, f"delete ConfigMap {namespace}/{name}", HTTPStatus.NOT_FOUND)
 
+    @override
     def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """See ``Store``. Missing rights are waited for: they may come, as tokens and roles do."""
         path, query = _path(selection.namespace), _query(selection)
         return watched(self._connection, path, query, _read_page, "ConfigMaps", _everything, _event)
 
+    @override
     def usage(self, node: str) -> AsyncIterator[UsageEvent]:
-        """See ``Store``."""
         return follow_pods(self._connection, node)
 
+    @override
+    async def beat(self, beat: Beat) -> None:
+        await self._heartbeats.beat(beat)
+
+    @override
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
+        return await self._heartbeats.beats(node)
+
+    @override
+    async def dry_run_beat(self, node: str) -> None:
+        await self._heartbeats.dry_run(node)
+
+    @override
+    async def forget_beat(self, node: str) -> None:
+        await self._heartbeats.forget(node)
+
+    @override
     async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        """See ``Store``."""
         check_names(namespace, name)
         metadata: dict[str, object] = {"annotations": {TOUCHED: touched_now()}}
         if expected:
@@ -232,12 +248,12 @@ class KubernetesStore:
         if not expected or answer.status != HTTPStatus.CONFLICT:
             wire.accepted(answer, f"touch ConfigMap {namespace}/{name}", HTTPStatus.NOT_FOUND)
 
+    @override
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
-        """See ``Store``."""
         return await self._writer(namespace, name, writers.newest_writer)
 
+    @override
     async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
-        """See ``Store``."""
         return await self._writer(namespace, name, writers.newest_other)
 
     async def _writer(
@@ -261,8 +277,8 @@ class KubernetesStore:
                 f"the answer to {what} makes no sense: {decode_text(error)}"
             ) from error
 
+    @override
     async def close(self) -> None:
-        """See ``Store``."""
         await self._connection.close()
 
 

@@ -206,7 +206,7 @@ class BrokerHeartbeats:
         self._task: asyncio.Task[NoReturn] | None = None
 
     async def beat(self, beat: Beat) -> None:
-        """See ``Store``."""
+        """Publish ``beat``, retained; errors are those of ``Store.beat``."""
         check_node_name(beat.node)
         session = await self._connection.session()
         connection = self._will.connection if self._will is not None else ""
@@ -224,12 +224,12 @@ class BrokerHeartbeats:
             self._will.record_beat(pulse)
 
     async def forget(self, node: str) -> None:
-        """See ``Store.forget_beat``."""
+        """Take the retained heartbeat of ``node`` out of the broker."""
         check_node_name(node)
         await self._connection.publish(beat_topic(node), b"", retain=True)
 
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
-        """See ``Store``."""
+        """Return the received heartbeats, of all nodes or of one, as ``Store.beats`` does."""
         if node is not None:
             check_node_name(node)
             if self._is_complete:

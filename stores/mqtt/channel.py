@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from typing_extensions import override
 
 from contract.errors import DocumentError, OtherNodeError
 from contract.refusal import Reason
 from contract.topics import ALL_EVENTS, ack_topic, events_topic, node_of
+from stores.base import EventChannel
 from stores.interruption import Interrupted
 from stores.mqtt.channel_codec import decode_ack, decode_batch
 from stores.mqtt.connection import Received
@@ -27,28 +29,29 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class MqttChannel:
+class MqttChannel(EventChannel):
     """An ``EventChannel`` on the connection of a store."""
 
     def __init__(self, connection: BrokerConnection, refusals: Refusals) -> None:
         self._connection = connection
         self._refusals = refusals
 
+    @override
     async def send(self, batch: HistoryBatch) -> None:
-        """See ``EventChannel``."""
         payload = msgspec.json.encode(batch)
         await self._connection.publish(events_topic(batch.node), payload, retain=False)
 
+    @override
     def acks(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
-        """See ``EventChannel``."""
         return self._follow(ack_topic(node), decode_ack)
 
+    @override
     def batches(self) -> AsyncIterator[HistoryBatch | Interrupted]:
         """See ``EventChannel``. What is no batch is named in the log once per node."""
         return self._follow(ALL_EVENTS, decode_batch)
 
+    @override
     async def acknowledge(self, acks: HistoryAck) -> None:
-        """See ``EventChannel``."""
         payload = msgspec.json.encode(acks)
         await self._connection.publish(ack_topic(acks.node), payload, retain=True)
 

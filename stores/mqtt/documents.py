@@ -142,7 +142,7 @@ class BrokerDocuments:
             return self._read_all(latest.pop_all(), {})
 
     async def follow(self, selection: Selection) -> AsyncIterator[WatchEvent]:
-        """See ``Store.watch``."""
+        """Follow the selected documents for ever, as ``Store.watch`` describes."""
         filters = selected_topics(selection)
         known: dict[str, Document] = {}
         backoff = Backoff()

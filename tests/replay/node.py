@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
+from typing_extensions import override
 
 from agent.config import AgentConfiguration
 from collectors.bmc import BmcSection
@@ -95,8 +96,8 @@ class NodePlayer(Player):
             patch.setattr("agent.collector_setup.COLLECTORS", _of_recordings())
             yield
 
+    @override
     async def do(self, step: Mapping[str, Any]) -> None:
-        """See ``RecordingPlayer``."""
         step = dict(step)
         match step["do"]:
             case "bmc" | "bmc-hang" | "bmc-error":
