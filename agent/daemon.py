@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
     from agent.config import AgentConfiguration
     from agent.journal.file import RestoredJournal
-    from agent.pages.status import AgentStatus
     from collectors.base import Collector
+    from contract.pages.agent_status import AgentStatus
     from stores.base import Store
 
 log = logging.getLogger("agent.daemon")

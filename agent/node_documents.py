@@ -44,12 +44,11 @@ if TYPE_CHECKING:
     from agent.fault_state import FaultState
     from agent.journal.journal import Journal
     from agent.journal.rows import JournalRow
-    from agent.pages.status import PublicationStatus
     from agent.policy.state import PolicyState
     from agent.publishing.node_info_heartbeat import NodeInfoBeat
     from agent.publishing.publisher import DesiredDocument
-    from agent.shadow.difference_log import ReportedDifference
     from collectors.base import WallClock
+    from contract.pages.agent_status import PublicationStatus, ReportedDifference
     from service.stalls import Stalls
     from stores.base import Document, Store
 

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from aggregator.cluster_documents.published_node import PublishedNode
-    from aggregator.jobs.rank_faults import RankFaultDevice
     from contract.documents.cluster_device import CodeFault, DeviceRecord
     from contract.documents.node_info import NodeRecord
     from contract.documents.switch_info import SwitchRecord
+    from contract.pages.aggregator_status import RankFaultDevice
 
 _BY_SERIOUSNESS = {level.value: -rank for rank, level in enumerate(ChipLevel)}
 _LEAST = -len(_BY_SERIOUSNESS)

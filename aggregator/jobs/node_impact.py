@@ -11,9 +11,10 @@ import msgspec
 from aggregator.grpc.fault_messages import NodeFaultInfo
 from aggregator.jobs.health import Health, health_of_status
 from aggregator.jobs.messages import node_info
-from aggregator.jobs.rank_faults import RankFaultDevice, fault_devices, rank_faults
+from aggregator.jobs.rank_faults import fault_devices, rank_faults
 from aggregator.jobs.relation_inputs import relation_fault_devices
 from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
+from contract.pages.aggregator_status import RankFaultDevice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.jobs.rank_faults import NPU, SWITCH, WHOLE, RankFaultDevice, device_id_of
+from aggregator.jobs.rank_faults import NPU, SWITCH, WHOLE, device_id_of
 from aggregator.jobs.relation_tables import CQE_CODES
 from aggregator.jobs.relations import FaultPlace, Relevant, Trigger
 from contract.documents.switch_info import event_key
+from contract.pages.aggregator_status import RankFaultDevice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

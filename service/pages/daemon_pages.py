@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from contract.names import socket_path_problem
+from contract.pages.readiness import ReadinessPage
 from service.http.address import ListenAddress
 from service.http.connection import SENT_WITH_ALL, free_place
 from service.http.counts import Counts
@@ -60,10 +61,9 @@ def application(
         return json_response({"healthy": not stuck, "stalled": stuck}, 503 if stuck else 200)
 
     async def ready(_: web.Request) -> web.Response:
-        reasons = not_ready()
-        shown = {"warnings": warned} if (warned := warnings()) else {}
-        found = {"ready": not reasons, "reasons": reasons} | shown
-        return json_response(found, 503 if reasons else 200)
+        reasons = tuple(not_ready())
+        shown = ReadinessPage(not reasons, reasons, tuple(warnings()))
+        return json_response(shown, 503 if reasons else 200)
 
     async def metrics(request: web.Request) -> web.Response:
         # A request that waits for another one's page keeps no page from being computed.

@@ -34,8 +34,8 @@ from tests.replay.player import Player
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from agent.pages.status import AgentStatus
     from collectors.base import Collector
+    from contract.pages.agent_status import AgentStatus
 
 STARTED_MS = 1_795_262_000_000
 _DIED = "SIGKILL"
