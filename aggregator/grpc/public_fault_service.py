@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from aggregator.grpc.call import Context, unary
-from aggregator.grpc.wire_messages import public_fault
+from contract.documents.public_fault_protobuf import decode
 from contract.errors import StoreError
 from contract.wire import pubfault_pb2 as wire
+from pacing.cooperative import in_pieces
 
 if TYPE_CHECKING:
     from aggregator.grpc.interfaces import Send
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from service.clock import Clock
 
 NAME = "PubFault"
+_MANY = 100
+"""Influences after which other tasks have their turn."""
 
 
 def methods(send: Send, bucket: TokenBucket, clock: Clock) -> dict[str, Any]:
@@ -24,7 +27,7 @@ def methods(send: Send, bucket: TokenBucket, clock: Clock) -> dict[str, Any]:
 
     async def call(request: wire.PublicFaultRequest, context: Context) -> wire.RespStatus:
         try:
-            answer = await send(await public_fault(request))
+            answer = await send(await in_pieces(decode(request), _MANY))
         except StoreError as error:
             # This must be no acknowledgement: the next leader would not have the message.
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
