@@ -43,7 +43,7 @@ from dcmi_shim.library.discovery import (
 )
 from dcmi_shim.library.vendor import DCMI
 from dcmi_shim.worker.supervisor import DriverSettings
-from service.http.limits import ListenerLimits
+from service.http.connections import ListenerLimits
 from service.log.setup import flush_log, set_up_logging
 from service.open_file_limit import raise_soft_limit
 from service.pages.daemon_pages import serving

@@ -18,7 +18,7 @@ from contract.codes.levels import Severity
 from contract.documents.episodes import EpisodeEvent
 from contract.observation import chip_subject, host_subject
 from stores.base import HistoryAck, HistoryBatch
-from stores.mqtt.channel_codec import decode_ack, decode_batch
+from stores.mqtt.channel import decode_ack, decode_batch
 
 _NODE = "node-1"
 _NOW_MS = 1_800_000_000_000

@@ -15,14 +15,11 @@ from aiohttp import web
 
 from contract.names import socket_path_problem
 from contract.pages.readiness import ReadinessPage
-from service.http.address import ListenAddress
+from service.http.address import ListenAddress, is_of_this_host
 from service.http.connection import SENT_WITH_ALL, free_place
-from service.http.counts import Counts
-from service.http.exposition import Exposition
-from service.http.host_names import is_of_this_host
-from service.http.limits import SOCKET_LIMITS, ListenerLimits
-from service.http.listener import BACKLOG
-from service.http.server import HttpServer
+from service.http.connections import SOCKET_LIMITS, ListenerLimits
+from service.http.counts import Counts, Exposition
+from service.http.server import BACKLOG, HttpServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence

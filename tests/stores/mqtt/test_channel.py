@@ -16,7 +16,7 @@ from contract.refusal import Reason
 from contract.topics import ack_topic, events_topic
 from stores.address import open_store
 from stores.base import EventChannel, HistoryAck, HistoryBatch, Store
-from stores.mqtt.channel_codec import LARGEST_BYTES, decode_batch
+from stores.mqtt.channel import LARGEST_BYTES, decode_batch
 from tests.parts.broker import Broker
 from tests.parts.processes import Running, program
 from tests.tiers import needs
