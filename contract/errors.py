@@ -78,13 +78,13 @@ class DocumentError(VigilError):
     """
 
     def __init__(
-        self, document: str, where: str, what: str, more: tuple[Problem, ...] = ()
+        self, document: str, where: str, message: str, more: tuple[Problem, ...] = ()
     ) -> None:
         self.document = document
         self.where = where
-        self.what = what
+        self.what = message
         self.more = more
-        super().__init__(f"{document}: {where}: {what}")
+        super().__init__(f"{document}: {where}: {message}")
 
 
 class CheckCodeMismatch(DocumentError):
@@ -166,10 +166,10 @@ class ToolSilent(ToolError):
 class ToolNonsense(ToolError):
     """The tool ended well, and ``printed`` is no answer to what was asked."""
 
-    def __init__(self, what: str, printed: str) -> None:
-        self.what = what
+    def __init__(self, command: str, printed: str) -> None:
+        self.what = command
         self.printed = printed
-        super().__init__(f"{what}; printed: {quoted(printed) or 'nothing'}")
+        super().__init__(f"{command}; printed: {quoted(printed) or 'nothing'}")
 
 
 _LONGEST_QUOTE = 200

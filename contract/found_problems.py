@@ -44,5 +44,5 @@ class FoundProblems:
         if not self._more:
             return tuple(self._kept)
         count = len(self._kept) + self._more
-        what = f"has {count} problems, of which the first {MOST_LISTED} are listed"
-        return (Problem("$", what), *self._kept)
+        message = f"has {count} problems, of which the first {MOST_LISTED} are listed"
+        return (Problem("$", message), *self._kept)

@@ -66,13 +66,13 @@ class Stalls:
         return mark
 
     @contextlib.contextmanager
-    def busy(self, what: str) -> Iterator[None]:
-        """Record that ``what`` is done inside, which should not take more than a minute."""
-        self.of(what, BUSY_SECONDS)
+    def busy(self, activity: str) -> Iterator[None]:
+        """Record that ``activity`` is done inside, which should not take more than a minute."""
+        self.of(activity, BUSY_SECONDS)
         try:
             yield
         finally:
-            del self._since[what], self._patience[what]
+            del self._since[activity], self._patience[activity]
 
     def stalled(self) -> dict[str, float]:
         """Return the tasks that are overdue, with the seconds since they made progress."""

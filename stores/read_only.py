@@ -107,5 +107,5 @@ class ReadOnly(Store):
         _refuse(f"touch {namespace}/{name}")
 
 
-def _refuse(what: str) -> NoReturn:
-    raise AssertionError(f"a store that is only to be read was asked to {what}")
+def _refuse(action: str) -> NoReturn:
+    raise AssertionError(f"a store that is only to be read was asked to {action}")

@@ -46,11 +46,11 @@ def read_requests(annotations: Mapping[str, str]) -> dict[int, IsolationRequest]
     if not text or len(text) > _LARGEST_CHARACTERS:
         return {}
     try:
-        found = _decode_all(text)
+        everything = _decode_all(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {}
     requests = {}
-    for name, raw in found.items():
+    for name, raw in everything.items():
         chip = chip_of(name)
         try:
             request = _decode(raw)

@@ -114,18 +114,18 @@ def _fitting(entries: tuple[T, ...], room: int) -> tuple[tuple[T, ...], int]:
 
 
 def _cut(entry: BlindSource) -> BlindSource:
-    why = entry.why.encode(errors="replace").decode()
-    if len(why) > _LONGEST_WHY:
-        why = f"{why[: _LONGEST_WHY - 3]}..."
-    return msgspec.structs.replace(entry, why=why)
+    reason = entry.why.encode(errors="replace").decode()
+    if len(reason) > _LONGEST_WHY:
+        reason = f"{reason[: _LONGEST_WHY - 3]}..."
+    return msgspec.structs.replace(entry, why=reason)
 
 
 def decode_vigil_key(text: str, document: str) -> VigilRecord:
     """Read the key of ``document``. Raises ``DocumentError``."""
     data = text.encode(errors="replace")
     if len(data) > LARGEST_BYTES:
-        what = f"has {len(data)} bytes, more than {LARGEST_BYTES}"
-        raise DocumentError(document, VIGIL_KEY, what)
+        message = f"has {len(data)} bytes, more than {LARGEST_BYTES}"
+        raise DocumentError(document, VIGIL_KEY, message)
     version: Any = None
     try:
         version = _decode_version(data).version

@@ -70,8 +70,8 @@ def read_public_fault_table(
         for index, code in enumerate(codes or ()):
             where = f"$.publicFaultCode.{name}[{index}]"
             if len(code.encode()) != CODE_BYTES:
-                what = f"{quoted(code)!r} has no effect: a code has {CODE_BYTES} bytes"
-                problems.add(Problem(where, what))
+                message = f"{quoted(code)!r} has no effect: a code has {CODE_BYTES} bytes"
+                problems.add(Problem(where, message))
             elif levels.setdefault(code, level) is not level:
                 problems.add(Problem(where, f"{code!r} is {levels[code]} by another list"))
     resources = frozenset(name for name in table.resources or () if name)

@@ -397,8 +397,8 @@ class ByLease(Leadership):
         self._lose(record, f"the Lease is {record.holder or 'nobody'}'s")
         return False
 
-    def _lose(self, record: LeaderElectionRecord, why: str) -> None:
-        _log.warning("leads no more: %s", why)
+    def _lose(self, record: LeaderElectionRecord, reason: str) -> None:
+        _log.warning("leads no more: %s", reason)
         self._own = None
         self._see(record)
         self._on_change()

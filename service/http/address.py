@@ -52,11 +52,11 @@ class ListenAddress:
         # A name that cannot be encoded for a query is an error of its own.
         except (OSError, TimeoutError, UnicodeError) as error:
             if not self._failed:
-                why = getattr(error, "strerror", None) or "its name is not resolved"
+                reason = getattr(error, "strerror", None) or "its name is not resolved"
                 log.warning(
                     "no pages on --listen %s: %s; faults are reported all the same, and the "
                     "address is tried again every %g s",
-                    *(self._listen, why, _RETRY_SECONDS),
+                    *(self._listen, reason, _RETRY_SECONDS),
                 )
                 # An earlier run may have listened there.
                 with contextlib.suppress(OSError):
@@ -83,12 +83,12 @@ async def _bound(listen: str) -> list[socket.socket]:
     """Return a socket for each address of ``listen``. Raises ``OSError``."""
     host, _, port = listen.rpartition(":")
     lacking = OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
-    found = await asyncio.get_running_loop().getaddrinfo(
+    answers = await asyncio.get_running_loop().getaddrinfo(
         host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     with contextlib.ExitStack() as bound:
         listeners = []
-        for family, _, _, _, address in dict.fromkeys(found):
+        for family, _, _, _, address in dict.fromkeys(answers):
             try:
                 listener = bound.enter_context(socket.socket(family, socket.SOCK_STREAM))
             except OSError as error:

@@ -232,7 +232,9 @@ class Connections:
         if new.is_loopback:
             return
         of_address = self._of_address[new.address]
-        unfinished = [one for one in of_address if one.unfinished_since is not None]
+        unfinished = [
+            connection for connection in of_address if connection.unfinished_since is not None
+        ]
         if len(unfinished) > self.limits.unfinished_per_address:
             self._close_first(ConnectionEnd.ADDRESS, unfinished, new)
 
@@ -241,7 +243,7 @@ class Connections:
         # What the host's own addresses hold is theirs as far as their places go.
         too_many_others = self._of_others > limits.connections - limits.host_places
         if too_many_others and not new.is_of_host:
-            self._make_place(new, lambda one: not one.is_of_host)
+            self._make_place(new, lambda connection: not connection.is_of_host)
         elif len(self._all) > limits.connections:
             self._make_place(new, lambda _: True)
 
@@ -255,11 +257,11 @@ class Connections:
         else:
             self._end(new, ConnectionEnd.REFUSED)
 
-    def _close_first(self, why: ConnectionEnd, candidates: Iterable[Open], new: Open) -> bool:
+    def _close_first(self, reason: ConnectionEnd, candidates: Iterable[Open], new: Open) -> bool:
         """Close the first of ``candidates`` that is not ``new`` and has sent nothing unread."""
-        for one in candidates:
-            if one is not new and not _has_unread(one):
-                self._end(one, why)
+        for candidate in candidates:
+            if candidate is not new and not _has_unread(candidate):
+                self._end(candidate, reason)
                 return True
         return False
 
@@ -267,9 +269,11 @@ class Connections:
         """Return the connection whose answer is unsent for longest, and for a second at least."""
         before = self._loop.time() - _STALLED_SECONDS
         unsent = [
-            (one.unsent_since, number, one)
-            for number, one in enumerate(self._all)
-            if one.unsent_since is not None and one.unsent_since <= before and may_go(one)
+            (connection.unsent_since, number, connection)
+            for number, connection in enumerate(self._all)
+            if connection.unsent_since is not None
+            and connection.unsent_since <= before
+            and may_go(connection)
         ]
         return min(unsent)[2] if unsent else None
 
@@ -281,27 +285,34 @@ class Connections:
         most = max(self._of_address.values(), key=len)
         if len(most) <= len(self._of_address[new.address]):
             return None
-        queued = (one for one in reversed(most) if one.has_asked and not one.is_in_turn)
+        queued = (
+            connection
+            for connection in reversed(most)
+            if connection.has_asked and not connection.is_in_turn
+        )
         return next(filter(may_go, queued), None)
 
     def _look(self) -> None:
         """Close what took too long."""
         self._timer = None
         now, limits = self._loop.time(), self.limits
-        for one in tuple(self._all):
-            if one.unsent_since is not None and now - one.unsent_since >= limits.unsent_seconds:
-                self._end(one, ConnectionEnd.UNSENT)
-            elif (
-                one.unfinished_since is not None
-                and now - one.unfinished_since >= limits.whole_seconds
-                and not _has_unread(one)
+        for connection in tuple(self._all):
+            if (
+                connection.unsent_since is not None
+                and now - connection.unsent_since >= limits.unsent_seconds
             ):
-                self._end(one, ConnectionEnd.LATE)
+                self._end(connection, ConnectionEnd.UNSENT)
+            elif (
+                connection.unfinished_since is not None
+                and now - connection.unfinished_since >= limits.whole_seconds
+                and not _has_unread(connection)
+            ):
+                self._end(connection, ConnectionEnd.LATE)
         if self._all:
             self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
 
-    def _end(self, connection: Open, why: ConnectionEnd) -> None:
-        self.counts.closed[why] += 1
+    def _end(self, connection: Open, reason: ConnectionEnd) -> None:
+        self.counts.closed[reason] += 1
         self._abort(connection)
 
     def _abort(self, connection: Open) -> None:

@@ -100,10 +100,10 @@ class Listener:
             # One that is gone already is of no interest.
             task.exception()
 
-    def _pause(self, why: str) -> None:
+    def _pause(self, reason: str) -> None:
         self._counts.accept_failures += 1
         if self._failed_at is None:
-            log.warning("HTTP connections are not accepted: %s; this is tried again", why)
+            log.warning("HTTP connections are not accepted: %s; this is tried again", reason)
         self._failed_at = self._loop.time()
         self._loop.remove_reader(self._socket)
         self._timer = self._loop.call_later(_PAUSE_SECONDS, self._resume)
@@ -129,13 +129,13 @@ class HttpServer:
         """Serve on listening sockets, which belong to the server from now on and share limits."""
         connections = Connections(limits, self._rate, self.counts)
         self._connections.append(connections)
-        for one in listening:
-            if one.family != socket.AF_UNIX:
+        for listener in listening:
+            if listener.family != socket.AF_UNIX:
                 # The kernel ends what its client does not acknowledge or does not take.
                 unsent_ms = round(limits.unsent_seconds * 1000)
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_ms)
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_ms)
             new = partial(HttpConnection, connections, self._handlers)
-            self._listeners.append(Listener(one, new, self.counts, limits.connections))
+            self._listeners.append(Listener(listener, new, self.counts, limits.connections))
 
     def close(self) -> None:
         """Accept and begin nothing more; requests that are being answered are finished."""

@@ -152,11 +152,11 @@ def _only_for(names: Collection[str]) -> Middleware:
         # Only programs leave the name out.
         if all(is_of_this_host(host, here, names) for host in request.headers.getall("Host", ())):
             return await handler(request)
-        why = (
+        reason = (
             "over loopback this daemon is asked by an address, as localhost, or by a name of "
             "pages.host_names"
         )
-        return json_response({"error": why}, 421)
+        return json_response({"error": reason}, 421)
 
     return check
 

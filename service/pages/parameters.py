@@ -41,12 +41,12 @@ class Parameter(msgspec.Struct, frozen=True):
     @property
     def schema(self) -> dict[str, Any]:
         """Return what it may be, as JSON schema."""
-        one: dict[str, Any] = {"type": "string"}
+        single: dict[str, Any] = {"type": "string"}
         if self.is_number:
-            one = {"type": "integer", "minimum": self.least, "maximum": self.most}
+            single = {"type": "integer", "minimum": self.least, "maximum": self.most}
         elif self.values:
-            one["enum"] = list(self.values)
-        return {"type": "array", "items": one} if self.is_repeatable else one
+            single["enum"] = list(self.values)
+        return {"type": "array", "items": single} if self.is_repeatable else single
 
     def problem(self, texts: Sequence[str]) -> str | None:
         """Return why these values of it are wrong; ``None`` where they are right."""
@@ -64,9 +64,9 @@ class Parameter(msgspec.Struct, frozen=True):
         return is_number and self.least <= int(text) <= self.most
 
 
-def refused(why: str, status: int) -> web.Response:
+def refused(reason: str, status: int) -> web.Response:
     """Return the answer that there is none."""
-    return json_response(Refusal(why), status)
+    return json_response(Refusal(reason), status)
 
 
 def parameter_check(pages: Mapping[str, Sequence[Parameter]]) -> Middleware:
@@ -75,21 +75,21 @@ def parameter_check(pages: Mapping[str, Sequence[Parameter]]) -> Middleware:
     ``pages`` has the parameters of each path; other paths are not checked.
     """
     parameters = {
-        path: {known.name: known for known in all_known if known.place == "query"}
+        path: {parameter.name: parameter for parameter in all_known if parameter.place == "query"}
         for path, all_known in pages.items()
     }
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         resource = request.match_info.route.resource
-        known = None if resource is None else parameters.get(resource.canonical)
-        if known is None:
+        allowed = None if resource is None else parameters.get(resource.canonical)
+        if allowed is None:
             return await handler(request)
-        if request.query.keys() - known.keys():
-            these = f"known are {', '.join(sorted(known))}" if known else "this page takes none"
+        if request.query.keys() - allowed.keys():
+            these = f"known are {', '.join(sorted(allowed))}" if allowed else "this page takes none"
             return refused(f"that is no parameter; {these}", 400)
-        for name in sorted(known):
-            problem = known[name].problem(request.query.getall(name, ()))
+        for name in sorted(allowed):
+            problem = allowed[name].problem(request.query.getall(name, ()))
             if problem is not None:
                 return refused(problem, 400)
         return await handler(request)

@@ -71,7 +71,7 @@ class DirectoryHeartbeats:
         nodes = files.names(self._root, files.BEATS)
         for gone in self._good.keys() - frozenset(nodes):
             self._drop(gone)
-        return tuple(beat for one in nodes if (beat := self._read(one)) is not None)
+        return tuple(beat for name in nodes if (beat := self._read(name)) is not None)
 
     def _read(self, node: str) -> Beat | None:
         """Return the beat in a file, or the last good one where the file is refused."""
@@ -82,8 +82,8 @@ class DirectoryHeartbeats:
             if content is None:
                 self._drop(node)
                 return None
-            found = _decoder.decode(content)
-            beat = Beat(**asdict(found) | {"writes": text_found(found.writes)})
+            stored = _decoder.decode(content)
+            beat = Beat(**asdict(stored) | {"writes": text_found(stored.writes)})
             problem = _problem(beat, node)
             if beat.node != node:
                 reason = Reason.OTHER_NODE

@@ -52,13 +52,13 @@ def read(root: Path) -> FoundMark:
             return FoundMark()
         if len(content) > _LARGEST_BYTES:
             raise ValueError(f"it has {len(content)} bytes, more than {_LARGEST_BYTES}")
-        found = _decoder.decode(content)
-        for one in (found.id, found.replaces or found.id):
-            if _ID.fullmatch(one) is None:
+        mark = _decoder.decode(content)
+        for identifier in (mark.id, mark.replaces or mark.id):
+            if _ID.fullmatch(identifier) is None:
                 raise ValueError("an id has 32 hexadecimal digits")
     except (files.MalformedFile, ValueError, RecursionError) as error:
         return FoundMark(problem=f"{root / MARK_NAME} cannot be read: {error}")
-    return FoundMark(found.id, found.replaces)
+    return FoundMark(mark.id, mark.replaces)
 
 
 def make(root: Path) -> None:
@@ -102,9 +102,9 @@ class DirectoryMark(StoreMark):
         return await self._thread.run(self._replace, replaces)
 
     def _replace(self, replaces: str) -> FoundMark:
-        found = read(self._root)
+        stored = read(self._root)
         self._owner.check()
-        mark = _File(found.id or uuid.uuid4().hex, replaces)
+        mark = _File(stored.id or uuid.uuid4().hex, replaces)
         with files.opened_directory(self._root, follow=True) as directory:
             files.replace(directory, self._root / MARK_NAME, _encode(mark))
         return FoundMark(mark.id, mark.replaces)

@@ -172,7 +172,7 @@ class KubernetesCluster(Cluster):
         items, _ = await listed(
             self._connection, kind.path, kind.query, _read_page, kind.name, only_metadata=True
         )
-        return {one.metadata.uid: one.metadata.version for one in items}
+        return {item.metadata.uid: item.metadata.version for item in items}
 
     @override
     async def label_pod(

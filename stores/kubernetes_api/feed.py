@@ -99,17 +99,17 @@ class Feed(Generic[AnyItem, Value]):
         """
         try:
             page = self._kind.read_page(body)
-            found = [self._read(item) for item in page.items or ()]
+            read = [self._read(item) for item in page.items or ()]
         except (ValueError, RecursionError):
             raw = read_raw_page(body)
-            each = [self._attempt(one) for one in raw.items or ()]
-            return ListPage(raw.metadata, [one for one in each if one is not None])
-        kept = [_Read(key, value) for key, value in found if value is not None]
+            each = [self._attempt(item) for item in raw.items or ()]
+            return ListPage(raw.metadata, [item for item in each if item is not None])
+        kept = [_Read(key, value) for key, value in read if value is not None]
         return ListPage(page.metadata, kept)
 
-    def _snapshot(self, found: list[_Read[Value]]) -> Snapshot[Value]:
-        items = {one.key: one.value for one in found if one.value is not None}
-        unreadable = frozenset(one.key for one in found if one.value is None)
+    def _snapshot(self, read: list[_Read[Value]]) -> Snapshot[Value]:
+        items = {item.key: item.value for item in read if item.value is not None}
+        unreadable = frozenset(item.key for item in read if item.value is None)
         for key in self._unreadable.keys() - unreadable:
             self._readable(key)
         return Snapshot(items, unreadable)
@@ -175,9 +175,9 @@ def kept(texts: msgspec.Struct) -> dict[str, str]:
 
     Raises ``ValueError`` for one that is too long to be kept.
     """
-    found: dict[str, str] = msgspec.to_builtins(texts)
-    check_lengths(*found.values())
-    return found
+    labels: dict[str, str] = msgspec.to_builtins(texts)
+    check_lengths(*labels.values())
+    return labels
 
 
 def check_lengths(*texts: str) -> None:

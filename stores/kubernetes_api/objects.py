@@ -139,11 +139,11 @@ class KubernetesObjects(ClusterObjects):
         return tuple(
             (
                 f"{pod.metadata.namespace}/{pod.metadata.name}",
-                " ".join((*one.command, *one.args)),
+                " ".join((*container.command, *container.args)),
                 f"{pod.metadata.namespace}/{pod.spec.service_account_name}",
             )
             for pod in pods
-            for one in pod.spec.containers
+            for container in pod.spec.containers
         )
 
     @override
@@ -159,11 +159,13 @@ class KubernetesObjects(ClusterObjects):
             answer = await self._connection.request("GET", path, headers=wire.ONLY_METADATA)
             if answer.status == HTTPStatus.FORBIDDEN:
                 continue
-            what = f"read {owner.kind} {owner.name}"
-            body = wire.accepted(answer, what, HTTPStatus.NOT_FOUND)
+            action = f"read {owner.kind} {owner.name}"
+            body = wire.accepted(answer, action, HTTPStatus.NOT_FOUND)
             if answer.status != HTTPStatus.NOT_FOUND:
-                found = wire.decoded(wire.item_decoder, body, f"the answer to {what} is no object")
-                if found.metadata.uid == owner.uid:
+                owner_object = wire.decoded(
+                    wire.item_decoder, body, f"the answer to {action} is no object"
+                )
+                if owner_object.metadata.uid == owner.uid:
                     continue
             missing.add(owner.uid)
         return frozenset(missing)
@@ -176,11 +178,11 @@ class KubernetesObjects(ClusterObjects):
         if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
             return None
         body = wire.accepted(answer, f"read which kinds are in {group}")
-        found = wire.decoded(_kinds, body, f"the answer about {group} lists no kinds").resources
-        for one in found:
-            if one.kind == owner.kind and "/" not in one.name:
-                place = namespace if one.namespaced else None
-                return wire.object_path(api, one.name, place, owner.name)
+        kinds = wire.decoded(_kinds, body, f"the answer about {group} lists no kinds").resources
+        for kind in kinds:
+            if kind.kind == owner.kind and "/" not in kind.name:
+                place = namespace if kind.namespaced else None
+                return wire.object_path(api, kind.name, place, owner.name)
         return None
 
     @override
@@ -267,8 +269,8 @@ def _object(node: _Node) -> NodeObject:
     return NodeObject(metadata.labels, metadata.annotations, metadata.resource_version)
 
 
-def _everything(found: list[_Node]) -> NodeObject:
-    return _object(found[0]) if found else _NOT_THERE
+def _everything(nodes: list[_Node]) -> NodeObject:
+    return _object(nodes[0]) if nodes else _NOT_THERE
 
 
 def _one(kind: str, content: msgspec.Raw) -> tuple[NodeObject, str]:
@@ -276,8 +278,8 @@ def _one(kind: str, content: msgspec.Raw) -> tuple[NodeObject, str]:
     return _NOT_THERE if kind == "DELETED" else node, node.version
 
 
-def _all_nodes(found: list[_Node]) -> NodesEvent:
-    return Snapshot({node.metadata.name: _object(node) for node in found})
+def _all_nodes(nodes: list[_Node]) -> NodesEvent:
+    return Snapshot({node.metadata.name: _object(node) for node in nodes})
 
 
 def _one_of_all(kind: str, content: msgspec.Raw) -> tuple[NodesEvent, str]:

@@ -78,10 +78,10 @@ class KubernetesStore(Store):
     async def list(self, selection: Selection) -> tuple[Document, ...]:
         path, query = _path(selection.namespace), _query(selection)
         is_of_one = selection.name is not None and selection.namespace is not None
-        found, _ = await listed(
+        items, _ = await listed(
             self._connection, path, query, _read_page, "ConfigMaps", is_of_one=is_of_one
         )
-        return tuple(map(wire.document, found))
+        return tuple(map(wire.document, items))
 
     @override
     async def put(self, document: Document, *, expected: str | None = None) -> str:
@@ -99,44 +99,46 @@ class KubernetesStore(Store):
         """Put a document; return the answer, with data only if ``headers`` ask for them."""
         namespace, name = document.namespace, document.name
         check_names(namespace, name)
-        what = f"write ConfigMap {namespace}/{name}"
+        action = f"write ConfigMap {namespace}/{name}"
         body = wire.config_map_body(document, expected)
         for _ in range(_ATTEMPTS):
             if expected != "":
                 path = f"{_path(namespace, name)}?{self._manager}"
                 answer = await self._connection.request("PUT", path, body, headers, is_urgent=True)
-                shown = await self._shown(answer, document, what)
+                shown = await self._shown(answer, document, action)
                 if shown is not None:
                     return shown
                 if answer.status == HTTPStatus.CONFLICT and expected is None:
                     continue
                 if is_namespace_missing(answer):
                     is_there = await self.get(namespace, name) is not None
-                    await create_namespace(self._connection, namespace, what, has_objects=is_there)
+                    await create_namespace(
+                        self._connection, namespace, action, has_objects=is_there
+                    )
                     continue
                 is_invalid = answer.status == HTTPStatus.UNPROCESSABLE_ENTITY
-                if is_invalid and await self._make_way(document, expected, what):
+                if is_invalid and await self._make_way(document, expected, action):
                     body = wire.config_map_body(document, "")
                 elif answer.status != HTTPStatus.NOT_FOUND:
-                    raise wire.refusal(answer.status, answer.body, what)
+                    raise wire.refusal(answer.status, answer.body, action)
                 elif expected is not None:
-                    raise StoreConflict(f"cannot {what}: version {expected} was deleted")
+                    raise StoreConflict(f"cannot {action}: version {expected} was deleted")
             path = f"{_path(namespace)}?{self._manager}"
             answer = await create(
-                self._connection, path, body, headers, namespace=namespace, what=what
+                self._connection, path, body, headers, namespace=namespace, action=action
             )
-            shown = await self._shown(answer, document, what)
+            shown = await self._shown(answer, document, action)
             if shown is not None:
                 return shown
             is_conflict = answer.status == HTTPStatus.CONFLICT and expected is None
             if not is_conflict and answer.status != HTTPStatus.NOT_FOUND:
-                raise wire.refusal(answer.status, answer.body, what)
-        raise StoreUnavailable(f"cannot {what}: others write it all the time")
+                raise wire.refusal(answer.status, answer.body, action)
+        raise StoreUnavailable(f"cannot {action}: others write it all the time")
 
-    async def _shown(self, answer: ApiAnswer, document: Document, what: str) -> Document | None:
+    async def _shown(self, answer: ApiAnswer, document: Document, action: str) -> Document | None:
         """Return what was written by this attempt, or by one before that got no answer."""
         if answer.status in wire.SUCCESS:
-            return _document(answer.body, f"the answer to {what}")
+            return _document(answer.body, f"the answer to {action}")
         was_late = answer.status == HTTPStatus.CONFLICT and answer.was_repeated
         return await self._own(document) if was_late else None
 
@@ -155,7 +157,7 @@ class KubernetesStore(Store):
         )
         return shown if is_own else None
 
-    async def _make_way(self, document: Document, expected: str | None, what: str) -> bool:
+    async def _make_way(self, document: Document, expected: str | None, action: str) -> bool:
         """Delete an immutable ConfigMap; return whether it was immutable.
 
         Its uid is demanded, so that no other one is deleted that was made meanwhile.
@@ -164,16 +166,16 @@ class KubernetesStore(Store):
         answer = await self._connection.request("GET", path)
         if answer.status != HTTPStatus.OK:
             return answer.status == HTTPStatus.NOT_FOUND
-        problem = f"the answer to {what} is no ConfigMap"
+        problem = f"the answer to {action} is no ConfigMap"
         there = wire.decoded(wire.mutability_decoder, answer.body, problem)
         if not there.immutable:
             return False
         if expected is not None and there.metadata.resource_version != expected:
-            raise StoreConflict(f"cannot {what}: expected version {expected}")
+            raise StoreConflict(f"cannot {action}: expected version {expected}")
         if there.metadata.finalizers:
             held = ", ".join(there.metadata.finalizers)
             raise StoreRefused(
-                f"cannot {what}: it was made immutable, and a deletion waits for finalizers of "
+                f"cannot {action}: it was made immutable, and a deletion waits for finalizers of "
                 f"others ({held}); let their owners remove them"
             )
         only = {"uid": there.metadata.uid}
@@ -183,11 +185,11 @@ class KubernetesStore(Store):
         answer = await self._connection.request("DELETE", path, options)
         if answer.status == HTTPStatus.FORBIDDEN:
             raise StoreForbidden(
-                f"cannot {what}: it was made immutable, and we may not delete it; run kubectl "
+                f"cannot {action}: it was made immutable, and we may not delete it; run kubectl "
                 f"delete configmap -n {document.namespace} {document.name}"
             )
-        what = f"{what}: it is immutable and cannot be deleted"
-        wire.accepted(answer, what, HTTPStatus.NOT_FOUND)
+        action = f"{action}: it is immutable and cannot be deleted"
+        wire.accepted(answer, action, HTTPStatus.NOT_FOUND)
         _log.warning(
             "ConfigMap %s/%s: it was made immutable; it is deleted and created again",
             document.namespace,
@@ -263,18 +265,18 @@ class KubernetesStore(Store):
         choose: Callable[[Iterable[writers.ManagedFields]], LastWriter | None],
     ) -> LastWriter | None:
         check_names(namespace, name)
-        what = f"read who writes ConfigMap {namespace}/{name}"
+        action = f"read who writes ConfigMap {namespace}/{name}"
         answer = await self._connection.request(
             "GET", _path(namespace, name), headers=wire.ONLY_METADATA
         )
         if answer.status == HTTPStatus.NOT_FOUND:
             return None
-        body = wire.accepted(answer, what)
+        body = wire.accepted(answer, action)
         try:
             return choose(writers.decoder.decode(body).metadata.managed_fields)
         except ValueError as error:
             raise StoreUnavailable(
-                f"the answer to {what} makes no sense: {decode_text(error)}"
+                f"the answer to {action} makes no sense: {decode_text(error)}"
             ) from error
 
     @override
@@ -298,13 +300,13 @@ def _query(selection: Selection) -> dict[str, str]:
     return query
 
 
-def _document(body: bytes, what: str) -> Document:
-    problem = f"{what} is no ConfigMap"
+def _document(body: bytes, action: str) -> Document:
+    problem = f"{action} is no ConfigMap"
     return wire.document(wire.decoded(wire.config_map_decoder, body, problem))
 
 
-def _everything(found: list[wire.ConfigMap]) -> WatchEvent:
-    return DocumentsListed(tuple(map(wire.document, found)))
+def _everything(items: list[wire.ConfigMap]) -> WatchEvent:
+    return DocumentsListed(tuple(map(wire.document, items)))
 
 
 def _event(kind: str, content: msgspec.Raw) -> tuple[WatchEvent, str]:

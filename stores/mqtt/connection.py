@@ -269,8 +269,8 @@ class Session:
         if is_retained:
             self._retained_at = time.monotonic()
         message = Received(topic, payload, is_retained)
-        for one in filters_of(topic):
-            for sink in self._sinks.get(one, ()):
+        for pattern in filters_of(topic):
+            for sink in self._sinks.get(pattern, ()):
                 sink.receive(message)
 
     def end(self, reason: str) -> None:
@@ -320,17 +320,17 @@ class Session:
     @contextlib.asynccontextmanager
     async def subscribed(self, filters: tuple[str, ...], sink: MessageSink) -> AsyncIterator[None]:
         """Pass to ``sink`` within the block what ``list_now`` requests and what comes after it."""
-        for one in filters:
-            self._sinks.setdefault(one, []).append(sink)
+        for pattern in filters:
+            self._sinks.setdefault(pattern, []).append(sink)
         try:
             yield
         finally:
-            for one in filters:
-                self._sinks[one].remove(sink)
-                if not self._sinks[one]:
-                    del self._sinks[one]
+            for pattern in filters:
+                self._sinks[pattern].remove(sink)
+                if not self._sinks[pattern]:
+                    del self._sinks[pattern]
                     if self._client is not None:
-                        self._client.unsubscribe_now(one)
+                        self._client.unsubscribe_now(pattern)
 
     async def list_now(self, topics: str) -> None:
         """Ask for what is retained; done when all of it has been put into the sinks.
@@ -421,16 +421,16 @@ class Session:
                 "its queue for a client is too short (mosquitto: set max_queued_messages 1000000)"
             )
 
-    async def _answer(self, future: asyncio.Future[None], what: str) -> None:
+    async def _answer(self, future: asyncio.Future[None], request: str) -> None:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await future
         except TimeoutError:
             raise StoreUnavailable(
-                f"{self._address}: {what}: no answer within {_ANSWER_SECONDS:.0f} s"
+                f"{self._address}: {request}: no answer within {_ANSWER_SECONDS:.0f} s"
             ) from None
         except StoreError as error:
-            raise type(error)(f"{what}: {error}") from None
+            raise type(error)(f"{request}: {error}") from None
 
     @property
     def _connected(self) -> MqttClient:

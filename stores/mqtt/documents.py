@@ -137,14 +137,14 @@ class BrokerDocuments:
         latest = Latest(self._passed_on)
         session = await self._connection.session()
         async with session.subscribed(topics, latest):
-            for one in topics:
-                await session.list_now(one)
+            for topic in topics:
+                await session.list_now(topic)
             return self._read_all(latest.pop_all(), {})
 
     async def follow(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """Follow the selected documents for ever, as ``Store.watch`` describes."""
         filters = selected_topics(selection)
-        known: dict[str, Document] = {}
+        current: dict[str, Document] = {}
         backoff = Backoff()
         reason = ""
         while True:
@@ -152,18 +152,20 @@ class BrokerDocuments:
                 session = await self._connection.session(waits=bool(reason))
                 latest = Latest(self._passed_on)
                 async with session.subscribed(filters, latest):
-                    for one in filters:
-                        await session.list_now(one)
-                    known = self._read_all(
-                        latest.pop_all(), {} if selection.owned else known, selection
+                    for topic_filter in filters:
+                        await session.list_now(topic_filter)
+                    current = self._read_all(
+                        latest.pop_all(), {} if selection.owned else current, selection
                     )
                     backoff.reset()
                     reason = ""
-                    selected = (one for one in known.values() if selection.fits(one.labels))
+                    selected = (
+                        document for document in current.values() if selection.fits(document.labels)
+                    )
                     yield DocumentsListed(tuple(selected))
                     while True:
                         for topic, payload in (await latest.wait()).items():
-                            event = self._event(topic, payload, known, selection)
+                            event = self._event(topic, payload, current, selection)
                             if event is not None:
                                 yield event
             except StoreError as error:
@@ -187,18 +189,18 @@ class BrokerDocuments:
     def _read_all(
         self,
         payloads: dict[str, bytes],
-        known: dict[str, Document],
+        current: dict[str, Document],
         selection: Selection | None = None,
     ) -> dict[str, Document]:
-        found = {}
+        documents = {}
         for topic, payload in payloads.items():
-            document = self._read(topic, payload, known.get(topic), selection)
+            document = self._read(topic, payload, current.get(topic), selection)
             if document is not None:
-                found[topic] = document
-        return found
+                documents[topic] = document
+        return documents
 
     def _read(
-        self, topic: str, payload: bytes, known: Document | None, selection: Selection | None
+        self, topic: str, payload: bytes, current: Document | None, selection: Selection | None
     ) -> Document | None:
         """Return the document in a message; where it is malformed, the known one or the problem."""
         if not payload:
@@ -213,19 +215,19 @@ class BrokerDocuments:
                     place, str(error), json_documents.digest(payload), selection
                 )
             self._malformed.log_once(topic, f"it is no document: {error}")
-            return known
+            return current
         self._malformed.forget(topic)
         return document
 
     def _event(
-        self, topic: str, payload: bytes, known: dict[str, Document], selection: Selection
+        self, topic: str, payload: bytes, current: dict[str, Document], selection: Selection
     ) -> Changed | Deleted | None:
-        before = known.get(topic)
+        before = current.get(topic)
         after = self._read(topic, payload, None if selection.owned else before, selection)
         if after is None:
-            known.pop(topic, None)
+            current.pop(topic, None)
         else:
-            known[topic] = after
+            current[topic] = after
         was_selected = before is not None and selection.fits(before.labels)
         if after is not None and selection.fits(after.labels):
             if was_selected and before is not None and before.version == after.version:

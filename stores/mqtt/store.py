@@ -92,8 +92,8 @@ class MqttStore(Store):
     @override
     async def list(self, selection: Selection) -> tuple[Document, ...]:
         filters = selected_topics(selection)
-        found = await self._documents.read(filters)
-        return tuple(one for one in found.values() if selection.fits(one.labels))
+        documents = await self._documents.read(filters)
+        return tuple(document for document in documents.values() if selection.fits(document.labels))
 
     @override
     async def put(self, document: Document, *, expected: str | None = None) -> str:

@@ -104,8 +104,8 @@ def _finished(process: subprocess.Popen[bytes], deadline: float) -> bytes:
             raise Unusable(_TOO_SLOW) from None
     if status != 0:
         how = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
-        why = quoted(complaint.decode(errors="replace"))
-        raise Unusable(f"{how}: {why}" if why else how)
+        reason = quoted(complaint.decode(errors="replace"))
+        raise Unusable(f"{how}: {reason}" if reason else how)
     return bytes(printed)
 
 
@@ -159,8 +159,8 @@ def credential_in(printed: bytes, version: str) -> PluginCredential:
     try:
         answer = msgspec.json.decode(printed, type=_Answer)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        what = decode_text(error) if isinstance(error, msgspec.ValidationError) else "no JSON"
-        raise Unusable(f"printed no ExecCredential: {what}") from None
+        message = decode_text(error) if isinstance(error, msgspec.ValidationError) else "no JSON"
+        raise Unusable(f"printed no ExecCredential: {message}") from None
     if answer.kind != "ExecCredential" or answer.api_version != version:
         raise Unusable(f"printed no ExecCredential of {quoted(version)}")
     status = answer.status

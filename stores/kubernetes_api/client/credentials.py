@@ -120,8 +120,8 @@ class Credentials:
                 self._began = now
                 await self._read(now + _DEADLINE_SECONDS)
         except TimeoutError:
-            what = f"cannot be read within {_DEADLINE_SECONDS:g} s; is their file system there?"
-            self._fail(misconfigured("credentials", what))
+            message = f"cannot be read within {_DEADLINE_SECONDS:g} s; is their file system there?"
+            self._fail(misconfigured("credentials", message))
 
     async def _read(self, deadline: float) -> None:
         files = CredentialFiles()

@@ -143,8 +143,8 @@ def _user(place: _Place | None, path: Path) -> KubeconfigEntry[KubeconfigUser]:
     return _entry(place, "user", value, KubeconfigUser)
 
 
-def _entry(place: _Place, what: str, value: Any, kind: type[T]) -> KubeconfigEntry[T]:
-    where = f"{place.path}: {what}s[{quoted(place.entry.name)}].{what}"
+def _entry(place: _Place, name: str, value: Any, kind: type[T]) -> KubeconfigEntry[T]:
+    where = f"{place.path}: {name}s[{quoted(place.entry.name)}].{name}"
     return KubeconfigEntry(_converted(value, kind, where), where, _directory(place.path))
 
 
