@@ -172,13 +172,13 @@ class ToolNonsense(ToolError):
         super().__init__(f"{command}; printed: {quoted(printed) or 'nothing'}")
 
 
-_LONGEST_QUOTE = 200
+_MAX_QUOTE = 200
 
 
 def quoted(text: str) -> str:
     """Return the beginning of what a program printed, on one line and fit for a log."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + " ..."
+    return line if len(line) <= _MAX_QUOTE else line[:_MAX_QUOTE] + " ..."
 
 
 def printable(text: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MOST_PLACES = 1000
+MAX_PLACES = 1000
 """Anybody who may write can make up places: beyond this they are counted and not named."""
 
 _LINES, _PERIOD_MS = 5, 60_000
@@ -43,9 +43,9 @@ class Spacing:
         """Return whether the refusal that begins at ``place`` at this steady time is logged."""
         logged = self._logged_ms.get(place)
         if logged is None:
-            if len(self._logged_ms) >= MOST_PLACES:
+            if len(self._logged_ms) >= MAX_PLACES:
                 self._forget_old(now_ms)
-            if len(self._logged_ms) >= MOST_PLACES:
+            if len(self._logged_ms) >= MAX_PLACES:
                 return False
             logged = self._logged_ms[place] = deque(maxlen=_LINES)
         elif len(logged) == _LINES and now_ms < logged[0] + _PERIOD_MS:
@@ -89,7 +89,7 @@ class Refusals:
     def refuse(self, place: str, reason: Reason, message: str) -> None:
         """Count what came to ``place``; it is refused, and what was good there stays."""
         self._counts[reason] += 1
-        if place not in self._now and len(self._now) >= MOST_PLACES:
+        if place not in self._now and len(self._now) >= MAX_PLACES:
             return
         begins = place not in self._now
         self._now[place] = Refused(place, reason, message)

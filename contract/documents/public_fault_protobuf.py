@@ -9,10 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from contract.documents.public_fault import (
-    DEVICES_MOST,
-    FAULTS_MOST,
-    INFLUENCE_MOST,
-    LOCATIONS_MOST,
+    MAX_DEVICES,
+    MAX_FAULTS,
+    MAX_INFLUENCES,
+    MAX_LOCATIONS,
     Influence,
     PublicFault,
     PublicFaultEntry,
@@ -58,7 +58,7 @@ def decode(request: wire.PublicFaultRequest) -> Work[PublicFault]:
     """
     faults = []
     # One member too many is enough for the refusal, and bounds what a hostile message costs.
-    for fault in request.faults[: FAULTS_MOST + 1]:
+    for fault in request.faults[: MAX_FAULTS + 1]:
         faults.append(_fault(fault))
         yield len(fault.influence)
     return PublicFault(
@@ -77,14 +77,14 @@ def _fault(fault: wire.Fault) -> PublicFaultEntry:
         fault_code=fault.faultCode,
         fault_time=fault.faultTime,
         assertion=fault.assertion,
-        fault_location=dict(islice(fault.faultLocation.items(), LOCATIONS_MOST + 1)),
+        fault_location=dict(islice(fault.faultLocation.items(), MAX_LOCATIONS + 1)),
         influence=[
             Influence(
                 node_name=about.nodeName,
                 node_sn=about.nodeSN,
-                device_ids=about.deviceIds[: DEVICES_MOST + 1],
+                device_ids=about.deviceIds[: MAX_DEVICES + 1],
             )
-            for about in fault.influence[: INFLUENCE_MOST + 1]
+            for about in fault.influence[: MAX_INFLUENCES + 1]
         ],
         description=fault.description,
     )

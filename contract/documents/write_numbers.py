@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION = 1
-LARGEST_BYTES = 144
+MAX_BYTES = 144
 """Of the text. With the longest name that the key has in a store, 160."""
 KINDS = ("device-info", "node-info", "dpc-fault", "dtfs-fault")
 """The documents that an agent can own, as ``documents`` of its configuration names them."""
@@ -64,8 +64,8 @@ def decode_owned(text: str) -> frozenset[str] | None:
 
 def _named(text: str) -> tuple[dict[str, int], bool]:
     """Return the number of each document, and whether all documents of the agent are named."""
-    if len(text) > LARGEST_BYTES:
-        raise NoWrites(f"it has {len(text)} characters, more than {LARGEST_BYTES}")
+    if len(text) > MAX_BYTES:
+        raise NoWrites(f"it has {len(text)} characters, more than {MAX_BYTES}")
     try:
         decoded = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

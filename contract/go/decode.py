@@ -38,7 +38,7 @@ class GoStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
 
-_MOST_WRONG = 250
+_MAX_WRONG = 250
 """So many values of wrong types are reported; a mebibyte may hold half a million of them."""
 _BYTE_ORDER_MARK = "it begins with a byte order mark; save it as UTF-8 without one"
 
@@ -72,10 +72,8 @@ def decode_all(text: str, model: type[T], document: str) -> tuple[T, tuple[Probl
 
     def note(where: str, expected: str, value: Any) -> None:
         wrong.append(_wrong_type(where, expected, value))
-        if len(wrong) == _MOST_WRONG:
-            more = Problem(
-                "$", f"has {_MOST_WRONG} wrong types at least; the rest is not looked at"
-            )
+        if len(wrong) == _MAX_WRONG:
+            more = Problem("$", f"has {_MAX_WRONG} wrong types at least; the rest is not looked at")
             raise DocumentError(document, more.where, more.what, tuple(wrong))
 
     return _decode(text, model, document, "$", note), tuple(wrong)

@@ -17,7 +17,7 @@ import msgspec
 
 from contract.codes import catalogue
 from contract.errors import ConfigurationError, DocumentError, Problem, quoted
-from contract.found_problems import MOST_LISTED
+from contract.found_problems import MAX_LISTED
 from contract.operator_rules.customization import CUSTOMIZATION_KEY, read_customization
 from contract.operator_rules.fault_codes import FAULT_CODE_KEY, read_fault_codes
 from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY, read_node_levels
@@ -259,9 +259,9 @@ def judge(
         members[member], places[key] = getattr(before.texts, member), before.place_of(key)
         documents.read(key, members[member])
     for config_map, data in config_maps.items():
-        for key, problem in islice(_others(data or {}, config_map), MOST_LISTED):
+        for key, problem in islice(_others(data or {}, config_map), MAX_LISTED):
             problems.append(FaultProblem(key, ConfigurationPlace.CONFIG_MAP, problem, config_map))
-    for key, problem in islice(_others(files, None), MOST_LISTED):
+    for key, problem in islice(_others(files, None), MAX_LISTED):
         problems.append(FaultProblem(key, ConfigurationPlace.FILE, problem))
     in_force = InForce(
         FaultTexts(**members),

@@ -37,10 +37,10 @@ _log = logging.getLogger(__name__)
 
 _RENEWALS = 3
 _MARGIN = 5
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _POLL_SECONDS = 0.25
 _RELEASE_SECONDS = 1.0
-_LONGEST_LEASE_SECONDS = 120
+_MAX_LEASE_SECONDS = 120
 _READ_MS = 2000
 """For so long after its request a read counts that shows no other holder of the Lease."""
 _READ_MARGIN_MS = 700
@@ -212,7 +212,7 @@ class ByLease(Leadership):
     @property
     def _wanted_seconds(self) -> int:
         """For how long the next write takes the Lease: longer while writes take long."""
-        longest = max(self._duration_seconds, _LONGEST_LEASE_SECONDS)
+        longest = max(self._duration_seconds, _MAX_LEASE_SECONDS)
         if self._is_late:
             return longest
         return max(self._duration_seconds, min(-(-self._took_ms * _TIMES // 1000), longest))
@@ -316,7 +316,7 @@ class ByLease(Leadership):
         except StoreConflict:
             # If it is still ours, the attempt before, which got no answer, was accepted late.
             self._is_late = await self._is_ours() and was_late
-            return 0 if self.leads else _AGAIN_SECONDS * random.uniform(0.1, 0.5)
+            return 0 if self.leads else _RETRY_SECONDS * random.uniform(0.1, 0.5)
         except (StoreError, TimeoutError) as error:
             trouble = str(error) or "no answer in time"
             self._trouble.begin(trouble)
@@ -324,7 +324,7 @@ class ByLease(Leadership):
             if isinstance(error, TimeoutError) and not was_late:
                 self._is_late = True
                 return 0
-            return min(_AGAIN_SECONDS, self._duration_seconds / _RENEWALS / 2)
+            return min(_RETRY_SECONDS, self._duration_seconds / _RENEWALS / 2)
         self._trouble.end()
         self.failing.succeeded()
         led = self.leads

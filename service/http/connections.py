@@ -140,7 +140,7 @@ SOCKET_LIMITS = ListenerLimits(connections=16, host_places=0)
 """Limits of the socket in the state directory; all its clients have the rights of the daemon."""
 
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _STALLED_SECONDS = 1.0
 """An answer that is unsent for so long is taken for one that its client does not read."""
 
@@ -192,7 +192,7 @@ class Connections:
         self.counts.connections += 1
         self._waiting[connection] = None
         if self._timer is None:
-            self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+            self._timer = self._loop.call_later(_POLL_SECONDS, self._look)
         self._limit_address(connection)
         self._limit_all(connection)
 
@@ -309,7 +309,7 @@ class Connections:
             ):
                 self._end(connection, ConnectionEnd.LATE)
         if self._all:
-            self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+            self._timer = self._loop.call_later(_POLL_SECONDS, self._look)
 
     def _end(self, connection: Open, reason: ConnectionEnd) -> None:
         self.counts.closed[reason] += 1

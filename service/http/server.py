@@ -29,7 +29,7 @@ log = logging.getLogger("service.http")
 
 BACKLOG = 1024
 """A client that finds the queue full tries again after a second; a longer queue takes as long."""
-_AT_ONCE = 16
+_MAX_CONCURRENT = 16
 _PAUSE_SECONDS = 0.2
 _QUIET_SECONDS = 60.0
 
@@ -50,7 +50,7 @@ class Listener:
         self._socket = listening
         # It takes three iterations of the loop until the first bytes of a connection are read. New
         # ones whose bytes are unread must never be all there are.
-        self._at_once = min(_AT_ONCE, connections // 4)
+        self._at_once = min(_MAX_CONCURRENT, connections // 4)
         self._protocol = protocol
         self._counts = counts
         self._loop = asyncio.get_running_loop()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stores.base import Document
 
-MOST_BYTES = 32 * 1024
+MAX_BYTES = 32 * 1024
 """The most that is kept of others, the smallest first: ours must fit into the store as well."""
 
 
@@ -80,7 +80,7 @@ def added_by_others(
 
     kept: dict[str, dict[str, str]] = {"label": {}, "annotation": {}, "key": {}}
     left_out = []
-    room = MOST_BYTES
+    room = MAX_BYTES
     for kind, key in sorted(candidates, key=size):
         room -= size((kind, key))
         if room < 0:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler, Middleware
 
-LARGEST_NUMBER = (1 << 63) - 1
+MAX_INT64 = (1 << 63) - 1
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Parameter(msgspec.Struct, frozen=True):
     place: str = "query"
     is_repeatable: bool = False
     least: int = 0
-    most: int = LARGEST_NUMBER
+    most: int = MAX_INT64
     values: tuple[str, ...] = ()
 
     @property
@@ -60,7 +60,7 @@ class Parameter(msgspec.Struct, frozen=True):
         return None
 
     def _is_in_range(self, text: str) -> bool:
-        is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_NUMBER))
+        is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_INT64))
         return is_number and self.least <= int(text) <= self.most
 
 

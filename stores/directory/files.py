@@ -40,7 +40,7 @@ _LOCK_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOCK_NAME = ".lock"
 _LOCK_TRY_SECONDS = 0.02
 _LOCK_STEP_SECONDS = 0.002
-_LARGEST_BYTES = 16 * 1024 * 1024
+_MAX_BYTES = 16 * 1024 * 1024
 
 # A failure of this process or of the disk is no fault of the document.
 _PROVES_NOTHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
@@ -286,10 +286,10 @@ def _content(path: Path, flags: int = 0) -> tuple[bytes, os.stat_result] | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise MalformedFile("is not a regular file", "")
-        if status.st_size > _LARGEST_BYTES:
-            raise MalformedFile(f"has {status.st_size} bytes, more than {_LARGEST_BYTES}", "")
+        if status.st_size > _MAX_BYTES:
+            raise MalformedFile(f"has {status.st_size} bytes, more than {_MAX_BYTES}", "")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(_LARGEST_BYTES), status
+            return file.read(_MAX_BYTES), status
     except OSError as error:
         raise storage_error(error, f"read {path}") from error
     finally:

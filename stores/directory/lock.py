@@ -18,7 +18,7 @@ from stores.directory import files
 if TYPE_CHECKING:
     from pathlib import Path
 
-_LONGEST_BYTES = 500
+_MAX_BYTES = 500
 
 
 class DirectoryLock(LeaderLock):
@@ -55,7 +55,7 @@ class DirectoryLock(LeaderLock):
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as file:
-                return file.read(_LONGEST_BYTES).decode(errors="replace")
+                return file.read(_MAX_BYTES).decode(errors="replace")
         except OSError:
             return ""
 

@@ -30,7 +30,7 @@ MARK_NAME = ".npu-vigil-mark"
 """In the directory of the store; no namespace can be called so."""
 
 _ID = re.compile(r"[0-9a-f]{32}")
-_LARGEST_BYTES = 4096
+_MAX_BYTES = 4096
 
 
 class _File(msgspec.Struct, omit_defaults=True):
@@ -50,8 +50,8 @@ def read(root: Path) -> FoundMark:
         content = files.content(root / MARK_NAME, follow=False)
         if content is None:
             return FoundMark()
-        if len(content) > _LARGEST_BYTES:
-            raise ValueError(f"it has {len(content)} bytes, more than {_LARGEST_BYTES}")
+        if len(content) > _MAX_BYTES:
+            raise ValueError(f"it has {len(content)} bytes, more than {_MAX_BYTES}")
         mark = _decoder.decode(content)
         for identifier in (mark.id, mark.replaces or mark.id):
             if _ID.fullmatch(identifier) is None:

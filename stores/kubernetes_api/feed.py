@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_TEXT = 32 * 1024
+_MAX_TEXT = 32 * 1024
 """Characters of one label or annotation that is kept; an object with a longer one is refused."""
 
 _NAMED = 100
 """So many objects that cannot be read are named in the log at a time."""
 
-_ASK_AGAIN_SECONDS = 45.0
+_RETRY_SECONDS = 45.0
 """A kind may be installed later; a slow retry is enough."""
 
 Value = TypeVar("Value")
@@ -182,8 +182,8 @@ def kept(texts: msgspec.Struct) -> dict[str, str]:
 
 def check_lengths(*texts: str) -> None:
     """Raise ``ValueError`` for a label or annotation that is too long to be kept."""
-    if any(len(text) > _LONGEST_TEXT for text in texts):
-        raise ValueError(f"a label or annotation has more than {_LONGEST_TEXT} characters")
+    if any(len(text) > _MAX_TEXT for text in texts):
+        raise ValueError(f"a label or annotation has more than {_MAX_TEXT} characters")
 
 
 async def follow_if_installed(
@@ -201,4 +201,4 @@ async def follow_if_installed(
                     yield event
         except StoreNotFound as error:
             yield KindUnavailable(str(error))
-        await asyncio.sleep(random.uniform(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS))
+        await asyncio.sleep(random.uniform(_RETRY_SECONDS / 2, _RETRY_SECONDS))

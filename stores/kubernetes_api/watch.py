@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _PAGE = 500
 _PAGE_SECONDS = 60.0
 _WATCH_SECONDS = (240, 480)
-_LARGEST_FRAME_BYTES = 16 * 1024 * 1024
+_MAX_FRAME_BYTES = 16 * 1024 * 1024
 # A watch that ends at once is a failure, whatever the server answers.
 _SHORTEST_WATCH_SECONDS = 1.0
 _STEADY_SECONDS = 5.0
@@ -177,7 +177,7 @@ async def _follow(
             with contextlib.suppress(aiohttp.ClientError, OSError):
                 async for chunk in response.content.iter_any():
                     pending += chunk
-                    if b"\n" not in chunk and len(pending) <= _LARGEST_FRAME_BYTES:
+                    if b"\n" not in chunk and len(pending) <= _MAX_FRAME_BYTES:
                         continue  # a large frame comes in many pieces
                     *lines, rest = pending.split(b"\n")
                     for line in lines:
@@ -187,7 +187,7 @@ async def _follow(
                             if event is not None:
                                 yield event
                     pending = rest
-                    if len(pending) > _LARGEST_FRAME_BYTES:
+                    if len(pending) > _MAX_FRAME_BYTES:
                         raise StoreUnavailable("a watch frame is too large")
                     if pause_seconds:
                         await _pause(response, pause_seconds)

@@ -29,8 +29,8 @@ from stores.refusals import Refusals
 if TYPE_CHECKING:
     from stores.mqtt.connection import BrokerConnection, Received
 
-_LARGEST_BYTES = 4096
-_MOST_NODES = 65_536
+_MAX_BYTES = 4096
+_MAX_NODES = 65_536
 _UNKNOWN_INTERVAL_SECONDS = 5.0
 _NAME_LENGTH = 253
 
@@ -63,8 +63,8 @@ def decode_pulse(node: str, payload: bytes) -> HeartbeatMessage:
 
     Raises ``ValueError`` with why it is none, ``OfAnotherNode`` where it names another one.
     """
-    if len(payload) > _LARGEST_BYTES:
-        raise ValueError(f"it has {len(payload)} bytes, more than {_LARGEST_BYTES}")
+    if len(payload) > _MAX_BYTES:
+        raise ValueError(f"it has {len(payload)} bytes, more than {_MAX_BYTES}")
     try:
         pulse = _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -153,8 +153,8 @@ class ReceivedHeartbeats:
             return
         try:
             pulse = decode_pulse(node, message.payload)
-            if last is None and len(self._received) >= _MOST_NODES:
-                raise ValueError(f"there are already {_MOST_NODES} nodes")
+            if last is None and len(self._received) >= _MAX_NODES:
+                raise ValueError(f"there are already {_MAX_NODES} nodes")
         except ValueError as error:
             is_foreign = isinstance(error, OfAnotherNode)
             reason = Reason.OTHER_NODE if is_foreign else Reason.UNREADABLE

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from stores.mqtt.connection import BrokerConnection
     from stores.refusals import Refusals
 
-LARGEST_BYTES = 4 << 20
+MAX_BYTES = 4 << 20
 """No batch is larger: a node sends a journal's row alone rather than more than this."""
 
 T = TypeVar("T", HistoryBatch, HistoryAck)
 
-_LARGEST = (1 << 63) - 1
+_MAX_INT64 = (1 << 63) - 1
 _NAME_LENGTH = 253
 _JOURNAL_LENGTH = 64
 
@@ -44,7 +44,7 @@ def decode_batch(node: str, payload: bytes) -> HistoryBatch:
     """Decode a batch of ``node``. Raises ``DocumentError``, also for one about another node."""
     message = f"history batch of {node}"
     batch = _decoded(message, node, _batch_decoder, payload)
-    if not 0 <= batch.after <= batch.upto <= _LARGEST:
+    if not 0 <= batch.after <= batch.upto <= _MAX_INT64:
         raise DocumentError(message, "$.upto", f"{batch.after} to {batch.upto} is no range")
     if not 0 <= batch.lost <= batch.upto - batch.after:
         raise DocumentError(message, "$.lost", f"{batch.lost} is more than the range has")
@@ -54,7 +54,7 @@ def decode_batch(node: str, payload: bytes) -> HistoryBatch:
     if any(before >= behind for before, behind in pairwise(places)):
         raise DocumentError(message, "$.events", "they are not in order")
     if any(
-        abs(number) > _LARGEST for event in batch.events for number in (event.at_ms, event.place)
+        abs(number) > _MAX_INT64 for event in batch.events for number in (event.at_ms, event.place)
     ):
         raise DocumentError(message, "$.events", "a number is too large")
     return batch
@@ -64,14 +64,14 @@ def decode_ack(node: str, payload: bytes) -> HistoryAck:
     """Decode an acknowledgement to ``node``. Raises ``DocumentError``."""
     message = f"history acknowledgement to {node}"
     ack = _decoded(message, node, _ack_decoder, payload)
-    if not 0 <= ack.sequence <= _LARGEST:
+    if not 0 <= ack.sequence <= _MAX_INT64:
         raise DocumentError(message, "$.sequence", f"{ack.sequence} is no sequence")
     return ack
 
 
 def _decoded(message: str, node: str, decoder: msgspec.json.Decoder[T], payload: bytes) -> T:
-    if len(payload) > LARGEST_BYTES:
-        raise DocumentError(message, "$", f"has {len(payload)} bytes, at most {LARGEST_BYTES} fit")
+    if len(payload) > MAX_BYTES:
+        raise DocumentError(message, "$", f"has {len(payload)} bytes, at most {MAX_BYTES} fit")
     try:
         decoded = decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

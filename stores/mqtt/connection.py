@@ -54,11 +54,11 @@ _QUIET_SECONDS = 2.0
 _MAX_QUIET_SECONDS = 8.0
 _SHOWN_SECONDS = 2.0
 """A retained message is sent at once after a subscription, by a busy broker later."""
-_LONGEST_PAUSE_SECONDS = 3.0
+_MAX_PAUSE_SECONDS = 3.0
 _STEADY_SECONDS = 5.0
 """A connection that breaks sooner was none: the next attempt waits longer."""
 
-MOST_WAITING = 20_000
+MAX_WAITING = 20_000
 """Messages that wait for a reader, before it is interrupted."""
 
 
@@ -89,7 +89,7 @@ class Sink:
         """Add a message."""
         if self._end:
             return
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             dropped = len(self._waiting) + 1
             self.end(
                 f"{counted(dropped, 'message')} dropped: they came faster than they were processed"
@@ -537,7 +537,7 @@ class BrokerConnection:
         self._notify()
 
     async def _keep(self) -> NoReturn:
-        backoff = Backoff(last_seconds=_LONGEST_PAUSE_SECONDS)
+        backoff = Backoff(last_seconds=_MAX_PAUSE_SECONDS)
         while True:
             session = Session(self._address, self._node)
             try:

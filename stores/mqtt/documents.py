@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-LARGEST_BYTES = 16 * 1024 * 1024
-_MOST_DOCUMENTS = 65_536
-_MOST_COMPLAINTS = 1000
+MAX_BYTES = 16 * 1024 * 1024
+_MAX_DOCUMENTS = 65_536
+_MAX_COMPLAINTS = 1000
 
 
 def encode(document: Document) -> bytes:
     """Return the message that holds the document. Raises ``StoreRefused``."""
     payload = json_documents.encode(document)
-    if len(payload) > LARGEST_BYTES:
+    if len(payload) > MAX_BYTES:
         place = f"{document.namespace}/{document.name}"
-        raise StoreRefused(f"{place} has {len(payload)} bytes, more than {LARGEST_BYTES}")
+        raise StoreRefused(f"{place} has {len(payload)} bytes, more than {MAX_BYTES}")
     return payload
 
 
@@ -42,8 +42,8 @@ def decode(topic: str, payload: bytes) -> Document:
     place = document_place(topic)
     if place is None or not is_namespace(place[0]) or not is_name(place[1]):
         raise ValueError("no document has this topic")
-    if len(payload) > LARGEST_BYTES:
-        raise ValueError(f"it has {len(payload)} bytes, more than {LARGEST_BYTES}")
+    if len(payload) > MAX_BYTES:
+        raise ValueError(f"it has {len(payload)} bytes, more than {MAX_BYTES}")
     return json_documents.decode(place, payload, json_documents.digest(payload))
 
 
@@ -58,7 +58,7 @@ class MalformedTopics:
         if self._logged.get(topic) == problem:
             return
         # Every client that may write can make up topics; the log and this memory have an end.
-        if topic in self._logged or len(self._logged) < _MOST_COMPLAINTS:
+        if topic in self._logged or len(self._logged) < _MAX_COMPLAINTS:
             self._logged[topic] = problem
             _log.warning("%s is left out: %s", topic, problem)
 
@@ -83,9 +83,9 @@ class Latest:
         """Replace the message of its topic."""
         if self._end:
             return
-        if len(self._waiting) >= _MOST_DOCUMENTS and message.topic not in self._waiting:
+        if len(self._waiting) >= _MAX_DOCUMENTS and message.topic not in self._waiting:
             dropped = len(self._waiting) + 1
-            self.end(f"{counted(dropped, 'document')} dropped: more than {_MOST_DOCUMENTS} wait")
+            self.end(f"{counted(dropped, 'document')} dropped: more than {_MAX_DOCUMENTS} wait")
             return
         self._waiting[message.topic] = message.payload
         self._more.set()

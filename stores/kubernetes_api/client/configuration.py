@@ -43,9 +43,9 @@ if TYPE_CHECKING:
         Plugin,
     )
 
-_LONGEST_KUBECONFIG = 1 << 20
-_LONGEST_PEM = 4 << 20
-_LONGEST_TOKEN = 256 << 10
+_MAX_KUBECONFIG = 1 << 20
+_MAX_PEM = 4 << 20
+_MAX_TOKEN = 256 << 10
 """Bytes; an API server takes 1 MiB of headers in all."""
 
 _HEADER_TEXT = re.compile(r"[!-~]+")
@@ -113,7 +113,7 @@ class ConfigurationReader:
         token = Path(incluster_config.SERVICE_TOKEN_FILENAME)
         authorization = self._token_in(token, where)
         authorities = Path(incluster_config.SERVICE_CERT_FILENAME)
-        pem = self._file(authorities, where, _LONGEST_PEM)
+        pem = self._file(authorities, where, _MAX_PEM)
         with naming(where, str(authorities)):
             tls = client_tls(pem, verify=True)
         proxy = self._proxy(server.url, None, "")
@@ -126,7 +126,7 @@ class ConfigurationReader:
         for path in paths:
             # Those that are not there are left out, as by kubectl; they may come.
             if len(paths) == 1 or path.exists():
-                contents.append((path, self._file(path, "kubeconfig", _LONGEST_KUBECONFIG)))
+                contents.append((path, self._file(path, "kubeconfig", _MAX_KUBECONFIG)))
             else:
                 self._files.note_absent(path)
         cluster, user = current_context(contents)
@@ -252,10 +252,10 @@ class ConfigurationReader:
                 return binascii.a2b_base64(data)
             except ValueError:
                 raise misconfigured(f"{where}-data", "is no base64") from None
-        return self._file(entry.directory / file, where, _LONGEST_PEM) if file else None
+        return self._file(entry.directory / file, where, _MAX_PEM) if file else None
 
     def _token_in(self, path: Path, where: str) -> str:
-        content = self._file(path, where, _LONGEST_TOKEN)
+        content = self._file(path, where, _MAX_TOKEN)
         return _bearer(content.decode("utf-8", "replace"), f"{where}: {quoted(str(path))}")
 
     def _file(self, path: Path, where: str, most_bytes: int) -> bytes:
@@ -277,8 +277,8 @@ def _token(text: str, where: str) -> str:
     token = text.strip()
     if not token:
         raise misconfigured(where, "is an empty token")
-    if len(token) > _LONGEST_TOKEN:
-        raise misconfigured(where, f"is no token: it is longer than {_LONGEST_TOKEN} bytes")
+    if len(token) > _MAX_TOKEN:
+        raise misconfigured(where, f"is no token: it is longer than {_MAX_TOKEN} bytes")
     if not _HEADER_TEXT.fullmatch(token):
         raise misconfigured(where, "is no token: it has white space inside, or is not ASCII")
     return token

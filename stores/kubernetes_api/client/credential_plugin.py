@@ -24,8 +24,8 @@ from stores.kubernetes_api.client.unusable import Unusable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_LONGEST_OUTPUT = 1 << 20
-_LONGEST_COMPLAINT = 4096
+_MAX_OUTPUT = 1 << 20
+_MAX_COMPLAINT = 4096
 _READ_BYTES = 1 << 16
 
 
@@ -95,9 +95,9 @@ def _finished(process: subprocess.Popen[bytes], deadline: float) -> bytes:
                 if not chunk:
                     selector.unregister(key.fileobj)
                 key.data.extend(chunk)
-            del complaint[_LONGEST_COMPLAINT:]
-            if len(printed) > _LONGEST_OUTPUT:
-                raise Unusable(f"printed more than {_LONGEST_OUTPUT} bytes and was ended")
+            del complaint[_MAX_COMPLAINT:]
+            if len(printed) > _MAX_OUTPUT:
+                raise Unusable(f"printed more than {_MAX_OUTPUT} bytes and was ended")
         try:
             status = process.wait(_left(deadline))
         except subprocess.TimeoutExpired:

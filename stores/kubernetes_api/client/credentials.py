@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _PAUSE_SECONDS = 5.0
 _DEADLINE_SECONDS = 10.0
 _ENDING_SECONDS = 1.0
@@ -63,7 +63,7 @@ class Credentials:
         """
         if self._good is None:
             await self._finished(self._refreshing(is_refused=True))
-        elif time.monotonic() - self._looked >= _LOOK_SECONDS:
+        elif time.monotonic() - self._looked >= _POLL_SECONDS:
             self._refreshing(is_refused=False)
         return self._in_force()
 
