@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.inputs.node_documents import DocumentWatch
 from contract.errors import DocumentError
@@ -86,10 +87,11 @@ class LastingDocumentWatch(DocumentWatch):
         self.absent[node] = absent
         self.absences += 1
 
+    @override
     def has(self, node: str) -> bool:
-        """See ``DocumentWatch``."""
         return node in self.present and node not in self.absent
 
+    @override
     def read(self, node: str, document: Document | None, now_ms: int) -> frozenset[str]:
         """See ``DocumentWatch``. A document that is not there is absent, and not deleted."""
         if document is None or not self.selection.fits(document.labels):
@@ -139,6 +141,7 @@ class LastingDocumentWatch(DocumentWatch):
                 self._keep(document.namespace, document.name, document)
         return changed
 
+    @override
     def _is_set_back(self, node: str, document: Document) -> bool:
         """See ``DocumentWatch``. After a store was set back to an older state, its agent writes
         again.

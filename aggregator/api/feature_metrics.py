@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from aggregator.advising.status import AdviceStatus
-    from aggregator.api.cluster_state_status import ClusterStateStatus
     from aggregator.api.collect_status import AggregatorStatus
     from aggregator.api.separation_status import SeparationStatus
     from aggregator.grpc.status import GrpcStatus
     from aggregator.notify.history import HistoryStatus
     from aggregator.public_faults.status import PublicFaultStatus
+    from contract.pages.aggregator_status import ClusterStateStatus
 
 HEALTHS = ("Healthy", "SubHealthy", "UnHealthy")
 OTHER = "other"

@@ -9,8 +9,8 @@ from prometheus_client import generate_latest
 from prometheus_client.registry import Collector
 
 from aggregator.api.feature_metrics import metrics_of_parts
-from aggregator.api.status import HEARTBEATS, STATES
 from aggregator.merge.stale_documents import DEVICE_INFO, NODE_INFO
+from contract.pages.aggregator_status import HEARTBEATS, STATES
 from service.log.setup import dropped_lines
 from service.metric_families import counter, gauge, single_counter, single_gauge
 

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from aggregator.api.collect_status import StatusQueries
-    from aggregator.api.status import NodeStatus
-    from aggregator.jobs.status import HitJob
+    from contract.pages.aggregator_status import HitJob, NodeStatus
 
 _NODE_ROWS: PageRows[NodeStatus] = PageRows(
     "nodes",

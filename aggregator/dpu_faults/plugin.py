@@ -11,8 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.dpu_faults.documents import DOCUMENTS, SOURCE, DpuDocuments
+from aggregator.plugin import Timed
 from aggregator.public_faults.values import ActivePublicFault
 from contract.codes.dpu_codes import SEPARATE, public_code
 from contract.codes.levels import ChipLevel
@@ -48,7 +50,7 @@ LEVELS = {
 """By level in the document: the level of the public fault."""
 
 
-class DpuFaults:
+class DpuFaults(Timed):
     """The faults of the documents of all stores (by number) that have ``clusters``.
 
     ``chips`` maps the name of a device to the chips that depend on it (physical ids); it counts
@@ -103,6 +105,7 @@ class DpuFaults:
                 trouble.end()
         raise AssertionError("it never ends")
 
+    @override
     def step(self, now: Instant) -> frozenset[str]:
         """See ``Timed``. The nodes that change are those of public faults."""
         self.documents.step(now)
@@ -128,8 +131,8 @@ class DpuFaults:
                 self._publish(node, now)
         return frozenset()
 
+    @override
     def next_due_ms(self) -> int | None:
-        """See ``Timed``."""
         due_ms = self.documents.next_due_ms()
         if not self._published:
             return due_ms

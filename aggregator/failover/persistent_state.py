@@ -27,6 +27,7 @@ from aggregator.publish.document_writer import compares_versions, ended
 from aggregator.publish.rate_limited_queue import WriteKind
 from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
+from contract.pages.aggregator_status import PersistentStateStatus
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
 from service.log.trouble import Troubles
@@ -60,16 +61,6 @@ _LAST_SECONDS = 0.5
 """Longest time for the last writes of a leader: meanwhile no replica leads."""
 
 _Key = tuple[str, str]
-
-
-class PersistentStateStatus(msgspec.Struct, frozen=True):
-    """The documents of one plugin's state, and problems with reading or writing them."""
-
-    name: str
-    documents: int
-    bytes: int
-    writes: int
-    problems: tuple[str, ...]
 
 
 class PersistentState:

@@ -22,9 +22,10 @@ from aggregator.grpc.fault_service import FaultService
 from aggregator.grpc.status import GrpcStatus
 from aggregator.grpc.subscriber_log import SubscriberLog
 from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Subscriber, Subscriptions
-from aggregator.grpc.wire_messages import public_fault
+from contract.documents.public_fault_protobuf import decode
 from contract.errors import ListenError, StoreError
 from contract.wire import config_pb2, pubfault_pb2
+from pacing.cooperative import in_pieces
 from pacing.token_bucket import TokenBucket
 from pacing.waiting import is_set_within
 from service.log.trouble import Trouble
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from service.clock import Clock
 
 PUBLIC_FAULT_SERVICE = "PubFault"
+_INFLUENCES_OF_A_SLICE = 100
+"""Influences of a public fault after which other tasks have their turn."""
 
 
 def public_fault_methods(send: Send, bucket: TokenBucket, clock: Clock) -> dict[str, Any]:
@@ -46,7 +49,7 @@ def public_fault_methods(send: Send, bucket: TokenBucket, clock: Clock) -> dict[
         request: pubfault_pb2.PublicFaultRequest, context: Context
     ) -> pubfault_pb2.RespStatus:
         try:
-            answer = await send(await public_fault(request))
+            answer = await send(await in_pieces(decode(request), _INFLUENCES_OF_A_SLICE))
         except StoreError as error:
             # This must be no acknowledgement: the next leader would not have the message.
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))

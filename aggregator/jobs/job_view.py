@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from aggregator.grpc.fault_messages import FaultMsgSignal, NodeFaultInfo
     from aggregator.inputs.node_context import PodState
     from aggregator.jobs.node_view import ClusterStateLookup
-    from aggregator.jobs.rank_faults import RankFaultDevice
     from aggregator.jobs.relations import FaultPlace, RelationTables, Relevant
-    from aggregator.jobs.status import HitJob, JobStatus, RelationStatus
+    from aggregator.jobs.status import JobStatus
+    from contract.pages.aggregator_status import HitJob, RankFaultDevice, RelationStatus
     from service.clock import Instant
 
 _NO_IMPACTS: dict[str, NodeImpact] = {}

@@ -26,7 +26,6 @@ from aggregator.jobs.rank_faults import (
     NPU,
     SWITCH,
     WHOLE,
-    RankFaultDevice,
     device_id_of,
     fault_devices,
     rank_faults,
@@ -34,6 +33,7 @@ from aggregator.jobs.rank_faults import (
 from aggregator.jobs.relations import SEPARATE, SUB_HEALTH, relation_fault_devices
 from contract.codes.levels import ChipLevel
 from contract.documents.switch_info import event_key
+from contract.pages.aggregator_status import RankFaultDevice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

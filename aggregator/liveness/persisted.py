@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.liveness.persisted_row import LastSeen, changed_at_seconds
+from aggregator.plugin import Persistent
 from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 from contract.names import node_name_problem
 
@@ -42,7 +44,7 @@ def encode(seen: Iterable[LastSeen]) -> str:
     return msgspec.json.encode(sorted(seen, key=lambda row: (row.node, row.holder))).decode()
 
 
-class PersistedHeartbeats:
+class PersistedHeartbeats(Persistent):
     """Persistent state of the heartbeats of all stores (``aggregator.plugin.Persistent``).
 
     ``changed`` is called when there is something to store.
@@ -108,15 +110,16 @@ class PersistedHeartbeats:
             return before
         return row
 
+    @override
     def pop_changed(self) -> frozenset[str]:
-        """See ``Persistent``."""
         return self._changed.pop()
 
+    @override
     def text(self, bucket: str) -> str | None:
-        """See ``Persistent``."""
         return self._texts.get(bucket)
 
-    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:  # noqa: ARG002
+    @override
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """See ``Persistent``. A follower has listened for itself and knows better."""
         if self._has_begun:
             return ()

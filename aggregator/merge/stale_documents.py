@@ -11,10 +11,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
-
 from aggregator.inputs.node_documents import newest
 from contract.documents import device_info, node_info
+from contract.pages.aggregator_status import StaleDocument
 from service.log.shortened import shortened
 
 if TYPE_CHECKING:
@@ -29,13 +28,6 @@ DEVICE_INFO, NODE_INFO = "device-info", "node-info"
 _PERIODS = 2
 _LOOK_SECONDS = 60.0
 _SHOWN = 10
-
-
-class StaleDocument(msgspec.Struct, frozen=True):
-    """A document of a node, and its age at the last heartbeat."""
-
-    document: str
-    age_seconds: float
 
 
 def stale_documents(pipeline: Pipeline, node: str, beaten_at_ms: int) -> tuple[StaleDocument, ...]:

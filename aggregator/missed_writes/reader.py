@@ -12,6 +12,8 @@ from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from typing_extensions import override
+
 from aggregator.inputs.read_by_name import read_by_name
 from aggregator.missed_writes.claims import Claims, WriteClaim
 from contract.codes.storage_faults import RESOURCES
@@ -63,7 +65,7 @@ class KindDocuments(Protocol):
         """Yield a set to which the watch adds the nodes of its events until the block ends."""
 
 
-class StorageFaults:
+class StorageFaults(KindDocuments):
     """The public faults that agents report of the storage client ``client``.
 
     Each assertion in them has a time, so what a watch shows late undoes nothing.
@@ -76,21 +78,21 @@ class StorageFaults:
         self._faults = faults
         self._source = source
 
+    @override
     def written_at_ms(self, node: str) -> int | None:
-        """See ``KindDocuments``."""
         place = f"{PUBLIC_FAULT_NAMESPACE}/{public_fault_name(node, self._resource)}"
         return self._faults.sent_at_ms(self._source, place)
 
+    @override
     def has(self, node: str) -> bool:
-        """See ``KindDocuments``."""
         return self.written_at_ms(node) is not None
 
+    @override
     def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
-        """See ``KindDocuments``."""
         return {node: public_fault_name(node, self._resource) for node in sorted(nodes)}
 
+    @override
     def listening(self) -> AbstractContextManager[set[str]]:
-        """See ``KindDocuments``."""
         return nullcontext(set())
 
 

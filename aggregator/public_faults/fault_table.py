@@ -14,7 +14,7 @@ import aiofiles
 
 from contract.errors import DocumentError, Problem
 from contract.operator_rules.public_fault_table import (
-    LARGEST_BYTES,
+    MAX_BYTES,
     TABLE_KEY,
     PublicFaultTable,
     read_public_fault_table,
@@ -132,4 +132,4 @@ def _look(path: Path) -> tuple[int, int, int]:
 async def _read(path: Path) -> str:
     """Return the text of the file; at most one byte more than is accepted."""
     async with aiofiles.open(path, "rb") as file:
-        return (await file.read(LARGEST_BYTES + 1)).decode("utf-8", "replace")
+        return (await file.read(MAX_BYTES + 1)).decode("utf-8", "replace")

@@ -11,9 +11,10 @@ import logging
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.accepted_namespaces import ALL, Namespaces
-from aggregator.plugin import LAST
+from aggregator.plugin import LAST, DocumentPlugin, Persistent, Timed, Viewed
 from aggregator.public_faults.active_faults import ActiveFaults, DeletedNodes
 from aggregator.public_faults.fault_table import CONFIG_MAP, FILE, FaultTables
 from aggregator.public_faults.kept_messages import MessageOrigin
@@ -81,7 +82,7 @@ class _About(msgspec.Struct, frozen=True):
     used: bool = False
 
 
-class PublicFaultsPlugin:
+class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
     """Public faults as an aggregator plugin.
 
     ``node_lookup`` has which nodes and chips there are, ``sources`` is how many stores are read.
@@ -129,10 +130,10 @@ class PublicFaultsPlugin:
         self._judge_again(before)
         return self.pop_changed_nodes()
 
+    @override
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Instant
     ) -> frozenset[str]:
-        """See ``DocumentPlugin``."""
         self._settle(now)
         if selection == MESSAGES:
             self._processor.observe(source, event)
@@ -182,8 +183,8 @@ class PublicFaultsPlugin:
             _log.info("public faults: %s, from %s", counted(len(table.levels), "code"), place)
             self._active.judge_again(table.levels)
 
+    @override
     def step(self, now: Instant) -> frozenset[str]:
-        """See ``Timed``."""
         self._last_step_ms = now.steady_ms
         if not self._is_whole:
             self._take_over(now)
@@ -221,8 +222,8 @@ class PublicFaultsPlugin:
             )
         self._active.place(key, existing)
 
+    @override
     def next_due_ms(self) -> int | None:
-        """See ``Timed``."""
         due = [self._active.next_due_ms()]
         if not self._is_whole and self._began_ms is not None:
             due.append(max(self._began_ms, self._last_step_ms) + _PATIENCE_MS)
@@ -258,6 +259,7 @@ class PublicFaultsPlugin:
             room -= _OF_A_NODE + len(active.nodes.get(node, ()))
         return frozenset(some)
 
+    @override
     def views(self) -> tuple[View, ...]:
         """See ``Viewed``. Nothing before it is known what was there (defect B11)."""
         active = self._active
@@ -328,22 +330,23 @@ class PublicFaultsPlugin:
             ),
         )
 
+    @override
     def pop_changed(self) -> frozenset[str]:
-        """See ``Persistent``."""
         changed = self._rows.pop_changed()
         if self.text(_ABOUT) != self._kept_about:
             self._kept_about = self.text(_ABOUT)
             changed |= {_ABOUT}
         return changed
 
+    @override
     def text(self, bucket: str) -> str | None:
-        """See ``Persistent``."""
         if bucket != _ABOUT:
             return self._rows.text(bucket)
         if not self._is_whole:
             return None
         return msgspec.json.encode(_About(self._active.was_used)).decode()
 
+    @override
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """See ``Persistent``. Documents that were not applied yet are applied on top of it."""
         kept = dict(texts)

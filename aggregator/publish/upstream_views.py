@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.plugin import View
 from aggregator.publish.document_state import WatchedDocument
@@ -51,8 +52,8 @@ class ViewDocument(WatchedDocument[DesiredView]):
 
     all_keys = True
 
+    @override
     def data(self, value: DesiredView) -> dict[str, str] | None:
-        """See ``WatchedDocument``."""
         return value.view.data
 
 

@@ -7,8 +7,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.accepted_namespaces import ALL, Namespaces
+from aggregator.plugin import DocumentPlugin
 from aggregator.rank_tables.global_table import InstancePlace, render
 from aggregator.rank_tables.job_table import (
     JOB_ID_LABEL,
@@ -73,7 +75,7 @@ class RankTablesStatus(msgspec.Struct, frozen=True):
     shared: dict[str, tuple[str, ...]] = {}
 
 
-class RankTables:
+class RankTables(DocumentPlugin):
     """Global rank tables of services, from the tables of their jobs and from their pods.
 
     No table changes before ``sources`` stores were listed: a job that is only not read yet would be
@@ -104,6 +106,7 @@ class RankTables:
         self._dirty: set[str] = set()
 
     @property
+    @override
     def inputs(self) -> tuple[Selection, ...]:
         """See ``DocumentPlugin``: in all namespaces, so that what is left out can be named."""
         return (Selection(label=REPORT_LABEL, has_label=JOB_ID_LABEL),)
@@ -123,6 +126,7 @@ class RankTables:
             shared=dict(sorted(self._shared.items())),
         )
 
+    @override
     def observe(self, source: int, _: Selection, event: WatchEvent, now: Instant) -> frozenset[str]:
         """See ``DocumentPlugin``. No node is judged by it."""
         self._now_ms = now.steady_ms
