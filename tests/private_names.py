@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PACKAGES_LEFT = frozenset(
     {
-        "advisor",
         "agent",
         "aggregator",
         "collectors",
         "contract",
         "dcmi_shim",
-        "elastic",
         "pacing",
         "service",
         "stores",

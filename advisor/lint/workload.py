@@ -109,13 +109,13 @@ class WorkloadGroup:
 
     def label(self, key: str) -> PlacedText | None:
         """Return the first value of a label that one of its sources has."""
-        found = self.labels.get(key)
-        if found is None:
+        text = self.labels.get(key)
+        if text is None:
             for role in self.roles:
-                found = role.labels.get(key)
-                if found is not None:
+                text = role.labels.get(key)
+                if text is not None:
                     break
-        return found
+        return text
 
     def label_sources(self) -> tuple[Texts, ...]:
         """Return everything that Volcano merges into the labels of the job (consumers#2.1)."""
@@ -123,13 +123,13 @@ class WorkloadGroup:
 
     def annotation(self, key: str) -> PlacedText | None:
         """Return the first value of an annotation that the PodGroup or a pod has."""
-        found = self.annotations.get(key)
-        if found is None:
+        text = self.annotations.get(key)
+        if text is None:
             for role in self.roles:
-                found = role.annotations.get(key)
-                if found is not None:
+                text = role.annotations.get(key)
+                if text is not None:
                     break
-        return found
+        return text
 
     def pods(self) -> int | None:
         """Return how many pods it has."""
