@@ -160,7 +160,7 @@ class SchedulerJob:
 
     @property
     def has_bad_min_available(self) -> bool:
-        """Whether ``schedule_minAvailable`` is no integer, which makes the job invalid.
+        """Whether ``schedule_minAvailable`` is not an integer, which makes the job invalid.
 
         Source: docs/spec/consumers.md#2.2.
         """

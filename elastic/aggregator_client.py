@@ -65,7 +65,7 @@ class Aggregators:
         With ``running`` also for jobs that run over a network fault, with ``hit`` for those that
         run over any fault. More jobs than fit in one
         question are asked for one after the other. Their sizes do not count the room of those
-        before, which is no harm: of all jobs the first one that has room is started alone.
+        before, which does no harm: of all jobs the first one that has room is started alone.
         """
         options = {"running": running, "hit": hit}
         chosen = {name: "true" for name, is_on in options.items() if is_on}

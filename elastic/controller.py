@@ -70,7 +70,7 @@ _REJUDGE_MS = 60_000
 _POLL_MS = 5000
 """Between two looks at faults under jobs that run."""
 _OVER_MS = 60_000
-"""For so long no fault is under a job before the one that was there is no cause any more."""
+"""For so long no fault is under a job before the earlier one stops counting as a cause."""
 _AFTER_A_FAILURE_MS = 1000
 _UNCAUSED = (VcjobState.NO_CAUSE, VcjobState.CAUSE_NOT_KNOWN)
 _LIVE = (VcjobState.RUNNING, VcjobState.STARTING, VcjobState.ENDING)

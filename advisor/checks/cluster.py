@@ -225,7 +225,7 @@ def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Ite
     prefix = f"{view.resource.partition('/')[2]}-"
     bad = [name for name in view.unhealthy if not _is_card(name, prefix)]
     if bad:
-        text = f"-Unhealthy has {bad[0]!r:.60}, which is no name of a card: it matches none"
+        text = f"-Unhealthy has {bad[0]!r:.60}, which is not the name of a card: it matches none"
         yield Finding.warning("CARD_NAME_UNUSABLE", called, text)
     unhealthy = {*view.unhealthy, *(view.network_unhealthy or ())}
     unhealthy.update(names((listed or {}).get(view.resource + RECOVERING)))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WaveBudget:
-    """How many waves of restarts the operator allows; ``limit`` of ``None`` is no limit.
+    """How many waves of restarts the operator allows; ``limit`` of ``None`` means no limit.
 
     ``problem`` is why it is not known.
     """

@@ -700,7 +700,7 @@ def _time_ms(text: str | None, called: str, where: str) -> int:
         return 0
     parsed = _milliseconds(text)
     if parsed is None:
-        raise DocumentError(called, where, f"{text[:40]!r} is no time")
+        raise DocumentError(called, where, f"{text[:40]!r} is not a valid time")
     return parsed
 
 
@@ -718,7 +718,8 @@ def _amounts(quantities: dict[str, str | int] | None, called: str, where: str) -
     for resource, text in (quantities or {}).items():
         value = amount(str(text), resource)
         if value is None:
-            raise DocumentError(called, f"{where}[{resource!r}]", f"{text!r:.60} is no quantity")
+            problem = f"{text!r:.60} is not a valid quantity"
+            raise DocumentError(called, f"{where}[{resource!r}]", problem)
         amounts[resource] = value
     return amounts
 

@@ -65,7 +65,7 @@ def _init_params(text: str) -> tuple[dict[str, str], str]:
         tree: Any = yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError) as error:
         problem = " ".join(str(error).split())
-        return {}, f"{where} is no YAML ({problem}): switches are taken as their defaults"
+        return {}, f"{where} is not valid YAML ({problem}): switches are taken as their defaults"
     configurations = tree.get("configurations") if isinstance(tree, dict) else None
     for configuration in configurations if isinstance(configurations, list) else ():
         if isinstance(configuration, dict) and configuration.get("name") == scheduling.INIT_PARAMS:

@@ -281,7 +281,7 @@ def _judge_minimum(workload: Workload, elastic: Elastic) -> Iterator[LintFinding
     value = go_integer(minimum.value)
     if value is None or value < 1 or (most is not None and value > most):
         place = workload.place.at_text(minimum)
-        reason = f"{minimum.value or '(empty)'} is no number from 1 to {shown}"
+        reason = f"{minimum.value or '(empty)'} is not a number from 1 to {shown}"
         yield finding("ELASTIC_MIN_REPLICAS", place, why=reason, replicas=shown)
 
 

@@ -162,7 +162,7 @@ class Mapping:
         return "" if scalar is None or scalar.kind is ScalarKind.NULL else scalar.text
 
     def count(self, *path: str) -> int | None:
-        """Return the whole number below ``path``: 1 without one, ``None`` where it is no number."""
+        """Return the whole number below ``path``: 1 without one, ``None`` if not a number."""
         scalar = self.scalar(*path)
         return 1 if scalar is None else whole(scalar)
 

@@ -240,7 +240,7 @@ def _judge_templates(root: Mapping, kind: str, place: FindingPlace) -> Iterator[
 
 
 def _take_bare(root: Mapping, place: FindingPlace, into: Collected) -> Iterator[LintFinding]:
-    """Read a file that is no object of Kubernetes."""
+    """Read a file that is not a Kubernetes object."""
     if root.get(scaling_rule.LIST) is not None:
         yield from scaling_rule.judge(root, place)
         groups = scaling_rule.groups(root)

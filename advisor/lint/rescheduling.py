@@ -145,7 +145,7 @@ def _is_off(group: WorkloadGroup) -> bool:
 
 
 def _is_without_retries(workload: Workload, group: WorkloadGroup) -> bool:
-    """Whether it has no retries; a value that is no number is a finding by itself."""
+    """Whether it has no retries; a value that is not a number is a finding by itself."""
     label = group.label(FAULT_RETRY_TIMES)
     if label is None:
         return not _may_be_elsewhere(workload, FAULT_RETRY_TIMES, group)

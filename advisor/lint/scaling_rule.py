@@ -92,7 +92,7 @@ def _judge_group(group: Mapping, into: _Entry, place: FindingPlace) -> Iterator[
     for key in (_NAME, _NUMBER, _SERVERS):
         value = group.get(key)
         if not isinstance(value, Scalar):
-            shown = "value" if value is None else "value that is no text"
+            shown = "value" if value is None else "value that is not a text"
             line = group.line if value is None else value.line
             words = {"key": key, "value": f"(no {shown})"}
             yield finding("SCALING_RULE_NO_NUMBER", place.at(line), **words)

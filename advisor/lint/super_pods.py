@@ -43,7 +43,7 @@ def _judge_block(
     value = go_integer(block.value)
     if value is None or value <= 0:
         instead = 'Write a whole number of chips in quotes, such as sp-block: "16".'
-        shown, problem = block.value or "(empty)", "is no number from 1"
+        shown, problem = block.value or "(empty)", "is not a number from 1"
         yield finding("SUPER_POD_BLOCK", place, value=shown, why=problem, instead=instead)
         return
     selected = role.selector.get(ACCELERATOR_TYPE)
@@ -66,9 +66,9 @@ def _judge_block(
             yield finding("SUPER_POD_BLOCK", place, value=value, why=problem, instead=instead)
         return
     if value % cards:
-        problem = f"is no multiple of the {cards} cards of a node"
+        problem = f"is not a multiple of the {cards} cards of a node"
     elif total and total % value:
-        problem = f"is no divisor of the {total} cards of an instance"
+        problem = f"is not a divisor of the {total} cards of an instance"
     else:
         return
     instead = _legal_blocks(cards, total)

@@ -70,7 +70,7 @@ class Role:
         return sum(count or 0 for count in self.cards.values())
 
     def asks_for_chips(self) -> bool:
-        """Return whether a pod asks for chips of Ascend; an amount that is no number does."""
+        """Return whether a pod asks for chips of Ascend; an amount that is not a number does."""
         return any(count != 0 for count in self.cards.values())
 
     def asks_volcano_for_chips(self) -> bool:
@@ -234,7 +234,7 @@ class Service:
 
 
 class RuleGroup(NamedTuple):
-    """``server_num_per_group`` of a group in its first entry; ``None`` where that is no number."""
+    """``server_num_per_group`` of a group in its first entry; ``None`` if not a number."""
 
     servers: int | None
     line: int

@@ -30,7 +30,8 @@ class Need(NamedTuple):
 def need_of(job: SchedulerJob) -> Need:
     """Return what a job with waiting pods needs."""
     if job.has_bad_min_available:
-        text = "its annotation huawei.com/schedule_minAvailable is no integer: the job is invalid"
+        name = "huawei.com/schedule_minAvailable"
+        text = f"its annotation {name} is not an integer: the job is invalid"
         return Need(0, text)
     leaving = next((pod.name for pod in job.pods if pod.is_terminating), "")
     if leaving:

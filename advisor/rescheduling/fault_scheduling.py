@@ -62,7 +62,7 @@ def gate(
         text = f"{value}: Volcano annotates the pods at fault and deletes nothing"
         return Gate(Action.ANNOTATE, "D6", ("R24",), text, reason_of(judged))
     if value not in on_values:
-        text = f"fault-scheduling {value!r} is no supported value"
+        text = f"fault-scheduling {value!r} is not a supported value"
         rest = "counts as off" if corrected else "is an error in each session, nothing is deleted"
         return Gate(Action.NONE, "D5", ("R23",), f"{text}: it {rest}")
     if not has_fault:

@@ -109,7 +109,7 @@ def _node(name: str) -> str:
 
 def _chip(number: str) -> int:
     if len(number) > 4:
-        raise ValueError(f"chip {number[:20]} is no physical id of a chip")
+        raise ValueError(f"chip {number[:20]} is not the physical id of a chip")
     return int(number)
 
 
@@ -129,7 +129,7 @@ def _chip_has_code(code: str, chip: str, node: str) -> Assumption:
 
 def _pod_exits(namespace: str, name: str, code: str) -> Assumption:
     if len(code) > 3 or int(code) > _MAX_EXIT_CODE:
-        raise ValueError(f"{code[:20]} is no exit code: 0 to {_MAX_EXIT_CODE}")
+        raise ValueError(f"{code[:20]} is not a valid exit code: 0 to {_MAX_EXIT_CODE}")
     return PodExits(namespace, name, int(code))
 
 

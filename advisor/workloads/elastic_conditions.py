@@ -76,7 +76,7 @@ def original_of(job: VcJob) -> Size | None:
 
 
 def min_replicas(job: VcJob) -> int:
-    """Return ``minReplicas``, 1 where it is no number."""
+    """Return ``minReplicas``, 1 where it is not a number."""
     return go_integer(job.annotations.get(scheduling.MIN_REPLICAS, "")) or 1
 
 
