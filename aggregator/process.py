@@ -101,4 +101,4 @@ def _has_documents(configuration: AggregatorConfiguration) -> bool:
         for url in (*configuration.read_urls, *configuration.publish_urls)
         if url.startswith("directory:")
     ]
-    return any(one.is_relative_to(state_dir) for one in directories)
+    return any(directory.is_relative_to(state_dir) for directory in directories)

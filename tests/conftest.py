@@ -16,9 +16,11 @@ from looptime import LoopTimeEventLoop
 from dcmi_shim.emulator.install import install
 from tests.parts.broker import Broker
 from tests.parts.controlplane import ControlPlane
+from tests.parts.deadlines import patience
 from tests.parts.emulator_objects import compile_once
 from tests.parts.processes import leftovers, temporary_folder
 from tests.parts.template import Templates
+from tests.slowest import Durations
 from tests.tiers import Guard, mark_tiers, needs
 
 if TYPE_CHECKING:
@@ -34,8 +36,13 @@ settings.load_profile("untimed")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_configure() -> None:
-    """Choose the folder for temporary files before anything is made in it."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the folder for temporary files before anything is made in it; scale the timeout."""
+    # A worker is given the options of the process that distributes, scaled already.
+    if not hasattr(config, "workerinput"):
+        seconds = config.getoption("timeout") or float(config.getini("timeout"))
+        config.option.timeout = patience(seconds)
+        config.pluginmanager.register(Durations(config))
     folder = str(temporary_folder())
     os.environ["TMPDIR"] = folder
     tempfile.tempdir = folder
@@ -43,8 +50,12 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tiers before ``-m`` selects."""
+    """Mark the tiers before ``-m`` selects, and scale the timeouts of single tests."""
     mark_tiers(items)
+    for item in items:
+        timeout = item.get_closest_marker("timeout")
+        if timeout is not None:
+            item.add_marker(pytest.mark.timeout(patience(timeout.args[0])), append=False)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -53,8 +53,8 @@ class HistoryForwarderStatus(msgspec.Struct, frozen=True):
 
     behind: int
     since_ms: int | None
-    acknowledged: int | None = msgspec.field(name="heard")
-    sent: int = msgspec.field(name="told")
+    acknowledged: int | None
+    sent: int
     repeats: int
     trouble: str | None
 
@@ -94,6 +94,7 @@ class HistoryForwarder:
             "the history is not sent to an aggregator: %s; the journal keeps it",
             "an aggregator acknowledges the history again",
         )
+        journal.notify(self.count)
 
     def status(self) -> HistoryForwarderStatus:
         """Return how far the aggregator is now."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agent.journal.file import RestoredJournal
     from agent.journal.journal import Journal
     from agent.journal.rows import JournalRow
+    from agent.name_claim import NameClaim
     from agent.policy.state import PolicyState
     from contract.codes.catalogue import Catalogue
     from dcmi_shim.values import Inventory
@@ -74,8 +75,7 @@ class EventSender:
     """Sends Events of what ``record_changes`` and ``post`` are given to ``objects``, while ``run``
     runs.
 
-    ``may_write`` is whether this agent holds its node name. ``inventory`` waits for the driver's
-    list of chips.
+    It sends while ``claim`` permits it. ``inventory`` waits for the driver's list of chips.
     """
 
     def __init__(
@@ -83,16 +83,15 @@ class EventSender:
         objects: ClusterObjects,
         reporter: Reporter,
         journal: Journal,
+        claim: NameClaim,
         wall_clock: Callable[[], int],
-        *,
-        may_write: Callable[[], bool],
         inventory: Callable[[], Awaitable[Inventory]],
     ) -> None:
         self._objects = objects
         self._reporter = reporter
         self._journal = journal
         self._wall_clock = wall_clock
-        self._may_write = may_write
+        self._claim = claim
         self._inventory = inventory
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
@@ -162,7 +161,7 @@ class EventSender:
     async def _send(self, event: KubernetesEvent) -> None:
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS)
         while True:
-            if self._may_write():
+            if self._claim.may_publish:
                 try:
                     async with answered_within(WRITE_SECONDS):
                         await self._objects.record(event)

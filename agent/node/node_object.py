@@ -28,8 +28,9 @@ from stores.deadline import answered_within
 from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
+    from agent.name_claim import NameClaim
     from agent.node.chip_labels import ChipLabels
     from agent.node.labels import Key
     from agent.node.serial_number import SerialNumber
@@ -56,23 +57,25 @@ class NodeObjectStatus(msgspec.Struct, frozen=True):
 
 
 class NodeObjectWriter:
-    """Keeps the Node called ``node``. ``may_write``: whether this agent holds the node name."""
+    """Keeps the Node called ``node`` while ``claim`` permits it."""
 
     def __init__(
         self,
         objects: ClusterObjects,
         node: str,
-        may_write: Callable[[], bool],
+        claim: NameClaim,
         chips: ChipLabels | None,
         serial_number: SerialNumber | None,
     ) -> None:
         self._objects = objects
         self._node = node
-        self._may_write = may_write
+        self._claim = claim
         self._chips = chips
         self._serial_number = serial_number
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
+        if serial_number is not None:
+            serial_number.notify(self.wake)
         self._first_read = asyncio.Event()
         self._seen: NodeObject | None = None
         self._shown: dict[Key, str | None] = {}
@@ -164,7 +167,7 @@ class NodeObjectWriter:
         backoff = Backoff()
         while True:
             differences, due = self._differences()
-            if not differences or not self._may_write():
+            if not differences or not self._claim.may_publish:
                 pause = _AGAIN_SECONDS if differences else due
                 await is_set_within(self._wake, pause)
                 self._wake.clear()

@@ -488,10 +488,10 @@ def heartbeat_status(heartbeat: Heartbeat, also: OldReaders) -> HeartbeatStatus:
         trouble=None if on_node is None else on_node.trouble.reason,
     )
     return HeartbeatStatus(
-        holder=heartbeat.holder,
+        holder=heartbeat.claim.holder,
         interval_seconds=heartbeat.interval_seconds,
-        standing=heartbeat.claim_state.value,
-        conflict=heartbeat.conflict,
+        standing=heartbeat.claim.state.value,
+        conflict=heartbeat.claim.conflict,
         beats=heartbeat.beats,
         failures=heartbeat.failures + (0 if on_node is None else on_node.failures),
         beaten_at_ms=heartbeat.beaten_at_ms,

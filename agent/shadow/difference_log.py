@@ -45,7 +45,7 @@ class ReportedDifference(msgspec.Struct, frozen=True):
     place: str
     theirs: str | None
     ours: str | None
-    reported: str = msgspec.field(name="told")
+    reported: str
     also: tuple[str, ...]
     since_ms: int
     last_ms: int
@@ -66,7 +66,7 @@ class ShadowStatus(msgspec.Struct, frozen=True):
     last_write_ms: int | None
     writes: dict[WriteResult, int]
     differences: dict[Field, int]
-    reported: tuple[ReportedDifference, ...] = msgspec.field(name="told")
+    reported: tuple[ReportedDifference, ...]
 
 
 class DifferenceLog:

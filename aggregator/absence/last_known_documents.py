@@ -156,8 +156,8 @@ class LastingDocumentWatch(DocumentWatch):
     def _miss(
         self, node: str, now_ms: int, deleted_at_ms: int | None, *, is_reported: bool
     ) -> frozenset[str]:
-        known = self.absent.get(node)
-        if node in self.present and (known is None or (is_reported and not known.is_reported)):
-            since_ms = now_ms if known is None else known.since_ms
+        absent = self.absent.get(node)
+        if node in self.present and (absent is None or (is_reported and not absent.is_reported)):
+            since_ms = now_ms if absent is None else absent.since_ms
             self._lack(node, AbsentDocument(since_ms, deleted_at_ms or 0, is_reported))
         return frozenset()

@@ -114,21 +114,23 @@ class KeptState:
                 self._rows[kind][profile] = rows
                 if rows is not before and rows != before:
                     dirty.update(self._moved(kind, profile, before, rows))
-        found = {bucket: self._text(bucket) for bucket in dirty}
+        texts = {bucket: self._text(bucket) for bucket in dirty}
         head = _Head(
             _VERSION,
             {profile: state.is_known for profile, state in states.items()},
-            tuple(sorted({*self._texts, *found} - {_HEAD})),
+            tuple(sorted({*self._texts, *texts} - {_HEAD})),
             bool(self._large),
         )
         text = _encoder.encode(head).decode()
         if self._texts.get(_HEAD) != text:
-            found[_HEAD] = text
-        return found
+            texts[_HEAD] = text
+        return texts
 
     def _text(self, bucket: str) -> str:
         parts = self._parts.get(bucket, {})
-        text = _encoder.encode({one: part for one, part in parts.items() if part != _Part()})
+        text = _encoder.encode(
+            {profile: part for profile, part in parts.items() if part != _Part()}
+        )
         if len(text) <= _LARGEST_BYTES:
             self._large.discard(bucket)
             return text.decode()
@@ -148,12 +150,19 @@ class KeptState:
         yield "retries", state.retries
         yield "judged", state.judged
         yield "memories", {name: state.memories[name] for name in apart if name in state.memories}
-        unreadable = {key: one for key, one in state.configmaps.items() if not one.is_readable}
+        unreadable = {
+            key: configmap
+            for key, configmap in state.configmaps.items()
+            if not configmap.is_readable
+        }
         yield "configmaps", unreadable
-        seen = [(key, one.nodes, one.is_readable) for key, one in state.configmaps.items()]
+        seen = [
+            (key, configmap.nodes, configmap.is_readable)
+            for key, configmap in state.configmaps.items()
+        ]
         key = (seen, len(state.devices), len(state.switches))
-        known = self._loose.get(profile)
-        if known is None or known[0] != key:
+        loosely_kept = self._loose.get(profile)
+        if loosely_kept is None or loosely_kept[0] != key:
             loose = {}
             for kind, entries in (("devices", state.devices), ("switches", state.switches)):
                 documents = (
@@ -162,8 +171,8 @@ class KeptState:
                     if is_readable and has(name, _ABOUT[kind])
                 )
                 loose[kind] = frozenset(entries).difference(*documents)
-            known = self._loose[profile] = key, loose
-        for kind, nodes in known[1].items():
+            loosely_kept = self._loose[profile] = key, loose
+        for kind, nodes in loosely_kept[1].items():
             entries = getattr(state, kind)
             yield kind, {node: entries[node] for node in nodes if node in entries}
 
@@ -175,7 +184,7 @@ class KeptState:
         keys = [key for key in others if not _is_same(before.get(key), now[key])]
         for key in (*keys, *(before.keys() - now.keys())):
             bucket = _bucket_of(kind, key)
-            parts = self._parts.setdefault(bucket, {one: _Part() for one in Profile})
+            parts = self._parts.setdefault(bucket, {each: _Part() for each in Profile})
             rows: dict[str, Any] = getattr(parts[profile], kind)
             if key in now:
                 rows[key] = now[key]
@@ -234,16 +243,16 @@ def _states(texts: Mapping[str, str], now: int) -> dict[Profile, SchedulerState]
         parts = [_bucket.decode(text) for name, text in sorted(texts.items()) if name != _HEAD]
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ValueError(decode_text(error)) from None
-    found = {}
+    states = {}
     for profile in Profile:
         rows: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
         for part in parts:
             for kind in _KINDS:
                 rows[kind] |= getattr(part.get(profile, _Part()), kind)
-        rows = {kind: dict(sorted(one.items())) for kind, one in rows.items()}
+        rows = {kind: dict(sorted(entries.items())) for kind, entries in rows.items()}
         is_known = head.is_known.get(profile, False)
-        found[profile] = SchedulerState(is_known=is_known, session_at=now, **rows)
-    return found
+        states[profile] = SchedulerState(is_known=is_known, session_at=now, **rows)
+    return states
 
 
 def _bucket_of(kind: str, key: str) -> str:

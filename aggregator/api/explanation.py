@@ -23,8 +23,7 @@ from aggregator.api.fault_status import faults_of_server
 from aggregator.api.status import NodeStatus
 from aggregator.inputs.node_context import JobState, NodeContext
 from aggregator.inputs.node_documents import newest
-from aggregator.jobs.health import Health
-from aggregator.jobs.node_impact import NodeImpact
+from aggregator.jobs.messages import Health, NodeImpact
 from aggregator.jobs.status import RelationStatus
 from aggregator.public_faults.values import ActivePublicFault
 from contract.counted import counted
@@ -170,7 +169,7 @@ def explain(
         documents={name: acknowledged.get(name, False) for name in documents},
         because=(
             *_about_node(pipeline, status, parts, switches, context),
-            *(f"its document of RDMA devices: {one}" for one in context.dpu_problems),
+            *(f"its document of RDMA devices: {problem}" for problem in context.dpu_problems),
         ),
         chips=tuple(
             explained_chips(
@@ -205,9 +204,10 @@ def _about_node(
 ) -> Iterator[str]:
     node_context = context.node_context
     yield _STATES[status.state]
-    for one in status.rejected:
-        since = shown_time(one.since_ms)
-        yield f"its {one.kind} document in {one.store} is refused since {since}: {one.reason}"
+    for rejection in status.rejected:
+        since = shown_time(rejection.since_ms)
+        document = f"its {rejection.kind} document in {rejection.store}"
+        yield f"{document} is refused since {since}: {rejection.reason}"
     if status.faults_problem is not None:
         yield f"its faults cannot be read: {status.faults_problem}"
     for source in pipeline.sources:
@@ -233,11 +233,11 @@ def _about_node(
     switches = pipeline.switch.entries.get(status.node)
     if switch is not None and switches is not None and switches.record.status != switch.status:
         hidden = pipeline.processing.hidden_events.get(status.node)
-        why = [f"{len(hidden)} of their events are held back"] if hidden else []
-        why += [use] if switch.level == _PRE_SEPARATE else []
+        reasons = [f"{len(hidden)} of their events are held back"] if hidden else []
+        reasons += [use] if switch.level == _PRE_SEPARATE else []
         yield (
             f"the status {switch.status} of its switches is published as "
-            f"{switches.record.status}: {'; '.join(why) or 'it is not published yet'}"
+            f"{switches.record.status}: {'; '.join(reasons) or 'it is not published yet'}"
         )
 
 
@@ -257,36 +257,36 @@ def _about_heartbeat(status: NodeStatus, context: ExplanationContext) -> Iterato
         yield f"its heartbeat fell silent{ago}: it is lost, and published UnHealthy for that"
 
 
-def _public(one: ActivePublicFault) -> ExplainedPublicFault:
-    if one.ends_at_ms is not None:
-        because = f"{one.resource} reported it; it ends at {shown_time(one.ends_at_ms)}"
+def _public(fault: ActivePublicFault) -> ExplainedPublicFault:
+    if fault.ends_at_ms is not None:
+        because = f"{fault.resource} reported it; it ends at {shown_time(fault.ends_at_ms)}"
     else:
-        because = f"{one.resource} reported it; it holds until {one.resource} reports the end"
-    if not one.placed:
+        because = f"{fault.resource} reported it; it holds until {fault.resource} reports the end"
+    if not fault.placed:
         because += "; the node has not reported its chips yet, it counts for those that it has"
     return ExplainedPublicFault(
-        resource=one.resource,
-        fault_id=one.fault_id,
-        code=one.code,
-        level=str(one.level),
-        devices=one.devices,
-        since_ms=one.added_at_ms,
-        until_ms=one.ends_at_ms,
+        resource=fault.resource,
+        fault_id=fault.fault_id,
+        code=fault.code,
+        level=str(fault.level),
+        devices=fault.devices,
+        since_ms=fault.added_at_ms,
+        until_ms=fault.ends_at_ms,
         because=because,
-        **names_of(one.code),
+        **names_of(fault.code),
     )
 
 
 def _dpu_faults(context: ExplanationContext) -> Iterator[ExplainedDpuFault]:
-    for one, because in context.dpu_faults:
+    for fault, because in context.dpu_faults:
         yield ExplainedDpuFault(
-            subject=one.subject,
-            code=one.code,
-            level=one.level,
-            since_ms=one.since_ms,
-            description=one.description,
+            subject=fault.subject,
+            code=fault.code,
+            level=fault.level,
+            since_ms=fault.since_ms,
+            description=fault.description,
             because=because,
-            **names_of(one.code),
+            **names_of(fault.code),
         )
 
 
@@ -294,7 +294,7 @@ def _jobs(context: ExplanationContext) -> Iterator[ExplainedJob]:
     node_context = context.node_context
     for key, part in context.jobs:
         job = node_context.jobs.get(key, JobState(key))
-        relations = tuple(one for one in context.relations if one.job == key)
+        relations = tuple(relation for relation in context.relations if relation.job == key)
         pods = (pod for pod in node_context.pods if pod.job == key)
         yield ExplainedJob(
             job=key,
@@ -318,14 +318,14 @@ def _about_job(
         since = shown_time(part.since_ms)
         faults = counted(count, "fault")
         yield f"{faults} of this node hit {name} since {since}, which makes it {part.health.word}"
-    for one in relations:
-        what = f"{one.code} on {one.subject} (since {shown_time(one.since_ms)})"
-        if one.result:
+    for relation in relations:
+        text = f"{relation.code} on {relation.subject} (since {shown_time(relation.since_ms)})"
+        if relation.result:
             yield (
-                f"{what} belongs together with a failure of {name}: {one.result} follows for its "
-                "pods here (label fault-type)"
+                f"{text} belongs together with a failure of {name}: {relation.result} follows for "
+                "its pods here (label fault-type)"
             )
-        elif one.closed:
-            yield f"{what} came too long ago to have to do with a failure of {name}"
+        elif relation.closed:
+            yield f"{text} came too long ago to have to do with a failure of {name}"
         else:
-            yield f"{what} would count against this node if something of {name} failed now"
+            yield f"{text} would count against this node if something of {name} failed now"

@@ -10,6 +10,7 @@ from aggregator.advising.status import AdviceChange, AdviceOfJob, AdviceStatus, 
 from aggregator.api.cluster_state_status import ClusterStateStatus
 from aggregator.api.explanation import Explanation
 from aggregator.api.rejections import RefusedStatus, RejectedCount
+from aggregator.api.separation_status import SeparationStatus
 from aggregator.api.status import (
     HEARTBEATS,
     STATES,
@@ -23,7 +24,6 @@ from aggregator.api.status import (
 from aggregator.dpu_faults.documents import DpuStatus
 from aggregator.failover.persistent_state import PersistentStateStatus
 from aggregator.jobs.status import HitJob, JobStatus
-from aggregator.processors.status import SeparationStatus
 from aggregator.public_faults.status import PublicFaultStatus
 from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderChange
 from service.pages import event_stream, fault_page, history_page

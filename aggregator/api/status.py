@@ -247,9 +247,9 @@ def liveness_status(heartbeat_monitor: HeartbeatMonitor, published: bool) -> Liv
     unread = heartbeat_monitor.unread
     listings = {
         node
-        for place, one in heartbeat_monitor.listings.items()
+        for place, listing in heartbeat_monitor.listings.items()
         if place not in unread
-        for node in one.heartbeats
+        for node in listing.heartbeats
     }
     held = frozenset(verdict.brake.nodes if verdict.brake is not None else ())
     return LivenessStatus(
@@ -284,12 +284,12 @@ def node_status(
 ) -> NodeStatus | None:
     """Return one node; ``None`` where there is none."""
     heartbeats = _Heartbeats.of(heartbeat_monitor)
-    known = any(node in table.entries for table in pipeline.tables) or any(
+    is_known = any(node in table.entries for table in pipeline.tables) or any(
         node in cache.reports or node in cache.rejected
         for source in pipeline.sources
         for cache in source.caches
     )
-    if not known and not heartbeats.observed(node):
+    if not is_known and not heartbeats.observed(node):
         return None
     return _status_of(pipeline, heartbeats, node, now)
 
@@ -308,13 +308,13 @@ class _Heartbeats(NamedTuple):
 
     def observed(self, node: str) -> list[ObservedHeartbeat]:
         """Return the heartbeats of a node, the newest first."""
-        found = (one.heartbeats.get(node) for one in self.listings.values())
-        known = [one for one in found if one is not None]
-        return sorted(known, key=lambda one: one.changed_at_ms, reverse=True)
+        heartbeats = (listing.heartbeats.get(node) for listing in self.listings.values())
+        seen = [heartbeat for heartbeat in heartbeats if heartbeat is not None]
+        return sorted(seen, key=lambda heartbeat: heartbeat.changed_at_ms, reverse=True)
 
     def problem(self, node: str) -> str | None:
         """Return why no place reads the heartbeats of ``node``; ``None`` where one does."""
-        places = [place for place, one in self.listings.items() if node in one.heartbeats]
+        places = [place for place, listing in self.listings.items() if node in listing.heartbeats]
         texts = [self.unread[place].text for place in places if place in self.unread]
         return "; ".join(texts) if texts and len(texts) == len(places) else None
 
@@ -329,26 +329,26 @@ class _Heartbeats(NamedTuple):
 
     def clock_skew_seconds(self, node: str) -> float | None:
         """Return by how much the node's clock is off at least; ``None`` where it is not known."""
-        skews = [one.nodes[node] for one in self.monitor.skews.values() if node in one.nodes]
-        least_ms = min((one.least_ms for one in skews), key=abs, default=None)
+        skews = [skew.nodes[node] for skew in self.monitor.skews.values() if node in skew.nodes]
+        least_ms = min((skew.least_ms for skew in skews), key=abs, default=None)
         return None if least_ms is None else least_ms / 1000
 
 
 def _status_of(pipeline: Pipeline, heartbeats: _Heartbeats, node: str, now: Instant) -> NodeStatus:
-    found, problem = heartbeats.observed(node), heartbeats.problem(node)
-    observed = found[0] if found else None
+    seen, problem = heartbeats.observed(node), heartbeats.problem(node)
+    observed = seen[0] if seen else None
     heartbeat = heartbeats.state(node, is_read=observed is not None and problem is None)
     # Heartbeats for readers of old releases have no blind sources.
-    blind = next((one.blind for one in found if one.blind is not None), None)
+    blind = next((heartbeat.blind for heartbeat in seen if heartbeat.blind is not None), None)
     stale: tuple[StaleDocument, ...] = ()
     if heartbeat == "alive" and observed is not None:
         stale = stale_documents(pipeline, node, observed.beaten_at_ms)
     report = newest(pipeline.device.caches, node)
     rejected = tuple(
-        RejectedStatus(source.url, cache.kind.name, one.since_ms, one.reason)
+        RejectedStatus(source.url, cache.kind.name, refused.since_ms, refused.reason)
         for source in pipeline.sources
         for cache in source.caches
-        if (one := cache.rejected.get(node)) is not None
+        if (refused := cache.rejected.get(node)) is not None
     )
     entry = pipeline.device.entries.get(node)
     home = pipeline.device.layout.home(node)
@@ -388,18 +388,18 @@ def _missing(pipeline: Pipeline, node: str) -> Iterator[MissingStatus]:
         for document, watch in (("device-info", source.devices), ("node-info", source.nodes)):
             if (
                 isinstance(watch, LastingDocumentWatch)
-                and (one := watch.absent.get(node)) is not None
+                and (absent := watch.absent.get(node)) is not None
             ):
-                yield MissingStatus(source.url, document, one.since_ms, one.is_reported)
+                yield MissingStatus(source.url, document, absent.since_ms, absent.is_reported)
 
 
 def missing_counts(absences: Iterable[Absence], now: Instant) -> Iterator[MissingCount]:
     """Yield what the stores lack, by kind of document."""
     for absence in absences:
-        found = absence.missing(now)
+        missing = absence.missing(now)
         for document in DOCUMENTS:
-            mine = [one for one in found if one.document == document]
-            yield MissingCount(absence.url, document, len(mine), sum(one.is_held for one in mine))
+            mine = [row for row in missing if row.document == document]
+            yield MissingCount(absence.url, document, len(mine), sum(row.is_held for row in mine))
 
 
 def _state(pipeline: Pipeline, node: str, report: NodeReport[DeviceRecord] | None) -> str:

@@ -111,13 +111,13 @@ def _device(device: DeviceFaultInfo) -> fault_pb2.DeviceFaultInfo:
         faultReason=device.fault_reasons,
         switchFaultInfos=[
             fault_pb2.SwitchFaultInfo(
-                faultCode=one.fault_code,
-                switchChipId=one.switch_chip_id,
-                switchPortId=one.switch_port_id,
-                faultTime=one.fault_time,
-                faultLevel=one.fault_level,
+                faultCode=fault.fault_code,
+                switchChipId=fault.switch_chip_id,
+                switchPortId=fault.switch_port_id,
+                faultTime=fault.fault_time,
+                faultLevel=fault.fault_level,
             )
-            for one in device.switch_faults
+            for fault in device.switch_faults
         ],
         faultLevels=device.fault_levels,
     )

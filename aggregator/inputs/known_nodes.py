@@ -59,14 +59,14 @@ class KnownNodes:
     def update(self, nodes: Iterable[str], now: Instant) -> None:
         """Update the known chips of these nodes."""
         for node in nodes:
-            report = newest((one.device for one in self._sources), node)
+            report = newest((source.device for source in self._sources), node)
             if report is not None:
-                known = self._chips.get(node, frozenset())
+                before = self._chips.get(node, frozenset())
                 seen = report.record.chips.union(self._cluster_state.node_context(node).used or ())
-                if not seen <= known:
+                if not seen <= before:
                     if len(self._equal) >= _MOST_EQUAL:
                         self._equal.clear()
-                    chips = known | seen
+                    chips = before | seen
                     self._chips[node] = self._equal.setdefault(chips, chips)
             elif node in self._chips and not self.has_node(node):
                 del self._chips[node]

@@ -98,10 +98,10 @@ def documents_of(
     source: DocumentSource, number: int, faults: PublicFaultsPlugin
 ) -> dict[str, KindDocuments]:
     """Return all kinds of documents of the store with this number."""
-    found: dict[str, KindDocuments] = {watch.document: watch for watch in source.watches}
+    kinds: dict[str, KindDocuments] = {watch.document: watch for watch in source.watches}
     for client in RESOURCES if faults.namespaces.takes(PUBLIC_FAULT_NAMESPACE) else ():
-        found[f"{client.lower()}-fault"] = StorageFaults(client, faults, number)
-    return found
+        kinds[f"{client.lower()}-fault"] = StorageFaults(client, faults, number)
+    return kinds
 
 
 class MissedWrites:
@@ -175,7 +175,7 @@ class MissedWrites:
             with documents.listening() as changed:
                 async with answered_within(_READ_SECONDS):
                     names = documents.names_of(numbers)
-                    found = await read_by_name(self._store, documents.selection, names, _FEW)
+                    results = await read_by_name(self._store, documents.selection, names, _FEW)
         except StoreError as error:
             self.counts[FAILED] += len(asked)
             self.claims.failed(asked, self._clock().steady_ms)
@@ -185,9 +185,9 @@ class MissedWrites:
         # What the watch showed meanwhile may be from before or after this. A document that its
         # agent names may be missing for a moment: it deletes and creates an immutable one.
         new = {
-            node: one
-            for node, one in found.items()
-            if node not in changed and (one is not None or numbers[node] < 0)
+            node: document
+            for node, document in results.items()
+            if node not in changed and (document is not None or numbers[node] < 0)
         }
         before = {node: (_number(documents, node), documents.has(node)) for node in new}
         self._apply(kind, new)

@@ -58,7 +58,7 @@ class PodLabelWriter:
             wanted = self._wanted() if self._may_write else ()
             self._troubled &= set(wanted)
             gate = asyncio.Semaphore(_AT_ONCE)
-            done = await asyncio.gather(*(self._try(one, gate) for one in wanted))
+            done = await asyncio.gather(*(self._try(label, gate) for label in wanted))
             if not all(done):
                 await asyncio.sleep(backoff.next_seconds())
                 continue

@@ -14,16 +14,20 @@ import msgspec
 
 from aggregator.accepted_namespaces import ALL, Namespaces
 from aggregator.plugin import LAST
-from aggregator.public_faults import persisted_rows, statistic_view
-from aggregator.public_faults.active_faults import ActiveFaults
-from aggregator.public_faults.apply_to_record import with_public_faults
-from aggregator.public_faults.deleted_nodes import DeletedNodes
+from aggregator.public_faults.active_faults import ActiveFaults, DeletedNodes
 from aggregator.public_faults.fault_table import CONFIG_MAP, FILE, FaultTables
-from aggregator.public_faults.message_documents import MessageOrigin
+from aggregator.public_faults.kept_messages import MessageOrigin
 from aggregator.public_faults.message_processor import MessageProcessor
+from aggregator.public_faults.published_faults import (
+    STATISTIC_NAME,
+    STATISTIC_NAMESPACE,
+    read_statistic,
+    statistic_view,
+    with_public_faults,
+)
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.public_faults.validation import existing_devices
-from aggregator.public_faults.values import PIECE
+from aggregator.public_faults.values import PIECE, Rows, read_rows
 from contract.counted import counted
 from contract.documents.public_fault import DATA_KEY, decode_public_fault
 from contract.errors import DocumentError, Problem
@@ -50,7 +54,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MESSAGES = Selection(label=PUBLIC_FAULT_LABEL)
-STATISTIC = Selection(namespace=statistic_view.NAMESPACE, name=statistic_view.NAME)
+STATISTIC = Selection(namespace=STATISTIC_NAMESPACE, name=STATISTIC_NAME)
 
 _ABOUT = f"{LAST}about"
 """The bucket that marks the others as complete, even if there is none."""
@@ -92,7 +96,7 @@ class PublicFaultsPlugin:
     ) -> None:
         self.ready = asyncio.Event()
         """Set once it is known which nodes there are."""
-        self._rows = persisted_rows.Rows()
+        self._rows = Rows()
         self._active = ActiveFaults(self._rows)
         self._tables = FaultTables()
         self.namespaces = Namespaces("public faults", "public_faults.namespaces", namespaces)
@@ -210,8 +214,8 @@ class PublicFaultsPlugin:
             return
         missing = [device for device in standing.devices if device not in existing]
         if missing:
-            what = f"node {key[0]!r} has no chip {', '.join(map(str, missing))}"
-            problem = Problem(f"fault {standing.fault_id}", what)
+            text = f"node {key[0]!r} has no chip {', '.join(map(str, missing))}"
+            problem = Problem(f"fault {standing.fault_id}", text)
             self._processor.outcomes.refuse(
                 f"public faults of {standing.resource}", problem, now.wall_ms
             )
@@ -260,7 +264,7 @@ class PublicFaultsPlugin:
         if not self._is_whole or not active.was_used:
             return ()
         if self._view is None or self._view[0] != active.revision:
-            self._view = active.revision, statistic_view.view(active.nodes, active.count)
+            self._view = active.revision, statistic_view(active.nodes, active.count)
         return (self._view[1],)
 
     def hold(
@@ -316,7 +320,11 @@ class PublicFaultsPlugin:
             table=tables.place,
             table_problems=(
                 *tables.unreadable.reasons.values(),
-                *(f"{where}: {one}" for where, found in tables.problems.items() for one in found),
+                *(
+                    f"{where}: {problem}"
+                    for where, problems in tables.problems.items()
+                    for problem in problems
+                ),
             ),
         )
 
@@ -341,7 +349,7 @@ class PublicFaultsPlugin:
         kept = dict(texts)
         self._kept_about = kept.pop(_ABOUT, None)
         self._is_whole = self._kept_about is not None
-        state, unreadable = persisted_rows.read(kept)
+        state, unreadable = read_rows(kept)
         processor = self._processor
         processor.advance(now)
         self._rows.clear()
@@ -364,7 +372,7 @@ class PublicFaultsPlugin:
     def _observe_statistic(self, source: int, event: WatchEvent, now: Instant) -> None:
         match event:
             case DocumentsListed(documents):
-                self._statistic[source] = next((one.data for one in documents), {})
+                self._statistic[source] = next((document.data for document in documents), {})
             case Changed(document):
                 self._statistic[source] = document.data
             case Deleted():
@@ -382,14 +390,14 @@ class PublicFaultsPlugin:
         if not self._is_whole and self.restorations and (is_all or waited):
             self._is_whole = True
             for data in self._statistic.values():
-                faults, strange = statistic_view.read(data, now.wall_ms)
-                taken = sum(self._active.adopt(one) for one in faults)
+                faults, strange = read_statistic(data, now.wall_ms)
+                taken = sum(self._active.adopt(fault) for fault in faults)
                 if data:
                     self._active.was_used = True
                     _log.info(
                         "%s taken over from %s",
                         counted(taken, "public fault"),
-                        statistic_view.NAME,
+                        STATISTIC_NAME,
                     )
                 for problem in strange[:10]:
                     _log.warning("left out: %s", problem)

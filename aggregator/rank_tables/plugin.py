@@ -111,7 +111,7 @@ class RankTables:
     @property
     def problems(self) -> tuple[str, ...]:
         """What is wrong with each ConfigMap that cannot be read now."""
-        return tuple(why for _, why in sorted(self._problems.reasons.items()))
+        return tuple(reason for _, reason in sorted(self._problems.reasons.items()))
 
     def status(self) -> RankTablesStatus:
         """Return the status now."""
@@ -182,8 +182,8 @@ class RankTables:
 
     def _is_shared(self, job_id: str) -> bool:
         """Return whether tables of several namespaces have this jobID; log when that changes."""
-        found = tuple(sorted({key.namespace for key in self._services.get(job_id, ())}))
-        if len(found) < 2:
+        namespaces = tuple(sorted({key.namespace for key in self._services.get(job_id, ())}))
+        if len(namespaces) < 2:
             if self._shared.pop(job_id, None) is not None and job_id in self._named:
                 self._named.discard(job_id)
                 _log.info("jobID %s is used by one namespace again", _quoted(job_id))
@@ -195,23 +195,23 @@ class RankTables:
                 "served stays until all but one are deleted. Set rank_tables.namespaces to those "
                 "that count",
                 _quoted(job_id),
-                ", ".join(found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else ""),
+                ", ".join(namespaces[:_SHOWN]) + (", ..." if len(namespaces) > _SHOWN else ""),
             )
-        self._shared[job_id] = found
+        self._shared[job_id] = namespaces
         return True
 
     def _render(self, job_id: str) -> str | None:
         keys = sorted(self._services.get(job_id, ()), key=_in_order)
         members = sorted(self._members.get(job_id, {}).values(), key=_by_name)
-        here = [one for one in members if one.namespace in {key.namespace for key in keys}]
+        here = [member for member in members if member.namespace in {key.namespace for key in keys}]
         return render(
             [self._tables[key] for key in keys],
-            [one.place for one in here if one.app == COORDINATOR],
-            [one.place for one in here if one.app == CONTROLLER],
+            [member.place for member in here if member.app == COORDINATOR],
+            [member.place for member in here if member.app == CONTROLLER],
         )
 
     def _replace(self, source: int, documents: Iterable[Document]) -> None:
-        here = {_Key(source, one.namespace, one.name) for one in documents}
+        here = {_Key(source, document.namespace, document.name) for document in documents}
         for key in {*self._tables, *self._problems.reasons} - here:
             if key.source == source:
                 self._drop(key)

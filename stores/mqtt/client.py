@@ -122,19 +122,18 @@ class MqttClient(aiomqtt.Client):
             self._client.disconnect()
             self._client.loop_write()
 
-    async def take_place(self, topic: str, payload: bytes) -> None:
+    async def take_place(self, topic: str, payload: bytes) -> bool:
         """Wait until the broker may be sent this message, which ``publish_now`` then does.
 
+        Returns whether it goes alone: nothing else is sent before its answer, or ``pass_suspect``.
         Raises ``StoreRefused`` where the broker would not take the packet. A broker that
         acknowledges nothing for 10 s while all places are taken is left.
         """
-        self._learned.check(topic, self._size(topic, payload))
-        try:
-            await self._window.take(alone=self._learned.is_suspect(self._size(topic, payload)))
-        except TimeoutError:
-            reason = f"the broker acknowledges none of {len(self._under_way)} publications"
-            self._give_up(reason)
-            raise StoreUnavailable(f"{self._address}: {reason}") from None
+        size = self._size(topic, payload)
+        self._learned.check(topic, size)
+        alone = self._learned.is_suspect(size)
+        await self._take_turn(alone=alone)
+        return alone
 
     def publish_now(self, topic: str, payload: bytes, *, retain: bool) -> asyncio.Future[None]:
         """Hand a message to the connection; done when the broker acknowledged it (QoS 1).
@@ -163,6 +162,14 @@ class MqttClient(aiomqtt.Client):
         """Let other publications pass one that was sent alone and gets no answer."""
         self._window.end_exclusive()
 
+    async def _take_turn(self, *, alone: bool) -> None:
+        try:
+            await self._window.take(alone=alone)
+        except TimeoutError:
+            reason = f"the broker answers none of {len(self._acknowledgements)} requests"
+            self._give_up(reason)
+            raise StoreUnavailable(f"{self._address}: {reason}") from None
+
     def _size(self, topic: str, payload: bytes) -> int:
         return packet_bytes(topic, payload, is_v5=self._mqtt.protocol == "5")
 
@@ -187,7 +194,18 @@ class MqttClient(aiomqtt.Client):
             result, mid = self._client.subscribe(topics, qos)
         if result != MQTT_ERR_SUCCESS or mid is None:
             raise self._broken()
+        self._window.begin_subscription()
         return self._awaited(mid)
+
+    async def subscribe_in_turn(
+        self, topics: str, qos: int, *, only_new: bool = False
+    ) -> asyncio.Future[None]:
+        """Subscribe as ``subscribe_now`` does, but not beside a publication that goes alone."""
+        await self._take_turn(alone=False)
+        try:
+            return self.subscribe_now(topics, qos, only_new=only_new)
+        finally:
+            self._window.free()
 
     def unsubscribe_now(self, topics: str) -> None:
         """Take a subscription back, without waiting for the answer."""
@@ -267,6 +285,7 @@ class MqttClient(aiomqtt.Client):
     def _on_subscribe(
         self, _client: Any, _userdata: Any, mid: int, reason_codes: Any, _properties: Any = None
     ) -> None:
+        self._window.end_subscription()
         self.granted_qos = max((one.value for one in reason_codes), default=0)
         self._acknowledge(mid, subscribe_error(self._address, reason_codes))
 

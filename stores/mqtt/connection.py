@@ -286,12 +286,13 @@ class Session:
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool) -> None:
         """Publish a message; done when the broker took it."""
-        await self._connected.take_place(topic, payload)
+        alone = await self._connected.take_place(topic, payload)
         done = self._connected.publish_now(topic, payload, retain=retain)
         try:
             await self._answer(done, f"publication of {topic}")
         finally:
-            if self._client is not None:
+            # An answer has let others pass already; the next one that goes alone may be on its way.
+            if alone and done.cancelled() and self._client is not None:
                 self._client.pass_suspect()
 
     async def publish_shown(self, topic: str, payload: bytes) -> bool:
@@ -310,7 +311,7 @@ class Session:
                 self._client.subscribe_now(topic, 1)
             raise
         async with self.subscribed((topic,), shown):
-            granted = self._connected.subscribe_now(topic, 1)
+            granted = await self._connected.subscribe_in_turn(topic, 1)
             await self._answer(granted, f"subscription to {topic}")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_SHOWN_SECONDS + self._quiet_seconds):
@@ -387,7 +388,7 @@ class Session:
 
     async def only_new(self, topics: str, qos: int) -> None:
         """Change the QoS of a subscription; retained messages are not sent again."""
-        granted = self._connected.subscribe_now(topics, qos, only_new=True)
+        granted = await self._connected.subscribe_in_turn(topics, qos, only_new=True)
         await self._answer(granted, f"subscription to {topics}")
 
     async def ask(self) -> None:

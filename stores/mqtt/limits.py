@@ -307,13 +307,16 @@ class PublishWindow:
 
     A broker states its Receive Maximum in CONNACK (MQTT 5, 3.2.2.3.3), and disconnects a client
     that has more unacknowledged. What its caller has given up is unacknowledged all the same. A
-    suspect goes alone, after everything else that waits.
+    suspect goes alone, after everything else that waits: a break beside a subscription whose answer
+    is missing would prove nothing, and might repeat itself for ever.
     """
 
     def __init__(self, places: int, steady_seconds: Callable[[], float] = time.monotonic) -> None:
         self._places = places
         self._steady_seconds = steady_seconds
         self._taken = 0
+        self._subscribing = 0
+        """Subscriptions without an answer; they need no place."""
         self._is_exclusive = False
         self._has_ended = False
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -347,6 +350,16 @@ class PublishWindow:
         self._is_exclusive = False
         self._pass_on()
 
+    def begin_subscription(self) -> None:
+        """Record that a subscription was sent; suspects wait for its answer."""
+        self._subscribing += 1
+
+    def end_subscription(self) -> None:
+        """Record the answer to a subscription."""
+        self._subscribing -= 1
+        self._progress_at = self._steady_seconds()
+        self._pass_on()
+
     def end_exclusive(self) -> None:
         """Let others pass a suspect that gets no answer."""
         self._is_exclusive = False
@@ -363,7 +376,9 @@ class PublishWindow:
         ):
             self._taken += 1
             self._waiting.popleft().set_result(None)
-        while self._suspects and (self._has_ended or not (self._taken or self._waiting)):
+        while self._suspects and (
+            self._has_ended or not (self._taken or self._subscribing or self._waiting)
+        ):
             self._taken += 1
             self._is_exclusive = True
             self._suspects.popleft().set_result(None)

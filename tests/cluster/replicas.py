@@ -42,7 +42,7 @@ class Replica:
     @property
     def leads(self) -> bool:
         """Return whether this replica writes."""
-        return self.made.takeover.leads
+        return self.made.publication.takeover.leads
 
     @property
     def made(self) -> Aggregator:

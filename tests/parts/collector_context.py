@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collectors.base import CollectorContext
+from collectors.base import AgentOptions, CollectorContext
 from dcmi_shim.library.discovery import VendorPaths
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def collector_context(
     listen: Callable[[Sink], None] = lambda sink: None,
     progress: Callable[[], None] = lambda: None,
     chips: frozenset[int] = frozenset(),
+    options: AgentOptions | None = None,
 ) -> CollectorContext:
     """Return the context of one collector under test; reports go to ``report``."""
     return CollectorContext(
@@ -56,5 +57,6 @@ def collector_context(
         saved_state=SavedInMemory() if saved_state is None else saved_state,
         listen=listen,
         progress=progress,
+        options=AgentOptions() if options is None else options,
         chips=chips,
     )

@@ -11,6 +11,7 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from tests.parts.deadlines import patience
 from tests.parts.verbs import run_verb
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Stand:
             def do_GET(self) -> None:
                 stand.asked.append(self.path)
                 stand.sent = self.headers
-                stand.pause.wait(60)
+                stand.pause.wait(patience(60))
                 if self.headers.get("Authorization") in stand.refused_tokens:
                     stand.on_refusal()
                     self.send_error(401)

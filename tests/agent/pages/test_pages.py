@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import aiohttp
@@ -26,6 +25,7 @@ from dcmi_shim.values import Chip, Inventory, StuckCall
 from service.owned_documents.foreign_writes import ForeignWrites
 from service.pages.daemon_pages import serving
 from service.pages.event_stream import Stream
+from tests.parts.deadlines import until
 
 NOW_MS = 1_800_000_000_000
 CHIP_3 = Chip(physical_id=3, logic_id=3, card_id=3, device_id=0)
@@ -245,10 +245,12 @@ async def test_a_heartbeat_that_fails_is_not_ready(tmp_path: Path) -> None:
         assert "npu_vigil_legacy_heartbeat_label_missing 1.0" in metrics
         assert "npu_vigil_heartbeat_withheld 1.0" in metrics
         pages.heartbeat = WELL
-        async with asyncio.timeout(30):
-            # One exposition is good for a second.
-            while "npu_vigil_heartbeat_failing 0.0" not in (await fetch(tmp_path, "/metrics"))[1]:  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
+
+        async def works() -> bool:
+            return "npu_vigil_heartbeat_failing 0.0" in (await fetch(tmp_path, "/metrics"))[1]
+
+        # One exposition is good for a second.
+        await until(works, step_seconds=0.1)
 
 
 async def test_a_watch_that_fails_for_30_s_is_not_ready(tmp_path: Path) -> None:

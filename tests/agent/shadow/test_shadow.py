@@ -16,7 +16,7 @@ from agent.shadow.comparison import MISSING_MS, ComparisonResult, WriteResult
 from agent.shadow.difference import DocumentDifference, Fact, Field
 from agent.shadow.difference_log import DifferenceLog
 from agent.shadow.reasons import Background
-from agent.shadow.shadow import Shadow, ShadowCallbacks
+from agent.shadow.shadow import Shadow
 from tests.agent.shadow.documents import rich_tree, written
 from tests.replay.cluster import RecordedCluster
 
@@ -44,25 +44,29 @@ class Bench:
         self.written: list[tuple[str, bool]] = []
         self.reported: list[ReportedDifference] = []
         loop = asyncio.get_running_loop()
+        self.namespace = RIGHT.namespace
+        self.name = RIGHT.name
+        self.background = Background(lambda code: True, lambda device: False)
         self.shadow = Shadow(
             cast("Store", self.cluster),
-            RIGHT.namespace,
-            RIGHT.name,
-            ShadowCallbacks(
-                desired=self._wanted,
-                lingers=lambda: False,
-                on_first_read=self.first.append,
-                on_written=lambda document, edited: self.written.append(
-                    (document.data["ManuallySeparateNPU"], edited)
-                ),
-                on_reported=self.reported.append,
-                background=Background(lambda code: True, lambda device: False),
-                wall_clock=lambda: BEGIN_MS + round(loop.time() * 1000),
-                progress=lambda: None,
-            ),
+            self,
+            lambda: BEGIN_MS + round(loop.time() * 1000),
+            lambda: None,
         )
 
-    def _wanted(self) -> DesiredDocument | None:
+    def lingers(self) -> bool:
+        return False
+
+    def on_first_read(self, existing: Document | None) -> None:
+        self.first.append(existing)
+
+    def record_owner_write(self, foreign: Document, may_be_edited: bool) -> None:
+        self.written.append((foreign.data["ManuallySeparateNPU"], may_be_edited))
+
+    def on_reported(self, difference: ReportedDifference) -> None:
+        self.reported.append(difference)
+
+    def desired(self) -> DesiredDocument | None:
         document = self.wanted
         if document is None:
             return None

@@ -12,8 +12,7 @@ from aggregator.inputs.node_context import JobState, NodeContext, PodState
 from aggregator.jobs.status import RelationStatus
 from aggregator.liveness.monitor import HeartbeatMonitor
 from aggregator.liveness.persisted import PersistedHeartbeats
-from aggregator.processors.manual_separation import Separated
-from aggregator.processors.separation_policy import SeparationPolicy
+from aggregator.processors.frequent_fault_separation import Separated, SeparationPolicy
 from aggregator.public_faults.values import ActivePublicFault
 from contract.codes.reference import describe_code
 from contract.documents.device_info import SWITCH_INFO_KEY

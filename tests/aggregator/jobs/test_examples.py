@@ -10,7 +10,7 @@ from tests.aggregator.jobs.scene import Scene, fault, part, parts
 
 if TYPE_CHECKING:
     from aggregator.jobs.rank_faults import RankFaultDevice
-    from aggregator.jobs.ranks import RankRecord
+    from aggregator.jobs.status import RankRecord
 
 CHIP = ("NPU", "0", "80CD8003", "SubHealthFault", 1_760_000_000_000)
 CPU = [

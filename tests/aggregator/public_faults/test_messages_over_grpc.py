@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from agent.publishing.fault_service_call import request_of
-from aggregator.durable_ack import durable_answer
 from aggregator.grpc.wire_messages import public_fault as received
+from aggregator.wiring import durable_answer
 from contract.documents.public_fault import Influence
 from contract.wire import pubfault_pb2 as wire
 from tests.aggregator.public_faults.messages import at, begun, fault_message, one, places, standing

@@ -18,6 +18,7 @@ from service.owned_documents.owned_document import (
 )
 from stores.base import Document, LastWriter
 from stores.directory.store import DirectoryStore
+from tests.parts.deadlines import patience, stand_in_waits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,13 +144,13 @@ async def test_a_request_without_news_gives_way_when_it_takes_long() -> None:
 
     async def takes_long() -> None:
         try:
-            await asyncio.sleep(60)
+            await stand_in_waits(60)
         finally:
             ended.set()
 
     with pytest.raises(Overtaken):
         await made_unless(takes_long(), is_overtaken)
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), patience(5))
     assert len(asked) == 2
 
     async def fails() -> None:

@@ -16,6 +16,7 @@ from stores.interruption import Interrupted
 from stores.kubernetes_api import feed
 from stores.kubernetes_api import watch as kubernetes_watch
 from tests.parts import pod_groups, pods
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -57,7 +58,7 @@ class Following(Generic[V]):
     async def until(self, happened: Callable[[dict[str, V]], bool]) -> None:
         """Read events until it is so."""
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(patience(30)):
                 while not self.seen or not happened(self.now):
                     self._take(await anext(self._events))
         except TimeoutError:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.parts.deadlines import patience
 from tests.vigil.stand import AGENT, AT_MS, Stand, vigil
 from tests.vigil.verbs import aggregator
 from vigil.reports.times import ago, since
@@ -64,7 +65,7 @@ def test_a_terminal_without_utf_8_gets_what_it_can_show(stand: Stand) -> None:
         [sys.executable, "-m", "vigil", "faults", "--lang", "zh", "--server", stand.url],
         capture_output=True,
         env=os.environ | {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"},
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
     assert done.returncode == 1
