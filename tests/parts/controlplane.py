@@ -12,6 +12,7 @@ import contextlib
 import http.client
 import json
 import os
+import select
 import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,8 @@ from tests.parts.deadlines import patience
 from tests.parts.processes import Running, built_program, free_ports, program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import socket
+    from collections.abc import Iterator, Mapping
     from typing import Self
 
 _MODULE = Path(__file__).parent.parent / "controlplane"
@@ -78,6 +80,7 @@ class ControlPlane:
             },
         )
         self._tls = self._administrator()
+        self._idle: list[http.client.HTTPSConnection] = []
 
     def _administrator(self) -> ssl.SSLContext:
         tls = ssl.create_default_context(cafile=str(self.directory / "ca.crt"))
@@ -174,6 +177,8 @@ class ControlPlane:
 
     def stop_apiserver(self) -> None:
         """Stop the API server; etcd keeps the data."""
+        while self._idle:
+            self._idle.pop().close()
         if self._apiserver is not None:
             # It would wait up to a minute for clients to end their watches.
             self._apiserver.stop(patience_seconds=2.0)
@@ -245,10 +250,32 @@ class ControlPlane:
         content_type: str | None = None,
     ) -> tuple[int, Any]:
         """Ask as administrator; status and decoded answer (text if it is no JSON)."""
-        with contextlib.closing(self._connection()) as connection:
+        with self._connected() as connection:
             return _asked(connection, method, path, body, content_type)
 
-    def _connection(self) -> http.client.HTTPSConnection:
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[http.client.HTTPSConnection]:
+        """Yield a connection, a new one where there is none that nobody uses.
+
+        Tests look for documents every few milliseconds; to encrypt a connection takes both sides
+        more than to answer. What ends with an error is not used again.
+        """
+        connection = self._unused()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+
+    def _unused(self) -> http.client.HTTPSConnection:
+        while self._idle:
+            with contextlib.suppress(IndexError):  # another thread has taken it
+                connection = self._idle.pop()
+                # What can be read now is the end of the server, which has been stopped since.
+                if connection.sock is not None and not _can_be_read(connection.sock):
+                    return connection
+                connection.close()
         return http.client.HTTPSConnection(
             "127.0.0.1", self.port, timeout=patience(_ASK_SECONDS), context=self._tls
         )
@@ -344,7 +371,7 @@ class ControlPlane:
         All on one connection, and only where there is something: most tests leave little, and each
         asks for this.
         """
-        with contextlib.closing(self._connection()) as connection:
+        with self._connected() as connection:
 
             def ask(method: str, path: str) -> Any:
                 status, answer = _asked(connection, method, path)
@@ -401,6 +428,12 @@ class ControlPlane:
         }
         path.write_text(json.dumps(content, indent=2))
         path.chmod(0o600)
+
+
+def _can_be_read(connection: socket.socket) -> bool:
+    waiting = select.poll()
+    waiting.register(connection, select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 def _asked(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,16 +21,18 @@ def run_folder(base: Path) -> Path:
 
 
 def once(base: Path, name: str, fill: Callable[[Path], object]) -> Path:
-    """Return the folder ``name`` of the run, after ``fill`` has made its content, once.
+    """Return the folder ``name`` of the run, which ``fill`` has made and filled, once.
 
-    Where ``fill`` fails, the next worker tries it in a folder that may have a part of the content.
+    Where ``fill`` fails, what it has made is removed: the next worker begins anew.
     """
     folder = run_folder(base) / name
-    folder.mkdir(exist_ok=True)
-    done = folder / "filled"
-    with (folder / "lock").open("w") as lock:
+    with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            fill(folder)
-            done.touch()
+        if not folder.exists():
+            folder.mkdir()
+            try:
+                fill(folder)
+            except BaseException:  # the time of a test may be over, too
+                shutil.rmtree(folder)
+                raise
     return folder
