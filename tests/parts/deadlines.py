@@ -29,6 +29,10 @@ _GROWTH = 1.25
 _Result = TypeVar("_Result")
 
 
+class TooLate(AssertionError):
+    """The event that a test waits for did not come in time."""
+
+
 def patience_factor(text: str) -> float:
     """Return the factor in ``VIGIL_TEST_PATIENCE``; raises ``ValueError`` if it is not one."""
     factor = float(text)
@@ -53,13 +57,14 @@ def wait_until(
 ) -> _Result:
     """Wait until ``reached`` returns a true value, and return that.
 
-    Fails after ``seconds`` with the name of the event, or with what ``event`` returns then. It
+    Raises ``TooLate`` after ``seconds`` with the name of the event, or with what ``event`` returns then. It
     looks every ``step_seconds``; without them soon at first, and later less often.
     """
     give_up = time.monotonic() + patience(seconds)
     steps = _steps(step_seconds)
     while not (result := reached()):
-        assert time.monotonic() < give_up, _late(event, seconds)
+        if time.monotonic() >= give_up:
+            raise TooLate(_late(event, seconds))
         time.sleep(next(steps))
     return result
 
@@ -96,7 +101,8 @@ async def until(
         result: _Result = await answer if inspect.isawaitable(answer) else answer
         if result:
             return result
-        assert clock() < give_up, _late(event, seconds)
+        if clock() >= give_up:
+            raise TooLate(_late(event, seconds))
         await asyncio.sleep(next(steps))
 
 
