@@ -13,14 +13,17 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit slow test-node test-volcano test-brokers lint bench lock wire clean
+.PHONY: help demo test unit slow affected coverage mutants test-node test-volcano test-brokers lint bench lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
-	@echo "make lint          format, style, types, layers of imports and retired words"
+	@echo "make lint          format, style, types, layers of imports and names"
 	@echo "make unit          three quarters of the tests in a minute: no server, no network, only gcc"
 	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
 	@echo "make slow          lists the fifty tests that took longest when they were run last"
+	@echo "make affected      tests of what changed since main, two minutes; status 4: some were left out"
+	@echo "make coverage      lines and branches that make test runs, for the table in docs/tests.md"
+	@echo "make mutants       200 small defects in a copy: which test notices each; three quarters of an hour"
 	@echo "make test-node     the manifests on a real node (kubelet, containerd); needs root, 15 minutes"
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
 	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
@@ -49,6 +52,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.retired_words
+	$(BIN)/python -m tests.private_names
 
 # Tests wait for each other's programs more than for processors. What judges how quick something is
 # comes behind the others, with the machine for itself. VIGIL_TEST_PATIENCE multiplies all deadlines
@@ -66,6 +70,20 @@ slow: $(VENV)/installed-dev
 # workers than processors here, too.
 unit: $(VENV)/installed-dev
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -q -m unit
+
+affected: $(VENV)/installed-dev
+	$(BIN)/python -m tests.affected
+
+# COVERED=unit measures the unit tier alone. What judges how quick something is is not measured.
+COVERED ?= not alone
+coverage: $(VENV)/installed-dev
+	tests/setup.sh
+	$(BIN)/python -m tests.measured -n $(WORKERS) --dist worksteal -m "$(COVERED)"
+
+# By what the last `make coverage` measured.
+mutants: $(VENV)/installed-dev
+	$(BIN)/python -m tests.mutants --defects
+	$(BIN)/python -m tests.mutants
 
 # Not part of `make test`: it takes a machine of which it is root.
 test-node: $(VENV)/installed-dev
@@ -97,4 +115,4 @@ wire: $(VENV)/installed-dev
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. contract/wire/*.proto
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .measured

@@ -19,6 +19,7 @@ from tests.parts.controlplane import ControlPlane
 from tests.parts.deadlines import patience
 from tests.parts.emulator_objects import compile_once
 from tests.parts.processes import leftovers, temporary_folder
+from tests.parts.template import Templates
 from tests.slowest import Durations
 from tests.tiers import Guard, mark_tiers, needs
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _GUARD = Guard()
+_TEMPLATES = Templates()
 
 # How long an example takes depends on what else the machine does; each test has a timeout.
 settings.register_profile("untimed", deadline=None)
@@ -63,7 +65,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Guard a unit test with its fixtures."""
+    """Choose how the test starts commands; guard a unit test with its fixtures."""
+    _TEMPLATES.are_used = not any(map(item.get_closest_marker, ("exec", "alone", "unit")))
     if item.get_closest_marker("unit") is None:
         return (yield)
     _GUARD.watched = item.nodeid
@@ -114,6 +117,13 @@ def _nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     yield
     left = leftovers(tmp_path_factory.getbasetemp(), seconds=5.0)
     assert not left, "the tests left these behind:\n" + "\n".join(left)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def templates(_nothing_is_left: None) -> Iterator[Templates]:
+    """Start commands of the product from a process that has loaded it."""
+    with _TEMPLATES:
+        yield _TEMPLATES
 
 
 _TO_THREAD = asyncio.to_thread

@@ -215,6 +215,7 @@ def test_the_driver_comes_later(folder: Folder, make_agent: MakeAgent) -> None:
     agent.up(15)
 
 
+@pytest.mark.exec
 @pytest.mark.parametrize("verb", ["agent", "aggregator"])
 def test_a_daemon_that_is_stopped_while_it_is_loaded(
     folder: Folder,

@@ -13,10 +13,8 @@ from agent.fault_state import FaultState, restore
 from agent.journal.file import FILE_NAME, RestoredJournal, read_restored
 from agent.journal.journal import Journal
 from agent.journal.rows import JournalRow, RowKind
-from agent.policy.deadlines import ONCE_VISIBLE_MS
-from agent.policy.restarts import restarted
-from agent.policy.state import SETTLE_MS, Acknowledged, Adopted, PolicyState
-from agent.policy.step import next_deadline_ms
+from agent.policy.state import SETTLE_MS, Acknowledged, Adopted, PolicyState, restarted
+from agent.policy.step import ONCE_VISIBLE_MS, next_deadline_ms
 from contract.codes import catalogue
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel

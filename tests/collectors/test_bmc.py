@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from collectors.base import AgentOptions
 from collectors.bmc import BmcCollector, BmcSection, BmcTracker, plausible_ms
 from collectors.registry import COLLECTORS
 from contract.codes.levels import Severity
@@ -233,9 +232,9 @@ async def collecting(
         BmcSection(
             period_seconds=period_seconds, deadline_seconds=0.5, device=str(tools / "no-device")
         ),
-        AgentOptions(),
+        around,
     )
-    task = asyncio.create_task(collector.run(around))
+    task = asyncio.create_task(collector.run())
     try:
         yield watched
     finally:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.boot import boot_id
 from collectors.clock_programs import ClockAnswer, clock_answers, running_keepers
 from collectors.host_clock import (
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+    from collectors.base import CollectorContext
+
 ANSWERED = "node 0 answered"
 STEP = f"host 0 Clock once {CLOCK_STEP}"
 LOST = f"host 0 Clock present {CLOCK_UNSYNCHRONISED}"
@@ -44,10 +45,10 @@ class Host:
         self.synchronised: bool | None = False
         self.answers: list[ClockAnswer] = []
 
-    def collector(self) -> HostClockCollector:
+    def collector(self, around: CollectorContext) -> HostClockCollector:
         return HostClockCollector(
             ClockSection(),
-            AgentOptions(),
+            around,
             offset=lambda: self.offset,
             synchronised=lambda: self.synchronised,
             answers=lambda _: self.answers,
@@ -64,7 +65,7 @@ async def running(
     around = collector_context(
         recorded, virtual_ms, ScriptedDriver(), saved_state=memory, tracked=tracked
     )
-    task = asyncio.create_task(host.collector().run(around))
+    task = asyncio.create_task(host.collector(around).run())
     await time_passes(1)
     try:
         yield recorded

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.chip_faults.collector import ChipFaultsCollector, ChipFaultsSection
 from contract.codes.chip_codes import CARD_DROP
 from contract.observation import chip_subject
@@ -69,9 +68,9 @@ async def collecting(
     recorded = RecordedReports()
     around = collector_context(recorded, wall_clock, driver, tracked=tracked)
     collector = ChipFaultsCollector(
-        ChipFaultsSection(audit_period_seconds=1.0, health_period_seconds=0.5), AgentOptions()
+        ChipFaultsSection(audit_period_seconds=1.0, health_period_seconds=0.5), around
     )
-    tasks = [asyncio.create_task(driver.run()), asyncio.create_task(collector.run(around))]
+    tasks = [asyncio.create_task(driver.run()), asyncio.create_task(collector.run())]
     try:
         yield driver, recorded
     finally:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.switch import SwitchCollector, SwitchSection
 from contract.codes.levels import Severity
 from contract.documents.switch_info import SwitchPort, port_of, port_subject
@@ -69,11 +68,8 @@ async def collecting(
     driver.family = family
     recorded = RecordedReports()
     around = collector_context(recorded, wall_clock, driver, tracked=tracked, driver_root=root)
-    task = asyncio.create_task(
-        SwitchCollector(SwitchSection(audit_period_seconds=period_seconds), AgentOptions()).run(
-            around
-        )
-    )
+    collector = SwitchCollector(SwitchSection(audit_period_seconds=period_seconds), around)
+    task = asyncio.create_task(collector.run())
     try:
         yield recorded
     finally:

@@ -70,7 +70,7 @@ def test_snapshot_stream_and_history_of_an_agent_fit_together(folder_node: Node)
         node.emulator.recover(3, FIRST)
         ended = next_change(answer)
         assert (ended["subject"], ended["code"]) == ("Ascend910-3", FIRST)
-        assert "level" not in ended
+        assert ended["level"] is None
 
     # The journal commits beside the publication.
     node.wait(lambda: len(codes_of(history(node))) == 3, "the history has all of it")
@@ -93,5 +93,5 @@ def test_snapshot_stream_and_history_of_an_agent_fit_together(folder_node: Node)
 
 def codes_of(page: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the codes of changed faults with the kind of each change."""
-    events = [one["event"] for one in page["events"] if "event" in one]
-    return [(one["code"], one["kind"]) for one in events]
+    events = [row["event"] for row in page["events"] if row["event"]]
+    return [(event["code"], event["kind"]) for event in events]

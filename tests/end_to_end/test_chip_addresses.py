@@ -21,6 +21,7 @@ from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
 from dcmi_shim.library.discovery import VendorPaths, find_library
 from stores.address import open_store
+from tests.agent.held_claim import held_claim
 from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ async def driver(hardware: tuple[Emulator, Path]) -> AsyncIterator[Driver]:
 @contextlib.asynccontextmanager
 async def keeping(objects: ClusterObjects, driver: Driver) -> AsyncIterator[None]:
     keeper = NodeObjectWriter(
-        objects, "node-1", lambda: True, ChipLabels(driver, refresh_seconds=0.2), None
+        objects, "node-1", held_claim(), ChipLabels(driver, refresh_seconds=0.2), None
     )
     running = asyncio.create_task(keeper.run())
     yield

@@ -88,8 +88,8 @@ class Site:
         """Count the changes that the aggregator has, by their episode, kind and place."""
         page: dict[str, Any] = self.aggregator.ask("/api/v1/history?after=0&limit=10000")[1]
         assert not page["more"]
-        assert not any(one.get("lost") for one in page["events"])
-        return Counter(_change(one["event"]) for one in page["events"] if "event" in one)
+        assert not any(row["lost"] for row in page["events"])
+        return Counter(_change(row["event"]) for row in page["events"] if row["event"])
 
     def journaled(self) -> Counter[str]:
         """Count the changes in the node's journal, by their episode, kind and place."""

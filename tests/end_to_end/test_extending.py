@@ -33,6 +33,8 @@ def programs() -> list[str]:
 
 def test_the_collector_gives_a_metric_and_a_fault(folder_node: Node, tmp_path: Path) -> None:
     collector, line, _ = programs()
+    assert collector.count("\n") <= 150, "adding a source is one small file"
+    assert line.count("\n") == 1, "and one line in the registry"
     library = tmp_path / "library"
     shutil.copytree(ROOT / "collectors", library / "collectors")
     (library / "collectors" / "water.py").write_text(collector)

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from contract.codes.chip_codes import LINK_DOWN
 from contract.names import CLUSTER_NAMESPACE
 from tests.aggregator.daemon import Daemon
@@ -80,6 +82,7 @@ def _slowest_answer(node: Node) -> Iterator[list[float]]:
         asking.join()
 
 
+@pytest.mark.exec
 def test_ten_thousand_events_in_a_second(folder_node: Node) -> None:
     node = folder_node
     node.start()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.agent.journal.older import OLDER_ROWS, older_journal
 from tests.end_to_end.places import Folder
 from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
 
@@ -249,6 +250,29 @@ def test_a_broken_journal_is_moved_aside(folder_node: Node) -> None:
     node.start()
     node.until(lambda now: bool(now.codes(1) and now.codes(2)), "both faults are shown")
     node.waits_for_text("moved to journal.sqlite.broken-")
+
+
+def test_no_fault_is_lost_with_a_journal_of_an_older_schema(folder_node: Node) -> None:
+    node = folder_node
+    node.emulator.occur(1, FAULT)
+    node.start()
+    node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown")
+    node.stop()
+    for file in node.state_dir.glob("journal.sqlite*"):
+        file.unlink()
+    older = older_journal(node.state_dir)
+    # Only the published document has this fault: its chip gives no answer.
+    node.emulator.hang(CODES, 1)
+    node.emulator.occur(2, OTHER)
+    node.start()
+    node.until(lambda now: now.codes(2) == {OTHER}, "an audit found a fault")
+    assert node.shown() is not None
+    node.until(lambda now: now.codes(1) == {FAULT}, "the published fault is still shown", 1)
+    (gap,) = node.journal("gap")
+    assert gap["rows_lost"] == OLDER_ROWS
+    warnings = [line for line in node.logged().splitlines() if str(older) in line]
+    assert len(warnings) == 1, warnings
+    assert " WARNING agent.journal: " in warnings[0]
 
 
 def test_without_a_journal_the_store_is_the_memory(node: Node) -> None:

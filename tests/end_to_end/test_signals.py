@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.end_to_end.node import Node
     from tests.end_to_end.places import Cluster
 
+pytestmark = pytest.mark.exec
+
 FAULT = "80E01801"
 WITHOUT_MEANING = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 ABSENCE_SECONDS = 300

@@ -253,6 +253,7 @@ def test_over_tls_with_a_certificate(
     folder_node.wait(lambda: server.assertions == [OCCUR], "told", 20)
 
 
+@pytest.mark.exec
 @pytest.mark.parametrize("is_configured", [False, True])
 def test_grpc_is_loaded_only_to_send(
     folder_node: Node, folder_clients: Clients, server: FaultServer, is_configured: bool

@@ -148,7 +148,8 @@ def _mounts() -> list[Path]:
     return [Path(os.fsdecode(line.split(b" ")[1])) for line in lines]
 
 
-def _end_with_the_parent() -> None:
+def end_with_the_parent() -> None:
+    """Have this process killed when the thread ends that started it; a ``preexec_fn``."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
@@ -174,7 +175,7 @@ class Running:
                 stdout=file if output is None else output,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                preexec_fn=_end_with_the_parent if is_first else None,
+                preexec_fn=end_with_the_parent if is_first else None,
             )
         self._name = str(arguments[0])
 

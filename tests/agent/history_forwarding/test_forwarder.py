@@ -73,7 +73,6 @@ async def life(directory: Path, way: Way, first: int, episodes: list[str], wante
         first_sequence=first,
         wall_clock=_now_ms,
         on_recovered=lambda: None,
-        on_changes=lambda rows: forwarder.count(rows),
     )
     forwarder = HistoryForwarder(way, "node-1", journal, directory, _now_ms)
     running = asyncio.create_task(forwarder.run())

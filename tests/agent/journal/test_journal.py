@@ -19,7 +19,10 @@ import pytest
 from agent.journal import slow_commits
 from agent.journal.file import FILE_NAME, JournalFile, RestoredJournal, read_restored
 from agent.journal.journal import Journal
+from agent.journal.reader import read_rows
 from agent.journal.rows import JournalRow, RowKind
+from contract.errors import JournalError
+from tests.agent.journal.older import older_journal
 from tests.parts.deadlines import patience, stays, until
 
 if TYPE_CHECKING:
@@ -351,6 +354,33 @@ async def test_a_journal_of_a_newer_version_is_left_alone(tmp_path: Path) -> Non
     assert stored_rows(tmp_path) == []
 
 
+async def test_a_journal_with_an_older_schema_that_appears_is_moved_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    older = older_journal(tmp_path)
+    recovered: list[bool] = []
+    journal = Journal(
+        tmp_path,
+        first_sequence=1,
+        wall_clock=lambda: NOW_MS,
+        on_recovered=lambda: recovered.append(True),
+    )
+    journal.append([(RowKind.REPORTS, "[1]")], NOW_MS)
+    await until(lambda: bool(recovered), "a snapshot is asked for")
+    assert await journal.close()
+    assert [row[1] for row in stored_rows(tmp_path)] == ["reports", "gap"]
+    assert (tmp_path / f"{FILE_NAME}.broken-{NOW_MS}").exists()
+    moved = [record for record in caplog.records if "moved to" in record.getMessage()]
+    assert [record.levelname for record in moved] == ["WARNING"]
+    assert str(older) in moved[0].getMessage()
+
+
+def test_the_rows_of_an_older_schema_are_not_replayed(tmp_path: Path) -> None:
+    older = older_journal(tmp_path)
+    with pytest.raises(JournalError, match="its schema is version 1, known is 2"):
+        list(read_rows(older))
+
+
 def filled(path: Path, reports: int, body: str = "[]") -> JournalFile:
     file = JournalFile(path)
     rows = [JournalRow(1, 0, RowKind.CONFIGURATION, "{}")]
@@ -462,3 +492,23 @@ def test_start_after_kill_leaves_the_checkpoint_to_the_sync(tmp_path: Path) -> N
         assert second.read_bytes() == before
     finally:
         started.close()
+
+
+async def test_nothing_waits_for_a_journal_that_is_in_trouble() -> None:
+    journal = open_journal(Path("/proc/nowhere"))
+    assert not await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 30)
+    began = time.monotonic()
+    assert not await journal.committed(journal.append([(RowKind.REPORTS, "[]")], NOW_MS), 30)
+    assert time.monotonic() - began < 10
+    assert not await journal.close()
+
+
+async def test_rows_that_do_not_fit_while_there_is_trouble_are_counted() -> None:
+    journal = open_journal(Path("/proc/nowhere"), held_bytes=4000)
+    for _ in range(100):
+        last = journal.append([(RowKind.REPORTS, json.dumps("x" * 100))], NOW_MS)
+    assert not await journal.committed(last, 30)
+    status = journal.status()
+    assert 0 < status.rows_held < 40
+    assert status.rows_dropped == 100 - status.rows_held
+    assert not await journal.close()

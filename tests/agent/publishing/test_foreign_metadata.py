@@ -30,10 +30,10 @@ HOLDER = "example.com/holds"
 class HealedNode(Node):
     """A node whose document is healthy before it is deleted."""
 
-    def wanted(self) -> DesiredDocument:
+    def desired(self) -> DesiredDocument:
         if not self.content:
             return absent(self.revision, self.healthy)
-        return super().wanted()
+        return super().desired()
 
     def healthy(self, stamp: int) -> Document:
         return Document(*PLACE, {"stamp": str(stamp), "content": "healthy"}, LABELS)

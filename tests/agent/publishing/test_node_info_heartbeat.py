@@ -15,7 +15,8 @@ import pytest
 from agent.fault_state import FaultState
 from agent.journal.journal import Journal
 from agent.journal.rows import RowKind
-from agent.node_documents import DocumentsContext, NodeDocuments
+from agent.node_documents import NodeDocuments
+from agent.own_documents import DocumentsContext
 from agent.policy.state import PolicyState
 from agent.publishing.node_info import NodeInfoDocument
 from agent.publishing.node_info_heartbeat import NodeInfoBeat, NodeInfoHeartbeat
@@ -35,6 +36,7 @@ from contract.observation import NODE, Assertion, Observation, SourceAnswered, h
 from service.stalls import Stalls
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.directory.store import DirectoryStore
+from tests.agent.held_claim import held_claim
 from tests.agent.policy.builders import T, after, healthy
 from tests.parts.deadlines import stays, until
 
@@ -190,10 +192,8 @@ class Life:
             self.fault_state,
             self.journal,
             self.stalls,
+            held_claim(),
             self.now_ms,
-            may_publish=lambda: True,
-            check_now=lambda: asyncio.sleep(0),
-            has_rival=lambda: False,
             on_chips_restored=lambda: None,
         )
         beating = None
@@ -336,7 +336,7 @@ async def test_a_publisher_that_stands_still_stops_every_beat(
     passed = 0.0
     life = Life(tmp_path, generation, 5.0)
     stalls = Stalls(lambda: passed)
-    desk = replace(life.documents._context, progress=stalls)
+    desk = replace(life.documents._context, stalls=stalls)
     NodeDocuments("node-1", ["device-info", "node-info"], desk)
     assert stalls.stalled() == {}
     passed = 31.0

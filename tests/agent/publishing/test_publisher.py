@@ -15,13 +15,13 @@ from agent.publishing import publisher as publisher_module
 from agent.publishing.publisher import (
     DesiredDocument,
     DocumentPublisher,
-    PublisherCallbacks,
     absent,
 )
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreUnavailable
 from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.directory import files
 from stores.directory.store import DirectoryStore
+from tests.agent.publishing.published import PlainDocument
 from tests.parts.deadlines import patience, stand_in_waits, stays, time_passes, until
 
 if TYPE_CHECKING:
@@ -84,10 +84,15 @@ class TroubledStore(DirectoryStore):
             raise StoreUnavailable("connection reset")
 
 
-class Bench:
+def wall_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class Bench(PlainDocument):
     """One publisher with its desired document."""
 
     def __init__(self, root: Path, store: type[TroubledStore] = TroubledStore) -> None:
+        super().__init__(SPACE, NAME)
         self.store = store(f"directory:{root}", root)
         self.foreign = DirectoryStore(f"directory:{root}", root)
         self.content: str | None = "healthy"
@@ -101,34 +106,20 @@ class Bench:
         self.foreign_seen: list[str] = []
         self.before_writes = 0
         self.before_repairs = 0
-        self.has_rival = False
         self.stranger_stops = False
         self.loses_its_name = False
         self.while_committing: Callable[[], None] = lambda: None
-        self.publisher = DocumentPublisher(
-            self.store,
-            SPACE,
-            NAME,
-            PublisherCallbacks(
-                desired=self.wanted,
-                stamp_of=lambda document: int(document.data["stamp"]),
-                verify=self.verify,
-                before_write=self.before_write,
-                before_repair=self.before_repair,
-                on_first_read=self.first_read.append,
-                on_foreign=self.on_foreign,
-                on_acknowledged=lambda document, revision: self.acknowledged.append(
-                    ("" if document is None else document.data["content"], revision)
-                ),
-                on_shown=self.is_shown,
-                wall_clock=lambda: int(time.time() * 1000),
-                progress=lambda: None,
-                has_rival=lambda: self.has_rival,
-            ),
-        )
+        self.publisher = DocumentPublisher(self.store, self, wall_ms, lambda: None)
         self.record = self.publisher.record
 
-    def is_shown(self) -> None:
+    def on_first_read(self, existing: Document | None) -> None:
+        self.first_read.append(existing)
+
+    def on_acknowledged(self, document: Document | None, revision: int) -> None:
+        content = "" if document is None else document.data["content"]
+        self.acknowledged.append((content, revision))
+
+    def on_shown(self) -> None:
         self.shown += 1
 
     async def before_repair(self) -> None:
@@ -137,7 +128,7 @@ class Bench:
         if self.loses_its_name:
             self.content = None
 
-    def wanted(self) -> DesiredDocument | None:
+    def desired(self) -> DesiredDocument | None:
         content = self.content
         if content is None:
             return None
@@ -150,9 +141,9 @@ class Bench:
             self.refresh_seconds,
         )
 
-    def on_foreign(self, document: Document) -> bool:
-        self.foreign_seen.append(document.data["content"])
-        return document.data["content"] == "an operator's"
+    def on_foreign_write(self, foreign: Document) -> bool:
+        self.foreign_seen.append(foreign.data["content"])
+        return foreign.data["content"] == "an operator's"
 
     def verify(self, document: Document) -> None:
         if self.refuses and self.refuses in document.data["content"]:
@@ -535,7 +526,7 @@ async def test_writes_of_another_agent_with_this_name_are_no_conflict(
 ) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
-        bench.has_rival = True
+        bench.is_other_agent_alive = True
         for _ in range(7):
             repairs = bench.record.writes["repair", "acknowledged"]
             await bench.writes_foreign("theirs")
@@ -553,7 +544,7 @@ async def test_a_conflict_with_another_agent_with_this_name_ends_when_it_is_seen
             await bench.writes_foreign(f"theirs {number}")
             await bench.noticed(number)
         await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
-        bench.has_rival = True
+        bench.is_other_agent_alive = True
         bench.publisher.wake(0)
         assert await bench.shows("healthy") < 0.9, "no pause is waited for"
         await until(lambda: bench.record.conflict_since_ms is None, "its end")
@@ -568,7 +559,7 @@ async def test_a_conflict_ends_with_the_next_write_of_another_agent_with_this_na
             await bench.writes_foreign(f"theirs {number}")
             await bench.noticed(number)
         await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
-        bench.has_rival = True
+        bench.is_other_agent_alive = True
         await bench.writes_foreign("the rival's")
         await until(lambda: bench.record.conflict_since_ms is None, "its end")
         assert caplog.text.count("the conflict is over: another agent with this node name") == 1

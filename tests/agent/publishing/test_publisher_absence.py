@@ -13,13 +13,13 @@ import pytest
 from agent.publishing.publisher import (
     DesiredDocument,
     DocumentPublisher,
-    PublisherCallbacks,
     absent,
 )
 from contract.errors import StoreUnavailable
 from stores.base import Document
 from stores.kubernetes_api.store import KubernetesStore
-from tests.agent.publishing.test_publisher import LABELS, Bench, running
+from tests.agent.publishing.published import PlainDocument
+from tests.agent.publishing.test_publisher import LABELS, Bench, running, wall_ms
 from tests.parts.deadlines import patience, stays, time_passes, until
 
 if TYPE_CHECKING:
@@ -168,32 +168,20 @@ async def test_a_deletion_whose_answer_was_lost_is_recognised(tmp_path: Path) ->
         assert bench.record.foreign.total == 0
 
 
-class Node:
+class Node(PlainDocument):
     """A publisher on a real API server."""
 
     def __init__(self, store: KubernetesStore) -> None:
+        super().__init__(*PLACE)
         self.content = "faulty"
         self.revision = 1
         self.acknowledged: list[Document | None] = []
-        self.publisher = DocumentPublisher(
-            store,
-            *PLACE,
-            PublisherCallbacks(
-                desired=self.wanted,
-                stamp_of=lambda document: int(document.data["stamp"]),
-                verify=lambda document: None,
-                before_write=lambda: asyncio.sleep(0),
-                before_repair=lambda: asyncio.sleep(0),
-                on_first_read=lambda document: None,
-                on_foreign=lambda document: False,
-                on_acknowledged=lambda document, revision: self.acknowledged.append(document),
-                on_shown=lambda: None,
-                wall_clock=lambda: int(time.time() * 1000),
-                progress=lambda: None,
-            ),
-        )
+        self.publisher = DocumentPublisher(store, self, wall_ms, lambda: None)
 
-    def wanted(self) -> DesiredDocument:
+    def on_acknowledged(self, document: Document | None, revision: int) -> None:
+        self.acknowledged.append(document)
+
+    def desired(self) -> DesiredDocument:
         if not self.content:
             return absent(self.revision)
         return DesiredDocument(self.revision, self.content, self.stamped, math.inf)

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from aggregator.absence.last_known import KnownBeat, LastKnown, LastKnownStore
-from aggregator.absence.last_known_file import FILE_NAME, KnownFile, LastKnownRow
+from aggregator.absence.last_known import (
+    FILE_NAME,
+    KnownBeat,
+    KnownFile,
+    LastKnown,
+    LastKnownRow,
+    LastKnownStore,
+)
 from aggregator.liveness.rules import kept
 from service.clock import system_clock
 from tests.aggregator.nodes import faulty, healthy, report

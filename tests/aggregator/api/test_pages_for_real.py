@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from aggregator.api.operations import OPERATIONS
-from aggregator.processors import manual_info, separation_policy
+from aggregator.processors import separation_documents
 from contract.documents.cluster_info import cluster_device_name
 from contract.documents.node_info import FaultDevice
 from contract.documents.public_fault import (
@@ -76,12 +76,12 @@ async def trouble(store: Store, plane: ControlPlane) -> None:
     await store.put(node_report("n3", [FaultDevice("Fan", 4, ["06000025"], "x")], "Healthy"))
     await store.put(report("n4", {"DeviceInfoCfg": "{"}))
     await store.put(dpu_document("n2", LANE_DOWN, at=time.time() - T0))
-    separated = manual_info.render_chips({"Ascend910-7": {"80C98009": T0 * 1000}})
+    separated = separation_documents.render_chips({"Ascend910-7": {"80C98009": T0 * 1000}})
     for name, data in (
-        (separation_policy.NAME, {separation_policy.KEY: POLICY}),
-        (manual_info.NAME, {"n1": separated}),
+        (separation_documents.POLICY_NAME, {separation_documents.POLICY_KEY: POLICY}),
+        (separation_documents.CHIPS_NAME, {"n1": separated}),
     ):
-        await store.put(Document(manual_info.NAMESPACE, name, data))
+        await store.put(Document(separation_documents.NAMESPACE, name, data))
     message = encode_public_fault(PUBLIC)
     await store.put(Document("default", "ccae", message, dict([PUBLIC_FAULT_LABEL])))
 

@@ -148,8 +148,8 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
         await store.put(item("a"))
         await seen.until(lambda seen: kept("a") in seen.documents)
         follower = await stack.enter_async_context(running(root, other))
-        await until(lambda: not follower.readiness.health().not_ready, seconds=10)
-        assert leader.leadership.leads
+        await until(lambda: not follower.publication.readiness.health().not_ready, seconds=10)
+        assert leader.queries.leadership.leads
         assert follower.queries.leader_page().leader.role == f"follower of a-{id(one)}"
         assert other.led == []
         one.count("a")
@@ -159,7 +159,7 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
         await until(lambda: other.led == [True], seconds=10)
         assert other.counts == {"a": 2}
         other.count("a")
-        await follower.takeover.persistent_state.wait_until_stored("counts")
+        await follower.publication.takeover.persistent_state.wait_until_stored("counts")
         found = await store.get(*kept("a"))
         assert found is not None
         assert found.data == {KEY: "3"}

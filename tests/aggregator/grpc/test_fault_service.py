@@ -19,8 +19,8 @@ from aggregator.grpc.fault_messages import (
     NodeFaultInfo,
     SwitchFaultInfo,
 )
+from aggregator.grpc.fault_service import FOR_MS, Recoveries
 from aggregator.grpc.subscriptions import SubscriptionEnd
-from aggregator.grpc.takeover_recoveries import FOR_MS, Recoveries
 from tests.aggregator.grpc.bench import Bench, faulty, normal
 from tests.aggregator.grpc.upstream import Client, Stream
 from tests.parts.deadlines import patience, until, until_succeeds

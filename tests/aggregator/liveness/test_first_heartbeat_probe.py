@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.liveness import rules as liveness
-from aggregator.liveness.first_heartbeat_probe import HeartbeatProbe
+from aggregator.liveness.monitor import HeartbeatProbe
 from aggregator.liveness.rules import HeartbeatListing, LostNodes, ProbeResult
 from contract.errors import StoreForbidden, StoreUnavailable
 from service.clock import Instant

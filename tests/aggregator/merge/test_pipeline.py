@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from aggregator.cluster_documents.kinds import DEVICE
 from aggregator.inputs.node_documents import DocumentSource
-from aggregator.merge.pipeline import Pipeline
+from aggregator.merge.pipeline import Pipeline, lost_of
 from contract.documents.cluster_info import cluster_device_index
-from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
+from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from stores.base import Changed, Deleted, Document, DocumentsListed, WatchEvent
 from stores.interruption import Interrupted
 from tests.aggregator.nodes import T0, faulty, healthy, instant, published, report, unhealthy
@@ -231,6 +233,24 @@ def test_a_node_in_two_documents_keeps_the_newer_entry() -> None:
     assert set(published(bench.outputs["cluster-info-device-1"])) == {"n1"}
 
 
+def test_the_newer_entry_counts_where_it_stands_in_the_first_document() -> None:
+    first, second = Bench(), Bench()
+    first.observe(instant(9), listed(n1=faulty(update_time=T0 + 9)))
+    first.write(instant(9))
+    second.observe(instant(0), listed(n1=healthy(), n2=healthy()))
+    second.write(instant(0))
+    bench = Bench(
+        outputs={
+            "cluster-info-device-0": first.outputs["cluster-info-device-0"],
+            "cluster-info-device-1": second.outputs["cluster-info-device-0"],
+        }
+    )
+    bench.observe(instant(10), listed(n1=faulty(update_time=T0 + 9), n2=healthy()))
+    bench.write(instant(10))
+    assert set(published(bench.outputs["cluster-info-device-0"])) == {"n1"}
+    assert set(published(bench.outputs["cluster-info-device-1"])) == {"n2"}
+
+
 def test_unreadable_documents_of_an_earlier_run_are_reported_and_overwritten() -> None:
     good = Bench()
     good.observe(instant(0), listed(n1=healthy(T0 + 50)))
@@ -281,3 +301,55 @@ def test_a_change_that_must_wait_goes_out_by_itself() -> None:
     bench.write(instant(1))
     assert unhealthy(bench.shown()["n1"]) == "Ascend910-6"
     assert bench.pipeline.next_due_ms() is None
+
+
+def test_a_document_of_another_name_has_no_nodes_and_no_revision() -> None:
+    bench = Bench()
+    bench.observe(instant(0), listed(n1=healthy()))
+    other = Document(CLUSTER_NAMESPACE, "unrelated", {"unrelated": "{}"})
+    assert bench.pipeline.follow(other, instant(1)) == (frozenset(), frozenset())
+    with pytest.raises(KeyError, match="unrelated"):
+        bench.pipeline.revision("unrelated")
+
+
+def test_what_another_leader_published_stays_until_documents_are_read() -> None:
+    leader, bench = Bench(), Bench()
+    for one in (leader, bench):
+        one.observe(instant(0), listed(n1=healthy(), n2=healthy()))
+        one.write(instant(0))
+    leader.observe(instant(1), Changed(report("n1", faulty(3, T0 + 1))))
+    leader.write(instant(1))
+    document = Document(CLUSTER_NAMESPACE, NAME, {NAME: leader.outputs[NAME]})
+    differ, nodes = bench.pipeline.follow(document, instant(2), unconfirm=True)
+    assert differ == {"n1"}
+    assert nodes == {"n1", "n2"}
+    assert bench.pipeline.unconfirmed == {"n1"}
+    bench.observe(instant(3))
+    bench.write(instant(3))
+    assert unhealthy(bench.shown()["n1"]) == "Ascend910-3"
+    bench.pipeline.confirm({"n1"})
+    assert bench.pipeline.unconfirmed == frozenset()
+    bench.observe(instant(4))
+    bench.write(instant(4))
+    assert unhealthy(bench.shown()["n1"]) == ""
+
+
+def test_names_of_lost_nodes_fit_into_an_annotation() -> None:
+    bench = Bench()
+    nodes = frozenset(f"node-{number:04}.{'x' * 90}" for number in range(3000))
+    bench.pipeline.set_lost(nodes)
+    bench.observe(instant(0))
+    value = bench.pipeline.value(CLUSTER_NODE_NAME)
+    document = Document(CLUSTER_NAMESPACE, CLUSTER_NODE_NAME, {}, annotations=value.annotations)
+    names = lost_of(document)
+    assert names is not None
+    assert sum(len(name) + 1 for name in names) <= 200 * 1024
+    assert sorted(names) == sorted(nodes)[: len(names)]
+    assert len(names) == 200 * 1024 // 101
+    bench.pipeline.set_lost(frozenset())
+    bench.observe(instant(1))
+    assert bench.pipeline.value(CLUSTER_NODE_NAME).annotations == {}
+
+
+def test_of_another_document_no_node_is_lost() -> None:
+    assert lost_of(Document(CLUSTER_NAMESPACE, NAME, {})) is None

@@ -7,7 +7,6 @@ import contextlib
 import sqlite3
 import time
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING
 from unittest.mock import MagicMock
 
@@ -59,7 +58,6 @@ class Parts:
     def __init__(self, broker: Broker, tmp_path: Path) -> None:
         self._broker = broker
         self._tmp_path = tmp_path
-        self._tellers: dict[str, HistoryForwarder] = {}
         self._closing = contextlib.AsyncExitStack()
 
     def _channel(self) -> EventChannel:
@@ -82,20 +80,14 @@ class Parts:
             first_sequence=1,
             wall_clock=lambda: NOW_MS,
             on_recovered=lambda: None,
-            on_changes=partial(self._count, directory),
             max_bytes=max_bytes,
         )
         self._closing.push_async_callback(journal.close)
         return journal
 
-    def _count(self, directory: str, rows: int) -> None:
-        if directory in self._tellers:
-            self._tellers[directory].count(rows)
-
     def forwarder(self, journal: Journal, directory: str = "node") -> HistoryForwarder:
         where = self._tmp_path / directory
         forwarder = HistoryForwarder(self._channel(), NODE, journal, where, lambda: NOW_MS)
-        self._tellers[directory] = forwarder
         self._run(asyncio.ensure_future(forwarder.run()))
         return forwarder
 

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from pydantic import ValidationError
 
-from collectors.base import AgentOptions
 from collectors.boot import boot_id
 from collectors.file_systems.collector import (
     FileSystemsCollector,
@@ -47,10 +47,10 @@ from tests.parts.collector_context import SavedInMemory, collector_context
 from tests.parts.deadlines import patience, stays, time_passes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
-    from collectors.base import Sink
+    from collectors.base import CollectorContext, Sink
     from contract.observation import Report
 
 NOW_MS = 1_800_000_000_000
@@ -304,12 +304,12 @@ class Host:
 
     def collector(
         self, full_percent: float = 100.0, deadline_seconds: float = 5.0
-    ) -> FileSystemsCollector:
-        return FileSystemsCollector(
+    ) -> Callable[[CollectorContext], FileSystemsCollector]:
+        return partial(
+            FileSystemsCollector,
             FileSystemsSection(
                 full_percent=full_percent, full_cleared_percent=full_percent
             ).model_copy(update={"deadline_seconds": deadline_seconds}),
-            AgentOptions(),
             host=HostMounts((), self.proc),
         )
 
@@ -322,7 +322,7 @@ def host(tmp_path: Path) -> Host:
 
 @contextlib.asynccontextmanager
 async def running(
-    collector: FileSystemsCollector,
+    make: Callable[[CollectorContext], FileSystemsCollector],
     memory: SavedInMemory | None = None,
     tracked: Mapping[tuple[Subject, str], int] | None = None,
 ) -> AsyncIterator[tuple[RecordedReports, Sink]]:
@@ -342,7 +342,7 @@ async def running(
         tracked=tracked,
         listen=listeners.append,
     )
-    task = asyncio.create_task(collector.run(around))
+    task = asyncio.create_task(make(around).run())
     try:
         yield recorded, push
     finally:

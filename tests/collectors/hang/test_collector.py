@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.hang.collector import HangCollector
 from collectors.hang.tracker import Figures, HangSection, HangTracker, looks_hung
 from contract.codes.chip_codes import HANG
@@ -130,9 +129,9 @@ async def detecting(
         recorded, wall_clock, driver, tracked=tracked, driver_root=root, environment=os.environ
     )
     collector = HangCollector(
-        HangSection(period_seconds=ROUND, deadline_seconds=2, enabled=detect), AgentOptions()
+        HangSection(period_seconds=ROUND, deadline_seconds=2, enabled=detect), around
     )
-    task = asyncio.create_task(collector.run(around))
+    task = asyncio.create_task(collector.run())
     try:
         yield recorded
     finally:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import HostMounts
 from collectors.kernel_log.collector import KernelLogCollector, KernelLogSection
@@ -74,8 +73,8 @@ async def running(
     settings = KernelLogSection(device=str(device)).model_copy(
         update={"hold_seconds": hold_seconds}  # shorter than an operator may set
     )
-    collector = KernelLogCollector(settings, AgentOptions())
-    task = asyncio.create_task(collector.run(around))
+    collector = KernelLogCollector(settings, around)
+    task = asyncio.create_task(collector.run())
     try:
         yield recorded
     finally:

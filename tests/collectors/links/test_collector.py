@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from collectors.base import Sink
+    from collectors.base import CollectorContext, Sink
     from contract.observation import Report, Subject
 
 
@@ -46,10 +47,14 @@ def links(
     npu_exporter_names: bool = False,
     hccn_error: Literal["blind", "down"] = "blind",
     **seconds: float,
-) -> LinksCollector:
-    """Return a collector with these settings."""
+) -> Callable[[CollectorContext], LinksCollector]:
+    """Return what makes a collector with these settings."""
     options = AgentOptions(npu_exporter_names=npu_exporter_names, hccn_error=hccn_error)
-    return LinksCollector(LinksSection(**seconds), options)
+
+    def make(context: CollectorContext) -> LinksCollector:
+        return LinksCollector(LinksSection(**seconds), replace(context, options=options))
+
+    return make
 
 
 pytestmark = pytest.mark.slow
@@ -98,7 +103,7 @@ class Node:
 @contextlib.asynccontextmanager
 async def running(
     root: Path,
-    collector: LinksCollector,
+    make: Callable[[CollectorContext], LinksCollector],
     tracked: dict[tuple[Subject, str], int] | None = None,
     driver: ScriptedDriver | None = None,
 ) -> AsyncIterator[Node]:
@@ -115,7 +120,7 @@ async def running(
         listen=node.listeners.append,
         progress=node.made_progress,
     )
-    task = asyncio.create_task(collector.run(around))
+    task = asyncio.create_task(make(around).run())
     try:
         yield node
     finally:
@@ -322,7 +327,7 @@ async def test_a_tool_that_must_not_be_run(tmp_path: Path, mode: int, reason: st
     trusting = around.paths
     strict = type(trusting)(trusting.driver_root, mode == 0o644, {})
     around = type(around)(**{**vars(around), "paths": strict})
-    task = asyncio.create_task(links().run(around))
+    task = asyncio.create_task(links()(around).run())
     await until(lambda: node.words_about("node 0 "))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -68,6 +68,23 @@ async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
         assert serials == set(range(1, max(serials) + 1))
 
 
+async def test_a_process_that_hangs_is_replaced(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    plain = small_driver("plain")
+    impatient = dataclasses.replace(QUICK, call_seconds=0.1, probe_seconds=30.0)
+    async with running(plain.library, impatient) as state:
+        good, bad = (await state.driver.inventory()).chips
+        old = state.driver.child_pid
+        assert old is not None
+        plain.command("hang-health-1")
+        with pytest.raises(DriverCallStuck):
+            await state.driver.health(bad)
+        await state.until(lambda: not _alive(old))
+        assert state.driver.child_pid not in (None, old)
+        assert await state.driver.health(good) == 0
+
+
 @pytest.mark.slow
 async def test_a_late_process_repeats_nothing_of_its_predecessor(
     small_driver: Callable[[str], SmallDriver],

@@ -46,6 +46,7 @@ def _demo(*options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.exec
 @pytest.mark.timeout(120)
 def test_demo_reaches_every_expected_state() -> None:
     done = _demo("--json", "--speed", SPEED)

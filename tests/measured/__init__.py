@@ -1,0 +1,1 @@
+"""Which lines and branches the tests run, by test, and in which processes (``make coverage``)."""
