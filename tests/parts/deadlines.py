@@ -57,8 +57,8 @@ def wait_until(
 ) -> _Result:
     """Wait until ``reached`` returns a true value, and return that.
 
-    Raises ``TooLate`` after ``seconds`` with the name of the event, or with what ``event`` returns then. It
-    looks every ``step_seconds``; without them soon at first, and later less often.
+    Raises ``TooLate`` after ``seconds``, with the name of the event or with what ``event`` returns
+    then. It looks every ``step_seconds``; without them soon at first, and later less often.
     """
     give_up = time.monotonic() + patience(seconds)
     steps = _steps(step_seconds)
