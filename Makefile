@@ -8,6 +8,10 @@ WORKERS ?= 3
 # rewrites the asserts of all tests, which takes it 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Workers are told the path of the tests in UTF-8, whatever the locale says. tests/conftest.py takes
+# it out again for the programs that tests start.
+export PYTHONUTF8 := 1
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test unit slow affected coverage mutants test-node test-volcano test-brokers lint bench lock wire clean
 

@@ -18,6 +18,7 @@ import psutil
 import pytest
 import typer.main
 
+from tests.parts.deadlines import patience
 from tests.parts.processes import PartFailed, Running
 from tests.parts.template import Templates
 from tests.vigil.stand import Stand
@@ -392,7 +393,9 @@ class _Daemon:
         listening = re.search(r"listening on (http://\S+)", self.running.log.read_text())
         if listening is None:
             return set()
-        with urllib.request.urlopen(f"{listening[1]}/metrics", timeout=_SECONDS) as answer:
+        with urllib.request.urlopen(
+            f"{listening[1]}/metrics", timeout=patience(_SECONDS)
+        ) as answer:
             return set(re.findall("^# TYPE (.*)$", answer.read().decode(), re.MULTILINE))
 
 

@@ -8,8 +8,8 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.outside.normal import normal, normal_json, normal_metrics
 from tests.outside.situations import AFTER, BEFORE, FAULTS, RUNNING
+from tests.parts.deadlines import patience, wait_until
 from tests.parts.tree import ROOT
 from tests.parts.verbs import run_verb
 from tests.test_configuration_docs import leaves
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from tests.outside.situations import Call
 
 _UP_SECONDS = 60.0
-_STEP_SECONDS = 0.05
 _COLUMNS = "1000"
 """So wide that no line is wrapped: where it breaks depends on the length of times."""
 
@@ -127,19 +127,13 @@ class Recorder:
 
     def _wait_for(self, text: str) -> None:
         """Wait until the status of each daemon, and that of their documents, has ``text``."""
-        deadline = time.monotonic() + _UP_SECONDS
         nothing, store = self._places["nothing"], f"directory:{self._places['store']}"
         for options in (
             ("--state-dir", self._places["agent"]),
             ("--state-dir", self._places["aggregator"]),
             ("--state-dir", nothing, "--store", store),
         ):
-            while True:
-                output = run_verb("status", *options)[1].decode()
-                if text in output:
-                    break
-                assert time.monotonic() < deadline, output
-                time.sleep(_STEP_SECONDS)
+            wait_until(partial(_shows, text, options), partial(_status, options), _UP_SECONDS)
 
     def _pages(self, daemon: str, operations: Iterable[Operation]) -> None:
         """Record what a daemon serves, except for streams and for pages of one thing."""
@@ -175,6 +169,14 @@ def _environment() -> dict[str, str]:
     }
 
 
+def _status(options: Sequence[str]) -> str:
+    return run_verb("status", *options)[1].decode()
+
+
+def _shows(text: str, options: Sequence[str]) -> bool:
+    return text in _status(options)
+
+
 def _run_process(arguments: Sequence[str]) -> tuple[int, str, str]:
     ended = subprocess.run(
         [sys.executable, "-m", "vigil", *arguments],
@@ -182,7 +184,7 @@ def _run_process(arguments: Sequence[str]) -> tuple[int, str, str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=_UP_SECONDS,
+        timeout=patience(_UP_SECONDS),
         check=False,
     )
     return ended.returncode, ended.stdout, ended.stderr
