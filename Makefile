@@ -9,13 +9,14 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit affected coverage mutants test-node test-volcano test-brokers lint bench lock wire clean
+.PHONY: help demo test unit slow affected coverage mutants test-node test-volcano test-brokers lint bench lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
-	@echo "make lint          format, style, types, layers of imports and retired words"
+	@echo "make lint          format, style, types, layers of imports and names"
 	@echo "make unit          three quarters of the tests in a minute: no server, no network, only gcc"
 	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
+	@echo "make slow          lists the fifty tests that took longest when they were run last"
 	@echo "make affected      tests of what changed since main, two minutes; status 4: some were left out"
 	@echo "make coverage      lines and branches that make test runs, for the table in docs/tests.md"
 	@echo "make mutants       200 small defects in a copy: which test notices each; three quarters of an hour"
@@ -47,15 +48,19 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.retired_words
+	$(BIN)/python -m tests.private_names
 
 # Tests wait for each other's programs more than for processors. What judges how quick something is
-# comes behind the others, with the machine for itself. A test that fails beside others (status 1) is
-# run once more by itself, with its name: one that fails twice, or a run that breaks off, is an error.
-AGAIN = [ $$? -eq 1 ] && $(BIN)/pytest -v --maxfail 3 --last-failed --last-failed-no-failures none
+# comes behind the others, with the machine for itself. VIGIL_TEST_PATIENCE multiplies all deadlines
+# where the machine does other work, as the other workers are; no failed test is run again.
 test: lint
 	tests/setup.sh
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 120 -m "not alone" || { $(AGAIN) -m "not alone"; }
-	$(BIN)/pytest -m alone || { $(AGAIN) -m alone; }
+	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-2} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not alone"
+	$(BIN)/pytest -m alone
+
+# The slowest fifty tests of the last runs.
+slow: $(VENV)/installed-dev
+	$(BIN)/python -m tests.slowest
 
 # Which tests these are, and what they may not use: tests/tiers.py. Some wait, so there are more
 # workers than processors here, too.

@@ -14,7 +14,10 @@ from agent.policy.state import CHIP_SOURCE, Blindness
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agent.fault_state import FaultState
     from agent.policy.state import PolicyState
+    from agent.publishing.device_info import DeviceInfoDocument
+    from dcmi_shim.driver import Driver
     from dcmi_shim.values import Inventory
 
 log = logging.getLogger("agent.blindness")
@@ -31,61 +34,61 @@ def blind_chips(state: PolicyState, inventory: Inventory | None) -> Blindness | 
     The reason is that of the chip that was the last to fall silent.
     """
     listed = [] if inventory is None else [chip.physical_id for chip in inventory.chips]
-    known_before = [chip for chip, known in state.chips.items() if known.was_read or known.blind]
-    known = [chip for chip in listed if chip in state.chips] if listed else known_before
+    before = [number for number, chip in state.chips.items() if chip.was_read or chip.blind]
+    numbers = [number for number in listed if number in state.chips] if listed else before
     last: Blindness | None = None
-    for chip in known:
-        found = state.chips[chip].blind.get(CHIP_SOURCE)
-        if found is None:
+    for number in numbers:
+        blindness = state.chips[number].blind.get(CHIP_SOURCE)
+        if blindness is None:
             return None
-        if last is None or found.since_ms > last.since_ms:
-            last = found
+        if last is None or blindness.since_ms > last.since_ms:
+            last = blindness
     return last
 
 
 class AgentBlindness:
-    """Knows whether the agent is blind, and logs when that begins and ends.
-
-    ``trouble`` is why the driver does not answer.
-    """
+    """Decides whether the agent is blind, and logs when that begins and ends."""
 
     def __init__(
         self,
-        *,
-        state: Callable[[], PolicyState],
-        inventory: Callable[[], Inventory | None],
-        trouble: Callable[[], str | None],
+        fault_state: FaultState,
+        document: DeviceInfoDocument,
+        driver: Driver,
         wall_clock: Callable[[], int],
     ) -> None:
-        self._state = state
-        self._inventory = inventory
-        self._trouble = trouble
+        self._fault_state = fault_state
+        self._document = document
+        self._driver = driver
         self._wall_clock = wall_clock
         self._began_ms = wall_clock()
         self._now: Blindness | None = None
 
     def check(self) -> Blindness | None:
         """Return since when and why the agent is blind; ``None`` while it is not."""
-        found, before = self._find(), self._now
-        self._now = found
-        if before is None and found is not None:
+        blindness, before = self._find(), self._now
+        self._now = blindness
+        if before is None and blindness is not None:
             log.error(
                 "blind: no chip gives an answer: %s; faults of chips are not seen, and documents "
                 "keep their last state. Look at the driver on this node",
-                found.reason,
+                blindness.reason,
             )
-        elif before is not None and found is None:
+        elif before is not None and blindness is None:
             seconds = (self._wall_clock() - before.since_ms) / 1000
             log.warning("not blind any more after %.1f s: chips give answers again", seconds)
-        return found
+        return blindness
+
+    def is_blind(self) -> bool:
+        """Return whether no chip gives an answer now."""
+        return self.check() is not None
 
     def _find(self) -> Blindness | None:
-        inventory = self._inventory()
-        found = blind_chips(self._state(), inventory)
-        if found is not None or inventory is not None:
-            return found
-        # What is known of chips is from before this process: nothing has answered it yet.
-        trouble = self._trouble()
+        inventory = self._document.inventory
+        blindness = blind_chips(self._fault_state.state, inventory)
+        if blindness is not None or inventory is not None:
+            return blindness
+        # The state of chips is from before this process: nothing has answered it yet.
+        trouble = self._driver.trouble
         if trouble is None or self._wall_clock() - self._began_ms < _START_MS:
             return None
         return Blindness(self._began_ms, f"the driver has not answered since the start: {trouble}")

@@ -9,10 +9,9 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from agent.journal.rows import RowKind, UsageRow, body_of, decoded
 from contract.errors import JournalError
+from contract.pages.agent_status import AllocationStatus
 from contract.pages.blind import BlindStatus
 from stores.base import PodUsage
 from stores.cluster import Snapshot, Update
@@ -46,21 +45,11 @@ class ChipAllocation:
 NOTHING_IN_USE = ChipAllocation()
 
 
-class AllocationStatus(msgspec.Struct, frozen=True):
-    """The devices that ``pods`` have and those that are chosen for them, as the status page shows
-    them.
-    """
-
-    pods: int
-    used: tuple[str, ...]
-    assigned: tuple[str, ...]
-
-
 class StoreAllocation:
     """Follow in one store which chips the pods of ``node`` have.
 
-    ``on_change`` is called with the time of each change (epoch milliseconds), and at the store's
-    first answer or failure.
+    What ``notify`` is given is called with the time of each change (epoch milliseconds), and at the
+    store's first answer or failure.
     """
 
     def __init__(
@@ -69,7 +58,6 @@ class StoreAllocation:
         events: AsyncIterator[UsageEvent],
         journal: Journal,
         wall_clock: WallClock,
-        on_change: Callable[[int], None],
     ) -> None:
         self.chips = ChipAllocation()
         self.answered = False
@@ -79,20 +67,24 @@ class StoreAllocation:
         self._events = events
         self._journal = journal
         self._wall_clock = wall_clock
-        self._on_change = on_change
+        self._on_change: list[Callable[[int], None]] = []
         self._pods: dict[str, PodUsage] = {}
+
+    def notify(self, on_change: Callable[[int], None]) -> None:
+        """Call ``on_change`` with the time of each change, and at the first answer or failure."""
+        self._on_change.append(on_change)
 
     def restore(self, row: JournalRow | None) -> None:
         """Restore the allocation in ``row``, which the last process journaled for this node."""
         if row is None:
             return
         try:
-            found = decoded(row, UsageRow)
+            usage = decoded(row, UsageRow)
         except JournalError as error:
             log.error("which chips were in use is not known: %s", error)
             return
-        if found.node == self._node:
-            self.chips = ChipAllocation(frozenset(found.used), frozenset(found.assigned))
+        if usage.node == self._node:
+            self.chips = ChipAllocation(frozenset(usage.used), frozenset(usage.assigned))
 
     async def run(self) -> NoReturn:
         """Apply the store's events until cancelled."""
@@ -134,7 +126,8 @@ class StoreAllocation:
                 self._pods.pop(uid, None)
         changed = not isinstance(event, Interrupted) and self._recompute()
         if changed or not was_answered:
-            self._on_change(self._wall_clock())
+            for on_change in self._on_change:
+                on_change(self._wall_clock())
 
     def _recompute(self) -> bool:
         """Recompute the chips in use and journal them when they changed.

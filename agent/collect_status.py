@@ -12,6 +12,7 @@ from collectors.chip_faults.collector import LIST_PERIOD
 from collectors.kernel_log.collector import READS_PIPE, KernelLogSection
 from contract.codes.host_codes import KERNEL_LOG
 from contract.observation import NODE
+from contract.pages.agent_status import AgentStatus
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT
 
 if TYPE_CHECKING:
@@ -28,38 +29,43 @@ def version() -> str:
 
 def cards(parts: AgentParts) -> Cards:
     """Return the source of the metrics with NPU exporter's names."""
-    device_info = parts.device_info
+    device_info = parts.documents.device_info
     faults = status.fault_statuses(parts.fault_state.state, device_info.device_type)
-    pods = () if parts.allocation is None else parts.allocation.pods
-    return Cards(device_info.inventory, parts.names, faults, parts.readings, pods)
+    pods = () if parts.cluster.allocation is None else parts.cluster.allocation.pods
+    return Cards(device_info.inventory, parts.chips.names, faults, parts.collecting.readings, pods)
 
 
-def collect_status(parts: AgentParts) -> status.AgentStatus:
+def collect_status(parts: AgentParts) -> AgentStatus:
     """Return the status for the status page, ``/readyz`` and the metrics."""
-    root = parts.configuration.driver_root or DEFAULT_DRIVER_ROOT
+    context, cluster, collecting = parts.context, parts.cluster, parts.collecting
+    device_info = parts.documents.device_info
+    root = context.configuration.driver_root or DEFAULT_DRIVER_ROOT
     state = parts.fault_state.state
     driver = status.driver_status(
         str(root),
-        parts.device_info.inventory,
-        parts.driver.trouble,
-        parts.driver.polling_reason,
-        parts.gaps.total() - parts.gaps[KERNEL_LOG],
-        parts.driver.stuck_calls(),
+        device_info.inventory,
+        context.driver.trouble,
+        context.driver.polling_reason,
+        collecting.gaps.total() - collecting.gaps[KERNEL_LOG],
+        context.driver.stuck_calls(),
     )
     publications = parts.documents.statuses()
     shadow = None if parts.documents.shadow is None else parts.documents.shadow.status()
     chips = status.chip_statuses(
-        state, parts.device_info.device_type, parts.readings, parts.device_info.missing()
+        state,
+        device_info.device_type,
+        collecting.readings,
+        device_info.missing(),
     )
     heartbeat_status = status.heartbeat_status(parts.heartbeat, parts.old_readers)
-    node, usage = state.of(NODE), parts.allocation
-    at_ms = parts.wall_clock()
+    node, usage = state.of(NODE), cluster.allocation
+    at_ms = context.wall_clock()
     unseen = () if usage is None or usage.blind is None else (usage.blind,)
-    return status.AgentStatus(
-        node=parts.configuration.node_name,
+    return AgentStatus(
+        node=context.configuration.node_name,
         version=version(),
         at_ms=at_ms,
-        started_at_ms=parts.started_at_ms,
+        started_at_ms=context.started_at_ms,
         revision=state.revision,
         not_ready=status.not_ready(
             publications,
@@ -67,12 +73,12 @@ def collect_status(parts: AgentParts) -> status.AgentStatus:
             driver,
             heartbeat_status,
             shadow,
-            blind=parts.blindness.check(),
+            blind=parts.chips.blindness.check(),
             at_ms=at_ms,
         ),
-        stalled=parts.progress.stalled(),
+        stalled=context.stalls.stalled(),
         chips=chips,
-        faults=status.fault_statuses(state, parts.device_info.device_type),
+        faults=status.fault_statuses(state, device_info.device_type),
         answered=node.answered,
         blind=(*status.blind_about_node(state), *unseen),
         driver=driver,
@@ -83,21 +89,21 @@ def collect_status(parts: AgentParts) -> status.AgentStatus:
         heartbeat=heartbeat_status,
         journal=parts.journal.status(),
         usage=None if usage is None else usage.status,
-        events=None if parts.events is None else parts.events.status(),
-        node_object=None if parts.node_object is None else parts.node_object.status(),
-        own_node_only=None if parts.own_node_only is None else parts.own_node_only.is_in_force,
-        serial_number=None if parts.serial_number is None else parts.serial_number.status(),
+        events=None if cluster.events is None else cluster.events.status(),
+        node_object=None if cluster.node_object is None else cluster.node_object.status(),
+        own_node_only=None if cluster.own_node_only is None else cluster.own_node_only.is_in_force,
+        serial_number=None if cluster.serial_number is None else cluster.serial_number.status(),
         shadow=shadow,
-        fault_service=None if parts.fault_service is None else parts.fault_service.status(),
-        list_period_seconds=parts.readings.get((NODE, LIST_PERIOD)),
-        bmc_failed_readings=parts.readings.get((NODE, FAILED_READINGS)),
-        gauges=status.gauges_of(parts.readings),
-        kernel_log_gaps=parts.gaps[KERNEL_LOG],
+        fault_service=None if cluster.fault_service is None else cluster.fault_service.status(),
+        list_period_seconds=collecting.readings.get((NODE, LIST_PERIOD)),
+        bmc_failed_readings=collecting.readings.get((NODE, FAILED_READINGS)),
+        gauges=status.gauges_of(collecting.readings),
+        kernel_log_gaps=collecting.gaps[KERNEL_LOG],
         kernel_log_pipe=(
-            parts.configuration.settings_of(KernelLogSection).device
-            if parts.readings.get((NODE, READS_PIPE))
+            context.configuration.settings_of(KernelLogSection).device
+            if collecting.readings.get((NODE, READS_PIPE))
             else None
         ),
-        episodes=None if parts.forwarder is None else parts.forwarder.status(),
-        missed_changes=parts.store.missed_changes,
+        episodes=None if cluster.forwarder is None else cluster.forwarder.status(),
+        missed_changes=context.store.missed_changes,
     )

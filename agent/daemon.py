@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import sqlite3
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,20 +20,20 @@ from agent.collect_status import cards, collect_status, version
 from agent.collector_setup import collectors_of, reports_when_disabled
 from agent.exit_deadline import ExitDeadline
 from agent.fault_state import restore
-from agent.heartbeat.holder import this_holder
-from agent.journal.file import FILE_NAME
+from agent.journal.file import FILE_NAME, read_restored
 from agent.journal.rows import RowKind, body_of
+from agent.name_claim import this_holder
 from agent.pages import status
 from agent.pages.history import JournalHistory
 from agent.pages.npu_exporter import keep_names
 from agent.pages.routes import application
 from agent.policy.state import tracked
 from agent.publishing.device_info import FIRST_DOCUMENT_SECONDS
-from agent.state_dir import SOCKET_NAME, claimed, restore_journal
+from agent.state_dir import SOCKET_NAME, claimed
 from agent.wiring import AgentParts
 from collectors.boot import boot_id, machine_digest
 from contract.codes import catalogue
-from contract.errors import DriverMissing, DriverNotFound, StoreError, VigilError
+from contract.errors import DriverMissing, DriverNotFound, JournalError, StoreError, VigilError
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import (
     DEFAULT_DRIVER_ROOT,
@@ -43,7 +44,7 @@ from dcmi_shim.library.discovery import (
 )
 from dcmi_shim.library.vendor import DCMI
 from dcmi_shim.worker.supervisor import DriverSettings
-from service.http.limits import ListenerLimits
+from service.http.connections import ListenerLimits
 from service.log.setup import flush_log, set_up_logging
 from service.open_file_limit import raise_soft_limit
 from service.pages.daemon_pages import serving
@@ -57,8 +58,8 @@ if TYPE_CHECKING:
 
     from agent.config import AgentConfiguration
     from agent.journal.file import RestoredJournal
-    from agent.pages.status import AgentStatus
     from collectors.base import Collector
+    from contract.pages.agent_status import AgentStatus
     from stores.base import Store
 
 log = logging.getLogger("agent.daemon")
@@ -135,7 +136,10 @@ async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
 
 def has_known_chips(configuration: AgentConfiguration) -> bool:
     """Return whether the journal for ``configuration`` has chips of this node and machine."""
-    restored = restore_journal(configuration.state_dir, _wall_clock())
+    try:
+        restored = read_restored(configuration.state_dir / FILE_NAME)
+    except (sqlite3.Error, OSError, JournalError):
+        return False  # the start of the agent decides what becomes of this file
     node = configuration.node_name
     state = restore(restored, node, boot_id(), catalogue.shipped(), machine_digest())
     return bool(state.chips)
@@ -168,21 +172,24 @@ class Agent:
 
     async def run(self) -> int:
         """Run until a signal or until a root task ends; return the exit status."""
-        parts = self._parts
+        parts, context = self._parts, self._parts.context
         if parts.fault_state.state.chips:
-            parts.driver.wait_for_library()
+            context.driver.wait_for_library()
         stop = asyncio.Event()
         on_stop(stop.set)
         self._journal_start(parts.restored)
-        if parts.events is not None:
-            parts.events.begin(parts.restored, parts.fault_state.state, parts.fault_state.tables)
-            parts.fault_state.listen(parts.events.record_changes)
+        if parts.cluster.events is not None:
+            parts.cluster.events.begin(
+                parts.restored, parts.fault_state.state, parts.fault_state.tables
+            )
+            parts.fault_state.listen(parts.cluster.events.record_changes)
         parts.fault_state.begin(parts.journal)
         parts.fault_configuration.begin()
-        shows_cards = parts.configuration.metrics.npu_exporter_names
+        shows_cards = context.configuration.metrics.npu_exporter_names
         shown = (lambda: cards(parts)) if shows_cards else None
         history = JournalHistory(
-            parts.configuration.state_dir / FILE_NAME, parts.configuration.node_name
+            context.configuration.state_dir / FILE_NAME,
+            context.configuration.node_name,
         )
         pages = application(
             self.status,
@@ -195,11 +202,11 @@ class Agent:
         try:
             async with serving(
                 pages,
-                parts.configuration.listen,
-                parts.configuration.state_dir,
+                context.configuration.listen,
+                context.configuration.state_dir,
                 socket_name=SOCKET_NAME,
-                limits=ListenerLimits(parts.configuration.pages.max_connections),
-                host_names=parts.configuration.pages.host_names,
+                limits=ListenerLimits(context.configuration.pages.max_connections),
+                host_names=context.configuration.pages.host_names,
             ):
                 return await self._root_tasks(stop)
         finally:
@@ -212,9 +219,9 @@ class Agent:
                 tasks.create_task(self._identify(), name="identity")
                 for name, work in self._root_work():
                     tasks.create_task(_root(name, work), name=name)
-                for name, collector in collectors_of(self._parts.configuration):
-                    if collector is not None:
-                        work = _root(name, self._collect(collector))
+                for name, kind in collectors_of(self._parts.context.configuration):
+                    if kind is not None:
+                        work = _root(name, self._collect(kind))
                         tasks.create_task(work, name=name)
                     else:
                         tasks.create_task(self._leave_out(name), name=f"without {name}")
@@ -232,10 +239,10 @@ class Agent:
 
     def _root_work(self) -> Iterator[tuple[str, Awaitable[object]]]:
         """Yield the root tasks besides collectors, each with its name."""
-        parts = self._parts
-        yield "driver", parts.driver.run()
-        yield "saved states of collectors", parts.saved_states.run()
-        yield "requests to forget", parts.chip_removal.run()
+        parts, context = self._parts, self._parts.context
+        yield "driver", context.driver.run()
+        yield "saved states of collectors", parts.collecting.saved_states.run()
+        yield "requests to forget", parts.chips.removal.run()
         yield "fault configuration", parts.fault_configuration.run()
         for kind in parts.documents.publishers:
             yield f"publisher of {kind}", self._publish(kind)
@@ -247,89 +254,82 @@ class Agent:
                 yield "label of old readers", parts.old_readers.label.run()
         else:
             yield "shadow", parts.documents.shadow.run()
-        optional = {
-            "ClusterD's fault service": parts.fault_service,
-            "events": parts.events,
-            "node labels": parts.node_object,
-            "duo cards": parts.duo_cards,
-            "account of a device plugin": parts.device_plugin,
-            "own-node-only": parts.own_node_only,
-            "episodes": parts.forwarder,
-            "serial number": parts.serial_number,
-            "pods": parts.allocation,
-        }
-        for name, part in optional.items():
-            if part is not None:
-                yield name, part.run()
+        yield from parts.cluster.root_work()
         yield (
             "service manager",
-            notify_manager(parts.progress.stalled, lambda: self.status().not_ready, os.environ),
+            notify_manager(context.stalls.stalled, lambda: self.status().not_ready, os.environ),
         )
-        yield "standstills", parts.progress.watch(parts.heartbeat.beat_now)
-        if parts.configuration.metrics.npu_exporter_names:
-            yield "card names", keep_names(parts.driver, parts.names)
+        yield "standstills", context.stalls.watch(parts.claim.beat_now)
+        if context.configuration.metrics.npu_exporter_names:
+            yield "card names", keep_names(context.driver, parts.chips.names)
 
     async def _identify(self) -> NoReturn:
         """Follow the driver's list of chips; after a gap it may have changed."""
-        parts = self._parts
+        parts, context = self._parts, self._parts.context
         while True:
-            parts.gap.clear()
-            chips, before = await parts.driver.listed(), parts.device_info.inventory
-            found = parts.driver.found
-            is_missing = parts.chip_list.apply_listing(chips, found, parts.driver.library)
-            parts.driver.list_again(is_missing)
-            if parts.device_info.inventory not in (None, before):
+            parts.collecting.gap.clear()
+            chips, before = (
+                await context.driver.listed(),
+                parts.documents.device_info.inventory,
+            )
+            found = context.driver.found
+            is_missing = parts.chips.listing.apply_listing(chips, found, context.driver.library)
+            context.driver.list_again(is_missing)
+            if parts.documents.device_info.inventory not in (None, before):
                 if found is not None and found.virtual:
                     log.error("device-info is not written: %s", status.unsupported(found.virtual))
-                now_ms = parts.wall_clock()
+                now_ms = context.wall_clock()
                 parts.documents.wake(now_ms)
                 # A chip that is silent for longer is not waited for; no event marks that time.
                 seconds = FIRST_DOCUMENT_SECONDS + _TIMER_SECONDS
                 asyncio.get_running_loop().call_later(seconds, parts.documents.wake, now_ms)
-            await parts.gap.wait()
+            await parts.collecting.gap.wait()
 
     async def _publish(self, kind: str) -> NoReturn:
         # What the stored document remembers is to be judged by the tables of this node.
         await self._parts.fault_configuration.known()
         await self._parts.documents.publish(kind)
 
-    async def _collect(self, collector: Collector[Any]) -> NoReturn:
+    async def _collect(self, kind: type[Collector[Any]]) -> NoReturn:
         parts = self._parts
         await asyncio.gather(parts.documents.wait_until_read(), parts.fault_configuration.known())
-        while collector.about_chips:
-            other_chips = parts.other_chips
+        collecting = parts.collecting
+        while kind.about_chips:
+            other_chips = collecting.other_chips
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(
-                    collector.run(parts.context_of(collector)), name=f"run of {collector.name}"
+                    collecting.new_collector(kind).run(), name=f"run of {kind.name}"
                 )
                 await other_chips.wait()
                 running.cancel()
-        await collector.run(parts.context_of(collector))
+        await collecting.new_collector(kind).run()
 
     async def _leave_out(self, source: str) -> None:
-        parts = self._parts
+        parts, context = self._parts, self._parts.context
         await parts.documents.wait_until_read()
         reports = reports_when_disabled(
-            source, tracked(parts.fault_state.state, source), parts.started_at_ms
+            source, tracked(parts.fault_state.state, source), context.started_at_ms
         )
         if reports:
-            parts.report(reports)
+            parts.collecting.report(reports)
 
     def _journal_start(self, restored: RestoredJournal) -> None:
-        parts = self._parts
-        configuration = parts.configuration.model_dump_json()
+        parts, context = self._parts, self._parts.context
+        configuration = context.configuration.model_dump_json()
         digest = hashlib.sha256(configuration.encode()).hexdigest()
         rows = []
+        if restored.gap is not None:
+            rows.append((RowKind.GAP, body_of(restored.gap)))
         if restored.configuration is None or restored.configuration.body != configuration:
             rows.append((RowKind.CONFIGURATION, configuration))
         start = {
             "version": version(),
-            "node": parts.configuration.node_name,
+            "node": context.configuration.node_name,
             "boot_id": boot_id(),
             "configuration_sha256": digest,
         }
         rows.append((RowKind.START, body_of(start)))
-        parts.journal.append(rows, parts.started_at_ms)
+        parts.journal.append(rows, context.started_at_ms)
 
     async def _until_stopped(self, stop: asyncio.Event) -> NoReturn:
         await stop.wait()
@@ -339,17 +339,17 @@ class Agent:
 
     async def _end(self) -> None:
         """Journal the end and release everything, without waiting for the driver."""
-        parts = self._parts
+        parts, context = self._parts, self._parts.context
         self._leaving.begin()
-        parts.driver.close()
+        context.driver.close()
         if self._was_stopped:
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_LAST_BEAT_SECONDS):
-                    await parts.heartbeat.leave(parts.configuration.heartbeat.absence_seconds)
+                    await parts.heartbeat.leave(context.configuration.heartbeat.absence_seconds)
         parts.fault_state.end()
-        parts.saved_states.write_pending()
+        parts.collecting.saved_states.write_pending()
         parts.journal.append(
-            [(RowKind.STOP, body_of({"reason": self._end_reason}))], parts.wall_clock()
+            [(RowKind.STOP, body_of({"reason": self._end_reason}))], context.wall_clock()
         )
         if not await parts.journal.close():
             log.error("not everything is in the journal: %s", parts.journal.status().trouble)
@@ -357,7 +357,7 @@ class Agent:
             self._leaving.note_complete()
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(1):
-                await parts.store.close()
+                await context.store.close()
 
 
 async def _root(name: str, work: Awaitable[object]) -> None:

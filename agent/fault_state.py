@@ -16,9 +16,15 @@ import msgspec
 
 from agent.change_log import ChangeLog
 from agent.journal.rows import RowKind, body_of, decoded, inputs_of, state_of, tables_of
-from agent.policy.clock_set_back import times_capped
-from agent.policy.restarts import restarted
-from agent.policy.state import SETTLE_MS, Acknowledged, ClockSetBack, Configured, PolicyState
+from agent.policy.state import (
+    SETTLE_MS,
+    Acknowledged,
+    ClockSetBack,
+    Configured,
+    PolicyState,
+    restarted,
+    times_capped,
+)
 from agent.policy.step import Input, PolicyCall, next_deadline_ms, step
 from contract.errors import ConfigurationError, JournalError
 from contract.observation import Observation

@@ -10,10 +10,15 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
-from agent.journal.file import FILE_NAME, RestoredJournal, read_restored
+from agent.journal.file import (
+    FILE_NAME,
+    OutdatedJournal,
+    RestoredJournal,
+    moved_aside,
+    read_restored,
+)
 from agent.journal.rows import state_of
 from contract.errors import ConfigurationError, JournalError, Problem
-from service.files.database import is_damaged, move_aside
 from service.files.private import private_directory, private_file
 
 if TYPE_CHECKING:
@@ -83,18 +88,16 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 def restore_journal(directory: Path, now_ms: int) -> RestoredJournal:
     """Return the rows of the journal in ``directory`` for a restart.
 
-    A broken journal is moved aside. One that cannot be read now is continued with sequences greater
-    than any that it may contain.
+    A broken journal is moved aside. So is one with an older schema, whose rows the new one marks as
+    a gap. A journal that cannot be read now is continued with sequences greater than any that it
+    may contain.
     """
     path = directory / FILE_NAME
     try:
         return read_restored(path)
-    except (sqlite3.Error, OSError, ValueError) as error:
-        if is_damaged(error):
-            with contextlib.suppress(OSError):
-                aside = move_aside(path, now_ms)
-                log.error("journal %s: broken (%s); moved to %s", path, error, aside.name)
-                return RestoredJournal()
+    except (sqlite3.Error, OSError, ValueError, JournalError) as error:
+        if moved_aside(path, error, now_ms):
+            return RestoredJournal(gap=error.gap if isinstance(error, OutdatedJournal) else None)
         log.error("journal %s cannot be read (%s); starting from audits alone", path, error)
         return RestoredJournal(last_sequence=now_ms)
 

@@ -36,10 +36,10 @@ def namespace_of(place: str) -> str:
 
 
 class Namespaces:
-    """The namespaces from which documents with ``what`` are accepted, by the option ``setting``."""
+    """The namespaces from which ``subject`` are accepted, by the option ``setting``."""
 
-    def __init__(self, what: str, setting: str, names: tuple[str, ...] = (ALL,)) -> None:
-        self.what = what
+    def __init__(self, subject: str, setting: str, names: tuple[str, ...] = (ALL,)) -> None:
+        self.what = subject
         self.setting = setting
         self.names = names
         self.counts: Counter[int] = Counter()
@@ -63,9 +63,11 @@ class Namespaces:
             return event
         match event:
             case DocumentsListed(documents):
-                here = tuple(one for one in documents if self.takes(one.namespace))
+                here = tuple(document for document in documents if self.takes(document.namespace))
                 others = [
-                    (one.namespace, one.name) for one in documents if not self.takes(one.namespace)
+                    (document.namespace, document.name)
+                    for document in documents
+                    if not self.takes(document.namespace)
                 ]
                 self._left_out[source].intersection_update(others)
                 for namespace, name in others:
@@ -112,5 +114,5 @@ class Namespaces:
         if len(self._named) > _MOST_NAMESPACES:
             _log.warning("further namespaces with %s are left out and not named", self.what)
         else:
-            why = self._why()
-            _log.warning("%s in namespace %s are left out: %s", self.what, namespace, why)
+            reason = self._why()
+            _log.warning("%s in namespace %s are left out: %s", self.what, namespace, reason)

@@ -55,7 +55,9 @@ class PluginHost:
     @property
     def inputs(self) -> tuple[Selection, ...]:
         """All selections that a plugin reads, each once."""
-        return tuple(dict.fromkeys(one for reader in self.readers for one in reader.inputs))
+        return tuple(
+            dict.fromkeys(selection for reader in self.readers for selection in reader.inputs)
+        )
 
     def reads(self, url: str) -> bool:
         """Return whether the store with this URL is read for plugins."""
@@ -82,8 +84,8 @@ class PluginHost:
         A refusal is logged; it keeps no other plugin and no node's document from being read.
         """
         reader = self.readers[index]
-        what = f"{named(selection)} of {store.url}"
-        trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", what)
+        place = f"{named(selection)} of {store.url}"
+        trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", place)
         lasting = None if store.absence_is_deletion else LastingDocuments()
         async for event in followed(partial(store.watch, selection)):
             if isinstance(event, Interrupted):
@@ -131,7 +133,9 @@ class LastingDocuments:
         """Return the event with complete lists; ``None`` where it changes nothing."""
         match event:
             case DocumentsListed(documents):
-                self._known |= {(one.namespace, one.name): one for one in documents}
+                self._known |= {
+                    (document.namespace, document.name): document for document in documents
+                }
                 return DocumentsListed(tuple(self._known.values()))
             case Changed(document):
                 self._known[document.namespace, document.name] = document

@@ -50,11 +50,11 @@ def decoded(texts: Mapping[str, K], decode: Callable[[K], T]) -> tuple[dict[str,
 
     ``decode`` raises ``msgspec.MsgspecError``, ``ValueError`` and ``RecursionError``.
     """
-    found: dict[str, T] = {}
+    values: dict[str, T] = {}
     problems = []
     for name, text in sorted(texts.items()):
         try:
-            found[name] = decode(text)
+            values[name] = decode(text)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             problems.append(f"{name}: {decode_text(error)}")
-    return found, problems
+    return values, problems

@@ -8,10 +8,10 @@ import random
 import time
 from typing import TYPE_CHECKING, NoReturn
 
-from agent.heartbeat import heartbeat as beating
 from agent.heartbeat.heartbeat import Heartbeat
-from agent.publishing import publisher as publishing
+from agent.name_claim import NameClaim
 from agent.publishing.publisher import DesiredDocument, DocumentPublisher
+from service.stalls import Stalls
 from stores.address import open_store
 from stores.base import Document
 
@@ -24,10 +24,6 @@ _REFRESH_SECONDS = 300.0
 _INTERVAL_SECONDS = 5.0
 
 
-async def _nothing() -> None:
-    """There is no journal to wait for."""
-
-
 def _wall_clock() -> int:
     return time.time_ns() // 1_000_000
 
@@ -38,15 +34,11 @@ class Client:
     def __init__(self, kubeconfig: Path, node: str) -> None:
         self._store = open_store("kubernetes:", kubeconfig)
         self._node = node
-        self._revision = 0
-        edges = beating.HeartbeatCallbacks(
-            stalled=dict,
-            on_permitted=lambda: None,
-            progress=lambda: None,
-            blind=lambda: False,
-            wall_clock=_wall_clock,
+        self.revision = 0
+        claim = NameClaim(node, f"host_{node}")
+        self.heartbeat = Heartbeat(
+            self._store, claim, _INTERVAL_SECONDS, Stalls(), _BeatContent(), _wall_clock
         )
-        self.heartbeat = Heartbeat(self._store, node, f"host_{node}", _INTERVAL_SECONDS, edges)
         self._publishers = [
             self._publisher(namespace, f"{name}-{node}")
             for namespace, name in (
@@ -66,7 +58,7 @@ class Client:
             tasks.create_task(_follow(usage))
             while True:
                 await asyncio.sleep(random.uniform(*_CHANGE_SECONDS))
-                self._revision += 1
+                self.revision += 1
                 self._publishers[0].wake(_wall_clock())
         raise AssertionError("these tasks never end")
 
@@ -75,35 +67,71 @@ class Client:
         await self._store.close()
 
     def _publisher(self, namespace: str, name: str) -> DocumentPublisher:
-        stamps = itertools.count()
+        document = _CountingDocument(self, namespace, name)
+        return DocumentPublisher(self._store, document, _wall_clock, lambda: None)
 
-        def wanted() -> DesiredDocument:
-            revision = self._revision if namespace == "kube-system" else 0
 
-            def stamped(stamp: int) -> Document:
-                text = f"{revision} {next(stamps)} {stamp}"
-                return Document(namespace, name, {"DeviceInfoCfg": text}, {"bench": "true"})
+class _BeatContent:
+    def is_blind(self) -> bool:
+        return False
 
-            return DesiredDocument(revision, revision, stamped, _REFRESH_SECONDS)
+    def writes(self) -> str:
+        return ""
 
-        return DocumentPublisher(
-            self._store,
-            namespace,
-            name,
-            publishing.PublisherCallbacks(
-                desired=wanted,
-                stamp_of=lambda _: None,
-                verify=lambda _: None,
-                before_write=_nothing,
-                before_repair=_nothing,
-                on_first_read=lambda _: None,
-                on_foreign=lambda _: False,
-                on_acknowledged=lambda *_: None,
-                on_shown=lambda: None,
-                wall_clock=_wall_clock,
-                progress=lambda: None,
-            ),
-        )
+
+class _CountingDocument:
+    """A document of ``client`` whose text is another one in each write."""
+
+    has_rival = False
+
+    def __init__(self, client: Client, namespace: str, name: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self._client = client
+        self._stamps = itertools.count()
+
+    def desired(self) -> DesiredDocument:
+        revision = self._client.revision if self.namespace == "kube-system" else 0
+
+        def stamped(stamp: int) -> Document:
+            text = f"{revision} {next(self._stamps)} {stamp}"
+            data = {"DeviceInfoCfg": text}
+            return Document(self.namespace, self.name, data, {"bench": "true"})
+
+        return DesiredDocument(revision, revision, stamped, _REFRESH_SECONDS)
+
+    def stamp_of(self, document: Document) -> int | None:  # noqa: ARG002
+        return None
+
+    def verify(self, document: Document) -> None:
+        pass
+
+    def blocks_updates(self, shown: Document) -> bool:  # noqa: ARG002
+        return False
+
+    async def before_write(self) -> None:
+        """There is no journal to wait for."""
+
+    async def before_repair(self) -> None:
+        pass
+
+    def on_first_read(self, existing: Document | None) -> None:
+        pass
+
+    def on_foreign_write(self, foreign: Document) -> bool:  # noqa: ARG002
+        return False
+
+    def on_write_of_owner(self, before: Document | None, shown: Document | None) -> None:
+        pass
+
+    def on_acknowledged(self, document: Document | None, revision: int) -> None:
+        pass
+
+    def on_shown(self) -> None:
+        pass
+
+    def on_reconnected(self) -> None:
+        pass
 
 
 async def _follow(events: AsyncIterator[object]) -> None:

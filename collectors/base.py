@@ -49,6 +49,18 @@ class SavedState(Protocol):
 
 
 @dataclass(frozen=True)
+class AgentOptions:
+    """Options of the agent that collectors follow, beside their own settings."""
+
+    npu_exporter_names: bool = False
+    hccn_error: Literal["blind", "down"] = "blind"
+    file_systems: bool = True
+    """Whether file systems are watched, so that one that fails is followed."""
+    excluded: tuple[str, ...] | None = None
+    """File systems mounted only below these paths are not watched; ``None``: the default."""
+
+
+@dataclass(frozen=True)
 class CollectorContext:
     """What the daemon provides to a collector.
 
@@ -64,31 +76,20 @@ class CollectorContext:
     show: Show
     saved_state: SavedState
     listen: Callable[[Sink], None]
-    """Registers a subscriber, which receives at once what all collectors report."""
+    """Registers this collector, which then receives at once what all collectors report."""
     progress: Callable[[], None]
     """To be called at least once per ``period_seconds`` while the collector makes progress."""
+    options: AgentOptions
     chips: frozenset[int] = frozenset()
     """Physical ids of the chips that are known, which the driver may not list."""
 
 
-@dataclass(frozen=True)
-class AgentOptions:
-    """Options of the agent that collectors follow, beside their own settings."""
-
-    npu_exporter_names: bool = False
-    hccn_error: Literal["blind", "down"] = "blind"
-    file_systems: bool = True
-    """Whether file systems are watched, so that one that fails is followed."""
-    excluded: tuple[str, ...] | None = None
-    """File systems mounted only below these paths are not watched; ``None``: the default."""
-
-
 class Collector(ABC, Generic[S]):
-    """One source of observations: what it declares, and ``run``.
+    """One source of observations, from what it declares to one run of it.
 
     ``settings`` is the model of its section of the configuration, which is called ``name`` with
-    ``_`` for ``-``; a plain ``Section`` stands for none. Where the section has an option with the
-    name of an attribute in ``COMMON_OPTIONS``, the option decides.
+    ``_`` for ``-``; a plain ``Section`` stands for none. An object runs once: the daemon makes a
+    new one for each run, so its state begins in ``__init__`` with what ``context`` has then.
     """
 
     name: ClassVar[str]
@@ -97,20 +98,27 @@ class Collector(ABC, Generic[S]):
     """Readings that ``/metrics`` shows as ``npu_vigil_<name>{chip}``, each with its HELP text."""
     about_chips: ClassVar[bool] = False
     """Whether it is cancelled and starts again when chips have other physical ids."""
-    enabled: bool = True
-    """Whether the collector runs. Otherwise its source counts as switched off."""
-    period_seconds: float
-    deadline_seconds: float
+    period_option: ClassVar[str] = "period_seconds"
+    """The option in ``settings`` with the period, where it is configurable."""
+    period_seconds: float = 60.0
+    deadline_seconds: float = 5.0
 
-    def __init__(self, section: S, options: AgentOptions) -> None:
+    def __init__(self, section: S, context: CollectorContext) -> None:
         self.section = section
-        self.options = options
-        for option in COMMON_OPTIONS & type(section).model_fields.keys():
-            setattr(self, option, getattr(section, option))
+        self.context = context
+        self.period_seconds, self.deadline_seconds = self.times_of(section)
+
+    @classmethod
+    def is_enabled(cls, section: Section, options: AgentOptions) -> bool:  # noqa: ARG003
+        """Return whether the collector runs. Otherwise its source counts as switched off."""
+        return bool(getattr(section, "enabled", True))
+
+    @classmethod
+    def times_of(cls, section: Section) -> tuple[float, float]:
+        """Return the period and the deadline in seconds: the section's, else the class's."""
+        period = getattr(section, cls.period_option, cls.period_seconds)
+        return period, getattr(section, "deadline_seconds", cls.deadline_seconds)
 
     @abstractmethod
-    async def run(self, context: CollectorContext) -> NoReturn:
+    async def run(self) -> NoReturn:
         """Report until cancelled. An exception ends the daemon."""
-
-
-COMMON_OPTIONS = frozenset({"enabled", "period_seconds", "deadline_seconds"})

@@ -24,7 +24,6 @@ from pacing.waiting import result_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from collectors.base import CollectorContext
     from contract.codes.levels import Severity
     from contract.observation import Report
     from dcmi_shim.ipmi.alarms import Alarm
@@ -56,9 +55,9 @@ class BmcCollector(Collector[BmcSection]):
     name = "bmc"
     settings = BmcSection
 
-    async def run(self, context: CollectorContext) -> NoReturn:
+    async def run(self) -> NoReturn:
         """Report until cancelled."""
-        loop = asyncio.get_running_loop()
+        context, loop = self.context, asyncio.get_running_loop()
         ipmi = Ipmi(Path(self.section.device), context.paths, self.deadline_seconds)
         tracker = BmcTracker(self.name, context.tracked)
         before: tuple[Alarm, ...] | None = None

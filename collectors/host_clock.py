@@ -38,7 +38,7 @@ from contract.settings import Section
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import CollectorContext
     from collectors.clock_programs import ClockAnswer
     from contract.observation import Report
 
@@ -132,52 +132,42 @@ class HostClockCollector(Collector[ClockSection]):
     def __init__(
         self,
         section: ClockSection,
-        options: AgentOptions,
+        context: CollectorContext,
         offset: Callable[[], float] = offset_seconds,
         synchronised: Callable[[], bool | None] = is_synchronised,
         answers: Callable[[float], Sequence[ClockAnswer]] = clock_answers,
     ) -> None:
-        super().__init__(section, options)
-        self.offset = offset
-        self.synchronised = synchronised
-        self.answers = answers
-
-    async def run(self, context: CollectorContext) -> NoReturn:
-        """Report until cancelled."""
-        watch = HostClockRun(self, context)
-        context.report([SourceAnswered(self.name, NODE, context.wall_clock())])
-        while True:
-            context.progress()
-            watch.check()
-            await asyncio.sleep(self.period_seconds)
-
-
-class HostClockRun:
-    """One run of the collector."""
-
-    def __init__(self, collector: HostClockCollector, context: CollectorContext) -> None:
-        self._collector = collector
-        self._source = collector.name
-        self._context = context
+        super().__init__(section, context)
+        self._read_offset = offset
+        self._read_synchronised = synchronised
+        self._answers = answers
         self._boot = boot_id()
-        kept = read_saved(context.saved_state, self._source, SavedClock)
+        kept = read_saved(context.saved_state, self.name, SavedClock)
         if kept is not None and kept.boot != self._boot:
             kept = None
         self._kept = kept
-        self._offset = collector.offset() if kept is None else kept.offset
+        self._offset = offset() if kept is None else kept.offset
         self._was_synchronised = kept is not None and kept.was_synchronised
         self._is_lost = (_SUBJECT, CLOCK_UNSYNCHRONISED) in context.tracked
 
-    def check(self) -> None:
+    async def run(self) -> NoReturn:
+        """Report until cancelled."""
+        self.context.report([SourceAnswered(self.name, NODE, self.context.wall_clock())])
+        while True:
+            self.context.progress()
+            self._check()
+            await asyncio.sleep(self.period_seconds)
+
+    def _check(self) -> None:
         """Compare both clocks, and report what changed."""
-        now_ms, offset = self._context.wall_clock(), self._collector.offset()
+        now_ms, offset = self.context.wall_clock(), self._read_offset()
         step, self._offset = offset - self._offset, offset
         reports: list[Report] = []
-        if abs(step) >= self._collector.section.step_seconds:
+        if abs(step) >= self.section.step_seconds:
             text = f"the clock was set {'forward' if step > 0 else 'back'} by {abs(step):.1f} s"
-            _log.warning("%s: %s", self._source, text)
+            _log.warning("%s: %s", self.name, text)
             reports.append(self._observation(CLOCK_STEP, Assertion.ONCE, now_ms, text))
-        synchronised = self._collector.synchronised()
+        synchronised = self._read_synchronised()
         self._was_synchronised |= synchronised is True
         is_lost = synchronised is False and self._was_synchronised
         if synchronised is not None and is_lost != self._is_lost:
@@ -186,15 +176,15 @@ class HostClockRun:
             text = self._lost() if is_lost else ""
             reports.append(self._observation(CLOCK_UNSYNCHRONISED, assertion, now_ms, text))
         if reports:
-            self._context.report(reports)
+            self.context.report(reports)
         self._keep()
 
     def _lost(self) -> str:
         """Return that no program keeps the clock, and what such programs of this host answer."""
-        answers = map(str, self._collector.answers(_ANSWER_SECONDS))
+        answers = map(str, self._answers(_ANSWER_SECONDS))
         text = "the clock was synchronised in this boot and is not any more"
         text = "; ".join((text, *answers))
-        _log.warning("%s: %s", self._source, text)
+        _log.warning("%s: %s", self.name, text)
         return text
 
     def _keep(self) -> None:
@@ -208,7 +198,7 @@ class HostClockRun:
             or kept.was_synchronised != now.was_synchronised
         ):
             self._kept = now
-            self._context.saved_state.write(msgspec.json.encode(now))
+            self.context.saved_state.write(msgspec.json.encode(now))
 
     def _observation(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
-        return Observation(self._source, _SUBJECT, code, assertion, now_ms, text=text)
+        return Observation(self.name, _SUBJECT, code, assertion, now_ms, text=text)

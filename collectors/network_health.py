@@ -17,7 +17,7 @@ from contract.settings import Section
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 
 if TYPE_CHECKING:
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import AgentOptions
     from dcmi_shim.values import Chip
 
 NETWORK = "network_reached"
@@ -34,37 +34,37 @@ class NetworkHealthCollector(Collector[Section]):
     period_seconds = 5.0
     deadline_seconds = 2.0
 
-    def __init__(self, section: Section, options: AgentOptions) -> None:
-        super().__init__(section, options)
-        self.enabled = options.npu_exporter_names
+    @classmethod
+    def is_enabled(cls, _: Section, options: AgentOptions) -> bool:
+        """Return whether metrics under NPU exporter's names are wanted: nothing else needs it."""
+        return options.npu_exporter_names
 
-    async def run(self, context: CollectorContext) -> NoReturn:
+    async def run(self) -> NoReturn:
         """Show readings until cancelled."""
         without: set[int] = set()
         while True:
-            for chip in await self._chips(context):
-                if chip.physical_id not in without and not await _show(context, chip):
+            for chip in await self._chips():
+                if chip.physical_id not in without and not await self._show(chip):
                     without.add(chip.physical_id)
-                context.progress()
+                self.context.progress()
             await asyncio.sleep(self.period_seconds)
 
-    async def _chips(self, context: CollectorContext) -> tuple[Chip, ...]:
+    async def _chips(self) -> tuple[Chip, ...]:
         while True:
-            context.progress()
+            self.context.progress()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.period_seconds):
-                    return (await context.driver.inventory()).chips
+                    return (await self.context.driver.inventory()).chips
 
-
-async def _show(context: CollectorContext, chip: Chip) -> bool:
-    """Ask ``chip`` and show the answer; return ``False`` when it will never have one."""
-    value: float | None = None
-    supported = True
-    try:
-        value = float(await context.driver.network_health(chip) in _REACHED)
-    except DriverCallError as error:
-        supported = error.return_code not in (UNSUPPORTED, SYMBOL_MISSING)
-    except DriverError:
-        pass
-    context.show(chip_subject(chip.physical_id), NETWORK, value)
-    return supported
+    async def _show(self, chip: Chip) -> bool:
+        """Query ``chip`` and show the answer; return ``False`` when it will never have one."""
+        value: float | None = None
+        supported = True
+        try:
+            value = float(await self.context.driver.network_health(chip) in _REACHED)
+        except DriverCallError as error:
+            supported = error.return_code not in (UNSUPPORTED, SYMBOL_MISSING)
+        except DriverError:
+            pass
+        self.context.show(chip_subject(chip.physical_id), NETWORK, value)
+        return supported

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, NoReturn
 from pydantic import Field
 
 from collectors.answer_tracker import AnswerTracker
+from collectors.audits import AuditSchedule, first_answer, run_together
 from collectors.base import Collector
 from collectors.driver_list_tracker import LAG_SECONDS, ListedCode, ListTracker
 from contract.codes.switch_codes import NOT_APPLICABLE, SwitchCode, format_switch_code
 from contract.documents.switch_info import SwitchPort, port_subject
 from contract.errors import DriverCallError, DriverError
-from contract.observation import NODE, Assertion, Gap, Observation, SourceBlind
+from contract.observation import Assertion, Gap, Observation
 from contract.settings import Section
 from dcmi_shim.library.discovery import find_library
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
@@ -27,12 +28,11 @@ from dcmi_shim.library.switch_calls import LIST_LENGTH
 from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.values import DriverGap
-from pacing.waiting import is_set_within, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import CollectorContext
     from collectors.driver_list_tracker import Key
     from dcmi_shim.values import DriverSwitchEvent
 
@@ -43,12 +43,8 @@ WITH_SWITCHES = "Ascend910A3"
 _ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
 _RECOVERED = 0
 _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
-_AGAIN_SECONDS = 5.0
+_RETRY_SECONDS = 5.0
 """How often the list is asked while it fails, or while no events arrive (seconds)."""
-
-_PROGRESS_SECONDS = 1.0
-# Timers may fire early by the resolution of their clock; a deadline this near counts as due.
-_DUE_SECONDS = 0.001
 
 
 class SwitchSection(Section):
@@ -62,86 +58,71 @@ class SwitchCollector(Collector[SwitchSection]):
 
     name = "switch"
     settings = SwitchSection
+    period_option = "audit_period_seconds"
     deadline_seconds = 15.0
 
-    def __init__(self, section: SwitchSection, options: AgentOptions) -> None:
-        super().__init__(section, options)
-        self.period_seconds = section.audit_period_seconds
-
-    async def run(self, context: CollectorContext) -> NoReturn:
-        """Report until cancelled."""
-        if not await self._applies(context):
-            while True:
-                context.progress()
-                await asyncio.sleep(self.period_seconds / 2)
-        driver = SwitchDriver(partial(find_library, context.paths, LINGQU), context.wall_clock)
-        watch = SwitchRun(self.name, self.period_seconds, context, driver)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(driver.run(), name=f"{self.name} driver")
-                tasks.create_task(watch.events(), name=f"{self.name} events")
-                tasks.create_task(watch.audits(), name=f"{self.name} audits")
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-        raise AssertionError("the collector's tasks never end")
-
-    async def _applies(self, context: CollectorContext) -> bool:
-        """Return whether this node has switches.
-
-        Until its driver answers, tracked faults are blind.
-        """
-        is_blind = not context.tracked
-
-        def report_silence() -> None:
-            nonlocal is_blind
-            context.progress()
-            if not is_blind:
-                is_blind = True
-                reason = "the driver has not answered since the start"
-                now_ms = context.wall_clock()
-                context.report([SourceBlind(self.name, NODE, now_ms, reason)])
-
-        asking = context.driver.inventory()
-        inventory = await result_of(asking, _PROGRESS_SECONDS, report_silence)
-        return inventory.family == WITH_SWITCHES
-
-
-class SwitchRun:
-    """One run of the collector on a node with switches."""
-
-    def __init__(
-        self,
-        source: str,
-        period_seconds: float,
-        context: CollectorContext,
-        driver: SwitchDriver,
-    ) -> None:
-        self._source = source
-        self._period_seconds = period_seconds
-        self._context = context
-        self._driver = driver
+    def __init__(self, section: SwitchSection, context: CollectorContext) -> None:
+        super().__init__(section, context)
+        self._driver = SwitchDriver(
+            partial(find_library, context.paths, LINGQU), context.wall_clock
+        )
         self._loop = asyncio.get_running_loop()
-        self._tracker = ListTracker(source, context.tracked)
-        self._changed = asyncio.Event()
+        self._schedule = AuditSchedule(context.progress, self.period_seconds / 2)
+        self._tracker = ListTracker(self.name, context.tracked)
         self._due = self._loop.time()
         self._settled_at = self._due + LAG_SECONDS
         """When the list shows all that happened before events arrived (at a start, after a gap)."""
         self._asked_at = float("-inf")
-        self._answers = AnswerTracker(source)
+        self._answers = AnswerTracker(self.name)
         self._has_list = True
 
-    async def events(self) -> NoReturn:
+    async def run(self) -> NoReturn:
+        """Report until cancelled."""
+        if not await self._applies():
+            while True:
+                self.context.progress()
+                await asyncio.sleep(self.period_seconds / 2)
+        # Counted from here: the driver may have taken long to answer.
+        self._ask_now()
+        await run_together(
+            {
+                f"{self.name} driver": self._driver.run(),
+                f"{self.name} events": self._events(),
+                f"{self.name} audits": self._schedule.run(self._next, self._ask),
+            }
+        )
+
+    async def _applies(self) -> bool:
+        """Return whether this node has switches.
+
+        Until its driver answers, tracked faults are blind.
+        """
+        context = self.context
+        silence = AnswerTracker(self.name, is_answering=None if context.tracked else False)
+
+        def report_silence(reason: str) -> None:
+            if reports := silence.observe_failure(reason, context.wall_clock()):
+                context.report(reports)
+
+        asking = context.driver.inventory()
+        inventory = await first_answer(asking, context.progress, report_silence)
+        return inventory.family == WITH_SWITCHES
+
+    async def _events(self) -> NoReturn:
         """Report each event of the library as it arrives."""
         async for item in self._driver.events():
             if isinstance(item, DriverGap):
                 self._gap(item.at_ms, item.reason)
             else:
                 self._event(item)
-            self._changed.set()
+            self._schedule.wake()
         raise AssertionError("the driver's events never end")
 
     def _gap(self, at_ms: int, reason: str) -> None:
-        self._context.report([Gap(self._source, at_ms, reason)])
+        self.context.report([Gap(self.name, at_ms, reason)])
+        self._ask_now()
+
+    def _ask_now(self) -> None:
         self._due = self._loop.time()
         self._settled_at = self._due + LAG_SECONDS
 
@@ -154,7 +135,7 @@ class SwitchRun:
             self._gap(event.seen_at_ms, f"{what}: not possible")
             return
         seen = Observation(
-            source=self._source,
+            source=self.name,
             subject=subject,
             code=code,
             assertion=assertion,
@@ -168,24 +149,12 @@ class SwitchRun:
         if assertion is Assertion.ONCE:
             # The list shows whether a notice lasts.
             self._tracker.expect((subject, code), at)
-            self._context.report([seen])
+            self.context.report([seen])
             return
         is_blind = not self._answers.is_answering and self._has_list
         reports = self._tracker.apply_event(seen, at, list_is_blind=is_blind)
         if reports:
-            self._context.report(reports)
-
-    async def audits(self) -> NoReturn:
-        """Ask for the list whenever that is due."""
-        while True:
-            self._context.progress()
-            self._changed.clear()
-            due = self._next()
-            wait = due - self._loop.time()
-            if wait < _DUE_SECONDS:
-                await self._ask(due)
-                continue
-            await is_set_within(self._changed, min(wait, self._period_seconds / 2))
+            self.context.report(reports)
 
     def _next(self) -> float:
         """Return when the list is due: by its period, or because of events not audited since."""
@@ -193,31 +162,32 @@ class SwitchRun:
         waiting = [check for check in checks if check is not None and check > self._asked_at]
         return min([self._due, *waiting])
 
-    async def _ask(self, due: float) -> None:
-        asked_at = self._asked_at = max(self._loop.time(), due)
-        again = min(self._period_seconds, _AGAIN_SECONDS)
+    async def _ask(self, asked_at: float) -> None:
+        """Read the list, and apply it."""
+        self._asked_at = asked_at
+        again = min(self.period_seconds, _RETRY_SECONDS)
         self._due = asked_at + again
         try:
             faults = await self._driver.faults()
         except DriverError as error:
             if isinstance(error, DriverCallError) and error.return_code in _UNSUPPORTED:
                 self._has_list = False
-                self._due = asked_at + self._period_seconds
-            if begun := self._answers.observe_failure(str(error), self._context.wall_clock()):
+                self._due = asked_at + self.period_seconds
+            if begun := self._answers.observe_failure(str(error), self.context.wall_clock()):
                 _log.warning("switch: blind: %s", error)
-                self._context.report(begun)
+                self.context.report(begun)
             return
         self._has_list = True
         if self._driver.polling_reason is None:
-            self._due = asked_at + self._period_seconds
-        now_ms = self._context.wall_clock()
+            self._due = asked_at + self.period_seconds
+        now_ms = self.context.wall_clock()
         if self._answers.is_answering is False:
             _log.info("switch: the list of faults is answered again")
         reports = self._answers.observe_answer(now_ms)
         complete = len(faults) < LIST_LENGTH
         reports += self._tracker.observe(_entries(faults), asked_at, now_ms, complete=complete)
         if reports:
-            self._context.report(reports)
+            self.context.report(reports)
 
 
 def _key(event: DriverSwitchEvent) -> Key:

@@ -16,8 +16,11 @@ from looptime import LoopTimeEventLoop
 from dcmi_shim.emulator.install import install
 from tests.parts.broker import Broker
 from tests.parts.controlplane import ControlPlane
+from tests.parts.deadlines import patience
 from tests.parts.emulator_objects import compile_once
 from tests.parts.processes import leftovers, temporary_folder
+from tests.parts.template import Templates
+from tests.slowest import Durations
 from tests.tiers import Guard, mark_tiers, needs
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _GUARD = Guard()
+_TEMPLATES = Templates()
 
 # How long an example takes depends on what else the machine does; each test has a timeout.
 settings.register_profile("untimed", deadline=None)
@@ -32,8 +36,13 @@ settings.load_profile("untimed")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_configure() -> None:
-    """Choose the folder for temporary files before anything is made in it."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the folder for temporary files before anything is made in it; scale the timeout."""
+    # A worker is given the options of the process that distributes, scaled already.
+    if not hasattr(config, "workerinput"):
+        seconds = config.getoption("timeout") or float(config.getini("timeout"))
+        config.option.timeout = patience(seconds)
+        config.pluginmanager.register(Durations(config))
     folder = str(temporary_folder())
     os.environ["TMPDIR"] = folder
     tempfile.tempdir = folder
@@ -41,13 +50,18 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tiers before ``-m`` selects."""
+    """Mark the tiers before ``-m`` selects, and scale the timeouts of single tests."""
     mark_tiers(items)
+    for item in items:
+        timeout = item.get_closest_marker("timeout")
+        if timeout is not None:
+            item.add_marker(pytest.mark.timeout(patience(timeout.args[0])), append=False)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Guard a unit test with its fixtures."""
+    """Choose how the test starts commands; guard a unit test with its fixtures."""
+    _TEMPLATES.are_used = not any(map(item.get_closest_marker, ("exec", "alone", "unit")))
     if item.get_closest_marker("unit") is None:
         return (yield)
     _GUARD.watched = item.nodeid
@@ -98,6 +112,13 @@ def _nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     yield
     left = leftovers(tmp_path_factory.getbasetemp(), seconds=5.0)
     assert not left, "the tests left these behind:\n" + "\n".join(left)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def templates(_nothing_is_left: None) -> Iterator[Templates]:
+    """Start commands of the product from a process that has loaded it."""
+    with _TEMPLATES:
+        yield _TEMPLATES
 
 
 _TO_THREAD = asyncio.to_thread

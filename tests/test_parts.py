@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.parts.controlplane import ControlPlane
+from tests.parts.deadlines import wait_until
 
 STARTS_ONE = """
 import sys, time
@@ -29,10 +29,7 @@ def lives(pid: int) -> bool:
 
 
 def is_gone(pid: int, seconds: float = 5.0) -> bool:
-    give_up = time.monotonic() + seconds
-    while lives(pid) and time.monotonic() < give_up:
-        time.sleep(0.02)
-    return not lives(pid)
+    return wait_until(lambda: not lives(pid), f"{pid} is gone", seconds)
 
 
 def test_children_of_a_killed_test_process_end(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ never delays a commit.
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
 import tempfile
 from contextlib import closing
@@ -18,16 +19,28 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.journal.retention import Pruned, prune
-from agent.journal.rows import JournalRow, RowKind
+from agent.journal.rows import JournalGap, JournalRow, RowKind
 from agent.journal.unacknowledged import SCHEMA as UNACKNOWLEDGED_SCHEMA
-from agent.journal.unacknowledged import identify, rename
-from service.files.database import ConnectionSettings, connect_writer, open_database, transaction
+from agent.journal.unacknowledged import connect_existing, identify, rename
+from contract.errors import JournalError
+from service.files.database import (
+    ConnectionSettings,
+    connect_writer,
+    is_damaged,
+    move_aside,
+    open_database,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+log = logging.getLogger("agent.journal")
+
 FILE_NAME = "journal.sqlite"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Version 1 had other names for the members of a fault, before the first release."""
+
 _SETTINGS = ConnectionSettings(
     busy_seconds=0.1, wal_bytes=1 << 20, cache_kib=512, autocheckpoint=False
 )
@@ -55,13 +68,55 @@ _IN_FORCE_AT_SNAPSHOT = (
 )
 
 
+class OutdatedJournal(JournalError):
+    """The journal has an older schema, which nothing reads any more; ``gap`` is what is lost."""
+
+    def __init__(self, version: int, gap: JournalGap) -> None:
+        super().__init__(gap.reason)
+        self.version = version
+        self.gap = gap
+
+
+def refuse_outdated(connection: sqlite3.Connection) -> None:
+    """Raise ``OutdatedJournal`` for a file with an older schema."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if 0 < version < SCHEMA_VERSION:
+        since_ms, rows = connection.execute("SELECT max(at_ms), count(*) FROM rows").fetchone()
+        reason = f"its schema is version {version}, known is {SCHEMA_VERSION}"
+        raise OutdatedJournal(version, JournalGap(since_ms or 0, reason, rows))
+
+
+def moved_aside(path: Path, error: Exception, now_ms: int) -> bool:
+    """Give a journal that can never be continued another name, and log it; return whether it is.
+
+    ``error`` is why it cannot be used now: it is broken, or outdated, or will work later.
+    """
+    is_outdated = isinstance(error, OutdatedJournal)
+    if not is_outdated and not is_damaged(error):
+        return False
+    with contextlib.suppress(OSError):
+        aside = move_aside(path, now_ms)
+        if is_outdated:
+            log.warning(
+                "journal %s: %s; moved to %s, and a new journal begins. Audits and the published "
+                "documents have the faults",
+                path,
+                error,
+                aside.name,
+            )
+        else:
+            log.error("journal %s: broken (%s); moved to %s", path, error, aside.name)
+        return True
+    return False
+
+
 class RestoredJournal(msgspec.Struct, frozen=True):
     """What a restart needs: the last snapshot, the policy's inputs since, the last sequence.
 
     ``events`` has the Kubernetes Events that waited when it was written; ``unacknowledged_changes``
     are the inputs and changes behind it. ``public_faults`` has the storage faults that were sent,
     and those that waited. ``fault_configurations``: the one in force at the snapshot, if there was
-    one, and all since.
+    one, and all since. ``gap``: the journal before this one was moved aside, with its rows.
     """
 
     snapshot: JournalRow | None = None
@@ -73,17 +128,22 @@ class RestoredJournal(msgspec.Struct, frozen=True):
     unacknowledged_changes: tuple[JournalRow, ...] = ()
     fault_configurations: tuple[JournalRow, ...] = ()
     public_faults: JournalRow | None = None
+    gap: JournalGap | None = None
 
 
 class JournalFile:
     """The writing connection.
 
     Raises ``sqlite3.Error`` or ``OSError`` when the disk does not do what it should, and for a
-    journal written by a newer version.
+    journal written by a newer version; ``OutdatedJournal`` for one with an older schema.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if path.exists():
+            # Read-only, because the last connection that closes would make a checkpoint.
+            with closing(connect_existing(path, "ro")) as connection:
+                refuse_outdated(connection)
         self._connection = open_database(
             path,
             _SCHEMA + UNACKNOWLEDGED_SCHEMA,
@@ -145,6 +205,7 @@ def _restored_journal(connection: sqlite3.Connection) -> RestoredJournal:
 
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone():
         return RestoredJournal()
+    refuse_outdated(connection)
 
     def newest(kind: RowKind) -> JournalRow | None:
         where = f"WHERE sequence = (SELECT max(sequence) FROM rows WHERE kind = '{kind}')"
@@ -179,7 +240,8 @@ def read_restored(path: Path) -> RestoredJournal:
     """Return the rows of the journal at ``path`` that a restart needs.
 
     On a full disk SQLite cannot create the index of a WAL, so that is tried in memory; where
-    nothing at all may be written, a copy is read. Raises ``sqlite3.Error`` or ``OSError``.
+    nothing at all may be written, a copy is read. Raises ``sqlite3.Error``, ``OSError``, or
+    ``OutdatedJournal``.
     """
     if not path.exists():
         return RestoredJournal()

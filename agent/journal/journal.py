@@ -16,15 +16,13 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from agent.journal.file import FILE_NAME, JournalFile, sync_to_disk
+from agent.journal.file import FILE_NAME, JournalFile, moved_aside, sync_to_disk
 from agent.journal.retention import MAX_AGE_MS, MAX_BYTES
 from agent.journal.rows import JournalRow, RowKind, body_of
 from agent.journal.slow_commits import SlowCommits
 from contract.counted import counted
 from contract.errors import JournalError
-from service.files.database import is_damaged, move_aside
+from contract.pages.agent_status import JournalStatus
 from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -42,29 +40,11 @@ _ROW_BYTES = 64
 _TROUBLE = (sqlite3.Error, OSError, JournalError)
 
 
-class JournalStatus(msgspec.Struct, frozen=True):
-    """The state of the journal, for metrics and the API. ``trouble`` is ``None`` while it works.
-
-    ``changes_unacknowledged``: rows of changes that retention deleted before an aggregator
-    acknowledged them.
-    """
-
-    trouble: str | None
-    trouble_since_ms: int | None
-    gaps: int
-    rows_written: int
-    rows_held: int
-    rows_dropped: int
-    unsynced: str | None
-    changes_unacknowledged: int = msgspec.field(default=0, name="changes_untold")
-
-
 class Journal:
     """The journal of one agent, used from one event loop.
 
     ``on_recovered`` is called on the loop when rows may be missing behind the journal's trouble:
-    the owner then appends a snapshot, which makes the journal complete again. ``on_changes`` is
-    called on the loop with the number of rows of changes that were committed.
+    the owner then appends a snapshot, which makes the journal complete again.
     """
 
     def __init__(
@@ -74,7 +54,6 @@ class Journal:
         first_sequence: int,
         wall_clock: Callable[[], int],
         on_recovered: Callable[[], None],
-        on_changes: Callable[[int], None] = lambda _: None,
         max_bytes: int = MAX_BYTES,
         held_bytes: int = _HELD_BYTES,
     ) -> None:
@@ -86,7 +65,7 @@ class Journal:
         """
         self._wall_clock = wall_clock
         self._on_recovered = on_recovered
-        self._on_changes = on_changes
+        self._on_changes: list[Callable[[int], None]] = []
         self._max_bytes = max_bytes
         self._held_bytes_limit = held_bytes
         self._loop = asyncio.get_running_loop()
@@ -121,6 +100,10 @@ class Journal:
         ]
         for thread in self._threads:
             thread.start()
+
+    def notify(self, on_changes: Callable[[int], None]) -> None:
+        """Call ``on_changes`` on the loop with the number of committed rows of changes."""
+        self._on_changes.append(on_changes)
 
     def append(self, entries: Iterable[tuple[RowKind, str]], at_ms: int) -> int:
         """Queue ``entries`` (kind, JSON) for the next commit.
@@ -231,7 +214,8 @@ class Journal:
     def _rows_committed(self, sequence: int, dropped: int, changes: int) -> None:
         self._committed = sequence
         if changes:
-            self._on_changes(changes)
+            for on_changes in self._on_changes:
+                on_changes(changes)
         self._release_waiters(sequence)
         if self._trouble is None or self._closing:
             return
@@ -322,10 +306,7 @@ class Journal:
         with contextlib.suppress(*_TROUBLE):
             if file is not None:
                 file.close()
-        if is_damaged(error):
-            with contextlib.suppress(OSError):
-                aside = move_aside(self._path, self._wall_clock())
-                log.error("journal %s: broken (%s); moved to %s", self._path, error, aside.name)
+        moved_aside(self._path, error, self._wall_clock())
 
     # On the syncing thread.
 

@@ -11,7 +11,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from agent.journal.file import SCHEMA_VERSION
+from agent.journal.file import SCHEMA_VERSION, OutdatedJournal, refuse_outdated
 from agent.journal.rows import JournalRow
 from contract.errors import JournalError
 from service.files.database import newer
@@ -54,6 +54,10 @@ def _pages(path: Path, connection: sqlite3.Connection) -> Iterator[JournalRow]:
         raise JournalError(f"{path}: {newer(version, SCHEMA_VERSION)}")
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone():
         raise JournalError(f"{path} is no journal of an agent: it has no rows")
+    try:
+        refuse_outdated(connection)
+    except OutdatedJournal as error:
+        raise JournalError(f"{path}: {error}") from None
     last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
     after = -1
     while page := connection.execute(

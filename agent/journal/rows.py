@@ -45,7 +45,7 @@ class RowKind(StrEnum):
     """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy.
 
     ``fault-configuration`` has the ``FaultTexts`` that are in force from there on; none before the
-    first one. ``isolation`` was written by earlier releases.
+    first one.
     """
 
     START = "start"
@@ -57,7 +57,6 @@ class RowKind(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     CHANGES = "changes"
     PUBLICATION = "publication"
-    ISOLATION = "isolation"
     USAGE = "usage"
     GAP = "gap"
     EVENTS = "events"

@@ -20,19 +20,19 @@ from service.files.database import transaction
 if TYPE_CHECKING:
     from pathlib import Path
 
-_ACKNOWLEDGED = "heard"
-"""The column, as released journals have it: the last acknowledged sequence, or an earlier one."""
-
-SCHEMA = f"""
+SCHEMA = """
 CREATE INDEX IF NOT EXISTS changes ON rows (sequence) WHERE kind = 'changes';
 CREATE TABLE IF NOT EXISTS journal (
     id TEXT NOT NULL,
-    {_ACKNOWLEDGED} INTEGER NOT NULL DEFAULT 0,
+    acknowledged INTEGER NOT NULL DEFAULT 0,
     lost_upto INTEGER NOT NULL DEFAULT 0,
     lost_rows INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 """
-"""``lost_rows`` changes up to ``lost_upto`` were deleted before they were acknowledged."""
+"""``acknowledged`` is the last acknowledged sequence, or an earlier one.
+
+``lost_rows`` changes up to ``lost_upto`` were deleted before they were acknowledged.
+"""
 
 _BUSY_SECONDS = 0.5
 
@@ -65,14 +65,14 @@ def rename(connection: sqlite3.Connection) -> None:
     """Give the journal another name, for which nothing was acknowledged."""
     name = os.urandom(16).hex()
     connection.execute(
-        f"UPDATE journal SET id = ?, {_ACKNOWLEDGED} = 0, lost_upto = 0, lost_rows = 0", (name,)
+        "UPDATE journal SET id = ?, acknowledged = 0, lost_upto = 0, lost_rows = 0", (name,)
     )
 
 
 def keep_acknowledged(connection: sqlite3.Connection, acknowledged: int) -> None:
     """Store the sequence up to which the journal was acknowledged."""
     connection.execute(
-        f"UPDATE journal SET {_ACKNOWLEDGED} = ? WHERE {_ACKNOWLEDGED} IS NOT ?",
+        "UPDATE journal SET acknowledged = ? WHERE acknowledged IS NOT ?",
         (acknowledged, acknowledged),
     )
 
@@ -111,7 +111,7 @@ def read_unacknowledged(
     with closing(connect_existing(path)) as connection:
         connection.execute("BEGIN")
         found = connection.execute(
-            f"SELECT id, {_ACKNOWLEDGED}, lost_upto, lost_rows FROM journal"
+            "SELECT id, acknowledged, lost_upto, lost_rows FROM journal"
         ).fetchone()
         if found is None:
             return None
@@ -151,7 +151,7 @@ def read_behind(path: Path, acknowledged: int) -> tuple[int, int | None]:
     return rows, since[0]
 
 
-def connect_existing(path: Path) -> sqlite3.Connection:
+def connect_existing(path: Path, mode: str = "rw") -> sqlite3.Connection:
     """Open the journal; only its own thread makes the file. Raises ``sqlite3.Error``."""
-    address = f"file:{quote(str(path))}?mode=rw"
+    address = f"file:{quote(str(path))}?mode={mode}"
     return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)

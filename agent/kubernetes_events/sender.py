@@ -12,14 +12,13 @@ import logging
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from agent.journal.rows import RowKind, body_of, changes_of, decoded, inputs_of
 from agent.kubernetes_events.correlator import EventCorrelator, Item, Other
 from agent.kubernetes_events.event_rules import EventRules
 from agent.kubernetes_events.text import Reporter, event_of, releases
 from agent.policy.step import PolicyCall
 from contract.errors import JournalError, StoreError, StoreForbidden, StoreRefused
+from contract.pages.agent_status import EventsStatus
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
 from service.log.trouble import Trouble
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from agent.journal.file import RestoredJournal
     from agent.journal.journal import Journal
     from agent.journal.rows import JournalRow
+    from agent.name_claim import NameClaim
     from agent.policy.state import PolicyState
     from contract.codes.catalogue import Catalogue
     from dcmi_shim.values import Inventory
@@ -49,19 +49,6 @@ _DOCUMENT_FIRST_SECONDS = 0.05
 _INPUTS_PER_MARK = 256
 
 
-class EventsStatus(msgspec.Struct, frozen=True):
-    """The state of the Events, for metrics and pages.
-
-    ``trouble`` is ``None`` while they are accepted.
-    """
-
-    sent: int
-    merged: int
-    waiting: int
-    refused: int
-    trouble: str | None
-
-
 def reporter_of(node: str, environment: Mapping[str, str]) -> Reporter:
     """Return the reporter: our pod where it is known (``POD_NAME``, ``HOSTNAME``), else the
     node.
@@ -74,8 +61,7 @@ class EventSender:
     """Sends Events of what ``record_changes`` and ``post`` are given to ``objects``, while ``run``
     runs.
 
-    ``may_write`` is whether this agent holds its node name. ``inventory`` waits for the driver's
-    list of chips.
+    It sends while ``claim`` permits it. ``inventory`` waits for the driver's list of chips.
     """
 
     def __init__(
@@ -83,16 +69,15 @@ class EventSender:
         objects: ClusterObjects,
         reporter: Reporter,
         journal: Journal,
+        claim: NameClaim,
         wall_clock: Callable[[], int],
-        *,
-        may_write: Callable[[], bool],
         inventory: Callable[[], Awaitable[Inventory]],
     ) -> None:
         self._objects = objects
         self._reporter = reporter
         self._journal = journal
         self._wall_clock = wall_clock
-        self._may_write = may_write
+        self._claim = claim
         self._inventory = inventory
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
@@ -162,7 +147,7 @@ class EventSender:
     async def _send(self, event: KubernetesEvent) -> None:
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS)
         while True:
-            if self._may_write():
+            if self._claim.may_publish:
                 try:
                     async with answered_within(WRITE_SECONDS):
                         await self._objects.record(event)

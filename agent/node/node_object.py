@@ -14,11 +14,10 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from agent.node.labels import ANNOTATION, LABEL
 from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreConflict, StoreError, StoreRefused
+from contract.pages.agent_status import NodeObjectStatus
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
 from service.log.trouble import Trouble
@@ -28,8 +27,9 @@ from stores.deadline import answered_within
 from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
+    from agent.name_claim import NameClaim
     from agent.node.chip_labels import ChipLabels
     from agent.node.labels import Key
     from agent.node.serial_number import SerialNumber
@@ -43,36 +43,26 @@ _SHOWN_SECONDS = 5.0
 """How long a watch may take to show what was written."""
 
 
-class NodeObjectStatus(msgspec.Struct, frozen=True):
-    """The state of the writer, for metrics and pages.
-
-    ``conflicts``: keys that another program writes.
-    """
-
-    writes: int
-    foreign_writes: int
-    conflicts: tuple[str, ...]
-    trouble: str | None
-
-
 class NodeObjectWriter:
-    """Keeps the Node called ``node``. ``may_write``: whether this agent holds the node name."""
+    """Keeps the Node called ``node`` while ``claim`` permits it."""
 
     def __init__(
         self,
         objects: ClusterObjects,
         node: str,
-        may_write: Callable[[], bool],
+        claim: NameClaim,
         chips: ChipLabels | None,
         serial_number: SerialNumber | None,
     ) -> None:
         self._objects = objects
         self._node = node
-        self._may_write = may_write
+        self._claim = claim
         self._chips = chips
         self._serial_number = serial_number
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
+        if serial_number is not None:
+            serial_number.notify(self.wake)
         self._first_read = asyncio.Event()
         self._seen: NodeObject | None = None
         self._shown: dict[Key, str | None] = {}
@@ -164,7 +154,7 @@ class NodeObjectWriter:
         backoff = Backoff()
         while True:
             differences, due = self._differences()
-            if not differences or not self._may_write():
+            if not differences or not self._claim.may_publish:
                 pause = _AGAIN_SECONDS if differences else due
                 await is_set_within(self._wake, pause)
                 self._wake.clear()

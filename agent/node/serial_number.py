@@ -11,10 +11,9 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from collectors.bmc import BmcSection
 from contract.errors import BmcError, ToolError
+from contract.pages.agent_status import SerialNumberStatus
 from dcmi_shim.ipmi.bmc import Ipmi
 from dcmi_shim.library.discovery import VendorPaths
 from service.log.trouble import Trouble
@@ -27,32 +26,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.serial_number")
 
 ANNOTATION = "product-serial-number"
-_LONGEST_PAUSE_SECONDS = 60.0
-
-
-class SerialNumberStatus(msgspec.Struct, frozen=True):
-    """The serial number for pages; ``None`` until the BMC has returned one."""
-
-    number: str | None
-    trouble: str | None
+_MAX_PAUSE_SECONDS = 60.0
 
 
 class SerialNumber:
-    """Asks for the number until the BMC returns it; that of a running server does not change.
+    """Asks for the number until the BMC returns it; that of a running server does not change."""
 
-    ``on_found`` is called when it becomes known.
-    """
-
-    def __init__(
-        self, ipmi: Ipmi, period_seconds: float, on_found: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, ipmi: Ipmi, period_seconds: float) -> None:
         self._ipmi = ipmi
         self._pause_seconds = period_seconds
-        self._on_found = on_found
+        self._on_found: list[Callable[[], None]] = []
         self._trouble = Trouble(
             log, "the serial number of the server is not known: %s; asked again"
         )
         self.number: str | None = None
+
+    def notify(self, on_found: Callable[[], None]) -> None:
+        """Call ``on_found`` when the number becomes known."""
+        self._on_found.append(on_found)
 
     def status(self) -> SerialNumberStatus:
         """Return the serial number and why it is not known."""
@@ -62,8 +53,8 @@ class SerialNumber:
         """Ask until it is known, then wait until cancelled."""
         while not await self._is_found():
             await asyncio.sleep(self._pause_seconds)
-            longest = max(self._pause_seconds, _LONGEST_PAUSE_SECONDS)
-            self._pause_seconds = min(2 * self._pause_seconds, longest)
+            max_seconds = max(self._pause_seconds, _MAX_PAUSE_SECONDS)
+            self._pause_seconds = min(2 * self._pause_seconds, max_seconds)
         while True:
             await asyncio.Event().wait()
 
@@ -80,14 +71,13 @@ class SerialNumber:
             return False
         log.info("the serial number of the server is %s", self.number)
         self._trouble.end()
-        self._on_found()
+        for on_found in self._on_found:
+            on_found()
         return True
 
 
 def serial_number_of(
-    configuration: AgentConfiguration,
-    environment: Mapping[str, str],
-    on_found: Callable[[], None] = lambda: None,
+    configuration: AgentConfiguration, environment: Mapping[str, str]
 ) -> SerialNumber | None:
     """Return the reader of the serial number.
 
@@ -98,4 +88,4 @@ def serial_number_of(
         return None
     paths = VendorPaths(configuration.driver_root, configuration.trust_driver, environment)
     ipmi = Ipmi(Path(bmc.device), paths, bmc.deadline_seconds)
-    return SerialNumber(ipmi, bmc.period_seconds, on_found)
+    return SerialNumber(ipmi, bmc.period_seconds)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from agent.policy import upgrades
 from agent.policy.episodes import end
 from agent.policy.state import CHIP_SOURCE, ChipState, ServerState
 from agent.policy.transaction import RuleContext, without
+from agent.policy.upgrade_rules import remove_upgrade
 from contract.codes.levels import ChipLevel
 from contract.listed_chips import compare
 from contract.observation import chip_subject
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def compared(subjects: Mapping[Subject, SubjectState], item: ChipsListed) -> ChipListComparison:
     """Return how the chips of ``subjects`` differ from those that the driver lists now."""
     places = {
-        subject.id: known.place
-        for subject, known in subjects.items()
-        if isinstance(known, ChipState)
+        subject.id: state.place
+        for subject, state in subjects.items()
+        if isinstance(state, ChipState)
     }
     return compare(places, item.chips)
 
@@ -43,31 +43,37 @@ def listed(
     """Return ``subjects`` after the driver listed the chips of ``item``.
 
     The state of a chip follows it to another physical id. A chip that was replaced leaves an
-    operator's separation to its successor, and nothing else.
+    operator's separation to its successor, and nothing else. A chip that was known before is no
+    successor.
     """
-    found = compared(subjects, item)
+    comparison = compared(subjects, item)
     now = {chip.physical_id: chip for chip in item.chips}
+    taken = frozenset(comparison.moved.values())
     chips: dict[int, ChipState] = {}
     others: dict[Subject, SubjectState] = {}
-    for subject, known in subjects.items():
-        if not isinstance(known, ChipState):
-            others[subject] = known
-        elif subject.id in found.replaced:
+    for subject, state in subjects.items():
+        if not isinstance(state, ChipState):
+            others[subject] = state
+        elif subject.id in comparison.replaced:
             because = "its card was replaced by another one"
             context = RuleContext(subject, item.at_ms, draft)
-            left = _ended(known, because, context, with_isolation=False)
-            chips.setdefault(subject.id, ChipState(upgrades=left.upgrades, counters=left.counters))
+            # A chip that moved here has a state of its own, so the separation ends as well.
+            is_taken = subject.id in taken
+            left = _ended(state, because, context, with_isolation=is_taken)
+            if not is_taken:
+                successor = ChipState(upgrades=left.upgrades, counters=left.counters)
+                chips[subject.id] = successor
         else:
-            chips[found.moved.get(subject.id, subject.id)] = known
+            chips[comparison.moved.get(subject.id, subject.id)] = state
     for chip_id, chip in now.items():
-        known = chips.get(chip_id, _NEW)
-        if item.is_first and known.silent:
-            known = replace(known, blind=without(known.blind, CHIP_SOURCE))
-        chips[chip_id] = replace(known, place=chip)
+        state = chips.get(chip_id, _NEW)
+        if item.is_first and state.silent:
+            state = replace(state, blind=without(state.blind, CHIP_SOURCE))
+        chips[chip_id] = replace(state, place=chip)
     server = ServerState(item.family, item.super_pod)
     if server != draft.state.server:
         draft.state = replace(draft.state, server=server)
-    after = {**{chip_subject(chip_id): one for chip_id, one in chips.items()}, **others}
+    after = {**{chip_subject(chip_id): chip for chip_id, chip in chips.items()}, **others}
     draft.revision += after != subjects
     return after
 
@@ -75,29 +81,30 @@ def listed(
 _NEW = ChipState()
 
 
-def restored(known: SubjectState) -> SubjectState:
-    """Return ``known`` as a chip that a document has: it answered once, but not this process."""
-    if not isinstance(known, ChipState) or known.was_read:
-        return known
-    answered = tuple(sorted({*known.answered, CHIP_SOURCE}))
-    return replace(known, answered=answered, silent=True)
+def restored(state: SubjectState) -> SubjectState:
+    """Return ``state`` as a chip that a document has: it answered once, but not this process."""
+    if not isinstance(state, ChipState) or state.was_read:
+        return state
+    answered = tuple(sorted({*state.answered, CHIP_SOURCE}))
+    return replace(state, answered=answered, silent=True)
 
 
-def forgotten(known: SubjectState, because: str, context: RuleContext) -> None:
+def forgotten(state: SubjectState, because: str, context: RuleContext) -> None:
     """End all faults and upgrades of a chip that is to be forgotten, its separation too."""
-    if isinstance(known, ChipState):
-        _ended(known, because, context, with_isolation=True)
+    if isinstance(state, ChipState):
+        _ended(state, because, context, with_isolation=True)
 
 
 def _ended(
-    known: ChipState, because: str, context: RuleContext, *, with_isolation: bool
+    state: ChipState, because: str, context: RuleContext, *, with_isolation: bool
 ) -> ChipState:
-    for fault in known.faults.values():
-        known = end(known, fault, because, context)
-    for upgrade in known.upgrades:
+    for fault in state.faults.values():
+        state = end(state, fault, because, context)
+    for upgrade in state.upgrades:
         if with_isolation or upgrade.level is not ChipLevel.MANUALLY_SEPARATE_NPU:
-            known = upgrades.remove(known, upgrade, because, context)
-    counted = {upgrade.code for upgrade in known.upgrades}
+            state = remove_upgrade(state, upgrade, because, context)
+    counted = {upgrade.code for upgrade in state.upgrades}
     return replace(
-        known, counters={code: one for code, one in known.counters.items() if code in counted}
+        state,
+        counters={code: counter for code, counter in state.counters.items() if code in counted},
     )

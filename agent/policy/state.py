@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from contract.codes.levels import ChipLevel, Severity, is_device_fault, most_serious
 from contract.documents.isolation_request import IsolationRequest
 from contract.listed_chips import ListedChip
-from contract.observation import Observation, Subject, chip_subject
+from contract.observation import NODE, Observation, Subject, chip_subject
+from contract.pages.agent_status import Upgrade as Upgrade  # pages show it; exported for policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 CHIP_SOURCE = "chip-faults"
 """The source that reads a chip itself: without its answer nothing is known of the chip."""
@@ -55,8 +59,8 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     serial: int | None = None
     once: bool = False
     acknowledged_at_ms: int | None = None
-    unconfirmed_at_ms: int | None = msgspec.field(default=None, name="doubted_at_ms")
-    sources: tuple[str, ...] | None = msgspec.field(default=None, name="witnesses")
+    unconfirmed_at_ms: int | None = None
+    sources: tuple[str, ...] | None = None
 
     @property
     def reported_by(self) -> tuple[str, ...]:
@@ -107,25 +111,6 @@ class Counter(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     recovered_ms: int = 0
 
 
-class Upgrade(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A reason why a code of a chip is at ``level``, whether it holds or not.
-
-    ``kind`` is the type of the rule as on the wire (``FaultDuration``). ``gone_since_ms``: the code
-    does not hold since then, and the rule waits for the end of the reason. ``request`` is an
-    operator's, which no rule ends.
-    """
-
-    code: str
-    kind: str
-    level: ChipLevel
-    upgraded_at_ms: int
-    because: str
-    episode: str
-    severity: Severity | None = None
-    gone_since_ms: int | None = None
-    request: IsolationRequest | None = None
-
-
 class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of one subject.
 
@@ -141,7 +126,7 @@ class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):
 class ChipState(SubjectState, frozen=True, omit_defaults=True):
     """The state of one chip. ``upgrades`` are in order of their codes and kinds.
 
-    ``held_back`` are occurrences that wait for what may explain them (``associations``). ``place``
+    ``held_back`` are occurrences that wait for what may explain them (``episodes``). ``place``
     is the driver's last entry for it. ``silent``: it has not answered since the start, so no
     deadline and no other source ends its faults. From ``settled_at_ms`` on deadlines count again,
     because its first answers have shown by then what holds. ``word`` is the health word of a chip
@@ -221,13 +206,13 @@ class PolicyState(msgspec.Struct, frozen=True):
         """Yield every subject with its state: chips first, then the others, each in order of
         arrival.
         """
-        for chip, known in self.chips.items():
-            yield chip_subject(chip), known
+        for number, chip in self.chips.items():
+            yield chip_subject(number), chip
         for text, other in self.others.items():
             yield subject_of(text), other
 
     def of(self, subject: Subject) -> SubjectState:
-        """Return the state of ``subject``, an empty one if it is not known."""
+        """Return the state of ``subject``, an empty one without an entry."""
         if subject.kind == "chip":
             return self.chips.get(subject.id, _UNKNOWN_CHIP)
         return self.others.get(str(subject), _UNKNOWN)
@@ -365,7 +350,84 @@ def tracked(state: PolicyState, source: str) -> Mapping[tuple[Subject, str], int
     """
     return {
         (subject, fault.code): fault.first_seen_ms
-        for subject, known in state.subjects()
-        for fault in known.faults.values()
+        for subject, subject_state in state.subjects()
+        for fault in subject_state.faults.values()
         if source in fault.reported_by and not fault.once
     }
+
+
+# What a start and a clock that was set back change in all times and answers.
+
+
+def restarted(state: PolicyState, boot_id: str) -> PolicyState:
+    """Return ``state`` for a process that begins on the boot ``boot_id``.
+
+    The answers about the node as a whole were answers to another process: a document that may have
+    to be deleted waits until its source has answered this one. So were those of each chip, which is
+    silent until it answers.
+    """
+    others = {text: other for text, other in state.others.items() if text != str(NODE)}
+    chips = {number: _silent(chip) for number, chip in state.chips.items()}
+    return replace(state, boot_id=boot_id, others=others, chips=chips)
+
+
+def _silent(chip: ChipState) -> ChipState:
+    blind = {source: blindness for source, blindness in chip.blind.items() if source != CHIP_SOURCE}
+    return replace(chip, silent=chip.was_read, blind=blind)
+
+
+def times_capped(state: SubjectState, now_ms: int) -> SubjectState:
+    """Return ``state`` with no time after ``now_ms``; the same object if it has none.
+
+    A later time would delay its effect by as much as the clock was set back: a one-off fault would
+    stay, an unconfirmed fault would not end, an occurrence that is held back would be shown hours
+    late. A clock that is set forward makes all of it happen early, by the recorded times.
+    """
+    after = replace(
+        state,
+        faults={code: _fault_capped(fault, now_ms) for code, fault in state.faults.items()},
+        ended={code: _ended_capped(ended, now_ms) for code, ended in state.ended.items()},
+        blind={
+            source: _capped(blindness, now_ms, "since_ms")
+            for source, blindness in state.blind.items()
+        },
+    )
+    if isinstance(state, ChipState):
+        after = replace(
+            after,
+            upgrades=tuple(
+                _capped(upgrade, now_ms, "upgraded_at_ms", "gone_since_ms")
+                for upgrade in state.upgrades
+            ),
+            counters={
+                code: _counter_capped(counter, now_ms) for code, counter in state.counters.items()
+            },
+            held_back={
+                code: _capped(item, now_ms, "seen_at_ms") for code, item in state.held_back.items()
+            },
+            settled_at_ms=min(state.settled_at_ms, now_ms + SETTLE_MS),
+        )
+    return state if after == state else after
+
+
+def _fault_capped(fault: Fault, now_ms: int) -> Fault:
+    return _capped(fault, now_ms, "first_seen_ms", "acknowledged_at_ms", "unconfirmed_at_ms")
+
+
+def _ended_capped(ended: Ended, now_ms: int) -> Ended:
+    fault = None if ended.fault is None else _fault_capped(ended.fault, now_ms)
+    return _capped(replace(ended, fault=fault), now_ms, "at_ms")
+
+
+def _counter_capped(counter: Counter, now_ms: int) -> Counter:
+    occurred_ms = tuple(min(at_ms, now_ms) for at_ms in counter.occurred_ms)
+    counter = replace(counter, occurred_ms=occurred_ms)
+    return _capped(counter, now_ms, "last_ms", "recovered_ms")
+
+
+def _capped(value: T, now_ms: int, *times: str) -> T:
+    """Return ``value`` with its ``times`` not after ``now_ms``."""
+    late: dict[str, Any] = {
+        name: now_ms for name in times if (getattr(value, name) or now_ms) > now_ms
+    }
+    return replace(value, **late) if late else value

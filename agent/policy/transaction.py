@@ -42,6 +42,8 @@ class RuleContext(Struct, frozen=True):
 
     def episode(self, code: str) -> str:
         """Return the id of an episode of ``code`` that begins now."""
+        # The revision makes two episodes of one code within a millisecond different. A replay of
+        # the same inputs makes the same ids, so nothing random may be in them.
         state, revision = self.draft.state, self.draft.revision + 1
         text = f"{state.node}\0{self.subject}\0{code}\0{state.boot_id}\0{revision}\0{self.at_ms}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -49,41 +51,41 @@ class RuleContext(Struct, frozen=True):
     def note(
         self,
         kind: ChangeKind,
-        what: Fault | Upgrade,
+        cause: Fault | Upgrade,
         because: str,
         old: str | None = None,
         new: str | None = None,
     ) -> None:
-        """Record a change of the episode of ``what``, which may be over for an upgrade."""
+        """Record a change of the episode of ``cause``, which may be over for an upgrade."""
         upgrade, device_fault = None, False
-        if isinstance(what, Upgrade):
-            upgrade = what
+        if isinstance(cause, Upgrade):
+            upgrade = cause
         else:
-            device_fault = what.device_fault and self.subject.kind == "chip"
+            device_fault = cause.device_fault and self.subject.kind == "chip"
         change = Change(
             kind,
             self.subject,
-            what.code,
-            what.episode,
+            cause.code,
+            cause.episode,
             self.at_ms,
             because,
             old,
             new,
-            what.severity,
+            cause.severity,
             device_fault,
             upgrade,
         )
         self.draft.changes.append(change)
 
-    def judge(self, known: SubjectState, code: str, severity: Severity | None) -> ReasonedLevel:
+    def judge(self, state: SubjectState, code: str, severity: Severity | None) -> ReasonedLevel:
         """Return the level of a code on the subject, and why. An upgrade can only raise it."""
         tables, kind = self.draft.tables, self.subject.kind
-        if isinstance(known, ChipState):
-            if severity is None and known.word is not None:
-                verdict = tables.judge_by_word(code, known.word, known.listed or ())
+        if isinstance(state, ChipState):
+            if severity is None and state.word is not None:
+                verdict = tables.judge_by_word(code, state.word, state.listed or ())
             else:
                 verdict = tables.judge(code, severity)
-            for upgrade in known.upgrades:
+            for upgrade in state.upgrades:
                 if upgrade.code == code:
                     level = ChipLevel(verdict.level)
                     if most_serious([upgrade.level, level]) is not level:
@@ -104,44 +106,44 @@ def without(items: dict[str, T], key: str) -> dict[str, T]:
     return left
 
 
-def all_judged_again(known: SubjectState, why: str, context: RuleContext) -> SubjectState:
-    """Return ``known`` with every fault judged by the tables and health word of now.
+def all_judged_again(state: SubjectState, cause: str, context: RuleContext) -> SubjectState:
+    """Return ``state`` with every fault judged by the tables and health word of now.
 
-    ``why`` names the cause in the changes.
+    ``cause`` is named in the changes.
     """
-    for fault in known.faults.values():
-        verdict = context.judge(known, fault.code, fault.severity)
+    for fault in state.faults.values():
+        verdict = context.judge(state, fault.code, fault.severity)
         if (verdict.level, verdict.because) == (fault.level, fault.because):
-            continue
+            continue  # the same object stays, so that nothing looks changed
         after = replace(fault, level=verdict.level, because=verdict.because)
-        known = replace(known, faults=known.faults | {fault.code: after})
+        state = replace(state, faults=state.faults | {fault.code: after})
         if after.level != fault.level:
-            because = f"{why}: {after.because}"
+            because = f"{cause}: {after.because}"
             context.note(ChangeKind.CHANGED, after, because, fault.level, after.level)
-    return known
+    return state
 
 
-def judged_again(known: ChipState, code: str, context: RuleContext) -> ChipState:
-    """Return ``known`` after an upgrade of ``code`` was added, removed or changed: its fault
+def judged_again(state: ChipState, code: str, context: RuleContext) -> ChipState:
+    """Return ``state`` after an upgrade of ``code`` was added, removed or changed: its fault
     follows.
     """
-    fault = known.faults.get(code)
+    fault = state.faults.get(code)
     if fault is None:
-        return known
-    verdict = context.judge(known, code, fault.severity)
+        return state
+    verdict = context.judge(state, code, fault.severity)
     fault = replace(fault, level=verdict.level, because=verdict.because)
-    return replace(known, faults=known.faults | {code: fault})
+    return replace(state, faults=state.faults | {code: fault})
 
 
-def level_of(known: SubjectState, code: str) -> str | None:
+def level_of(state: SubjectState, code: str) -> str | None:
     """Return the level that ``code`` has on the subject, if only by a rule.
 
     ``None`` without one.
     """
-    fault = known.faults.get(code)
-    if not isinstance(known, ChipState) or not known.upgrades:
+    fault = state.faults.get(code)
+    if not isinstance(state, ChipState) or not state.upgrades:
         return None if fault is None else fault.level
-    levels = [upgrade.level for upgrade in known.upgrades if upgrade.code == code]
+    levels = [upgrade.level for upgrade in state.upgrades if upgrade.code == code]
     if fault is not None:
         if not levels:
             return fault.level

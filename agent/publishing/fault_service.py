@@ -8,13 +8,11 @@ its nodes. gRPC and protobuf are imported here only, when there is something to 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
-
-import msgspec
 
 from agent.publishing.unacknowledged_faults import HOLD_SECONDS, message_of
 from contract.codes.storage_faults import resource_of
+from contract.pages.agent_status import FaultServiceStatus
 from pacing.backoff import Backoff
 from pacing.waiting import TICK_SECONDS, is_set_within, now_seconds
 from service.log.trouble import Trouble
@@ -22,9 +20,11 @@ from service.log.trouble import Trouble
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agent.name_claim import NameClaim
     from agent.publishing.fault_service_address import FaultServiceAddress
     from agent.publishing.unacknowledged_faults import NodePublicFaults, SentFault
     from contract.documents.public_fault import PublicFault
+    from service.stalls import Stalls
 
 log = logging.getLogger("agent.fault_service")
 
@@ -32,44 +32,27 @@ _CALL_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS = 1.0
 _LAST_PAUSE_SECONDS = 30.0
 _MARK_SECONDS = 10.0
+_STALL_SECONDS = 30.0
 _PERMISSION_SECONDS = 0.5
 _TAKEN, _INVALID = 0, 409
 
 
-class FaultServiceStatus(msgspec.Struct, frozen=True):
-    """The state of the client. ``refused`` are changes that ClusterD called invalid: our error."""
-
-    clusterd: str
-    waiting: int
-    acknowledged: int
-    refused: int
-    trouble: str | None
-
-
-@dataclass(frozen=True)
-class FaultServiceCallbacks:
-    """What the client calls in its daemon.
-
-    While ``may_send`` returns ``False``, nothing is sent.
-    """
-
-    may_send: Callable[[], bool]
-    wall_clock: Callable[[], int]
-    progress: Callable[[], None]
-
-
 class FaultServiceClient:
-    """Sends the faults that wait in ``faults``, while ``run`` runs."""
+    """Sends the faults that wait in ``faults`` while ``run`` runs and ``claim`` permits it."""
 
     def __init__(
         self,
         address: FaultServiceAddress,
         faults: NodePublicFaults,
-        callbacks: FaultServiceCallbacks,
+        claim: NameClaim,
+        stalls: Stalls,
+        wall_clock: Callable[[], int],
     ) -> None:
         self._address = address
         self._faults = faults
-        self._callbacks = callbacks
+        self._claim = claim
+        self._progress = stalls.of("ClusterD's fault service", _STALL_SECONDS)
+        self._wall_clock = wall_clock
         self._backoffs: dict[str, Backoff] = {}
         self._not_before: dict[str, float] = {}
         self._recovered_at: dict[str, float] = {}
@@ -95,11 +78,11 @@ class FaultServiceClient:
         sent = self._faults.ledger.sent
         self._recovered_at = {code: now for code, occurs in sent.items() if not occurs}
         while True:
-            self._callbacks.progress()
+            self._progress()
             self._faults.changed.clear()
             batch, seconds = self._next()
             if batch:
-                if self._callbacks.may_send():
+                if self._claim.may_publish:
                     await self._send(batch)
                     continue
                 seconds = _PERMISSION_SECONDS
@@ -133,7 +116,7 @@ class FaultServiceClient:
 
     async def _send(self, batch: tuple[SentFault, ...]) -> None:
         resource = resource_of(batch[0].code)
-        message = message_of(self._faults.node, resource, batch, self._callbacks.wall_clock())
+        message = message_of(self._faults.node, resource, batch, self._wall_clock())
         code, why = await self._answer(message)
         if code not in (_TAKEN, _INVALID):
             backoff = self._backoffs.setdefault(

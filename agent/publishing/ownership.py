@@ -30,6 +30,7 @@ from stores.deadline import answered_within
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from service.stalls import Stalls
     from stores.base import LastWriter, Store
 
 log = logging.getLogger("agent.ownership")
@@ -38,6 +39,7 @@ OURS = "npu-vigil"
 """The name under which we write."""
 VENDOR_PROGRAMS = frozenset({"device-plugin", "noded"})
 """The names under which the real programs write: those of their executables."""
+_STALL_SECONDS = 30.0
 _GRACE_SECONDS = 60
 _PROGRESS_SECONDS = 10.0
 
@@ -109,15 +111,15 @@ class Ownership:
     """Whether ``owned`` is this agent's to write; undecided until the store has answered once.
 
     ``on_change`` is called when that changes, ``on_failure`` with the error of each request that
-    leaves it undecided, ``progress`` at least every 10 s.
+    leaves it undecided.
     """
 
     def __init__(
         self,
         store: Store,
         owned: Owned,
+        stalls: Stalls,
         wall_clock: Callable[[], int],
-        progress: Callable[[], None],
         on_change: Callable[[], None],
         on_failure: Callable[[StoreError], None],
     ) -> None:
@@ -129,7 +131,7 @@ class Ownership:
         self._store = store
         self._owned = owned
         self._wall_clock = wall_clock
-        self._progress = progress
+        self._progress = stalls.of(f"ownership of {owned.kind}", _STALL_SECONDS)
         self._on_change = on_change
         self._on_failure = on_failure
         self._seen: LastWriter | None = None

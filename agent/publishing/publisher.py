@@ -4,6 +4,17 @@ Level-triggered: the desired document is compared with the last acknowledged one
 that the store shows. It may be desired that there is no document. One request is in flight at a
 time; changes during it are written together in the next one. An event of the document's watch only
 causes another read.
+
+``run`` takes turns. A turn reads the stored document if something may have changed it; else it
+writes if the desired document differs, or if an unchanged one is due again; else it waits. A write
+first waits for the journal, at most for a few commits, so that no reader sees what a crash could
+make undone. A write without an answer may have arrived: the next read compares with each such
+write. So for the document in the store, once the store answers and no other program writes::
+
+    stored = desired  or  a write of desired is in flight  or  a pause or an answer is awaited
+
+What belongs to one document (who else may write it, what of it is an operator's) is decided by its
+``PublishedDocument``.
 """
 
 from __future__ import annotations
@@ -13,7 +24,7 @@ import logging
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from agent.publishing.publication import Lag, Publication
 from agent.publishing.write_pacing import Stamps
@@ -36,7 +47,7 @@ from stores.deadline import answered_within
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from stores.base import Store, WatchEvent
 
@@ -48,7 +59,7 @@ _COMMITS = 3
 _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
 _REFUSED_SECONDS = 10.0
-_WATCH_AGAIN_SECONDS = 30.0
+_WATCH_RETRY_SECONDS = 30.0
 _MAX_UNANSWERED = 4
 _WATCH_SECONDS = 0.5
 """How long a watch may take to show what was acknowledged, before it is read instead."""
@@ -77,41 +88,59 @@ def absent(revision: int, remains: Callable[[int], Document] | None = None) -> D
     return DesiredDocument(revision, None, None, math.inf, remains)
 
 
-@dataclass(frozen=True)
-class PublisherCallbacks:
-    """What the publisher calls in its daemon.
+class PublishedDocument(Protocol):
+    """A document that a publisher keeps in the store, with the decisions that belong to it.
 
-    All but ``before_write`` and ``before_repair`` return at once.
-
-    ``desired`` returns ``None`` while the stored document must stay as it is. ``stamp_of`` returns
-    the time of a stored document; ``None`` for one that cannot be decoded. ``verify`` raises
-    ``DocumentError``. ``before_repair`` finds out whether the document is still ours, when another
-    program wrote it. ``has_rival`` returns whether another agent has the same node name: its writes
-    are not foreign (``docs/decisions/005``). ``on_first_read`` gets the document stored at the
-    start; nothing is written or deleted before. ``on_others_write`` gets each later change while
-    nothing is to be published: the old and the new document. ``on_foreign`` gets a foreign write,
-    and returns whether it was an operator's right. ``on_acknowledged`` gets the document, ``None``
-    for its absence, and the revision. ``on_shown`` is called when the store already shows what is
-    desired: nothing is written. ``on_reconnected`` is called when the store is watched again after
-    an interruption. ``blocks_updates`` returns whether readers would refuse an update of the stored
-    document: it is deleted before the next write.
+    All methods but ``before_write`` and ``before_repair`` return at once.
     """
 
-    desired: Callable[[], DesiredDocument | None]
-    stamp_of: Callable[[Document], int | None]
-    verify: Callable[[Document], None]
-    before_write: Callable[[], Awaitable[None]]
-    before_repair: Callable[[], Awaitable[None]]
-    on_first_read: Callable[[Document | None], None]
-    on_foreign: Callable[[Document], bool]
-    on_acknowledged: Callable[[Document | None, int], None]
-    on_shown: Callable[[], None]
-    wall_clock: Callable[[], int]
-    progress: Callable[[], None]
-    blocks_updates: Callable[[Document], bool] = lambda _: False
-    has_rival: Callable[[], bool] = lambda: False
-    on_others_write: Callable[[Document | None, Document | None], None] = lambda *_: None
-    on_reconnected: Callable[[], None] = lambda: None
+    namespace: str
+    name: str
+
+    @property
+    def has_rival(self) -> bool:
+        """Whether another agent has the same node name: its writes are not foreign
+        (``docs/decisions/005``).
+        """
+
+    def desired(self) -> DesiredDocument | None:
+        """Return the document to publish; ``None`` while the stored one must stay as it is."""
+
+    def stamp_of(self, document: Document) -> int | None:
+        """Return the time of a stored document; ``None`` for one that cannot be decoded."""
+
+    def verify(self, document: Document) -> None:
+        """Raise ``DocumentError`` if readers would refuse ``document``."""
+
+    def blocks_updates(self, shown: Document) -> bool:
+        """Return whether readers would refuse an update of the stored document.
+
+        It is deleted before the next write.
+        """
+
+    async def before_write(self) -> None:
+        """Wait until the journal has what is to be written, for a short time."""
+
+    async def before_repair(self) -> None:
+        """Find out whether the document is still ours, when another program wrote it."""
+
+    def on_first_read(self, existing: Document | None) -> None:
+        """Take over the document stored at the start; nothing is written or deleted before."""
+
+    def on_foreign_write(self, foreign: Document) -> bool:
+        """Apply a foreign write; return whether it was an operator's right."""
+
+    def on_write_of_owner(self, before: Document | None, shown: Document | None) -> None:
+        """Apply a change while nothing is to be published: the old and the new document."""
+
+    def on_acknowledged(self, document: Document | None, revision: int) -> None:
+        """Record that the store has ``document`` of ``revision``; ``None``: that it has none."""
+
+    def on_shown(self) -> None:
+        """Record that the store shows what is desired already: nothing is written."""
+
+    def on_reconnected(self) -> None:
+        """Note that the store is watched again after an interruption."""
 
 
 @dataclass(frozen=True)
@@ -136,27 +165,33 @@ class _Pause:
     until: asyncio.Event
 
 
-def _same(one: Document | None, other: Document | None) -> bool:
+def _same(document: Document | None, other: Document | None) -> bool:
     """Return whether both are equal in our keys; other keys belong to other programs."""
-    return not differences(one, other)
+    return not differences(document, other)
 
 
 class DocumentPublisher:
-    """Publishes ``namespace/name`` to ``store``.
+    """Publishes ``published`` to ``store``; calls ``progress`` at least every ``_MARK_SECONDS``.
 
     It is a document writer, see ``service/owned_documents/owned_document.py``.
     """
 
     def __init__(
-        self, store: Store, namespace: str, name: str, callbacks: PublisherCallbacks
+        self,
+        store: Store,
+        published: PublishedDocument,
+        wall_clock: Callable[[], int],
+        progress: Callable[[], None],
     ) -> None:
-        self.name = name
+        self.name = published.name
+        self.namespace = published.namespace
         self._store = store
-        self.namespace = namespace
-        self._document = OwnedDocument(namespace, name)
+        self._published = published
+        self._wall_clock = wall_clock
+        self._progress = progress
+        self._document = OwnedDocument(self.namespace, self.name)
         self._foreign = self._document.foreign
         self.record = Publication(self._foreign)
-        self._callbacks = callbacks
         self._stamps = Stamps()
         self._woken = asyncio.Event()
         self._reconnected = asyncio.Event()
@@ -193,13 +228,13 @@ class DocumentPublisher:
             return None
         if write is not self._number_of_write:
             self._number_of_write, document = write, write.document
-            stamp = -write.stamp if document is None else self._callbacks.stamp_of(document)
+            stamp = -write.stamp if document is None else self._published.stamp_of(document)
             self._number = stamp
         return self._number
 
     def wake(self, event_ms: int) -> None:
         """Compare again, because of an event seen at ``event_ms`` (epoch milliseconds)."""
-        self.record.record_event(event_ms, self._callbacks.wall_clock())
+        self.record.record_event(event_ms, self._wall_clock())
         self._woken.set()
 
     def record_store_failure(self, error: StoreError) -> None:
@@ -211,7 +246,7 @@ class DocumentPublisher:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch(), name=f"watch of {self.name}")
             while True:
-                self._callbacks.progress()
+                self._progress()
                 self._woken.clear()
                 self._reconnected.clear()
                 pause = await self._turn()
@@ -221,7 +256,7 @@ class DocumentPublisher:
     async def _wait(self, pause: _Pause) -> None:
         deadline = now_seconds() + pause.seconds
         while not pause.until.is_set() and (left := deadline - now_seconds()) > 0:
-            self._callbacks.progress()
+            self._progress()
             await is_set_within(pause.until, max(TICK_SECONDS, min(left, _MARK_SECONDS)))
 
     async def _turn(self) -> _Pause | None:
@@ -231,7 +266,7 @@ class DocumentPublisher:
         """
         if self._must_read:
             return await self._read()
-        desired = self._callbacks.desired()
+        desired = self._published.desired()
         if desired is None:
             # The event is not for this document, or it must wait for an answer.
             self.record.waiting = None
@@ -245,7 +280,7 @@ class DocumentPublisher:
             if reason == "refresh":
                 self.record.waiting = None
                 self._works_again()
-                self._callbacks.on_shown()
+                self._published.on_shown()
             watch_seconds = self._seconds_for_watch()
             if watch_seconds <= 0:
                 return await self._read()
@@ -253,7 +288,7 @@ class DocumentPublisher:
         shown = self._document.there
         if reason == "first" and shown is not None and self._is_edited(shown):
             return None
-        now_ms = self._callbacks.wall_clock()
+        now_ms = self._wall_clock()
         stamp, early_seconds = self._stamps.next(now_ms, now_seconds())
         if early_seconds > 0 and desired.stamped is not None:
             return _Pause(early_seconds, self._woken)
@@ -273,7 +308,7 @@ class DocumentPublisher:
         desired.
         """
         first_shown, self._first_shown = self._first_shown, shown
-        return not _same(shown, first_shown) and self._callbacks.on_foreign(shown)
+        return not _same(shown, first_shown) and self._published.on_foreign_write(shown)
 
     async def _committed(self, desired: DesiredDocument) -> DesiredDocument | None:
         """Wait until the journal has ``desired``, or the newer document that has replaced it.
@@ -282,19 +317,19 @@ class DocumentPublisher:
         the stored document must stay after all.
         """
         for _ in range(_COMMITS):
-            await self._callbacks.before_write()
-            newest = self._callbacks.desired()
+            await self._published.before_write()
+            newest = self._published.desired()
             if newest is None or newest.revision == desired.revision:
                 return newest
             desired = newest
-        await self._callbacks.before_write()
+        await self._published.before_write()
         return desired
 
     def _next_write(self, desired: DesiredDocument) -> tuple[str, float]:
         """Return the reason for the next write, and in how many seconds it is due."""
         reason, due_seconds = self._difference(desired)
         now = now_seconds()
-        if self._foreign.is_conflict and self._callbacks.has_rival():
+        if self._foreign.is_conflict and self._published.has_rival:
             self._forget_rival()
         elif self._foreign.end_if_over(now):
             self._report_conflict()
@@ -315,7 +350,7 @@ class DocumentPublisher:
         if not self._foreign.is_conflict:
             self.record.conflict_since_ms = None
         elif self.record.conflict_since_ms is None:
-            self.record.conflict_since_ms = self._callbacks.wall_clock()
+            self.record.conflict_since_ms = self._wall_clock()
 
     def _difference(self, desired: DesiredDocument) -> tuple[str, float]:
         """Return the same as ``_next_write``, without regard to foreign writes."""
@@ -347,14 +382,14 @@ class DocumentPublisher:
             return None
         try:
             if write.document is not None:
-                self._callbacks.verify(write.document)
+                self._published.verify(write.document)
         except DocumentError as error:
             self.record.writes[write.reason, "invalid"] += 1
             self._begin_trouble(f"not written, its readers would refuse it: {error}")
             return _Pause(_REFUSED_SECONDS, self._woken)
 
         def is_overtaken() -> bool:
-            newest = self._callbacks.desired() if write.reason == "refresh" else None
+            newest = self._published.desired() if write.reason == "refresh" else None
             return newest is not None and newest.content != write.content
 
         self.record.waiting = None
@@ -363,7 +398,7 @@ class DocumentPublisher:
         try:
             async with answered_within(WRITE_SECONDS):
                 request = made_unless(self._request(write), is_overtaken)
-                version = await with_progress_marks(request, self._callbacks.progress)
+                version = await with_progress_marks(request, self._progress)
         except Overtaken:
             self._unanswered.append(write)
             self._must_read = True
@@ -397,7 +432,7 @@ class DocumentPublisher:
             document is not None
             and shown is not None
             and not is_held
-            and self._callbacks.blocks_updates(shown)
+            and self._published.blocks_updates(shown)
         ):
             await self._document.replace(self._store, None, demands=demands)
             self._document.observe(None)
@@ -420,17 +455,17 @@ class DocumentPublisher:
         await self._document.check_owners(self._store)
         self._awaits_watch = False
         if shown is not None:
-            self._stamps.observe(self._callbacks.stamp_of(shown))
+            self._stamps.observe(self._published.stamp_of(shown))
         if not self._was_read:
             self._was_read = True
             self._first_shown = shown
             self._works_again()
-            self._callbacks.on_first_read(shown)
+            self._published.on_first_read(shown)
         elif (write := self._arrived_unanswered(shown)) is not None:
             self._accept(write, "" if shown is None else shown.version)
-        elif self._callbacks.desired() is None:
+        elif self._published.desired() is None:
             if not _same(before, shown):
-                self._callbacks.on_others_write(before, shown)
+                self._published.on_write_of_owner(before, shown)
         elif self._acknowledged is not None and self._is_news(shown, before):
             if self._is_lost_write(shown):
                 log.warning(
@@ -455,11 +490,11 @@ class DocumentPublisher:
         That is no foreign write, and no operator's release. It is written again.
         """
         assert self._acknowledged is not None
-        if not self._was_interrupted or self._callbacks.desired() is None:
+        if not self._was_interrupted or self._published.desired() is None:
             return False
         if shown is None:
             return True
-        stamp = self._callbacks.stamp_of(shown)
+        stamp = self._published.stamp_of(shown)
         return stamp is not None and stamp < self._acknowledged.stamp
 
     def _is_news(self, shown: Document | None, before: Document | None) -> bool:
@@ -483,9 +518,7 @@ class DocumentPublisher:
         self._unanswered.clear()
         self._awaits_watch = version != self._watched_version
         self._works_again()
-        self.record.record_write(
-            write.reason, write.lag, write.begun_ms, self._callbacks.wall_clock()
-        )
+        self.record.record_write(write.reason, write.lag, write.begun_ms, self._wall_clock())
         self._agree(write)
 
     def _observe_same(self, watched: Document | None, written: Document | None) -> bool:
@@ -500,33 +533,33 @@ class DocumentPublisher:
         self._acknowledged = write
         self._acknowledged_at = now_seconds()
         stamp = None if write.document is None else write.stamp
-        self.record.record_agreement(self._callbacks.wall_clock(), stamp, write.revision)
-        self._callbacks.on_acknowledged(write.document, write.revision)
+        self.record.record_agreement(self._wall_clock(), stamp, write.revision)
+        self._published.on_acknowledged(write.document, write.revision)
 
     async def _handle_foreign_write(self, before: Document | None, shown: Document | None) -> None:
         """Repair a foreign write or deletion, in a conflict after a pause.
 
         An agent that has nothing to publish, such as one that gave way to another, does nothing.
         """
-        if self._callbacks.desired() is not None and self.record.conflict_since_ms is None:
-            await self._callbacks.before_repair()
-        if self._callbacks.desired() is None:
-            self._callbacks.on_others_write(before, shown)
+        if self._published.desired() is not None and self.record.conflict_since_ms is None:
+            await self._published.before_repair()
+        if self._published.desired() is None:
+            self._published.on_write_of_owner(before, shown)
             return
-        if shown is not None and self._callbacks.on_foreign(shown):
+        if shown is not None and self._published.on_foreign_write(shown):
             return
-        if self._callbacks.has_rival():
+        if self._published.has_rival:
             self._forget_rival()
             return
         if self._foreign.record_foreign_write(now_seconds()):
             await self._find_writer()
-            await self._callbacks.before_repair()
-            if self._callbacks.desired() is None:
-                self._callbacks.on_others_write(before, shown)
+            await self._published.before_repair()
+            if self._published.desired() is None:
+                self._published.on_write_of_owner(before, shown)
                 return
         if not self._foreign.is_conflict:
-            what = "deleted or spoilt" if shown is None else "changed"
-            log.warning("%s: another program %s it; it is repaired", self.name, what)
+            change = "deleted or spoilt" if shown is None else "changed"
+            log.warning("%s: another program %s it; it is repaired", self.name, change)
         self._report_conflict()
 
     async def _find_writer(self) -> None:
@@ -538,7 +571,7 @@ class DocumentPublisher:
 
     def _begin_trouble(self, reason: str) -> None:
         if self.record.trouble is None:
-            self.record.trouble_since_ms = self._callbacks.wall_clock()
+            self.record.trouble_since_ms = self._wall_clock()
             log.error("%s: cannot be published: %s; retried until it succeeds", self.name, reason)
         self.record.trouble = reason
 
@@ -553,7 +586,7 @@ class DocumentPublisher:
         since_ms = self.record.trouble_since_ms
         self.record.trouble = self.record.trouble_since_ms = None
         if since_ms is not None:
-            seconds = (self._callbacks.wall_clock() - since_ms) / 1000
+            seconds = (self._wall_clock() - since_ms) / 1000
             log.warning("%s: the store answers again after %.1f s", self.name, seconds)
 
     # The watch.
@@ -567,19 +600,19 @@ class DocumentPublisher:
             except StoreError as error:
                 if self.record.watch_trouble is None:
                     log.error("%s: cannot be watched: %s", self.name, error)
-                self.record.begin_watch_trouble(str(error), self._callbacks.wall_clock())
-            await asyncio.sleep(_WATCH_AGAIN_SECONDS)
+                self.record.begin_watch_trouble(str(error), self._wall_clock())
+            await asyncio.sleep(_WATCH_RETRY_SECONDS)
             self._read_soon()
 
     def _watched(self, event: WatchEvent) -> None:
         if isinstance(event, Interrupted):
-            self.record.begin_watch_trouble(event.reason, self._callbacks.wall_clock())
+            self.record.begin_watch_trouble(event.reason, self._wall_clock())
             self._was_interrupted = True
             return
         if isinstance(event, DocumentsListed):
             if self.record.watch_trouble is not None:
                 self.record.end_watch_trouble()
-                self._callbacks.on_reconnected()
+                self._published.on_reconnected()
             self._reconnected.set()
             shown = next(iter(event.documents), None)
         else:

@@ -68,7 +68,7 @@ class UnacknowledgedFaults(msgspec.Struct, frozen=True, omit_defaults=True):
 
     newest: dict[str, SentFault] = {}
     waiting: tuple[SentFault, ...] = ()
-    sent: dict[str, bool] = msgspec.field(default_factory=dict, name="told")
+    sent: dict[str, bool] = {}
     devices: tuple[int, ...] = ()
 
 

@@ -23,8 +23,7 @@ from agent.journal.rows import (
     state_of,
     tables_of,
 )
-from agent.policy.restarts import restarted
-from agent.policy.state import Acknowledged, Configured, PolicyState
+from agent.policy.state import Acknowledged, Configured, PolicyState, restarted
 from agent.policy.step import step
 from agent.replay.comparison import Deviation, Findings, IncompletePeriod, ReplayComparison
 from contract.codes.catalogue import shipped

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from agent.shadow.comparison import ShadowComparison
-from agent.shadow.difference_log import DifferenceLog, ShadowStatus
+from agent.shadow.difference_log import DifferenceLog
 from agent.shadow.reasons import defect_of
 from contract.documents.device_info import DEVICE_INFO_KEY
 from pacing.waiting import is_set_within
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent.publishing.publisher import DesiredDocument
-    from agent.shadow.difference_log import ReportedDifference
     from agent.shadow.reasons import Background
+    from contract.pages.agent_status import ReportedDifference, ShadowStatus
     from stores.base import Document, Store, WatchEvent
 
 log = logging.getLogger("agent.shadow")
@@ -34,40 +33,52 @@ log = logging.getLogger("agent.shadow")
 _COALESCE_SECONDS = 0.02
 """States that follow one another faster are not compared one by one."""
 _MARK_SECONDS = 10.0
-_WATCH_AGAIN_SECONDS = 30.0
+_WATCH_RETRY_SECONDS = 30.0
 
 
-@dataclass(frozen=True)
-class ShadowCallbacks:
-    """What the shadow calls in its daemon. All return at once.
+class ShadowedDocument(Protocol):
+    """A document that is compared, with the decisions that belong to it. All return at once."""
 
-    ``desired`` returns what we would publish now, ``None`` while too little is known; ``lingers``
-    whether something in it may be over for other programs. ``on_first_read`` gets the document
-    stored at the start, ``on_written`` each later write of another program and whether an
-    operator's edit may be in it; ``on_reported`` gets each difference to journal. ``background``
-    helps to explain differences.
-    """
+    namespace: str
+    name: str
 
-    desired: Callable[[], DesiredDocument | None]
-    lingers: Callable[[], bool]
-    on_first_read: Callable[[Document | None], None]
-    on_written: Callable[[Document, bool], None]
-    on_reported: Callable[[ReportedDifference], None]
-    background: Background
-    wall_clock: Callable[[], int]
-    progress: Callable[[], None]
+    @property
+    def background(self) -> Background:
+        """What explains differences beside the documents."""
+
+    def desired(self) -> DesiredDocument | None:
+        """Return what we would publish now; ``None`` while too little is known."""
+
+    def lingers(self) -> bool:
+        """Return whether something in it may be over for other programs."""
+
+    def on_first_read(self, existing: Document | None) -> None:
+        """Take over the document stored at the start."""
+
+    def record_owner_write(self, foreign: Document, may_be_edited: bool) -> None:
+        """Apply a later write of another program; an operator's edit may be in it."""
+
+    def on_reported(self, difference: ReportedDifference) -> None:
+        """Journal a difference."""
 
 
 class Shadow:
-    """Compares all writes of ``namespace/name`` in ``store``."""
+    """Compares all writes of ``document`` in ``store`` with what we would have written."""
 
-    def __init__(self, store: Store, namespace: str, name: str, callbacks: ShadowCallbacks) -> None:
-        self.name = name
-        self.namespace = namespace
+    def __init__(
+        self,
+        store: Store,
+        document: ShadowedDocument,
+        wall_clock: Callable[[], int],
+        progress: Callable[[], None],
+    ) -> None:
+        self.name = document.name
+        self.namespace = document.namespace
         self._store = store
-        self._callbacks = callbacks
+        self._document = document
+        self._progress = progress
         self._comparison = ShadowComparison()
-        self._log = DifferenceLog(partial(defect_of, background=callbacks.background))
+        self._log = DifferenceLog(partial(defect_of, background=document.background))
         self._woken = asyncio.Event()
         self._content: object = None
         self._shown: Document | None = None
@@ -80,7 +91,7 @@ class Shadow:
             level=logging.ERROR,
         )
         self._loop = asyncio.get_running_loop()
-        self._began_ms = callbacks.wall_clock() - self._loop.time() * 1000
+        self._began_ms = wall_clock() - self._loop.time() * 1000
 
     def wake(self) -> None:
         """Compare again: the desired document may have changed."""
@@ -95,7 +106,7 @@ class Shadow:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch(), name=f"watch of {self.name}")
             while True:
-                self._callbacks.progress()
+                self._progress()
                 await self._wait()
                 self._woken.clear()
                 self._compare()
@@ -115,7 +126,7 @@ class Shadow:
     def _compare(self) -> None:
         """Compare the desired document of now, and report the results so far."""
         now_ms = self._now_ms()
-        desired = self._callbacks.desired()
+        desired = self._document.desired()
         if desired is None and self._content is not None:
             # Its chips are divided into virtual devices now, or are other ones.
             self._content = None
@@ -123,17 +134,17 @@ class Shadow:
         if desired is not None and desired.stamped is not None and desired.content != self._content:
             self._content = desired.content
             document = desired.stamped(now_ms // 1000)
-            self._comparison.set_desired(now_ms, document, lingers=self._callbacks.lingers())
+            self._comparison.set_desired(now_ms, document, lingers=self._document.lingers())
         for verdict in self._comparison.pop_results(now_ms):
             for difference in self._log.record(verdict, now_ms):
-                self._callbacks.on_reported(difference)
+                self._document.on_reported(difference)
         self._log.close(self._comparison.agrees, now_ms)
 
     # Writes of other programs.
 
     async def _watch(self) -> None:
         watch = partial(self._store.watch, Selection(self.namespace, self.name))
-        async for event in followed(watch, _WATCH_AGAIN_SECONDS):
+        async for event in followed(watch, _WATCH_RETRY_SECONDS):
             self._watched(event)
 
     def _watched(self, event: WatchEvent) -> None:
@@ -163,7 +174,7 @@ class Shadow:
         before, self._shown = self._shown, shown
         if not self._was_read:
             self._was_read = True
-            self._callbacks.on_first_read(shown)
+            self._document.on_first_read(shown)
             if shown is None:
                 self._comparison.observe_absence(now_ms)
                 return
@@ -174,7 +185,7 @@ class Shadow:
         elif before is not None and (before.data, before.labels) == (shown.data, shown.labels):
             return
         else:
-            self._callbacks.on_written(
+            self._document.record_owner_write(
                 shown, self._comparison.is_interrupted or is_edit(before, shown)
             )
         self._comparison.observe_write(now_ms, shown)

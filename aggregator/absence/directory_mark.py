@@ -55,28 +55,32 @@ class MarkKnowledge:
             if self._first.setdefault(beat.node, beat.beaten_at_ms) != beat.beaten_at_ms:
                 self._beating.add(beat.node)
 
-    def check(self, found: FoundMark, nodes: frozenset[str]) -> str | None:
+    def check(self, found_mark: FoundMark, nodes: frozenset[str]) -> str | None:
         """Compare the known mark with the one found; ``nodes`` are those known by this store.
 
         Return why the directory counts again, or for the first time; else ``None``.
         """
-        if self.id in ("", found.id):
-            why = "the known directory is back"
-        elif found.replaces == self.id:
-            why = "an operator confirmed it"
+        if self.id in ("", found_mark.id):
+            reason = "the known directory is back"
+        elif found_mark.replaces == self.id:
+            reason = "an operator confirmed it"
         elif len(self._beating & nodes) * 2 > len(nodes) or not nodes:
-            why = f"{len(self._beating & nodes)} of {len(nodes)} known nodes beat there"
+            reason = f"{len(self._beating & nodes)} of {len(nodes)} known nodes beat there"
         else:
-            self.problem = self._problem(found, len(nodes))
+            self.problem = self._problem(found_mark, len(nodes))
             return None
-        has_ended = self.problem is not None or self.id not in ("", found.id)
-        self.id, self.problem = found.id, None
+        has_ended = self.problem is not None or self.id not in ("", found_mark.id)
+        self.id, self.problem = found_mark.id, None
         self._first.clear()
         self._beating.clear()
-        return why if has_ended else None
+        return reason if has_ended else None
 
-    def _problem(self, found: FoundMark, nodes: int) -> str:
-        there = f"has the mark {found.id}" if found.id else found.problem or "has no mark"
+    def _problem(self, found_mark: FoundMark, nodes: int) -> str:
+        there = (
+            f"has the mark {found_mark.id}"
+            if found_mark.id
+            else found_mark.problem or "has no mark"
+        )
         return (
             f"{self.url} {there}, and the directory known here has {self.id}: is another one "
             f"mounted, or none? Nothing of its {nodes} nodes is forgotten. It counts again when "
@@ -112,7 +116,9 @@ class DirectoryMarks:
     @property
     def problems(self) -> tuple[str, ...]:
         """Why directories do not count."""
-        return tuple(one.problem for one in self.known.values() if one.problem is not None)
+        return tuple(
+            knowledge.problem for knowledge in self.known.values() if knowledge.problem is not None
+        )
 
     def problem(self, url: str) -> str | None:
         """Return why the directory at ``url`` does not count; ``None`` if it does."""
@@ -133,23 +139,28 @@ class DirectoryMarks:
         """Check all marks once. A store that gives no answer keeps its last result."""
         for url, mark in self._marks.items():
             try:
-                found = await mark.read()
+                found_mark = await mark.read()
             except StoreError:
                 continue
-            self._check(self.known[url], found)
+            self._check(self.known[url], found_mark)
         await self._keep()
 
-    def _check(self, known: MarkKnowledge, found: FoundMark) -> None:
-        was = known.problem
-        why = known.check(found, self._nodes(known.url))
-        if known.problem is not None and was is None:
-            _log.error("%s", known.problem)
-        elif why is not None:
-            _log.warning("%s counts, %s: its mark is %s", known.url, why, known.id or "none")
-        elif found.problem is not None and self._unreadable.get(known.url) != found.problem:
-            _log.warning("%s: another directory in its place cannot be noticed", found.problem)
-        self._unreadable[known.url] = found.problem or ""
-        if known.problem != was:
+    def _check(self, knowledge: MarkKnowledge, found_mark: FoundMark) -> None:
+        was = knowledge.problem
+        reason = knowledge.check(found_mark, self._nodes(knowledge.url))
+        if knowledge.problem is not None and was is None:
+            _log.error("%s", knowledge.problem)
+        elif reason is not None:
+            _log.warning(
+                "%s counts, %s: its mark is %s", knowledge.url, reason, knowledge.id or "none"
+            )
+        elif (
+            found_mark.problem is not None
+            and self._unreadable.get(knowledge.url) != found_mark.problem
+        ):
+            _log.warning("%s: another directory in its place cannot be noticed", found_mark.problem)
+        self._unreadable[knowledge.url] = found_mark.problem or ""
+        if knowledge.problem != was:
             self._changed()
 
     def _read(self) -> dict[str, str]:
@@ -164,7 +175,7 @@ class DirectoryMarks:
             return {}
 
     async def _keep(self) -> None:
-        ids = self._kept | {url: one.id for url, one in self.known.items()}
+        ids = self._kept | {url: knowledge.id for url, knowledge in self.known.items()}
         if ids == self._kept:
             return
         self._kept = ids

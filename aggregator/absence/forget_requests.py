@@ -18,7 +18,7 @@ from contract.documents.forget_record import (
 )
 from contract.errors import DocumentError, StoreError, StoreRefused
 from stores.base import Changed, Document, DocumentsListed, Selection
-from stores.interruption import ASK_AGAIN_SECONDS
+from stores.interruption import RETRY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -108,7 +108,7 @@ class ForgetRequests:
                 raise StoreError(f"the watch of {self._store.url} ended")
             except StoreRefused as error:
                 _log.warning("records of vigil forget cannot be read: %s", error)
-            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     def _observe_records(self, documents: Iterable[Document]) -> None:
         for document in documents:

@@ -3,7 +3,8 @@
 A broker without persistence or an unmounted directory may come back without its documents. With
 this file the last state of nodes outlasts a restart of the aggregator: their documents, which of
 them beat, what was published and the state of aggregator plugins. Rows are written behind, at most
-twice a second and in a thread, so that no publication waits for them. The file of one process has
+twice a second and in a thread, so that no publication waits for them. Commits do not wait for the
+disk: they survive ``kill -9``, and a power cut may take the last one. The file of one process has
 what that process has read.
 """
 
@@ -14,22 +15,92 @@ import contextlib
 import logging
 import sqlite3
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 
-from aggregator.absence.last_known_file import FILE_NAME, KnownFile, LastKnownRow
 from contract.counted import counted
 from pacing.backoff import Backoff
-from service.files.database import is_damaged, move_aside
+from service.files.database import is_damaged, move_aside, open_database, transaction
 from service.tasks import in_thread
 from stores.base import Document
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from aggregator.liveness.rules import ObservedHeartbeat
     from service.clock import Clock
+
+FILE_NAME = "last-known.sqlite"
+SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS known (
+    store TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    place TEXT NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (store, kind, place)
+) STRICT
+"""
+
+
+class LastKnownRow(NamedTuple):
+    """One row; an empty body removes it."""
+
+    store: str
+    kind: str
+    place: str
+    body: bytes
+
+
+class KnownFile:
+    """The open file. All methods raise ``sqlite3.Error`` and ``OSError``."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = open_database(path, _SCHEMA, SCHEMA_VERSION, synchronous="NORMAL")
+        try:
+            query = "SELECT coalesce(sum(length(body)), 0) FROM known"
+            self._bytes: int = self._connection.execute(query).fetchone()[0]
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def rows(self) -> list[LastKnownRow]:
+        """Return all rows."""
+        query = "SELECT store, kind, place, body FROM known ORDER BY store, kind, place"
+        return [LastKnownRow(*row) for row in self._connection.execute(query)]
+
+    def write(self, rows: Iterable[LastKnownRow], most_bytes: int) -> int:
+        """Write all rows or, with an error, none; return how many do not fit into
+        ``most_bytes``.
+        """
+        connection, size, left_out = self._connection, self._bytes, 0
+        with transaction(connection):
+            for row in rows:
+                where = (row.store, row.kind, row.place)
+                stored = connection.execute(
+                    "SELECT length(body) FROM known WHERE store = ? AND kind = ? AND place = ?",
+                    where,
+                ).fetchone()
+                grown = size + len(row.body) - (0 if stored is None else stored[0])
+                if row.body and grown > most_bytes:
+                    left_out += 1
+                    continue
+                size = grown
+                if row.body:
+                    connection.execute("INSERT OR REPLACE INTO known VALUES (?, ?, ?, ?)", row)
+                else:
+                    connection.execute(
+                        "DELETE FROM known WHERE store = ? AND kind = ? AND place = ?", where
+                    )
+        self._bytes = size
+        return left_out
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
 
 _log = logging.getLogger(__name__)
 
@@ -84,33 +155,33 @@ class LastKnown:
 
         A file or row that cannot be read is logged and ignored.
         """
-        found: dict[str, LastKnownStore] = {}
+        stores: dict[str, LastKnownStore] = {}
         try:
             rows = self._open().rows()
         except _TROUBLE as error:
             self._fail(error)
             self._close_after(error)
-            return found
+            return stores
         unreadable = 0
         for row in rows:
-            known = found.setdefault(row.store, LastKnownStore({}, {}))
+            store = stores.setdefault(row.store, LastKnownStore({}, {}))
             try:
-                self._restore_row(known, row)
+                self._restore_row(store, row)
             except (msgspec.MsgspecError, UnicodeError):
                 unreadable += 1
         if unreadable:
             _log.error("%s: %s cannot be read: ignored", self._path, counted(unreadable, "row"))
-        return found
+        return stores
 
-    def _restore_row(self, known: LastKnownStore, row: LastKnownRow) -> None:
+    def _restore_row(self, store: LastKnownStore, row: LastKnownRow) -> None:
         if row.kind == DOCUMENT:
             document = _document.decode(row.body)
-            known.documents[document.namespace, document.name] = document
+            store.documents[document.namespace, document.name] = document
             self._versions[row.store, row.place] = document.version
         elif row.kind == BEAT:
-            known.beats[row.place] = _beat.decode(row.body)
+            store.beats[row.place] = _beat.decode(row.body)
         elif row.kind == COMPLETE:
-            known.is_complete = True
+            store.is_complete = True
 
     def record(self, store: str, namespace: str, name: str, document: Document | None) -> None:
         """Record a document of the store as it is now; ``None``: it is gone."""

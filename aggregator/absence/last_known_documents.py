@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.inputs.node_documents import DocumentWatch
 from contract.errors import DocumentError
@@ -86,10 +87,11 @@ class LastingDocumentWatch(DocumentWatch):
         self.absent[node] = absent
         self.absences += 1
 
+    @override
     def has(self, node: str) -> bool:
-        """See ``DocumentWatch``."""
         return node in self.present and node not in self.absent
 
+    @override
     def read(self, node: str, document: Document | None, now_ms: int) -> frozenset[str]:
         """See ``DocumentWatch``. A document that is not there is absent, and not deleted."""
         if document is None or not self.selection.fits(document.labels):
@@ -139,6 +141,7 @@ class LastingDocumentWatch(DocumentWatch):
                 self._keep(document.namespace, document.name, document)
         return changed
 
+    @override
     def _is_set_back(self, node: str, document: Document) -> bool:
         """See ``DocumentWatch``. After a store was set back to an older state, its agent writes
         again.
@@ -156,8 +159,8 @@ class LastingDocumentWatch(DocumentWatch):
     def _miss(
         self, node: str, now_ms: int, deleted_at_ms: int | None, *, is_reported: bool
     ) -> frozenset[str]:
-        known = self.absent.get(node)
-        if node in self.present and (known is None or (is_reported and not known.is_reported)):
-            since_ms = now_ms if known is None else known.since_ms
+        absent = self.absent.get(node)
+        if node in self.present and (absent is None or (is_reported and not absent.is_reported)):
+            since_ms = now_ms if absent is None else absent.since_ms
             self._lack(node, AbsentDocument(since_ms, deleted_at_ms or 0, is_reported))
         return frozenset()

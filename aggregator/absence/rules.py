@@ -130,13 +130,13 @@ class Absence:
         their agents may have made.
         """
         reported = {
-            node for _, node, one in self._absent() if one.is_reported and self.has_beat(node)
+            node for _, node, absent in self._absent() if absent.is_reported and self.has_beat(node)
         }
         self._requested &= reported
         requested = {
             node
-            for _, node, one in self._absent()
-            if node in reported - self._requested and one.stands_at_ms <= now.steady_ms
+            for _, node, absent in self._absent()
+            if node in reported - self._requested and absent.stands_at_ms <= now.steady_ms
         }
         self._requested |= requested
         return frozenset(requested)
@@ -215,12 +215,14 @@ class Absence:
         """End what was deleted, unless too many were deleted at once; return the nodes
         that ended.
         """
-        reported = {(kind, node): one for kind, node, one in self._absent() if one.is_reported}
+        reported = {
+            (kind, node): absent for kind, node, absent in self._absent() if absent.is_reported
+        }
         self._held &= {node for _, node in reported}
         due = {
-            (kind, node): one.stands_at_ms
-            for (kind, node), one in reported.items()
-            if one.stands_at_ms <= now.steady_ms
+            (kind, node): absent.stands_at_ms
+            for (kind, node), absent in reported.items()
+            if absent.stands_at_ms <= now.steady_ms
             and node not in self._held
             and self._may_end(kind, node, beating(node))
         }
@@ -230,15 +232,15 @@ class Absence:
             if now.steady_ms - at_ms > 2 * _WINDOW_MS:
                 del self._ended[node]
         deleted = dict(self._ended)
-        for (_, node), one in reported.items():
-            deleted[node] = max(one.stands_at_ms, deleted.get(node, 0))
+        for (_, node), absent in reported.items():
+            deleted[node] = max(absent.stands_at_ms, deleted.get(node, 0))
         times = sorted(deleted.values())
-        known = len(self.nodes | self._ended.keys())
+        total = len(self.nodes | self._ended.keys())
         ended: set[str] = set()
         for (kind, node), at_ms in due.items():
             first = bisect_left(times, at_ms - _WINDOW_MS)
             many = bisect_right(times, at_ms + _WINDOW_MS) - first
-            if _are_many(many, known):
+            if _are_many(many, total):
                 self._hold_back(node, many)
             else:
                 self._ended[node] = at_ms
@@ -271,16 +273,16 @@ class Absence:
     def missing(self, now: Instant) -> tuple[Missing, ...]:
         """Return what the store lacks, without absences that may be short."""
         return tuple(
-            Missing(node, kind, one.since_ms, node in self._held)
-            for kind, node, one in sorted(self._absent())
-            if one.named_at_ms <= now.steady_ms
+            Missing(node, kind, absent.since_ms, node in self._held)
+            for kind, node, absent in sorted(self._absent())
+            if absent.named_at_ms <= now.steady_ms
         )
 
     def problem(self, now: Instant) -> tuple[str | None, bool]:
         """Return a text of what the store lacks, and whether that is too much for the aggregator to
         be ready.
         """
-        nodes = {one.node for one in self.missing(now)}
+        nodes = {document.node for document in self.missing(now)}
         if not nodes:
             return None, False
         held = sum(node in self._held for node in nodes)
@@ -293,7 +295,7 @@ class Absence:
 
     def log_changes(self, now: Instant) -> None:
         """Log which nodes begin to miss a document, and that none does any more."""
-        nodes = frozenset(one.node for one in self.missing(now))
+        nodes = frozenset(document.node for document in self.missing(now))
         if nodes - self._named:
             _log.warning(
                 "%s lacks documents that it had, the last state of these nodes stays: %s",
@@ -308,13 +310,13 @@ class Absence:
         """Return the steady time at which a deletion stands, or an absence is to be shown."""
         due = (
             at_ms
-            for _, _, one in self._absent()
-            for at_ms in (one.stands_at_ms, one.named_at_ms)
+            for _, _, absent in self._absent()
+            for at_ms in (absent.stands_at_ms, absent.named_at_ms)
             if at_ms > now.steady_ms
         )
         return min(due, default=None)
 
 
-def _are_many(nodes: int, known: int) -> bool:
+def _are_many(nodes: int, total: int) -> bool:
     """Return whether so many of the known nodes are too many to be gone at once."""
-    return nodes > _FEW and nodes * _SHARE > known
+    return nodes > _FEW and nodes * _SHARE > total

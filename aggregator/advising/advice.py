@@ -123,29 +123,29 @@ class Advising:
         if trouble := await self._caught_up():
             return EndedJobs(not_known=(trouble,))
         snapshot = self._objects.snapshot(self._clock().wall_ms)
-        found = await asyncio.to_thread(
+        ended = await asyncio.to_thread(
             self._sessions.ended, snapshot, sized, judged, running=running, hit=hit
         )
         if self._past is None:
-            return found
+            return ended
         jobs = {(job.namespace, job.name): job for job in snapshot.vcjobs}
-        ends = [await self._with_past(one, jobs, self._past) for one in found.jobs]
-        return msgspec.structs.replace(found, jobs=tuple(ends))
+        ends = [await self._with_past(job, jobs, self._past) for job in ended.jobs]
+        return msgspec.structs.replace(ended, jobs=tuple(ends))
 
     async def _with_past(
-        self, one: EndedJob, jobs: Mapping[tuple[str, str], VcJob], past: PublishedPast
+        self, ended: EndedJob, jobs: Mapping[tuple[str, str], VcJob], past: PublishedPast
     ) -> EndedJob:
         """Return a job that was judged with the faults under its pods when it ended."""
-        job = jobs[one.namespace, one.name]
-        if one.not_known is None or not job.is_ended:
-            return one
+        job = jobs[ended.namespace, ended.name]
+        if ended.not_known is None or not job.is_ended:
+            return ended
         try:
             faults, not_known = await judge(job, self._pods.runs.get(job.uid), past)
         except StoreError as error:
-            return msgspec.structs.replace(one, not_known=str(error))
+            return msgspec.structs.replace(ended, not_known=str(error))
         if not self._are_pods_restored:
             not_known = not_known or "the stored pods of jobs were not read yet"
-        return msgspec.structs.replace(one, faults=(*one.faults, *faults), not_known=not_known)
+        return msgspec.structs.replace(ended, faults=(*ended.faults, *faults), not_known=not_known)
 
     async def _restore_pods(self, past: PublishedPast) -> None:
         """Restore the pods of jobs; what cannot be read is tried again."""

@@ -50,25 +50,25 @@ _POD_ANNOTATIONS = frozenset(
 """Beside those of chips (consumers#1.6, 1.15, 2.1)."""
 
 
-def node_as_decided(one: SchedulerNode) -> SchedulerNode:
+def node_as_decided(node: SchedulerNode) -> SchedulerNode:
     """Return a Node with the annotations that decisions read (consumers#1.6, 1.7)."""
     kept = {}
-    if (own := one.annotations.get(scheduling.NODE_HEALTHY_STATUS)) is not None:
+    if (own := node.annotations.get(scheduling.NODE_HEALTHY_STATUS)) is not None:
         kept[scheduling.NODE_HEALTHY_STATUS] = own
-    if (cards := one.annotations.get(scheduling.BASE_DEVICE_INFOS)) is not None:
+    if (cards := node.annotations.get(scheduling.BASE_DEVICE_INFOS)) is not None:
         kept[scheduling.BASE_DEVICE_INFOS] = without_addresses(cards)
-    return msgspec.structs.replace(one, annotations=shared(kept))
+    return msgspec.structs.replace(node, annotations=shared(kept))
 
 
-def pod_as_decided(one: SchedulerPod) -> SchedulerPod:
+def pod_as_decided(pod: SchedulerPod) -> SchedulerPod:
     """Return a pod with the annotations that decisions read."""
     kept = {
         key: text
-        for key, text in one.annotations.items()
+        for key, text in pod.annotations.items()
         if (key in _POD_ANNOTATIONS or key.startswith(scheduling.RESOURCE_DOMAIN))
         and len(text) <= _LONGEST_ANNOTATION
     }
-    return msgspec.structs.replace(one, annotations=kept)
+    return msgspec.structs.replace(pod, annotations=kept)
 
 
 def _kind(
@@ -76,13 +76,13 @@ def _kind(
 ) -> ObjectKind[Any]:
     """Return a kind of objects; one that ``read`` refuses is unreadable, and no error."""
 
-    def one(raw: msgspec.Raw) -> Any:
+    def decode(raw: msgspec.Raw) -> Any:
         try:
             return read(raw)
         except DocumentError as error:
             raise ValueError(str(error)) from None
 
-    return ObjectKind(name, path, one, query or {})
+    return ObjectKind(name, path, decode, query or {})
 
 
 def _node(raw: msgspec.Raw) -> SchedulerNode:
@@ -95,8 +95,8 @@ def _pod(raw: msgspec.Raw) -> SchedulerPod:
 
 def _rule(raw: msgspec.Raw) -> StoredConfigMap | None:
     """Return a scaling rule; ``None`` for any other ConfigMap of a job's namespace."""
-    found = kubernetes_objects.configmap(raw)
-    return found if scheduling.SCALING_KEY in found.data else None
+    configmap = kubernetes_objects.configmap(raw)
+    return configmap if scheduling.SCALING_KEY in configmap.data else None
 
 
 def _configmap(namespace: str, name: str) -> ObjectKind[StoredConfigMap]:
@@ -147,22 +147,22 @@ def rules_in(namespace: str) -> tuple[str, ObjectKind[StoredConfigMap]]:
     return f"{_RULES} in {namespace}", kind
 
 
-def _seen(one: StoredConfigMap, now_ms: int) -> StoredConfigMap:
-    """Return ``one`` with the annotation of a touch at ``now_ms`` (wall)."""
+def _seen(configmap: StoredConfigMap, now_ms: int) -> StoredConfigMap:
+    """Return ``configmap`` with the annotation of a touch at ``now_ms`` (wall)."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    annotations = {**one.annotations, TOUCHED: now.replace("+00:00", "Z")}
-    return msgspec.structs.replace(one, annotations=annotations)
+    annotations = {**configmap.annotations, TOUCHED: now.replace("+00:00", "Z")}
+    return msgspec.structs.replace(configmap, annotations=annotations)
 
 
 def _number(version: str) -> int:
     return scheduling.go_integer(version) or 0
 
 
-def _plain(found: dict[str, Any]) -> dict[str, Any]:
+def _plain(objects: dict[str, Any]) -> dict[str, Any]:
     """Return objects by uid without the members that each touch of a document changes."""
     return {
-        uid: (one.name, one.data, one.labels) if isinstance(one, StoredConfigMap) else one
-        for uid, one in found.items()
+        uid: (item.name, item.data, item.labels) if isinstance(item, StoredConfigMap) else item
+        for uid, item in objects.items()
     }
 
 
@@ -201,7 +201,7 @@ class AdvisedObjects:
         }
         wanted = frozenset(sorted(named)[:_MOST_RULE_NAMESPACES])
         names = {rules_in(namespace)[0]: namespace for namespace in named}
-        for name in [one for one in self._found if one.startswith(_RULES) and one not in names]:
+        for name in [rule for rule in self._found if rule.startswith(_RULES) and rule not in names]:
             del self._found[name]
             self._listed.pop(name, None)
             self._unknown.pop(name, None)
@@ -223,9 +223,9 @@ class AdvisedObjects:
         ``now_ms`` (wall) is written to documents: their age is that of their last event
         (consumers#1.5, item 3).
         """
-        found = self._found.setdefault(name, {})
+        objects = self._found.setdefault(name, {})
         if name == "pods":
-            self._note_graces(found, event)
+            self._note_graces(objects, event)
         match event:
             case Interrupted(reason=reason):
                 # The known objects count until they are listed again.
@@ -233,29 +233,29 @@ class AdvisedObjects:
                     self._unknown[name] = reason
                 return False
             case KindUnavailable(reason=reason):
-                changed = bool(found) or name not in self._unknown
+                changed = bool(objects) or name not in self._unknown
                 self._unknown[name] = reason
-                found.clear()
+                objects.clear()
                 self._listed.pop(name, None)
                 return changed
             case Listed(items=items, unreadable=unreadable):
                 if name == "documents":
-                    items = {uid: _seen(one, now_ms) for uid, one in items.items()}
-                kept = {uid: found[uid] for uid in unreadable if uid in found}
-                changed = name in self._unknown or _plain(found) != _plain(items | kept)
+                    items = {uid: _seen(item, now_ms) for uid, item in items.items()}
+                kept = {uid: objects[uid] for uid in unreadable if uid in objects}
+                changed = name in self._unknown or _plain(objects) != _plain(items | kept)
                 self._unknown.pop(name, None)
                 self._found[name] = items | kept
                 self._listed.pop(name, None)
                 return changed
-        before = found.get(event.key)
+        before = objects.get(event.key)
         if event.value == before:
             return False
         self._listed.pop(name, None)
         if event.value is None:
-            del found[event.key]
+            del objects[event.key]
             return True
         value = _seen(event.value, now_ms) if name == "documents" else event.value
-        found[event.key] = value
+        objects[event.key] = value
         return before is None or _plain({"": before}) != _plain({"": value})
 
     def _note_graces(
@@ -280,9 +280,9 @@ class AdvisedObjects:
 
     def are_older(self, name: str, versions: Mapping[str, str]) -> bool:
         """Return whether an object is missing here, or older than in ``versions`` (by uid)."""
-        found = self._found[name]
+        objects = self._found[name]
         return any(
-            uid not in found or _number(found[uid].resource_version) < _number(version)
+            uid not in objects or _number(objects[uid].resource_version) < _number(version)
             for uid, version in versions.items()
         )
 
@@ -294,8 +294,12 @@ class AdvisedObjects:
     def snapshot(self, now_ms: int) -> ClusterSnapshot:
         """Return the current objects; ``now_ms`` is wall time."""
         rules = [name for name in self._found if name.startswith(_RULES)]
-        maps = [one for name in ("documents", *_OF_SCHEDULER, *rules) for one in self._all(name)]
-        maps.sort(key=lambda one: _number(one.resource_version))
+        maps = [
+            configmap
+            for name in ("documents", *_OF_SCHEDULER, *rules)
+            for configmap in self._all(name)
+        ]
+        maps.sort(key=lambda configmap: _number(configmap.resource_version))
         unread = self._unknown.keys() & set(_OPTIONAL)
         if self._unknown.keys() & set(rules):
             unread.add(_RULES)

@@ -66,11 +66,11 @@ class JobPods:
         """Restore what an earlier process has kept, by uid; what cannot be read is left out."""
         for uid, text in runs.items():
             try:
-                one = msgspec.json.decode(text, type=RunPods)
+                run = msgspec.json.decode(text, type=RunPods)
             except msgspec.DecodeError:
                 continue
             here = self.runs.get(uid, RunPods())
-            self.runs[uid] = RunPods(one.run, one.pods | here.pods)
+            self.runs[uid] = RunPods(run.run, run.pods | here.pods)
             self._begin_run(uid)
 
     def take_changed(self) -> dict[str, str | None]:
@@ -94,13 +94,13 @@ class JobPods:
     def _observe_pods(self, event: object, now_ms: int) -> None:
         match event:
             case Snapshot(items=items, unreadable=unreadable):
-                for uid, one in self.runs.items():
-                    for gone in one.pods.keys() - items.keys() - unreadable:
+                for uid, run in self.runs.items():
+                    for gone in run.pods.keys() - items.keys() - unreadable:
                         self._is_gone(uid, gone, now_ms)
                 for key, pod in items.items():
                     self._pod(key, pod, now_ms)
             case Update(key=key, value=None):
-                for uid in [uid for uid, one in self.runs.items() if key in one.pods]:
+                for uid in [uid for uid, run in self.runs.items() if key in run.pods]:
                     self._is_gone(uid, key, now_ms)
             case Update(key=key, value=pod) if pod is not None:
                 self._pod(key, pod, now_ms)
@@ -131,22 +131,22 @@ class JobPods:
         if owner is None or owner.kind != "Job" or not pod.group or not pod.node:
             return
         run = self.runs.setdefault(owner.uid, RunPods(self._present.get(owner.uid)))
-        one = run.pods.get(key)
+        before = run.pods.get(key)
         grace_seconds = pod.deletion_grace_seconds or pod.termination_grace_seconds
-        known = PodOfRun(pod.node, used_cards(pod), grace_seconds * 1000)
-        if one is not None:
-            known.asked_ms, known.not_ready_ms = one.asked_ms, one.not_ready_ms
-            known.cards = known.cards or one.cards
-        if (pod.is_terminating or not pod.is_live) and not known.asked_ms:
-            known.asked_ms = now_ms
-        if known != one:
-            run.pods[key] = known
+        current = PodOfRun(pod.node, used_cards(pod), grace_seconds * 1000)
+        if before is not None:
+            current.asked_ms, current.not_ready_ms = before.asked_ms, before.not_ready_ms
+            current.cards = current.cards or before.cards
+        if (pod.is_terminating or not pod.is_live) and not current.asked_ms:
+            current.asked_ms = now_ms
+        if current != before:
+            run.pods[key] = current
             self.changed.add(owner.uid)
 
     def _is_gone(self, uid: str, pod: str, now_ms: int) -> None:
-        one = self.runs[uid].pods[pod]
-        if not one.gone_ms:
-            one.asked_ms, one.gone_ms = one.asked_ms or now_ms, now_ms
+        stored = self.runs[uid].pods[pod]
+        if not stored.gone_ms:
+            stored.asked_ms, stored.gone_ms = stored.asked_ms or now_ms, now_ms
             self.changed.add(uid)
 
     def _job(self, uid: str, job: VcJob) -> None:
@@ -158,12 +158,12 @@ class JobPods:
 
     def _begin_run(self, uid: str) -> None:
         """Begin the present run: a job is started again only when all its pods have ended."""
-        one, run = self.runs.get(uid), self._present.get(uid)
-        if one is None or run is None or one.run == run:
+        stored, run = self.runs.get(uid), self._present.get(uid)
+        if stored is None or run is None or stored.run == run:
             return
-        if one.run is not None:
-            one.pods = {key: pod for key, pod in one.pods.items() if not pod.asked_ms}
-        one.run = run
+        if stored.run is not None:
+            stored.pods = {key: pod for key, pod in stored.pods.items() if not pod.asked_ms}
+        stored.run = run
         self.changed.add(uid)
 
     def _forget(self, uid: str) -> None:
@@ -236,7 +236,7 @@ def window_of(job: VcJob, pods: Iterable[PodOfRun]) -> tuple[int, int]:
     """
     ended_ms = job.ended_at_ms
     began_ms = job.ending_since_ms or ended_ms
-    asked = [one.asked_ms for one in pods if one.asked_ms >= began_ms - one.grace_ms - BEFORE_MS]
+    asked = [pod.asked_ms for pod in pods if pod.asked_ms >= began_ms - pod.grace_ms - BEFORE_MS]
     return min((*asked, began_ms)) - BEFORE_MS, ended_ms + AFTER_MS
 
 
@@ -251,20 +251,24 @@ def faults_within(
     ``changes`` are those of their nodes since the window begins, in their order, and ``levels`` is
     what is published of these nodes now.
     """
-    found: dict[tuple[str, str, str], list[tuple[int, str | None]]] = {}
-    for one in changes:
+    steps_of: dict[tuple[str, str, str], list[tuple[int, str | None]]] = {}
+    for change in changes:
         # What it was before the first change since then, it was when the window began.
-        steps = found.setdefault((one.node, one.subject, one.code), [(window[0], one.was)])
-        steps.append((one.at_ms, one.level))
+        steps = steps_of.setdefault(
+            (change.node, change.subject, change.code), [(window[0], change.was)]
+        )
+        steps.append((change.at_ms, change.level))
     for node, standing in levels.items():
         for (subject, code), now in standing.items():
-            found.setdefault((node, subject, code), [(window[0], now)])
+            steps_of.setdefault((node, subject, code), [(window[0], now)])
     faults = set(_not_ready(run, window))
-    for (node, subject, code), steps in found.items():
+    for (node, subject, code), steps in steps_of.items():
         for at_ms, level in steps:
             if at_ms <= window[1]:
                 faults.update(_under(run, FaultUnder("", node, at_ms, subject, code, True), level))
-    return tuple(sorted(faults, key=lambda one: (one.since_ms, one.node, one.chip, one.code)))
+    return tuple(
+        sorted(faults, key=lambda fault: (fault.since_ms, fault.node, fault.chip, fault.code))
+    )
 
 
 def _under(run: RunPods, fault: FaultUnder, level: str | None) -> Iterator[FaultUnder]:

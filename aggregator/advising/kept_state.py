@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from typing_extensions import override
 
 from advisor.options import Profile
 from advisor.rescheduling.fault_pods import pod_of
@@ -19,6 +20,7 @@ from advisor.rescheduling.selection import JOB_STAGE
 from advisor.scheduler_view.cluster_cache import has
 from advisor.scheduler_view.document_entries import VolcanoDeviceEntry, VolcanoSwitchEntry
 from advisor.scheduler_view.state import CachedJob, NodeMemory, SchedulerState, SeenConfigMap
+from aggregator.plugin import Persistent
 from aggregator.state_buckets import ChangedBuckets, bucket_of
 from contract.counted import counted
 from contract.validation_texts import decode_text
@@ -70,7 +72,7 @@ _bucket = msgspec.json.Decoder(dict[Profile, _Part])
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
-class KeptState:
+class KeptState(Persistent):
     """The states of both profiles as a ``Persistent`` plugin.
 
     ``changed`` is called when state has to be stored, ``restored`` receives the restored states.
@@ -114,21 +116,23 @@ class KeptState:
                 self._rows[kind][profile] = rows
                 if rows is not before and rows != before:
                     dirty.update(self._moved(kind, profile, before, rows))
-        found = {bucket: self._text(bucket) for bucket in dirty}
+        texts = {bucket: self._text(bucket) for bucket in dirty}
         head = _Head(
             _VERSION,
             {profile: state.is_known for profile, state in states.items()},
-            tuple(sorted({*self._texts, *found} - {_HEAD})),
+            tuple(sorted({*self._texts, *texts} - {_HEAD})),
             bool(self._large),
         )
         text = _encoder.encode(head).decode()
         if self._texts.get(_HEAD) != text:
-            found[_HEAD] = text
-        return found
+            texts[_HEAD] = text
+        return texts
 
     def _text(self, bucket: str) -> str:
         parts = self._parts.get(bucket, {})
-        text = _encoder.encode({one: part for one, part in parts.items() if part != _Part()})
+        text = _encoder.encode(
+            {profile: part for profile, part in parts.items() if part != _Part()}
+        )
         if len(text) <= _LARGEST_BYTES:
             self._large.discard(bucket)
             return text.decode()
@@ -148,12 +152,19 @@ class KeptState:
         yield "retries", state.retries
         yield "judged", state.judged
         yield "memories", {name: state.memories[name] for name in apart if name in state.memories}
-        unreadable = {key: one for key, one in state.configmaps.items() if not one.is_readable}
+        unreadable = {
+            key: configmap
+            for key, configmap in state.configmaps.items()
+            if not configmap.is_readable
+        }
         yield "configmaps", unreadable
-        seen = [(key, one.nodes, one.is_readable) for key, one in state.configmaps.items()]
+        seen = [
+            (key, configmap.nodes, configmap.is_readable)
+            for key, configmap in state.configmaps.items()
+        ]
         key = (seen, len(state.devices), len(state.switches))
-        known = self._loose.get(profile)
-        if known is None or known[0] != key:
+        loosely_kept = self._loose.get(profile)
+        if loosely_kept is None or loosely_kept[0] != key:
             loose = {}
             for kind, entries in (("devices", state.devices), ("switches", state.switches)):
                 documents = (
@@ -162,8 +173,8 @@ class KeptState:
                     if is_readable and has(name, _ABOUT[kind])
                 )
                 loose[kind] = frozenset(entries).difference(*documents)
-            known = self._loose[profile] = key, loose
-        for kind, nodes in known[1].items():
+            loosely_kept = self._loose[profile] = key, loose
+        for kind, nodes in loosely_kept[1].items():
             entries = getattr(state, kind)
             yield kind, {node: entries[node] for node in nodes if node in entries}
 
@@ -175,7 +186,7 @@ class KeptState:
         keys = [key for key in others if not _is_same(before.get(key), now[key])]
         for key in (*keys, *(before.keys() - now.keys())):
             bucket = _bucket_of(kind, key)
-            parts = self._parts.setdefault(bucket, {one: _Part() for one in Profile})
+            parts = self._parts.setdefault(bucket, {each: _Part() for each in Profile})
             rows: dict[str, Any] = getattr(parts[profile], kind)
             if key in now:
                 rows[key] = now[key]
@@ -191,14 +202,15 @@ class KeptState:
             self._changed.add(*texts)
             self._on_changed()
 
+    @override
     def pop_changed(self) -> frozenset[str]:
-        """See ``Persistent``."""
         return self._changed.pop()
 
+    @override
     def text(self, bucket: str) -> str | None:
-        """See ``Persistent``."""
         return self._texts.get(bucket)
 
+    @override
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """See ``Persistent``. A replica that has computed sessions itself ignores the texts."""
         if self._has_begun:
@@ -234,16 +246,16 @@ def _states(texts: Mapping[str, str], now: int) -> dict[Profile, SchedulerState]
         parts = [_bucket.decode(text) for name, text in sorted(texts.items()) if name != _HEAD]
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ValueError(decode_text(error)) from None
-    found = {}
+    states = {}
     for profile in Profile:
         rows: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
         for part in parts:
             for kind in _KINDS:
                 rows[kind] |= getattr(part.get(profile, _Part()), kind)
-        rows = {kind: dict(sorted(one.items())) for kind, one in rows.items()}
+        rows = {kind: dict(sorted(entries.items())) for kind, entries in rows.items()}
         is_known = head.is_known.get(profile, False)
-        found[profile] = SchedulerState(is_known=is_known, session_at=now, **rows)
-    return found
+        states[profile] = SchedulerState(is_known=is_known, session_at=now, **rows)
+    return states
 
 
 def _bucket_of(kind: str, key: str) -> str:

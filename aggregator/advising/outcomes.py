@@ -111,8 +111,8 @@ class Outcomes:
     @property
     def next_ms(self) -> int | None:
         """The wall time of the next ``look`` without a change; ``None`` if there is none."""
-        waiting = [one.at_ms for one in self._foretold.values()]
-        waiting += [one.at_ms for one in self._seen.values()]
+        waiting = [foretold.at_ms for foretold in self._foretold.values()]
+        waiting += [seen.at_ms for seen in self._seen.values()]
         return min(waiting) + WINDOW_MS if waiting else None
 
     def foretell(self, report: AdviceReport, now_ms: int, *, is_preview: bool = False) -> None:
@@ -130,8 +130,12 @@ class Outcomes:
                 if before is not None and before.is_terminating and pod.grace_seconds:
                     continue  # It is terminating: nothing will show a second eviction.
                 foretold.add(pod.uid)
-                known = self._foretold.get(pod.uid)
-                if known is None or known.grace_seconds != pod.grace_seconds or not known.is_firm:
+                earlier = self._foretold.get(pod.uid)
+                if (
+                    earlier is None
+                    or earlier.grace_seconds != pod.grace_seconds
+                    or not earlier.is_firm
+                ):
                     name = f"{pod.namespace}/{pod.name}"
                     self._foretold[pod.uid] = _Foretold(
                         now_ms, decision.job, name, pod.grace_seconds
@@ -184,8 +188,12 @@ class Outcomes:
     def _read_records(self, snapshot: ClusterSnapshot) -> Mapping[str, tuple[int, int]] | None:
         """Return how often each job was rescheduled; decode each version of the records once."""
         place = (scheduling.RESCHEDULE_NAMESPACE, scheduling.RESCHEDULE_CONFIGMAP)
-        found = (one for one in snapshot.configmaps if (one.namespace, one.name) == place)
-        reasons = next(found, None)
+        matches = (
+            configmap
+            for configmap in snapshot.configmaps
+            if (configmap.namespace, configmap.name) == place
+        )
+        reasons = next(matches, None)
         if reasons is not self._reasons:
             self._reasons, self._read = reasons, {} if reasons is None else _records_in(reasons)
         return self._read
@@ -222,8 +230,8 @@ class Outcomes:
         if records is None:
             self._records = None
             return
-        for job, one in records.items():
-            if self._records is not None and self._records.get(job) != one:
+        for job, record in records.items():
+            if self._records is not None and self._records.get(job) != record:
                 self._acted[job] = now_ms
         self._records = records
 
@@ -247,8 +255,8 @@ class Outcomes:
         for uid, foretold in tuple(self._foretold.items()):
             if uid not in self._seen and not 0 <= now_ms - foretold.at_ms < WINDOW_MS:
                 if foretold.is_firm:
-                    why = f"the pod stays, {foretold.grace_seconds} s of grace were foretold"
-                    self._count(now_ms, DeletionOutcome.DID_NOT_COME, uid, foretold, why)
+                    reason = f"the pod stays, {foretold.grace_seconds} s of grace were foretold"
+                    self._count(now_ms, DeletionOutcome.DID_NOT_COME, uid, foretold, reason)
                 del self._foretold[uid]
         for times in (self._acted, self._rest):
             for job, at_ms in tuple(times.items()):
@@ -258,27 +266,32 @@ class Outcomes:
     def _by_scheduler(self, uid: str, seen: _Seen, now_ms: int) -> None:
         foretold = self._foretold.pop(uid, None)
         if foretold is None and seen.job in self._rest:
-            why = "the controller of its job ends the pods that the scheduler leaves"
-            self._count(now_ms, DeletionOutcome.BY_OTHERS, uid, seen, why)
+            reason = "the controller of its job ends the pods that the scheduler leaves"
+            self._count(now_ms, DeletionOutcome.BY_OTHERS, uid, seen, reason)
             return
         if seen.grace_seconds != 0:
             self._evicted.add(uid)
         if foretold is None:
-            why = "the scheduler has deleted it, and that was not foretold"
-            self._count(now_ms, DeletionOutcome.NOT_FORETOLD, uid, seen, why)
+            reason = "the scheduler has deleted it, and that was not foretold"
+            self._count(now_ms, DeletionOutcome.NOT_FORETOLD, uid, seen, reason)
             return
         grace = foretold.grace_seconds if seen.is_bound_to_wait else 0
         if seen.grace_seconds in (None, grace):
             self.counts[DeletionOutcome.CAME] += 1
         else:
-            why = f"it ends with {seen.grace_seconds} s, and {grace} s were foretold"
-            self._count(now_ms, DeletionOutcome.OTHERWISE, uid, seen, why)
+            reason = f"it ends with {seen.grace_seconds} s, and {grace} s were foretold"
+            self._count(now_ms, DeletionOutcome.OTHERWISE, uid, seen, reason)
 
     def _count(
-        self, now_ms: int, outcome: DeletionOutcome, uid: str, one: _Seen | _Foretold, why: str
+        self,
+        now_ms: int,
+        outcome: DeletionOutcome,
+        uid: str,
+        deletion: _Seen | _Foretold,
+        reason: str,
     ) -> None:
         self.counts[outcome] += 1
-        self.missed.append(Missed(now_ms, outcome, one.job, one.pod, uid, why))
+        self.missed.append(Missed(now_ms, outcome, deletion.job, deletion.pod, uid, reason))
 
 
 class _Record(msgspec.Struct):
@@ -289,10 +302,10 @@ class _Record(msgspec.Struct):
 _records = msgspec.json.Decoder(dict[str, _Record])
 
 
-def _records_in(one: StoredConfigMap) -> Mapping[str, tuple[int, int]] | None:
+def _records_in(configmap: StoredConfigMap) -> Mapping[str, tuple[int, int]] | None:
     """Return by job how often it was rescheduled; ``None`` where that cannot be read."""
     try:
-        found = _records.decode(one.data.get(scheduling.RESCHEDULE_KEY, "") or "{}")
+        records = _records.decode(configmap.data.get(scheduling.RESCHEDULE_KEY, "") or "{}")
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return {job: (each.total, len(each.records or ())) for job, each in found.items()}
+    return {job: (each.total, len(each.records or ())) for job, each in records.items()}

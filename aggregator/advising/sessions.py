@@ -119,7 +119,7 @@ class Sessions:
             self.apart = {profile: self._advisor.remembered_nodes(profile) for profile in Profile}
             self._at_ms = snapshot.now_ms
             self.count += 1
-        self.outcomes = {one.value: count for one, count in self._outcomes.counts.items()}
+        self.outcomes = {outcome.value: count for outcome, count in self._outcomes.counts.items()}
         self.missed = tuple(self._outcomes.missed)
         self.reports = tuple(reports)
 
@@ -129,7 +129,7 @@ class Sessions:
 
     def _options(self, snapshot: ClusterSnapshot) -> AdvisorOptions:
         """Return the switches, read once for each version of the scheduler's ConfigMap."""
-        one = scheduler_configmap(snapshot.configmaps)
-        if one is not self._switches[0]:
-            self._switches = one, options_of(snapshot)
+        configmap = scheduler_configmap(snapshot.configmaps)
+        if configmap is not self._switches[0]:
+            self._switches = configmap, options_of(snapshot)
         return self._switches[1]

@@ -53,19 +53,22 @@ def changes_of(
 ) -> Iterator[AdviceChange]:
     """Yield the decisions that changed, by profile and job."""
     now = tuple(reports)
-    same = {id(one) for report in now for one in report.decisions}
-    same &= {id(one) for report in before for one in report.decisions}
+    same = {id(decision) for report in now for decision in report.decisions}
+    same &= {id(decision) for report in before for decision in report.decisions}
     old = {
-        (report.profile, one.job): one
+        (report.profile, decision.job): decision
         for report in before
-        for one in report.decisions
-        if id(one) not in same
+        for decision in report.decisions
+        if id(decision) not in same
     }
     for report in now:
-        for one in report.decisions:
-            if id(one) not in same and old.pop((report.profile, one.job), None) != one:
-                node = one.fault_pods[0].node if one.fault_pods else ""
-                yield AdviceChange(node, at_ms, report.profile, one.job, one)
+        for decision in report.decisions:
+            if (
+                id(decision) not in same
+                and old.pop((report.profile, decision.job), None) != decision
+            ):
+                node = decision.fault_pods[0].node if decision.fault_pods else ""
+                yield AdviceChange(node, at_ms, report.profile, decision.job, decision)
     for (profile, job), last in old.items():
         node = last.fault_pods[0].node if last.fault_pods else ""
         yield AdviceChange(node, at_ms, profile, job, None)
@@ -118,7 +121,9 @@ def without_placement(status: AdviceStatus) -> AdviceStatus:
             msgspec.structs.replace(
                 report,
                 placement=(),
-                node_verdicts=tuple(one for one in report.node_verdicts if not one.is_calm),
+                node_verdicts=tuple(
+                    verdict for verdict in report.node_verdicts if not verdict.is_calm
+                ),
             )
             for report in status.reports
         ),

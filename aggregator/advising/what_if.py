@@ -94,11 +94,11 @@ class WhatIf:
         self._task.add_done_callback(self._rest)
         # A client that leaves does not end the thread.
         try:
-            found, _ = await asyncio.shield(self._task)
+            answer, _ = await asyncio.shield(self._task)
         except ConfigurationError as error:
-            raise WrongAssumption("; ".join(one.what for one in error.problems)) from None
+            raise WrongAssumption("; ".join(problem.what for problem in error.problems)) from None
         unknown = self._objects.unknown
-        return msgspec.structs.replace(found, at_ms=at_ms, not_known=unknown)
+        return msgspec.structs.replace(answer, at_ms=at_ms, not_known=unknown)
 
     def _rest(self, task: asyncio.Task[tuple[AssumedAdvice, float]]) -> None:
         self._task = None
@@ -138,7 +138,7 @@ def _computed(
         base = narrowed(advise(snapshot, state, chosen)[0], snapshot, job, node)
         report = narrowed(advise(assumed, state, chosen)[0], snapshot, job, node)
         if job is None and node is None:
-            base, report = (msgspec.structs.replace(one, placement=()) for one in (base, report))
+            base, report = (msgspec.structs.replace(each, placement=()) for each in (base, report))
         reports.append(_without_calm(report, base))
         bases.append(_without_calm(base, report))
     answer = AssumedAdvice(0, texts, {}, tuple(reports), tuple(bases))
@@ -147,6 +147,11 @@ def _computed(
 
 def _without_calm(report: AdviceReport, other: AdviceReport) -> AdviceReport:
     """Return ``report`` without verdicts about nodes that are healthy in both reports."""
-    ill = {one.node for each in (report, other) for one in each.node_verdicts if not one.is_calm}
-    verdicts = tuple(one for one in report.node_verdicts if one.node in ill)
+    ill = {
+        verdict.node
+        for each in (report, other)
+        for verdict in each.node_verdicts
+        if not verdict.is_calm
+    }
+    verdicts = tuple(verdict for verdict in report.node_verdicts if verdict.node in ill)
     return msgspec.structs.replace(report, node_verdicts=verdicts)

@@ -31,13 +31,13 @@ def record_of(pipeline: Pipeline, node: str) -> VigilRecord | None:
     A node may have it in device-info and in node-info, in more than one store. What changed last by
     the node's clock counts; of equal ones that in node-info, and then the one received last.
     """
-    found = [
+    records = [
         (report.record.changed_at_ms, place, report.received_at_ms, report.record)
         for place, caches in enumerate(_caches(pipeline))
         for cache in caches
         if (report := cache.reports.get(node)) is not None
     ]
-    return max(found, key=lambda one: one[:3])[3] if found else None
+    return max(records, key=lambda record: record[:3])[3] if records else None
 
 
 def _caches(pipeline: Pipeline) -> Iterator[tuple[DocumentCache[VigilRecord], ...]]:
@@ -73,13 +73,15 @@ def blind_statuses(
         and not heartbeat_blind
     ):
         return None
-    found = tuple(
-        BlindStatus(one.source, one.since_ms, one.why, chip_name(pipeline, node, one.chip))
-        for one in (() if record is None else record.blind)
+    statuses = tuple(
+        BlindStatus(
+            source.source, source.since_ms, source.why, chip_name(pipeline, node, source.chip)
+        )
+        for source in (() if record is None else record.blind)
     )
-    if heartbeat_blind and not found:
+    if heartbeat_blind and not statuses:
         return (BlindStatus(HEARTBEAT, None, _ONLY_THE_HEARTBEAT),)
-    return found
+    return statuses
 
 
 class BlindChanges:
@@ -103,14 +105,19 @@ class BlindChanges:
     def _of(self, node: str, now_ms: int) -> Iterator[BlindChange]:
         record = record_of(self._pipeline, node)
         before = self._known.pop(node, {})
-        now = {(one.source, one.chip): one for one in (() if record is None else record.blind)}
+        now = {
+            (source.source, source.chip): source
+            for source in (() if record is None else record.blind)
+        }
         if now:
             self._known[node] = now
         for key in before | now:
-            one = now.get(key, before.get(key))
-            assert one is not None
+            source = now.get(key, before.get(key))
+            assert source is not None
             if before.get(key) == now.get(key):
                 continue
-            chip = chip_name(self._pipeline, node, one.chip)
+            chip = chip_name(self._pipeline, node, source.chip)
             is_over = key not in now
-            yield BlindChange(node, now_ms, one.source, one.since_ms, one.why, chip, is_over)
+            yield BlindChange(
+                node, now_ms, source.source, source.since_ms, source.why, chip, is_over
+            )

@@ -58,7 +58,9 @@ def _details(pipeline: Pipeline, node: str) -> Mapping[tuple[str, str], FaultAns
     """Return the details in the own key of the device-info that counts, by chip number and code."""
     watch = _watch_that_counts(pipeline, node)
     key = None if watch is None else watch.own_key.reports.get(node)
-    return {} if key is None else {(str(one.chip), one.code): one for one in key.record.faults}
+    return (
+        {} if key is None else {(str(fault.chip), fault.code): fault for fault in key.record.faults}
+    )
 
 
 def _watch_that_counts(pipeline: Pipeline, node: str) -> DocumentWatch | None:

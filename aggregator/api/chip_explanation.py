@@ -21,7 +21,7 @@ from contract.counted import counted
 from contract.documents.cluster_device import pre_separates
 from contract.documents.separation import chip_of
 from contract.documents.switch_info import event_key, leveled
-from contract.pages.blind import BlindStatus
+from contract.pages.explanation import ExplainedChip, ExplainedEvent, ExplainedFault
 from contract.pages.faults import names_of
 from service.clock import shown_time
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from aggregator.public_faults.values import ActivePublicFault
     from contract.documents.cluster_device import CodeFault, DeviceRecord
     from contract.documents.switch_info import SwitchRecord
+    from contract.pages.blind import BlindStatus
 
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 _PRE_SEPARATE = ChipLevel.PRE_SEPARATE_NPU.value
@@ -47,66 +48,10 @@ _WORDS = {
 _LISTS = ("available", "unhealthy", "network_unhealthy", "recovering")
 
 
-class ExplainedCode(msgspec.Struct, frozen=True, kw_only=True):
-    """A code on a part of a node, and why it is published or not.
-
-    ``reported`` (by the node) and ``published`` are its levels, ``null`` where there is none.
-    ``since_ms``: when it began as its source reports it, else ``received_at_ms``; that is since
-    when an aggregator has it. ``until_ms``: when what ``because`` names ends by time alone. Times
-    are epoch milliseconds, ``null`` where there is none. The names are those of ``FaultStatus``.
-    """
-
-    code: str
-    reported: str | None
-    published: str | None
-    since_ms: int | None
-    until_ms: int | None
-    because: str
-    received_at_ms: int | None = None
-    name: str | None = None
-    name_zh: str | None = None
-    summary: str = ""
-
-
-class ExplainedFault(ExplainedCode, frozen=True, kw_only=True):
-    """A code on a chip. ``severity``, ``device_fault`` and ``severity_source`` are those of
-    ``FaultStatus``.
-    """
-
-    severity: str | None
-    device_fault: bool | None
-    severity_source: str
-    fault_type: str
-
-
-class ExplainedEvent(ExplainedCode, frozen=True, kw_only=True):
-    """A code on a port of an on-board switch."""
-
-    switch: int
-    port: int
-
-
-class ExplainedChip(msgspec.Struct, frozen=True):
-    """A chip. ``reported`` and ``published``: the list it is in (``available``, ``unhealthy``,
-    ``network_unhealthy``, ``recovering``; several with a comma between, ``none`` where it is in
-    none). ``pods`` use it, as ``namespace/name``. ``blind``: the sources that give the node's agent
-    no answer about it.
-    """
-
-    chip: str
-    reported: str
-    published: str
-    used_by_pod: bool | None
-    pods: tuple[str, ...]
-    faults: tuple[ExplainedFault, ...]
-    because: tuple[str, ...]
-    blind: tuple[BlindStatus, ...] = ()
-
-
-def blind_text(one: BlindStatus) -> str:
+def blind_text(status: BlindStatus) -> str:
     """Return which source is blind since when and why, in words."""
-    since = "" if one.since_ms is None else f" since {shown_time(one.since_ms)}"
-    return f"the source {one.source} gives the node's agent no answer{since}: {one.reason}"
+    since = "" if status.since_ms is None else f" since {shown_time(status.since_ms)}"
+    return f"the source {status.source} gives the node's agent no answer{since}: {status.reason}"
 
 
 def job_name(key: str, job: JobState | None) -> str:
@@ -139,44 +84,46 @@ class _Reasons:
         self, code: str, level: str, chip: str | None, since_ms: int, until_ms: int
     ) -> str:
         """Return the jobs that filter a fault until this time."""
-        found = []
+        names = []
         for key, job in sorted(self._facts.jobs.items()):
             alone = msgspec.structs.replace(self._facts, jobs={key: job})
             controllers = self._pipeline.processing.controllers
-            for chips, one in job_filters(alone, controllers):
+            for chips, job_filter in job_filters(alone, controllers):
                 mine = chip is None or chip in chips
-                if mine and one.until_ms(code, level, since_ms) == until_ms:
-                    found.append(job_name(key, job))
-        return ", ".join(found) or "a job"
+                if mine and job_filter.until_ms(code, level, since_ms) == until_ms:
+                    names.append(job_name(key, job))
+        return ", ".join(names) or "a job"
 
-    def hidden(self, one: WithheldFault) -> str:
+    def hidden(self, withheld: WithheldFault) -> str:
         """Return why a fault is held back."""
-        if one.why == ACCOMPANIES:
+        if withheld.why == ACCOMPANIES:
             return f"held back from readers while it lasts: it came along with {_UCE}"
-        assert one.until_ms is not None
-        until = shown_time(one.until_ms)
-        if one.why != FILTER:
+        assert withheld.until_ms is not None
+        until = shown_time(withheld.until_ms)
+        if withheld.why != FILTER:
             return f"held back from readers until {until} at most: it may come along with {_UCE}"
-        fault = one.fault
+        fault = withheld.fault
         since_ms = self.since_ms(fault.chip, fault.code) or 0
-        jobs = self.filtering_jobs(fault.code, fault.level, fault.chip, since_ms, one.until_ms)
+        jobs = self.filtering_jobs(fault.code, fault.level, fault.chip, since_ms, withheld.until_ms)
         return f"held back from readers until {until}: filtered by {jobs}"
 
     def public(self, fault: CodeFault) -> tuple[str, int | None]:
         """Return which program reports a public fault, and when it ends by itself."""
         _, _, number = fault.chip.rpartition("-")
         active = [
-            one
-            for one in self._standing
-            if one.code == fault.code and number in map(str, one.devices)
+            public_fault
+            for public_fault in self._standing
+            if public_fault.code == fault.code and number in map(str, public_fault.devices)
         ]
         if not active:
             return "a public fault that the node's document carries", None
-        who = ", ".join(f"{one.resource} ({one.fault_id})" for one in active)
-        ends = [one.ends_at_ms for one in active]
-        known = [at_ms for at_ms in ends if at_ms is not None]
-        if len(known) == len(ends):
-            until_ms = max(known)
+        who = ", ".join(
+            f"{public_fault.resource} ({public_fault.fault_id})" for public_fault in active
+        )
+        ends = [public_fault.ends_at_ms for public_fault in active]
+        times = [at_ms for at_ms in ends if at_ms is not None]
+        if len(times) == len(ends):
+            until_ms = max(times)
             return f"a public fault of {who}; it ends at {shown_time(until_ms)}", until_ms
         return f"a public fault of {who}; it holds until its program reports the end", None
 
@@ -184,29 +131,31 @@ class _Reasons:
         """Return why a chip is in manual separation, and until when."""
         separation = self._pipeline.processing.separation
         policy = separation.policy
-        one = separation.chips.get(self._node, {}).get(chip)
-        if one is None or not one.codes:
+        separated = separation.chips.get(self._node, {}).get(chip)
+        if separated is None or not separated.codes:
             return "in manual separation; an operator releases it: vigil release", None
         codes = ", ".join(
-            f"{code} (last at {shown_time(at_ms)})" for code, at_ms in sorted(one.codes.items())
+            f"{code} (last at {shown_time(at_ms)})"
+            for code, at_ms in sorted(separated.codes.items())
         )
-        why = (
+        reason = (
             f"in manual separation, because {counted(policy.threshold, 'time')} within "
             f"{policy.window_hours} h came: {codes}"
         )
         by_hand = "an operator may release it: vigil release"
         if policy.free_ms is None:
-            return f"{why}; never released by time, {by_hand}", None
-        until_ms = max(one.codes.values()) + policy.free_ms
-        return f"{why}; released at {shown_time(until_ms)}, or {by_hand}", until_ms
+            return f"{reason}; never released by time, {by_hand}", None
+        until_ms = max(separated.codes.values()) + policy.free_ms
+        return f"{reason}; released at {shown_time(until_ms)}, or {by_hand}", until_ms
 
     def of_node(self, fault: CodeFault) -> str:
         """Return why a fault that the node reports holds, as far as its document has a reason."""
         chip = chip_of(fault.chip)
         if fault.code != _MANUAL or chip is None or chip not in self._isolations:
             return "the node reports it"
-        one = self._isolations[chip]
-        return f"{one.by} (as stated) isolated it at {shown_time(one.at_ms)}: {one.reason}"
+        isolation = self._isolations[chip]
+        at = shown_time(isolation.at_ms)
+        return f"{isolation.by} (as stated) isolated it at {at}: {isolation.reason}"
 
     def of_fault(
         self, reported: CodeFault | None, published: CodeFault | None, hidden: WithheldFault | None
@@ -220,8 +169,8 @@ class _Reasons:
             by_node = self.of_node(published)
             chips = self._pipeline.processing.separation.of(self._node)
             if published.code == _MANUAL and published.chip in chips:
-                why, until_ms = self.separated(published.chip)
-                return f"{by_node}; and here it is {why}", until_ms
+                reason, until_ms = self.separated(published.chip)
+                return f"{by_node}; and here it is {reason}", until_ms
             return by_node, None
         if published.fault_type == PUBLIC_FAULT:
             return self.public(published)
@@ -240,9 +189,9 @@ def explained_chips(
 ) -> Iterator[ExplainedChip]:
     """Yield every chip that a document of the node or cluster-info has, by its number."""
     unseen: dict[str, list[BlindStatus]] = {}
-    for one in blind:
-        if one.chip is not None:
-            unseen.setdefault(one.chip, []).append(one)
+    for source in blind:
+        if source.chip is not None:
+            unseen.setdefault(source.chip, []).append(source)
     entry = pipeline.device.entries.get(node)
     published = None if entry is None else entry.record
     hidden = pipeline.processing.hidden.get(node, ())
@@ -250,10 +199,10 @@ def explained_chips(
     chips = {
         chip for record in (reported, published) if record is not None for chip in record.chips
     }
-    known = chips | {one.fault.chip for one in hidden} | unseen.keys()
-    for chip in sorted(known, key=lambda name: (chip_of(name) or 0, name)):
+    all_chips = chips | {withheld.fault.chip for withheld in hidden} | unseen.keys()
+    for chip in sorted(all_chips, key=lambda name: (chip_of(name) or 0, name)):
         lists = _lists(reported, chip), _lists(published, chip)
-        mine = [one for one in hidden if one.fault.chip == chip]
+        mine = [withheld for withheld in hidden if withheld.fault.chip == chip]
         faults = tuple(_faults(reasons, reported, published, mine, chip))
         sources = tuple(unseen.get(chip, ()))
         used = None if node_context.used is None else chip in node_context.used
@@ -262,7 +211,7 @@ def explained_chips(
         )
         because = (
             *_about_chip(lists, faults, used, is_hidden=bool(mine)),
-            *(f"{blind_text(one)}; its state is the last that was known" for one in sources),
+            *(f"{blind_text(source)}; its state is the last that was known" for source in sources),
         )
         yield ExplainedChip(chip, *lists, used, pods, faults, because, sources)
 
@@ -281,13 +230,13 @@ def _faults(
     chip: str,
 ) -> Iterator[ExplainedFault]:
     before, after = _by_code(reported, chip), _by_code(published, chip)
-    aside = {(one.fault.fault_type, one.fault.code): one for one in hidden}
+    aside = {(withheld.fault.fault_type, withheld.fault.code): withheld for withheld in hidden}
     for key in sorted(before.keys() | after.keys() | aside.keys()):
         fault_type, code = key
-        one, other, held = before.get(key), after.get(key), aside.get(key)
-        because, until_ms = reasons.of_fault(one, other, held)
+        old, other, held = before.get(key), after.get(key), aside.get(key)
+        because, until_ms = reasons.of_fault(old, other, held)
         answer = reasons.answers.of(chip, code)
-        shown = one or other or (None if held is None else held.fault)
+        shown = old or other or (None if held is None else held.fault)
         since_ms = reasons.since_ms(chip, code)
         raised_ms = 0 if shown is None else raised_at_ms(shown)
         yield ExplainedFault(
@@ -296,7 +245,7 @@ def _faults(
             device_fault=answer.device_fault,
             severity_source=answer.severity_source,
             fault_type=fault_type,
-            reported=None if one is None else one.level,
+            reported=None if old is None else old.level,
             published=None if other is None else other.level,
             since_ms=began_at_ms(raised_ms, since_ms),
             until_ms=until_ms,
@@ -313,7 +262,7 @@ def _by_code(record: DeviceRecord | None, chip: str) -> dict[tuple[str, str], Co
 
 def _in_words(state: str) -> str:
     """Return a text for the lists of a document that name a chip (``none`` for no list)."""
-    words = [_WORDS[one] for one in state.split(",") if one in _WORDS]
+    words = [_WORDS[word] for word in state.split(",") if word in _WORDS]
     if words == [_WORDS["available"], _WORDS["network_unhealthy"]]:
         return "available, but its network link is down"
     return ", ".join(words) or "in no list"
@@ -356,7 +305,10 @@ def explained_events(
     received = pipeline.processing.switches.get(node, NO_SWITCH_STATE).received
     before = {} if reported is None else {event_key(e): (e, lv) for e, lv in leveled(reported)}
     after = {} if entry is None else {event_key(e): (e, lv) for e, lv in leveled(entry.record)}
-    aside = {event_key(one.event): one for one in pipeline.processing.hidden_events.get(node, ())}
+    aside = {
+        event_key(withheld.event): withheld
+        for withheld in pipeline.processing.hidden_events.get(node, ())
+    }
     for key in sorted(before.keys() | after.keys() | aside.keys()):
         held = aside.get(key)
         event = held.event if held is not None else (before.get(key) or after[key])[0]

@@ -18,18 +18,15 @@ from aggregator.api.fault_status import fault_statuses
 from aggregator.api.operations import (
     AdviceOutcomes,
     AdvicePage,
-    ClusterStatePage,
     DocumentsPage,
     EndedJobsPage,
-    LeaderPage,
-    LivenessPage,
     PublicFaultsPage,
     SeparationPage,
     ServicesPage,
 )
 from aggregator.api.rejections import refused_statuses, rejected_counts
+from aggregator.api.separation_status import all_counted, all_separated, separation_status
 from aggregator.api.status import (
-    MissedWritesStatus,
     ServicesStatus,
     document_statuses,
     leader_status,
@@ -39,7 +36,12 @@ from aggregator.api.status import (
     node_statuses,
     source_statuses,
 )
-from aggregator.processors.status import all_counted, all_separated, separation_status
+from contract.pages.aggregator_status import (
+    ClusterStatePage,
+    LeaderPage,
+    LivenessPage,
+    MissedWritesStatus,
+)
 from pacing.cooperative import all_of
 from service.pages.page_rows import SLICE_ROWS
 
@@ -50,25 +52,31 @@ if TYPE_CHECKING:
     from aggregator.absence.rules import Absence
     from aggregator.advising.advice import Advising
     from aggregator.advising.status import AdviceStatus
-    from aggregator.api.cluster_state_status import ClusterStateStatus
     from aggregator.api.explanation import Explanation
     from aggregator.api.readiness import Readiness
-    from aggregator.api.status import LivenessStatus, MissingCount, NodeStatus, ProbeStatus
+    from aggregator.api.separation_status import SeparationStatus
+    from aggregator.api.status import ProbeStatus
     from aggregator.dpu_faults.documents import DpuStatus
     from aggregator.dpu_faults.plugin import DpuFaults
     from aggregator.failover.takeover import Takeover
     from aggregator.inputs.cluster_state import ClusterState
     from aggregator.jobs.job_view import JobView
-    from aggregator.jobs.status import HitJob, JobStatus
+    from aggregator.jobs.status import JobStatus
     from aggregator.liveness.monitor import HeartbeatMonitor
     from aggregator.merge.pipeline import Pipeline
     from aggregator.missed_writes.reader import MissedWrites
     from aggregator.notify.notifier import Notifier
-    from aggregator.processors.status import SeparationStatus
     from aggregator.public_faults.plugin import PublicFaultsPlugin
     from aggregator.public_faults.status import PublicFaultStatus
     from aggregator.publish.publisher import StorePublisher
     from aggregator.rank_tables.plugin import RankTables
+    from contract.pages.aggregator_status import (
+        ClusterStateStatus,
+        HitJob,
+        LivenessStatus,
+        MissingCount,
+        NodeStatus,
+    )
     from contract.pages.faults import FaultStatus
     from service.clock import Clock
     from service.election.leadership import Leadership
@@ -141,9 +149,9 @@ class StatusQueries:
                 yield self._with_dpus(status)
             return
         for node in sorted(nodes):
-            found = node_status(self.pipeline, self.heartbeat_monitor, node, now)
-            if found is not None:
-                yield self._with_dpus(found)
+            row = node_status(self.pipeline, self.heartbeat_monitor, node, now)
+            if row is not None:
+                yield self._with_dpus(row)
 
     def _with_dpus(self, status: NodeStatus) -> NodeStatus:
         """Return the status of a node with what its RDMA plugin does not show any more."""
@@ -179,8 +187,8 @@ class StatusQueries:
             return AdvicePage(self.at_ms, False, None)
         if node is None:
             return AdvicePage(self.at_ms, True, without_placement(self.advising.status()))
-        found = self.advising.answers.page_of_node(node)
-        return None if found is None else AdvicePage(self.at_ms, True, found)
+        page = self.advising.answers.page_of_node(node)
+        return None if page is None else AdvicePage(self.at_ms, True, page)
 
     def advice_outcomes(self) -> AdviceOutcomes:
         """Return whether the advised deletions were made."""
@@ -201,8 +209,10 @@ class StatusQueries:
         ended = None
         if self.advising is not None:
             ended = await self.advising.ended(sized, judged, running=running, hit=hit)
-        found = self.liveness_page().liveness
-        return EndedJobsPage(self.at_ms, self.leadership.leads, found.alarm, found.lost, ended)
+        liveness = self.liveness_page().liveness
+        return EndedJobsPage(
+            self.at_ms, self.leadership.leads, liveness.alarm, liveness.lost, ended
+        )
 
     def liveness_page(self) -> LivenessPage:
         """Return which nodes fell silent."""
@@ -262,8 +272,8 @@ class StatusQueries:
             faults=await all_of(self.fault_rows(), SLICE_ROWS),
             documents=self.documents_page(),
             missed_writes=tuple(
-                MissedWritesStatus(url, dict(one.counts), len(one.claims.problems))
-                for url, one in self.missed_writes.items()
+                MissedWritesStatus(url, dict(missed.counts), len(missed.claims.problems))
+                for url, missed in self.missed_writes.items()
             ),
             missing=tuple(missing_counts(self.absences.values(), self.clock())),
             leader=self.leader_page(),
@@ -294,9 +304,11 @@ class StatusQueries:
             publish_lost=self.publish_lost,
             began=self.notifier.began_ms,
         )
-        found = explain(pipeline, self._with_dpus(status), context, self._acknowledged_everywhere())
+        explanation = explain(
+            pipeline, self._with_dpus(status), context, self._acknowledged_everywhere()
+        )
         advice = None if self.advising is None else self.advising.answers.of_node(node)
-        return msgspec.structs.replace(found, stream=self.stream.last_id, advice=advice)
+        return msgspec.structs.replace(explanation, stream=self.stream.last_id, advice=advice)
 
     def _acknowledged_everywhere(self) -> dict[str, bool]:
         """Return for each document whether every publisher's store has its newest value."""

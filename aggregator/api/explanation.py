@@ -11,26 +11,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.advising.status import AdviceAbout
-from aggregator.api.chip_explanation import (
-    ExplainedChip,
-    ExplainedEvent,
-    blind_text,
-    explained_chips,
-    explained_events,
-    job_name,
-)
+from aggregator.api.chip_explanation import blind_text, explained_chips, explained_events, job_name
 from aggregator.api.fault_status import faults_of_server
-from aggregator.api.status import NodeStatus
 from aggregator.inputs.node_context import JobState, NodeContext
 from aggregator.inputs.node_documents import newest
-from aggregator.jobs.health import Health
-from aggregator.jobs.node_impact import NodeImpact
-from aggregator.jobs.status import RelationStatus
+from aggregator.jobs.messages import Health, NodeImpact
 from aggregator.public_faults.values import ActivePublicFault
 from contract.counted import counted
 from contract.documents.dpu_info import DpuFault
 from contract.documents.node_info import NodeRecord, render_node_entry
-from contract.pages.faults import FaultStatus, names_of
+from contract.pages.aggregator_status import NodeStatus, RelationStatus
+from contract.pages.explanation import (
+    ExplainedDpuFault,
+    ExplainedJob,
+    ExplainedNode,
+    ExplainedPublicFault,
+)
+from contract.pages.faults import names_of
 from service.clock import shown_time
 
 if TYPE_CHECKING:
@@ -42,61 +39,7 @@ if TYPE_CHECKING:
 _PRE_SEPARATE = "PreSeparate"
 
 
-class ExplainedPublicFault(msgspec.Struct, frozen=True):
-    """A public fault that holds on the node. ``devices`` are physical ids, ``since_ms`` when it was
-    accepted, ``until_ms`` when it ends by itself (epoch milliseconds). The names are those of
-    ``FaultStatus``.
-    """
-
-    resource: str
-    fault_id: str
-    code: str
-    level: str
-    devices: tuple[int, ...]
-    since_ms: int
-    until_ms: int | None
-    because: str
-    name: str | None = None
-    name_zh: str | None = None
-    summary: str = ""
-
-
-class ExplainedDpuFault(msgspec.Struct, frozen=True):
-    """A fault of an RDMA NIC or DPU of the node, as its plugin reports it.
-
-    ``since_ms`` is when the plugin saw it first, 0 where it names no time. ``because`` is what
-    follows from it. The names are those of ``FaultStatus``.
-    """
-
-    subject: str
-    code: str
-    level: str
-    since_ms: int
-    description: str
-    because: str
-    name: str | None = None
-    name_zh: str | None = None
-    summary: str = ""
-
-
-class ExplainedJob(msgspec.Struct, frozen=True):
-    """A job with pods on the node (``namespace/name``), and what the node does to it.
-
-    ``health`` is what follows for the job from this node, ``since_ms`` since when (epoch
-    milliseconds, ``null`` where nothing here hits it).
-    """
-
-    job: str
-    namespace: str
-    name: str
-    pods: tuple[str, ...]
-    health: str
-    since_ms: int | None
-    relations: tuple[RelationStatus, ...]
-    because: tuple[str, ...]
-
-
-class Explanation(msgspec.Struct, frozen=True):
+class Explanation(ExplainedNode[AdviceAbout], frozen=True):
     """Why a node, its chips and its jobs are in their published states.
 
     ``reported_status`` is the status in the node's own node-info, ``reported_switch_status`` that
@@ -105,20 +48,6 @@ class Explanation(msgspec.Struct, frozen=True):
     ``chips``: all that are known. ``stream`` is that of ``FaultsPage``. ``advice``: what the
     scheduler will do about it, ``null`` where that is not computed.
     """
-
-    node: NodeStatus
-    reported_status: str | None
-    reported_switch_status: str | None
-    documents: dict[str, bool]
-    because: tuple[str, ...]
-    chips: tuple[ExplainedChip, ...]
-    switch_events: tuple[ExplainedEvent, ...]
-    server_faults: tuple[FaultStatus, ...]
-    public_faults: tuple[ExplainedPublicFault, ...]
-    jobs: tuple[ExplainedJob, ...]
-    dpu_faults: tuple[ExplainedDpuFault, ...] = ()
-    advice: AdviceAbout | None = None
-    stream: str = ""
 
 
 class ExplanationContext(msgspec.Struct, frozen=True):
@@ -170,7 +99,7 @@ def explain(
         documents={name: acknowledged.get(name, False) for name in documents},
         because=(
             *_about_node(pipeline, status, parts, switches, context),
-            *(f"its document of RDMA devices: {one}" for one in context.dpu_problems),
+            *(f"its document of RDMA devices: {problem}" for problem in context.dpu_problems),
         ),
         chips=tuple(
             explained_chips(
@@ -205,9 +134,10 @@ def _about_node(
 ) -> Iterator[str]:
     node_context = context.node_context
     yield _STATES[status.state]
-    for one in status.rejected:
-        since = shown_time(one.since_ms)
-        yield f"its {one.kind} document in {one.store} is refused since {since}: {one.reason}"
+    for rejection in status.rejected:
+        since = shown_time(rejection.since_ms)
+        document = f"its {rejection.kind} document in {rejection.store}"
+        yield f"{document} is refused since {since}: {rejection.reason}"
     if status.faults_problem is not None:
         yield f"its faults cannot be read: {status.faults_problem}"
     for source in pipeline.sources:
@@ -233,11 +163,11 @@ def _about_node(
     switches = pipeline.switch.entries.get(status.node)
     if switch is not None and switches is not None and switches.record.status != switch.status:
         hidden = pipeline.processing.hidden_events.get(status.node)
-        why = [f"{len(hidden)} of their events are held back"] if hidden else []
-        why += [use] if switch.level == _PRE_SEPARATE else []
+        reasons = [f"{len(hidden)} of their events are held back"] if hidden else []
+        reasons += [use] if switch.level == _PRE_SEPARATE else []
         yield (
             f"the status {switch.status} of its switches is published as "
-            f"{switches.record.status}: {'; '.join(why) or 'it is not published yet'}"
+            f"{switches.record.status}: {'; '.join(reasons) or 'it is not published yet'}"
         )
 
 
@@ -257,36 +187,36 @@ def _about_heartbeat(status: NodeStatus, context: ExplanationContext) -> Iterato
         yield f"its heartbeat fell silent{ago}: it is lost, and published UnHealthy for that"
 
 
-def _public(one: ActivePublicFault) -> ExplainedPublicFault:
-    if one.ends_at_ms is not None:
-        because = f"{one.resource} reported it; it ends at {shown_time(one.ends_at_ms)}"
+def _public(fault: ActivePublicFault) -> ExplainedPublicFault:
+    if fault.ends_at_ms is not None:
+        because = f"{fault.resource} reported it; it ends at {shown_time(fault.ends_at_ms)}"
     else:
-        because = f"{one.resource} reported it; it holds until {one.resource} reports the end"
-    if not one.placed:
+        because = f"{fault.resource} reported it; it holds until {fault.resource} reports the end"
+    if not fault.placed:
         because += "; the node has not reported its chips yet, it counts for those that it has"
     return ExplainedPublicFault(
-        resource=one.resource,
-        fault_id=one.fault_id,
-        code=one.code,
-        level=str(one.level),
-        devices=one.devices,
-        since_ms=one.added_at_ms,
-        until_ms=one.ends_at_ms,
+        resource=fault.resource,
+        fault_id=fault.fault_id,
+        code=fault.code,
+        level=str(fault.level),
+        devices=fault.devices,
+        since_ms=fault.added_at_ms,
+        until_ms=fault.ends_at_ms,
         because=because,
-        **names_of(one.code),
+        **names_of(fault.code),
     )
 
 
 def _dpu_faults(context: ExplanationContext) -> Iterator[ExplainedDpuFault]:
-    for one, because in context.dpu_faults:
+    for fault, because in context.dpu_faults:
         yield ExplainedDpuFault(
-            subject=one.subject,
-            code=one.code,
-            level=one.level,
-            since_ms=one.since_ms,
-            description=one.description,
+            subject=fault.subject,
+            code=fault.code,
+            level=fault.level,
+            since_ms=fault.since_ms,
+            description=fault.description,
             because=because,
-            **names_of(one.code),
+            **names_of(fault.code),
         )
 
 
@@ -294,7 +224,7 @@ def _jobs(context: ExplanationContext) -> Iterator[ExplainedJob]:
     node_context = context.node_context
     for key, part in context.jobs:
         job = node_context.jobs.get(key, JobState(key))
-        relations = tuple(one for one in context.relations if one.job == key)
+        relations = tuple(relation for relation in context.relations if relation.job == key)
         pods = (pod for pod in node_context.pods if pod.job == key)
         yield ExplainedJob(
             job=key,
@@ -318,14 +248,14 @@ def _about_job(
         since = shown_time(part.since_ms)
         faults = counted(count, "fault")
         yield f"{faults} of this node hit {name} since {since}, which makes it {part.health.word}"
-    for one in relations:
-        what = f"{one.code} on {one.subject} (since {shown_time(one.since_ms)})"
-        if one.result:
+    for relation in relations:
+        text = f"{relation.code} on {relation.subject} (since {shown_time(relation.since_ms)})"
+        if relation.result:
             yield (
-                f"{what} belongs together with a failure of {name}: {one.result} follows for its "
-                "pods here (label fault-type)"
+                f"{text} belongs together with a failure of {name}: {relation.result} follows for "
+                "its pods here (label fault-type)"
             )
-        elif one.closed:
-            yield f"{what} came too long ago to have to do with a failure of {name}"
+        elif relation.closed:
+            yield f"{text} came too long ago to have to do with a failure of {name}"
         else:
-            yield f"{what} would count against this node if something of {name} failed now"
+            yield f"{text} would count against this node if something of {name} failed now"

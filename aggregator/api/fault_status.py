@@ -48,8 +48,8 @@ def began_at_ms(raised_ms: int, received_ms: int | None) -> int | None:
     The document of an upgraded code has the time of its upgrade (device-plugin#1.5), and a clock
     that is ahead gives a later time than that of the receipt.
     """
-    known = [at_ms for at_ms in (raised_ms, received_ms or 0) if 0 < at_ms <= _LATEST_MS]
-    return min(known, default=None)
+    times = [at_ms for at_ms in (raised_ms, received_ms or 0) if 0 < at_ms <= _LATEST_MS]
+    return min(times, default=None)
 
 
 def fault_statuses(
@@ -64,23 +64,25 @@ def fault_statuses(
     in slices.
     """
     processing = pipeline.processing
-    known = pipeline.device.entries.keys() | processing.hidden.keys() | pipeline.node.entries.keys()
-    known |= pipeline.switch.entries.keys() | processing.hidden_events.keys()
+    names = pipeline.device.entries.keys() | processing.hidden.keys() | pipeline.node.entries.keys()
+    names |= pipeline.switch.entries.keys() | processing.hidden_events.keys()
     if dpus is not None:
-        known |= dpus.with_faults
-    for node in sorted(known if nodes is None else known & set(nodes)):
-        found = [*_all_of_chips(pipeline, node), *_of_switches(pipeline, node)]
-        found += () if dpus is None else faults_of_dpus(dpus, node, began)
-        yield from sorted([*found, *faults_of_server(pipeline, node, began)], key=key_of)
+        names |= dpus.with_faults
+    for node in sorted(names if nodes is None else names & set(nodes)):
+        faults = [*_all_of_chips(pipeline, node), *_of_switches(pipeline, node)]
+        faults += () if dpus is None else faults_of_dpus(dpus, node, began)
+        yield from sorted([*faults, *faults_of_server(pipeline, node, began)], key=key_of)
 
 
 def _all_of_chips(pipeline: Pipeline, node: str) -> Iterator[FaultStatus]:
     entry = pipeline.device.entries.get(node)
     if entry is not None:
         yield from _of_chips(pipeline, node, entry.record.faults)
-    for one in pipeline.processing.hidden.get(node, ()):
-        for fault in _of_chips(pipeline, node, (one.fault,)):
-            yield msgspec.structs.replace(fault, hidden=one.why, hidden_until_ms=one.until_ms)
+    for withheld in pipeline.processing.hidden.get(node, ()):
+        for fault in _of_chips(pipeline, node, (withheld.fault,)):
+            yield msgspec.structs.replace(
+                fault, hidden=withheld.why, hidden_until_ms=withheld.until_ms
+            )
 
 
 def _of_chips(pipeline: Pipeline, node: str, faults: Iterable[CodeFault]) -> Iterator[FaultStatus]:
@@ -123,11 +125,11 @@ def _of_switches(pipeline: Pipeline, node: str) -> Iterator[FaultStatus]:
     if entry is not None:
         for event, level in leveled(entry.record):
             yield _of_switch(pipeline, node, event, level)
-    for one in pipeline.processing.hidden_events.get(node, ()):
+    for withheld in pipeline.processing.hidden_events.get(node, ()):
         yield msgspec.structs.replace(
-            _of_switch(pipeline, node, one.event, one.level),
+            _of_switch(pipeline, node, withheld.event, withheld.level),
             hidden=FILTER,
-            hidden_until_ms=one.until_ms,
+            hidden_until_ms=withheld.until_ms,
         )
 
 

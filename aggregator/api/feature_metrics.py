@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from aggregator.advising.status import AdviceStatus
-    from aggregator.api.cluster_state_status import ClusterStateStatus
     from aggregator.api.collect_status import AggregatorStatus
+    from aggregator.api.separation_status import SeparationStatus
     from aggregator.grpc.status import GrpcStatus
     from aggregator.notify.history import HistoryStatus
-    from aggregator.processors.status import SeparationStatus
     from aggregator.public_faults.status import PublicFaultStatus
+    from contract.pages.aggregator_status import ClusterStateStatus
 
 HEALTHS = ("Healthy", "SubHealthy", "UnHealthy")
 OTHER = "other"
@@ -76,9 +76,9 @@ def _advice(advice: AdviceStatus) -> Iterator[Metric]:
     # The namespaces of users are no labels.
     unknown = Counter(kind.partition(" ")[0] for kind in advice.not_known)
     jobs = Counter(
-        (report.profile.value, one.action.value, one.row)
+        (report.profile.value, decision.action.value, decision.row)
         for report in advice.reports
-        for one in report.decisions
+        for decision in report.decisions
     )
     yield gauge(
         "npu_vigil_advice_jobs",
@@ -122,20 +122,20 @@ def _advice(advice: AdviceStatus) -> Iterator[Metric]:
 
 
 def _faults(status: AggregatorStatus) -> Iterator[Metric]:
-    why = Counter(one.hidden for one in status.faults)
+    by_reason = Counter(fault.hidden for fault in status.faults)
     yield gauge(
         "npu_vigil_withheld_faults",
         "Faults of chips and switches that are withheld from readers now, by reason.",
         ["reason"],
-        (([reason], why[reason]) for reason in REASONS),
+        (([reason], by_reason[reason]) for reason in REASONS),
     )
-    for what, kind, about in (
+    for name, kind, about in (
         ("switch", "switch", "Faults of on-board switches."),
         ("server", "host", "Faults of parts of servers."),
     ):
         levels = Counter(fault.level for fault in status.faults if fault.kind == kind)
         yield gauge(
-            f"npu_vigil_cluster_{what}_faults",
+            f"npu_vigil_cluster_{name}_faults",
             about,
             ["level"],
             (([level], count) for level, count in sorted(levels.items())),
@@ -166,7 +166,7 @@ def _public_faults(public: PublicFaultStatus) -> Iterator[Metric]:
         "npu_vigil_public_faults_outcomes",
         "Messages about public faults, and faults in them, by outcome.",
         ["resource", "outcome"],
-        (([one.resource, one.verdict], one.number) for one in public.counts),
+        (([count.resource, count.verdict], count.number) for count in public.counts),
     )
 
 
@@ -174,9 +174,12 @@ def _dpu_faults(status: AggregatorStatus) -> Iterator[Metric]:
     dpus = status.dpu_faults
     # Codes and levels come from documents, so unknown ones are no labels.
     levels = Counter(
-        (one.code if one.code in DPU_CODES else OTHER, one.level if one.level in LEVELS else OTHER)
-        for one in status.faults
-        if one.kind == "dpu"
+        (
+            fault.code if fault.code in DPU_CODES else OTHER,
+            fault.level if fault.level in LEVELS else OTHER,
+        )
+        for fault in status.faults
+        if fault.kind == "dpu"
     )
     yield gauge(
         "npu_vigil_cluster_dpu_faults",
@@ -226,19 +229,24 @@ def _separation(separation: SeparationStatus) -> Iterator[Metric]:
 
 
 def _cluster_state(cluster_state: ClusterStateStatus) -> Iterator[Metric]:
-    followed = [([one.store, one.kind], one) for one in cluster_state.objects if one.followed]
+    followed = [
+        ([status.store, status.kind], status) for status in cluster_state.objects if status.followed
+    ]
     labels = ["store", "kind"]
     yield gauge(
         "npu_vigil_objects",
         "Nodes, pods and PodGroups that the store lists.",
         labels,
-        ((values, one.objects) for values, one in followed),
+        ((values, status.objects) for values, status in followed),
     )
     yield gauge(
         "npu_vigil_objects_watch_connected",
         "1 while changes of them arrive; also where the store has no such kind.",
         labels,
-        ((values, float(one.known and one.interrupted is None)) for values, one in followed),
+        (
+            (values, float(status.known and status.interrupted is None))
+            for values, status in followed
+        ),
     )
     yield single_gauge("npu_vigil_jobs", "Jobs that have a pod or a PodGroup.", cluster_state.jobs)
     yield single_gauge(

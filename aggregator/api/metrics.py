@@ -9,8 +9,8 @@ from prometheus_client import generate_latest
 from prometheus_client.registry import Collector
 
 from aggregator.api.feature_metrics import metrics_of_parts
-from aggregator.api.status import HEARTBEATS, STATES
 from aggregator.merge.stale_documents import DEVICE_INFO, NODE_INFO
+from contract.pages.aggregator_status import HEARTBEATS, STATES
 from service.log.setup import dropped_lines
 from service.metric_families import counter, gauge, single_counter, single_gauge
 
@@ -143,7 +143,9 @@ def _liveness(status: AggregatorStatus) -> Iterator[Metric]:
         ["place"],
         (([place], age) for place, age in status.liveness.listed_seconds_ago.items()),
     )
-    stale = Counter(one.document for node in status.nodes for one in node.stale)
+    stale = Counter(
+        stale_document.document for node in status.nodes for stale_document in node.stale
+    )
     yield gauge(
         "npu_vigil_stale_documents",
         "Nodes that beat and whose document is older than two of its periods.",
@@ -164,9 +166,9 @@ def _blind(status: AggregatorStatus) -> Iterator[Metric]:
         (([state], states[state]) for state in BLIND_STATES),
     )
     blind = [
-        ([node.node, one.chip or "", one.source], one.since_ms)
+        ([node.node, source.chip or "", source.source], source.since_ms)
         for node in status.nodes
-        for one in node.blind or ()
+        for source in node.blind or ()
     ]
     labels = ["node", "chip", "source"]
     yield gauge(
@@ -219,7 +221,10 @@ def _stores(status: AggregatorStatus) -> Iterator[Metric]:
         "npu_vigil_rejected_documents",
         "Documents, heartbeats and messages that were refused, by why.",
         ["store", "reason"],
-        (([one.store, one.reason], one.number) for one in status.documents.rejected),
+        (
+            ([rejected.store, rejected.reason], rejected.number)
+            for rejected in status.documents.rejected
+        ),
     )
     yield gauge(
         "npu_vigil_rejected_nodes",
@@ -233,29 +238,29 @@ def _stores(status: AggregatorStatus) -> Iterator[Metric]:
         "had shown, by result.",
         ["store", "result"],
         (
-            ([one.store, result], count)
-            for one in status.missed_writes
-            for result, count in one.read.items()
+            ([missed.store, result], count)
+            for missed in status.missed_writes
+            for result, count in missed.read.items()
         ),
     )
     yield gauge(
         "npu_vigil_unreadable_write_keys",
         "Nodes whose heartbeat has a key about writes that cannot be read.",
         ["store"],
-        (([one.store], one.unreadable) for one in status.missed_writes),
+        (([missed.store], missed.unreadable) for missed in status.missed_writes),
     )
 
     yield gauge(
         "npu_vigil_missing_documents",
         "Nodes whose document the store had and lacks; its last state stays.",
         ["store", "document"],
-        (([one.store, one.document], one.nodes) for one in status.missing),
+        (([missing.store, missing.document], missing.nodes) for missing in status.missing),
     )
     yield gauge(
         "npu_vigil_held_deletions",
         "Of those, nodes whose deletion is held back because so many were deleted at once.",
         ["store", "document"],
-        (([one.store, one.document], one.held) for one in status.missing),
+        (([missing.store, missing.document], missing.held) for missing in status.missing),
     )
 
 
@@ -313,11 +318,11 @@ def _leader(status: AggregatorStatus) -> Iterator[Metric]:
         (gauge, "bytes", "Size of the state of an aggregator plugin."),
         (counter, "writes", "Acknowledged writes of state."),
     ):
-        rows = (([one.name], float(getattr(one, name))) for one in status.leader.kept)
+        rows = (([plugin.name], float(getattr(plugin, name))) for plugin in status.leader.kept)
         yield make(f"npu_vigil_state_{name}", about, ["plugin"], rows)
     yield gauge(
         "npu_vigil_state_problems",
         "Documents of state that cannot be read or written.",
         ["plugin"],
-        (([one.name], len(one.problems)) for one in status.leader.kept),
+        (([plugin.name], len(plugin.problems)) for plugin in status.leader.kept),
     )

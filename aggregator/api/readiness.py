@@ -93,11 +93,11 @@ class Readiness:
     def _failing(self) -> Iterator[str]:
         """Yield what has failed for long. A refusal of one document of many is not enough."""
         now_ms = self.clock().steady_ms
-        for what, one, of_many in self._asked():
-            problem = one.problem(what, now_ms, of_many=of_many)
+        for operation, requests, of_many in self._asked():
+            problem = requests.problem(operation, now_ms, of_many=of_many)
             if problem is not None:
                 yield problem
-        yield from (one.text for one in self.unread() if one.is_long)
+        yield from (unread.text for unread in self.unread() if unread.is_long)
         yield from self._lacked(serious=True)
 
     def _asked(self) -> Iterator[tuple[str, FailingRequests, bool]]:
@@ -106,8 +106,8 @@ class Readiness:
         """
         for source in self.pipeline.sources:
             for watch in source.watches:
-                what = f"the watch of {watch.selection.namespace} in {source.url}"
-                yield what, watch.reading, False
+                operation = f"the watch of {watch.selection.namespace} in {source.url}"
+                yield operation, watch.reading, False
         for publisher in self.publishers:
             url, many = publisher.store.url, len(publisher.outputs) > 1
             yield f"the watch of our documents in {url}", publisher.reading, False
@@ -125,7 +125,7 @@ class Readiness:
         for url, views in self.takeover.views.items():
             written += ((url, output) for output in views.outputs)
         return (
-            *(one.text for one in self.unread() if not one.is_long),
+            *(unread.text for unread in self.unread() if not unread.is_long),
             *(
                 f"{output.name} is not written to {url}: {output.trouble.reason}"
                 for url, output in written

@@ -46,13 +46,13 @@ def refused_statuses(
 ) -> Iterator[RefusedStatus]:
     """Yield the refused heartbeats, messages, and documents of public faults and rank tables."""
     for number, (url, store) in enumerate(stores.items()):
-        for one in (
+        for refusal in (
             *store.refusals.now,
             *public_faults.rejections.now(number),
             *public_faults.namespaces.refused(number),
             *rank_tables.namespaces.refused(number),
         ):
-            yield RefusedStatus(url, one.place, one.reason, one.what)
+            yield RefusedStatus(url, refusal.place, refusal.reason, refusal.what)
 
 
 def rejected_counts(

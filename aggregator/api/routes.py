@@ -1,6 +1,7 @@
 """Health, metrics and the API over HTTP, on ``--listen`` and on a socket in the state directory.
 
-All pages are read-only.
+All pages are read-only. Pages with a row for each node, fault or job are filtered and sent page by
+page.
 """
 
 from __future__ import annotations
@@ -10,12 +11,19 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from aggregator.api import metrics
-from aggregator.api.advice_pages import AdvicePages
-from aggregator.api.operations import OPERATIONS
-from aggregator.api.row_pages import SnapshotPages
+from aggregator.api.operations import (
+    ADVICE_JOB_PATH,
+    ADVICE_OUTCOMES_PATH,
+    ADVICE_PATH,
+    ADVICE_WHAT_IF_PATH,
+    OPERATIONS,
+)
 from service.pages import daemon_pages, event_stream, operations
+from service.pages.daemon_pages import json_response
+from service.pages.fault_page import FAULT_ROWS
 from service.pages.history_page import OPERATION as HISTORY
 from service.pages.history_page import history_page
+from service.pages.page_rows import PageRows, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,6 +31,116 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from aggregator.api.collect_status import StatusQueries
+    from contract.pages.aggregator_status import HitJob, NodeStatus
+
+_NODE_ROWS: PageRows[NodeStatus] = PageRows(
+    "nodes",
+    lambda node: (node.node,),
+    {"node": lambda node: (node.node,), "state": lambda node: (node.state, node.heartbeat)},
+    {"report_age_seconds": None, "heartbeat_age_seconds": None},
+)
+_JOB_ROWS: PageRows[HitJob] = PageRows(
+    "jobs",
+    lambda job: (job.job,),
+    {"node": lambda job: tuple(node.node for node in job.nodes)},
+)
+
+
+class SnapshotPages:
+    """The handlers of these pages."""
+
+    def __init__(self, queries: StatusQueries) -> None:
+        self._queries = queries
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the pages to ``router``."""
+        router.add_get("/api/v1/nodes", self._nodes)
+        router.add_get("/api/v1/faults", self._faults)
+        router.add_get("/api/v1/jobs", self._jobs)
+
+    async def _nodes(self, request: web.Request) -> web.Response:
+        nodes = _named(request)
+        if request.query.keys() & {"level", "code"}:
+            nodes = await self._faulty(request, nodes)
+        rows = self._queries.node_rows(nodes)
+        return await snapshot(request, rows, _NODE_ROWS, self._queries.stream, self._queries.at_ms)
+
+    async def _faulty(self, request: web.Request, nodes: set[str] | None) -> set[str]:
+        """Return the nodes, of ``nodes``, with a fault that is asked for."""
+        rows = self._queries.fault_rows(nodes)
+        return {fault.node async for fault in FAULT_ROWS.chosen(rows, request)}
+
+    async def _faults(self, request: web.Request) -> web.Response:
+        rows = self._queries.fault_rows(_named(request))
+        return await snapshot(request, rows, FAULT_ROWS, self._queries.stream, self._queries.at_ms)
+
+    async def _jobs(self, request: web.Request) -> web.Response:
+        rows = self._queries.job_rows()
+        return await snapshot(request, rows, _JOB_ROWS, self._queries.stream, self._queries.at_ms)
+
+
+def _named(request: web.Request) -> set[str] | None:
+    """Return the nodes that are asked for; ``None`` for all."""
+    return set(request.query.getall("node")) if "node" in request.query else None
+
+
+_NOT_WANTED = "nothing is advised here: set advice.enabled"
+
+
+class AdvicePages:
+    """The handlers of these pages."""
+
+    def __init__(self, queries: StatusQueries) -> None:
+        self._queries = queries
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the pages to ``router``."""
+        router.add_get(ADVICE_PATH, self._all)
+        router.add_get(ADVICE_OUTCOMES_PATH, self._outcomes)
+        router.add_get(ADVICE_WHAT_IF_PATH, self._what_if)
+        router.add_get(ADVICE_JOB_PATH, self._job)
+
+    async def _all(self, request: web.Request) -> web.Response:
+        page = self._queries.advice(request.query.get("node"))
+        return _unknown("node") if page is None else json_response(page)
+
+    async def _outcomes(self, _: web.Request) -> web.Response:
+        return json_response(self._queries.advice_outcomes())
+
+    async def _job(self, request: web.Request) -> web.Response:
+        place, advising = request.match_info, self._queries.advising
+        if advising is None:
+            return _refused(_NOT_WANTED, 404)
+        node = request.query.get("node")
+        advice = advising.answers.of_job(place["namespace"], place["podgroup"], node)
+        return _unknown("podgroup") if advice is None else json_response(advice)
+
+    async def _what_if(self, request: web.Request) -> web.Response:
+        advising, query = self._queries.advising, request.query
+        if advising is None:
+            return _refused(_NOT_WANTED, 404)
+        # Loads the advisor, which an aggregator without advice does not need.
+        from aggregator.advising.what_if import Busy, UnknownObject, WrongAssumption
+
+        try:
+            answer = await advising.what_if.answer(
+                query.getall("what_if", ()), query.get("job"), query.get("node")
+            )
+        except WrongAssumption as error:
+            return _refused(str(error), 400)
+        except UnknownObject as error:
+            return _unknown(str(error))
+        except Busy as error:
+            return _refused(str(error), 503)
+        return json_response(answer)
+
+
+def _refused(reason: str, status: int) -> web.Response:
+    return json_response({"error": reason}, status)
+
+
+def _unknown(kind: str) -> web.Response:
+    return _refused(f"there is no {kind} of this name", 404)
 
 
 def application(queries: StatusQueries) -> web.Application:
@@ -49,14 +167,14 @@ def application(queries: StatusQueries) -> web.Application:
         },
     )
     operations.serve(application, "NPU Vigil aggregator", version("npu-vigil"), OPERATIONS)
-    one = application.router.add_get
+    add_get = application.router.add_get
     SnapshotPages(queries).add_to(application.router)
-    one("/api/v1/nodes/{node}", _one(queries.explain, "node"))
-    one("/api/v1/jobs/{job}", _one(queries.job, "job"))
+    add_get("/api/v1/nodes/{node}", _one(queries.explain, "node"))
+    add_get("/api/v1/jobs/{job}", _one(queries.job, "job"))
     AdvicePages(queries).add_to(application.router)
-    one("/api/v1/ended-jobs", _ended_jobs(queries))
-    one(HISTORY.path, history_page(queries.notifier.history.page))
-    one(event_stream.PATH, queries.stream.serve)
+    add_get("/api/v1/ended-jobs", _ended_jobs(queries))
+    add_get(HISTORY.path, history_page(queries.notifier.history.page))
+    add_get(event_stream.PATH, queries.stream.serve)
     return application
 
 
@@ -66,10 +184,10 @@ def _one(
     """Return the page of one object, whose name is the part ``name`` of the path."""
 
     async def show(request: web.Request) -> web.Response:
-        found = answer(request.match_info[name])
-        if found is None:
+        page = answer(request.match_info[name])
+        if page is None:
             return daemon_pages.json_response({"error": f"there is no {name} of this name"}, 404)
-        return daemon_pages.json_response(found)
+        return daemon_pages.json_response(page)
 
     return show
 
@@ -80,7 +198,7 @@ def _ended_jobs(queries: StatusQueries) -> Callable[[web.Request], Awaitable[web
     async def show(request: web.Request) -> web.Response:
         asked = []
         for name in ("sized", "judged"):
-            jobs = [one.partition("/") for one in request.query.get(name, "").split(",") if one]
+            jobs = [text.partition("/") for text in request.query.get(name, "").split(",") if text]
             if any(not namespace or not job or "/" in job for namespace, _, job in jobs):
                 return daemon_pages.json_response({"error": f"{name} is no NAMESPACE/NAME"}, 400)
             asked.append([(namespace, job) for namespace, _, job in jobs])
@@ -91,7 +209,7 @@ def _ended_jobs(queries: StatusQueries) -> Callable[[web.Request], Awaitable[web
                 error = f"{name} is neither true nor false"
                 return daemon_pages.json_response({"error": error}, 400)
             chosen[name] = text == "true"
-        found = await queries.ended_jobs(*asked, running=chosen["running"], hit=chosen["hit"])
-        return daemon_pages.json_response(found)
+        page = await queries.ended_jobs(*asked, running=chosen["running"], hit=chosen["hit"])
+        return daemon_pages.json_response(page)
 
     return show

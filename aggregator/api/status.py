@@ -12,12 +12,22 @@ from aggregator.agent_reports.blindness import blind_statuses, record_of
 from aggregator.grpc.status import GrpcStatus
 from aggregator.inputs.node_documents import newest
 from aggregator.liveness import clock_skew
-from aggregator.merge.stale_documents import StaleDocument, stale_documents
+from aggregator.merge.stale_documents import stale_documents
 from aggregator.notify.history import HistoryStatus
 from aggregator.notify.leader_events import role_of
 from aggregator.rank_tables.plugin import RankTablesStatus
 from contract.documents.cluster_info import cluster_device_name
-from contract.pages.blind import BlindStatus
+from contract.pages.aggregator_status import (
+    DocumentStatus,
+    LeaderStatus,
+    LivenessStatus,
+    MissingCount,
+    MissingStatus,
+    NodeStatus,
+    RejectedStatus,
+    SourceStatus,
+    StaleDocument,
+)
 from service.pages.event_stream import StreamStatus
 
 if TYPE_CHECKING:
@@ -36,177 +46,6 @@ if TYPE_CHECKING:
     from service.clock import Instant
     from service.election.leadership import Leadership
     from stores.base import Store
-
-
-STATES = ("reported", "kept", "missing", "rejected", "earlier", "deleted", "unreported")
-HEARTBEATS = ("alive", "silent", "lost", "unknown")
-
-
-class RejectedStatus(msgspec.Struct, frozen=True):
-    """A node's newest document of this kind was refused, in this store, for this reason."""
-
-    store: str
-    kind: str
-    since_ms: int
-    reason: str
-
-
-class MissingStatus(msgspec.Struct, frozen=True):
-    """A document of a node that this store had and lacks; its last state stays.
-
-    ``deleted``: its deletion was shown; otherwise a list lacks it.
-    """
-
-    store: str
-    document: str
-    since_ms: int
-    deleted: bool
-
-
-class MissingCount(msgspec.Struct, frozen=True):
-    """Of how many nodes a store lacks this document; ``held``: so many deletions are held back."""
-
-    store: str
-    document: str
-    nodes: int
-    held: int
-
-
-class NodeStatus(msgspec.Struct, frozen=True):
-    """One node.
-
-    ``state``: ``reported`` (its newest document counts), ``kept`` (an older good one counts, the
-    newest was refused), ``missing`` (the last one counts, and its store lacks it), ``rejected``
-    (never a good one), ``earlier`` (published by an earlier run, not read yet), ``deleted``
-    (published healthy, dropped soon), ``unreported`` (there is none). ``update_time`` is the
-    published stamp in epoch seconds, ``reported_update_time`` the node's own. All that is about its
-    device-info.
-
-    ``heartbeat``: ``alive``, ``lost`` (silent for more than 3 intervals), ``silent`` (the same,
-    held back by the silence alarm) or ``unknown``: it has none, or ``heartbeat_problem`` is since
-    when and why it is not read. Its age is how long ago it changed. ``clock_skew_seconds`` is by
-    how much its clock is ahead of the aggregator's, at least (or behind), as far as heartbeats in
-    the store show.
-
-    ``stale``: documents that are older than two of their periods while the node beats. They count
-    as they were last known.
-
-    ``switch_status`` and ``node_status`` are published words, ``null`` where there is no
-    entry.
-
-    ``blind``: the sources that give the node's agent no answer, about a chip or about the node;
-    what is published of these is the last that was known. ``null``: not known, since the agent
-    is of an earlier release, or there is none. ``blind_left_out`` counts those that the agent had
-    no room for.
-    """
-
-    node: str
-    state: str
-    document: str | None
-    update_time: int | None
-    reported_update_time: int | None
-    report_age_seconds: float | None
-    faults: int
-    faults_problem: str | None
-    heartbeat: str
-    heartbeat_age_seconds: float | None
-    heartbeat_interval_seconds: float | None
-    clock_skew_seconds: float | None
-    switch_status: str | None
-    node_status: str | None
-    rejected: tuple[RejectedStatus, ...]
-    blind: tuple[BlindStatus, ...] | None = None
-    blind_left_out: int = 0
-    heartbeat_problem: str | None = None
-    stale: tuple[StaleDocument, ...] = ()
-    missing: tuple[MissingStatus, ...] = ()
-
-
-class SourceStatus(msgspec.Struct, frozen=True):
-    """A store that is read.
-
-    ``nodes`` that have a good device-info, ``switches`` that have a good switch part in it,
-    ``servers`` that have a good node-info; ``pods`` that use chips, ``null`` where not known.
-    ``missed_changes`` were found by a listing and shown by no event, ``null`` where nothing lists.
-    ``replaced``: why the directory that is there is not the known one.
-    """
-
-    store: str
-    listed: bool
-    interrupted: str | None
-    interruptions: int
-    nodes: int
-    switches: int
-    servers: int
-    rejected_nodes: int
-    rejected_documents: int
-    pods: int | None
-    pods_interrupted: str | None
-    missed_changes: int | None
-    replaced: str | None = None
-
-
-class DocumentStatus(msgspec.Struct, frozen=True):
-    """A document in a store that is published to."""
-
-    store: str
-    document: str
-    nodes: int
-    bytes: int
-    published: bool
-    writes: int
-    touches: int
-    left_out_nodes: int
-    foreign_writes: int
-    refused_writes: int
-    conflict: bool
-    conflict_writer: str | None
-    error: str | None
-    lag_seconds: float
-
-
-class LivenessStatus(msgspec.Struct, frozen=True):
-    """The nodes that fell silent.
-
-    ``alarm``: too many fell silent at once; ``held`` are those, and they are not published lost.
-    ``problems``: where heartbeats, or the nodes with those of old releases, cannot be listed, and
-    why; ``listed_seconds_ago``: when they were listed, by place. ``alive`` does not count nodes
-    whose heartbeats were not read for long. ``wrong_clocks``: nodes whose clock is more than 2 s
-    off.
-    """
-
-    alarm: bool
-    published: bool
-    alive: int
-    lost: tuple[str, ...]
-    held: tuple[str, ...]
-    problems: dict[str, str]
-    wrong_clocks: tuple[str, ...] = ()
-    listed_seconds_ago: dict[str, float] = {}
-
-
-class LeaderStatus(msgspec.Struct, frozen=True):
-    """Which replica writes. ``role`` is ``leader``, ``follower of HOLDER``, or ``follower`` while
-    none leads. ``elected_by``: the store with the election, ``null`` where there is none.
-    ``taken``: how often this process began to lead.
-    """
-
-    role: str
-    leads: bool
-    holder: str
-    elected_by: str | None
-    taken: int
-
-
-class MissedWritesStatus(msgspec.Struct, frozen=True):
-    """Documents of nodes of a store that were read by name, because of a heartbeat, by result.
-
-    ``unreadable`` is how many nodes have a key about writes that cannot be read.
-    """
-
-    store: str
-    read: dict[str, int]
-    unreadable: int
 
 
 class ProbeStatus(msgspec.Struct, frozen=True):
@@ -247,9 +86,9 @@ def liveness_status(heartbeat_monitor: HeartbeatMonitor, published: bool) -> Liv
     unread = heartbeat_monitor.unread
     listings = {
         node
-        for place, one in heartbeat_monitor.listings.items()
+        for place, listing in heartbeat_monitor.listings.items()
         if place not in unread
-        for node in one.heartbeats
+        for node in listing.heartbeats
     }
     held = frozenset(verdict.brake.nodes if verdict.brake is not None else ())
     return LivenessStatus(
@@ -284,12 +123,12 @@ def node_status(
 ) -> NodeStatus | None:
     """Return one node; ``None`` where there is none."""
     heartbeats = _Heartbeats.of(heartbeat_monitor)
-    known = any(node in table.entries for table in pipeline.tables) or any(
+    is_known = any(node in table.entries for table in pipeline.tables) or any(
         node in cache.reports or node in cache.rejected
         for source in pipeline.sources
         for cache in source.caches
     )
-    if not known and not heartbeats.observed(node):
+    if not is_known and not heartbeats.observed(node):
         return None
     return _status_of(pipeline, heartbeats, node, now)
 
@@ -308,13 +147,13 @@ class _Heartbeats(NamedTuple):
 
     def observed(self, node: str) -> list[ObservedHeartbeat]:
         """Return the heartbeats of a node, the newest first."""
-        found = (one.heartbeats.get(node) for one in self.listings.values())
-        known = [one for one in found if one is not None]
-        return sorted(known, key=lambda one: one.changed_at_ms, reverse=True)
+        heartbeats = (listing.heartbeats.get(node) for listing in self.listings.values())
+        seen = [heartbeat for heartbeat in heartbeats if heartbeat is not None]
+        return sorted(seen, key=lambda heartbeat: heartbeat.changed_at_ms, reverse=True)
 
     def problem(self, node: str) -> str | None:
         """Return why no place reads the heartbeats of ``node``; ``None`` where one does."""
-        places = [place for place, one in self.listings.items() if node in one.heartbeats]
+        places = [place for place, listing in self.listings.items() if node in listing.heartbeats]
         texts = [self.unread[place].text for place in places if place in self.unread]
         return "; ".join(texts) if texts and len(texts) == len(places) else None
 
@@ -329,26 +168,26 @@ class _Heartbeats(NamedTuple):
 
     def clock_skew_seconds(self, node: str) -> float | None:
         """Return by how much the node's clock is off at least; ``None`` where it is not known."""
-        skews = [one.nodes[node] for one in self.monitor.skews.values() if node in one.nodes]
-        least_ms = min((one.least_ms for one in skews), key=abs, default=None)
+        skews = [skew.nodes[node] for skew in self.monitor.skews.values() if node in skew.nodes]
+        least_ms = min((skew.least_ms for skew in skews), key=abs, default=None)
         return None if least_ms is None else least_ms / 1000
 
 
 def _status_of(pipeline: Pipeline, heartbeats: _Heartbeats, node: str, now: Instant) -> NodeStatus:
-    found, problem = heartbeats.observed(node), heartbeats.problem(node)
-    observed = found[0] if found else None
+    seen, problem = heartbeats.observed(node), heartbeats.problem(node)
+    observed = seen[0] if seen else None
     heartbeat = heartbeats.state(node, is_read=observed is not None and problem is None)
     # Heartbeats for readers of old releases have no blind sources.
-    blind = next((one.blind for one in found if one.blind is not None), None)
+    blind = next((heartbeat.blind for heartbeat in seen if heartbeat.blind is not None), None)
     stale: tuple[StaleDocument, ...] = ()
     if heartbeat == "alive" and observed is not None:
         stale = stale_documents(pipeline, node, observed.beaten_at_ms)
     report = newest(pipeline.device.caches, node)
     rejected = tuple(
-        RejectedStatus(source.url, cache.kind.name, one.since_ms, one.reason)
+        RejectedStatus(source.url, cache.kind.name, refused.since_ms, refused.reason)
         for source in pipeline.sources
         for cache in source.caches
-        if (one := cache.rejected.get(node)) is not None
+        if (refused := cache.rejected.get(node)) is not None
     )
     entry = pipeline.device.entries.get(node)
     home = pipeline.device.layout.home(node)
@@ -388,18 +227,18 @@ def _missing(pipeline: Pipeline, node: str) -> Iterator[MissingStatus]:
         for document, watch in (("device-info", source.devices), ("node-info", source.nodes)):
             if (
                 isinstance(watch, LastingDocumentWatch)
-                and (one := watch.absent.get(node)) is not None
+                and (absent := watch.absent.get(node)) is not None
             ):
-                yield MissingStatus(source.url, document, one.since_ms, one.is_reported)
+                yield MissingStatus(source.url, document, absent.since_ms, absent.is_reported)
 
 
 def missing_counts(absences: Iterable[Absence], now: Instant) -> Iterator[MissingCount]:
     """Yield what the stores lack, by kind of document."""
     for absence in absences:
-        found = absence.missing(now)
+        missing = absence.missing(now)
         for document in DOCUMENTS:
-            mine = [one for one in found if one.document == document]
-            yield MissingCount(absence.url, document, len(mine), sum(one.is_held for one in mine))
+            mine = [row for row in missing if row.document == document]
+            yield MissingCount(absence.url, document, len(mine), sum(row.is_held for row in mine))
 
 
 def _state(pipeline: Pipeline, node: str, report: NodeReport[DeviceRecord] | None) -> str:

@@ -69,12 +69,12 @@ _config_map = msgspec.json.Decoder(_ConfigMap)
 
 def _read(content: msgspec.Raw) -> DpuReport | None:
     """Return what a ConfigMap has; ``None`` for one of another name."""
-    found = _config_map.decode(content)
-    node = dpu_info.node_of(found.metadata.name)
+    config = _config_map.decode(content)
+    node = dpu_info.node_of(config.metadata.name)
     if node is None:
         return None
     try:
-        return DpuReport(node, decode_dpu_info(node, found.data.text))
+        return DpuReport(node, decode_dpu_info(node, config.data.text))
     except DocumentError as error:
         return DpuReport(node, _NEVER, str(error))
 
@@ -148,57 +148,60 @@ class DpuDocuments:
 
     def knows(self, node: str) -> bool:
         """Return whether there is a document of the node."""
-        return any(node in known for known in self._known)
+        return any(node in reports for reports in self._known)
 
     @property
     def with_faults(self) -> frozenset[str]:
         """Nodes of which some document has a fault, also such that do not exist."""
         return frozenset(
-            node for known in self._known for node, one in known.items() if one.info.faults
+            node
+            for reports in self._known
+            for node, report in reports.items()
+            if report.info.faults
         )
 
     def has_faults(self, node: str) -> bool:
         """Return whether a document has a fault of the node, also where that does not exist."""
-        one = self._newest(node)
-        return one is not None and bool(one.info.faults)
+        newest = self._newest(node)
+        return newest is not None and bool(newest.info.faults)
 
     def observe(self, source: int, event: DpuEvent, now: Instant) -> bool:
         """Apply an event of the store with this number; return whether a step is needed."""
-        known, url, due_ms = self._known[source], self._urls[source], self._due_ms
+        reports, url, due_ms = self._known[source], self._urls[source], self._due_ms
         is_news = False
         match event:
             case Snapshot(items, unreadable):
                 self._interrupted.pop(url, None)
                 is_news = url not in self._listed
                 self._listed.add(url)
-                nodes = {one.node for one in items.values()}
+                nodes = {item.node for item in items.values()}
                 nodes.update(filter(None, map(dpu_info.node_of, unreadable)))
-                for node in known.keys() - nodes:
-                    self._forget(known, node, now)
-                for one in items.values():
-                    self._apply(known, one, now)
+                for node in reports.keys() - nodes:
+                    self._forget(reports, node, now)
+                for item in items.values():
+                    self._apply(reports, item, now)
             case Update(_, DpuReport() as report):
-                self._apply(known, report, now)
+                self._apply(reports, report, now)
             case Update(name, None):
                 gone = dpu_info.node_of(name)
-                if gone in known:
-                    self._forget(known, gone, now)
+                if gone in reports:
+                    self._forget(reports, gone, now)
             case Interrupted(reason) | KindUnavailable(reason):
                 self._interrupted[url] = reason
         return is_news or bool(self.changed or self._blind_changes) or due_ms != self._due_ms
 
-    def _apply(self, known: dict[str, _Known], report: DpuReport, now: Instant) -> None:
+    def _apply(self, reports: dict[str, _Known], report: DpuReport, now: Instant) -> None:
         node, info = report.node, report.info
-        before = known.get(node)
+        before = reports.get(node)
         if report.problem:
             if before is None:
-                known[node] = before = _Known(_NEVER, now.steady_ms)
+                reports[node] = before = _Known(_NEVER, now.steady_ms)
             is_news = before.problem != report.problem
             if not before.problem:
                 before.problem_since_ms = now.wall_ms
             before.problem = report.problem
         elif before is None:
-            known[node] = _Known(info, now.steady_ms)
+            reports[node] = _Known(info, now.steady_ms)
             is_news = bool(info.faults)
         else:
             is_news = info.faults != before.info.faults or bool(before.problem)
@@ -209,31 +212,33 @@ class DpuDocuments:
             self.changed.add(node)
         self._judge(node, now)
 
-    def _forget(self, known: dict[str, _Known], node: str, now: Instant) -> None:
-        del known[node]
+    def _forget(self, reports: dict[str, _Known], node: str, now: Instant) -> None:
+        del reports[node]
         self.changed.add(node)
         self._judge(node, now)
 
     def _newest(self, node: str) -> _Known | None:
-        found = [known[node] for known in self._known if node in known]
-        if len(found) < 2:
-            return found[0] if found else None
-        return max(found, key=lambda one: one.info.update_time_ms)
+        matches = [reports[node] for reports in self._known if node in reports]
+        if len(matches) < 2:
+            return matches[0] if matches else None
+        return max(matches, key=lambda report: report.info.update_time_ms)
 
     def _judge(self, node: str, now: Instant) -> None:
         """Judge whether a node is blind."""
-        one = self._newest(node)
-        silent_at_ms = None if one is None else _silent_at_ms(one, now)
+        newest = self._newest(node)
+        silent_at_ms = None if newest is None else _silent_at_ms(newest, now)
         status = None
-        if one is not None and one.problem:
-            kept = "its last good content counts" if one.info is not _NEVER else "it never was good"
-            status = BlindStatus(SOURCE, one.problem_since_ms, f"{one.problem}; {kept}")
-        elif one is not None and silent_at_ms is not None and silent_at_ms <= now.steady_ms:
+        if newest is not None and newest.problem:
+            kept = (
+                "its last good content counts" if newest.info is not _NEVER else "it never was good"
+            )
+            status = BlindStatus(SOURCE, newest.problem_since_ms, f"{newest.problem}; {kept}")
+        elif newest is not None and silent_at_ms is not None and silent_at_ms <= now.steady_ms:
             before = self._blind.get(node)
             since_ms = now.wall_ms - (now.steady_ms - silent_at_ms)
-            if before is not None and before.reason == _why_silent(node, one.info):
+            if before is not None and before.reason == _why_silent(node, newest.info):
                 since_ms = before.since_ms or since_ms
-            status = BlindStatus(SOURCE, since_ms, _why_silent(node, one.info))
+            status = BlindStatus(SOURCE, since_ms, _why_silent(node, newest.info))
         elif silent_at_ms is not None and (self._due_ms is None or silent_at_ms < self._due_ms):
             self._due_ms = silent_at_ms
         if status == self._blind.get(node):
@@ -262,8 +267,8 @@ class DpuDocuments:
 
     def faults(self, node: str) -> tuple[DpuFault, ...]:
         """Return the faults that hold on a node, by device and code."""
-        one = self._newest(node)
-        return one.info.faults if one is not None and self.has_node(node) else ()
+        newest = self._newest(node)
+        return newest.info.faults if newest is not None and self.has_node(node) else ()
 
     def blind(self, node: str) -> BlindStatus | None:
         """Return why the document of a node shows nothing now; ``None`` where it does."""
@@ -282,26 +287,26 @@ class DpuDocuments:
 
     def problems(self, node: str) -> Iterator[str]:
         """Yield what of a node's document does not count."""
-        one = self._newest(node)
-        if one is not None:
-            yield from ([one.problem] if one.problem else map(str, one.info.left_out))
+        newest = self._newest(node)
+        if newest is not None:
+            yield from ([newest.problem] if newest.problem else map(str, newest.info.left_out))
 
     def status(self) -> DpuStatus:
         """Return the state of all documents."""
         counts: Counter[str] = Counter()
         problems: dict[str, str] = {}
         for node in self._nodes():
-            one = self._newest(node)
-            assert one is not None
+            newest = self._newest(node)
+            assert newest is not None
             counts["documents"] += 1
-            if (one.problem or one.info.left_out) and len(problems) < _MOST_PROBLEMS:
+            if (newest.problem or newest.info.left_out) and len(problems) < _MOST_PROBLEMS:
                 problems[node] = "; ".join(self.problems(node))
             if not self.has_node(node):
                 counts["without_node"] += 1
                 continue
-            counts["devices"] += one.info.devices
-            counts["faults"] += len(one.info.faults)
-            if one.problem:
+            counts["devices"] += newest.info.devices
+            counts["faults"] += len(newest.info.faults)
+            if newest.problem:
                 counts["unreadable"] += 1
             elif node in self._blind:
                 counts["blind"] += 1
@@ -319,19 +324,19 @@ class DpuDocuments:
 
     def _nodes(self) -> Iterator[str]:
         """Yield each node that has a document once."""
-        for number, known in enumerate(self._known):
-            for node in known:
+        for number, reports in enumerate(self._known):
+            for node in reports:
                 if not any(node in before for before in self._known[:number]):
                     yield node
 
 
-def _silent_at_ms(one: _Known, now: Instant) -> int:
+def _silent_at_ms(report: _Known, now: Instant) -> int:
     """Return the steady time from which a document shows only that its plugin is silent.
 
     Its own time counts, and where that is ahead of our clock, when it was seen to change.
     """
-    by_its_time = now.steady_ms + one.info.update_time_ms - now.wall_ms
-    return min(by_its_time, one.changed_at_ms) + dpu_info.SILENT_AFTER_MS
+    by_its_time = now.steady_ms + report.info.update_time_ms - now.wall_ms
+    return min(by_its_time, report.changed_at_ms) + dpu_info.SILENT_AFTER_MS
 
 
 def _why_silent(node: str, info: DpuInfo) -> str:

@@ -11,8 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.dpu_faults.documents import DOCUMENTS, SOURCE, DpuDocuments
+from aggregator.plugin import Timed
 from aggregator.public_faults.values import ActivePublicFault
 from contract.codes.dpu_codes import SEPARATE, public_code
 from contract.codes.levels import ChipLevel
@@ -48,7 +50,7 @@ LEVELS = {
 """By level in the document: the level of the public fault."""
 
 
-class DpuFaults:
+class DpuFaults(Timed):
     """The faults of the documents of all stores (by number) that have ``clusters``.
 
     ``chips`` maps the name of a device to the chips that depend on it (physical ids); it counts
@@ -103,6 +105,7 @@ class DpuFaults:
                 trouble.end()
         raise AssertionError("it never ends")
 
+    @override
     def step(self, now: Instant) -> frozenset[str]:
         """See ``Timed``. The nodes that change are those of public faults."""
         self.documents.step(now)
@@ -128,8 +131,8 @@ class DpuFaults:
                 self._publish(node, now)
         return frozenset()
 
+    @override
     def next_due_ms(self) -> int | None:
-        """See ``Timed``."""
         due_ms = self.documents.next_due_ms()
         if not self._published:
             return due_ms
@@ -145,21 +148,22 @@ class DpuFaults:
         """Return the levels of a node's faults by subject and code; ``None`` if not known yet."""
         if not self.documents.is_listed and not self.documents.knows(node):
             return None
-        return {(one.subject, one.code): one.level for one in self.documents.faults(node)}
+        return {(fault.subject, fault.code): fault.level for fault in self.documents.faults(node)}
 
     def explained(self, node: str) -> tuple[tuple[DpuFault, str], ...]:
         """Return the faults of a node with what follows from each, for people."""
-        return tuple((one, self._because(node, one)) for one in self.documents.faults(node))
+        return tuple((fault, self._because(node, fault)) for fault in self.documents.faults(node))
 
     def _because(self, node: str, fault: DpuFault) -> str:
         if not self._publishes:
             return "it is only shown: dpu_faults.publish is off"
         if self._chips.get(fault.hca) == ():
             return f"it is only shown: dpu_faults.chips has no chip for {fault.hca}"
-        for one in self._public.standing(node):
-            if one.resource == SOURCE and one.fault_id == _fault_id(fault):
-                devices = ", ".join(map(str, one.devices))
-                return f"published as public fault {one.code} at {one.level} of chips {devices}"
+        for public_fault in self._public.standing(node):
+            if public_fault.resource == SOURCE and public_fault.fault_id == _fault_id(fault):
+                devices = ", ".join(map(str, public_fault.devices))
+                fault_text = f"public fault {public_fault.code} at {public_fault.level}"
+                return f"published as {fault_text} of chips {devices}"
         return "; ".join(self._not_published.get(node, ())) or "it is not published yet"
 
     def status(self) -> DpuStatus:
@@ -202,7 +206,7 @@ class DpuFaults:
                 problems.append(f"{about} is not published: {shown} is not known")
                 continue
             mapped = self._chips.get(fault.hca)
-            devices = tuple(one for one in mapped or () if one in existing)
+            devices = tuple(device for device in mapped or () if device in existing)
             if mapped == ():
                 continue
             if not existing:
@@ -238,4 +242,6 @@ def _fault_id(fault: DpuFault) -> str:
 def _numbers(chips: frozenset[str]) -> tuple[int, ...]:
     """Return the physical ids of chips, as far as public faults can have them."""
     texts = {name.rpartition("-")[2] for name in chips}
-    return tuple(sorted(int(one) for one in texts if one.isdecimal() and int(one) <= LAST_DEVICE))
+    return tuple(
+        sorted(int(text) for text in texts if text.isdecimal() and int(text) <= LAST_DEVICE)
+    )

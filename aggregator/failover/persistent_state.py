@@ -27,6 +27,7 @@ from aggregator.publish.document_writer import compares_versions, ended
 from aggregator.publish.rate_limited_queue import WriteKind
 from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
+from contract.pages.aggregator_status import PersistentStateStatus
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
 from service.log.trouble import Troubles
@@ -60,16 +61,6 @@ _LAST_SECONDS = 0.5
 """Longest time for the last writes of a leader: meanwhile no replica leads."""
 
 _Key = tuple[str, str]
-
-
-class PersistentStateStatus(msgspec.Struct, frozen=True):
-    """The documents of one plugin's state, and problems with reading or writing them."""
-
-    name: str
-    documents: int
-    bytes: int
-    writes: int
-    problems: tuple[str, ...]
 
 
 class PersistentState:
@@ -155,33 +146,37 @@ class PersistentState:
         """
         gate = asyncio.Semaphore(_AT_ONCE)
         names = tuple(self._plugins)
-        found = await asyncio.gather(*(self._found(name, gate, fence=fence) for name in names))
+        results = await asyncio.gather(*(self._found(name, gate, fence=fence) for name in names))
         # All at once, so that the plugins agree with each other.
         await self._end_term()
         self._documents = {}
-        if any(found):
+        if any(results):
             self._found_copies.clear()
-        for name, documents in zip(names, found, strict=True):
+        for name, documents in zip(names, results, strict=True):
             self._restore_plugin(name, documents)
 
     async def _found(
         self, name: str, gate: asyncio.Semaphore, *, fence: bool
     ) -> tuple[Document, ...]:
         async with gate:
-            found = await self._store.list(
+            documents = await self._store.list(
                 Selection(namespace=STATE_NAMESPACE, label=(STATE_LABEL, name))
             )
-        found = tuple(one for one in found if one.name.startswith(f"{STATE_PREFIX}{name}-"))
-        return await self._fenced(found, gate) if fence else found
+        documents = tuple(
+            document for document in documents if document.name.startswith(f"{STATE_PREFIX}{name}-")
+        )
+        return await self._fenced(documents, gate) if fence else documents
 
     def _restore_plugin(self, name: str, documents: tuple[Document, ...]) -> None:
         plugin = self._plugins[name]
         plugin.pop_changed()
-        there = {one.name.removeprefix(f"{STATE_PREFIX}{name}-"): one for one in documents}
-        for bucket, one in there.items():
-            self._document((name, bucket)).observe(one)
+        there = {
+            document.name.removeprefix(f"{STATE_PREFIX}{name}-"): document for document in documents
+        }
+        for bucket, document in there.items():
+            self._document((name, bucket)).observe(document)
         texts = {bucket: text for (of, bucket), text in self._found_copies.items() if of == name}
-        texts |= {bucket: one.data.get(KEY, "") for bucket, one in there.items()}
+        texts |= {bucket: document.data.get(KEY, "") for bucket, document in there.items()}
         problems = tuple(plugin.restore(texts, self._clock()))
         for problem in problems:
             _log.error("stored state %s cannot be read, and is begun anew: %s", name, problem)
@@ -198,11 +193,11 @@ class PersistentState:
     async def _fenced(
         self, documents: tuple[Document, ...], gate: asyncio.Semaphore
     ) -> tuple[Document, ...]:
-        async def one(document: Document) -> Document | None:
+        async def fence(document: Document) -> Document | None:
             async with gate:
                 return await self._fence(document)
 
-        marked = await asyncio.gather(*(one(document) for document in documents))
+        marked = await asyncio.gather(*(fence(document) for document in documents))
         return tuple(document for document in marked if document is not None)
 
     async def _fence(self, document: Document) -> Document | None:
@@ -293,7 +288,7 @@ class PersistentState:
     async def _write_last(self) -> None:
         gate = asyncio.Semaphore(_AT_ONCE)
 
-        async def one(key: _Key) -> None:
+        async def write(key: _Key) -> None:
             async with gate:
                 # A write that was cancelled may have reached the store: then the first one is
                 # refused.
@@ -303,7 +298,7 @@ class PersistentState:
 
         for is_last in (False, True):
             keys = [key for key in self._dirty if _is_last(key) is is_last]
-            await asyncio.gather(*(one(key) for key in keys if not self._must_wait(key)))
+            await asyncio.gather(*(write(key) for key in keys if not self._must_wait(key)))
 
     async def _run(self) -> NoReturn:
         backoff = Backoff()
@@ -337,15 +332,15 @@ class PersistentState:
         self._may_have_forgotten = False
         try:
             selection = Selection(namespace=STATE_NAMESPACE, has_label=STATE_LABEL)
-            there = {one.name: one for one in await self._store.list(selection)}
+            there = {document.name: document for document in await self._store.list(selection)}
         except StoreError:
             self._may_have_forgotten = True
             return
         for key, owned in self._documents.items():
-            found = there.get(owned.name)
-            if _data(found) == _data(owned.there):
+            stored = there.get(owned.name)
+            if _data(stored) == _data(owned.there):
                 continue
-            owned.observe(found)
+            owned.observe(stored)
             self._next_ms.pop(key, None)
             self._mark(key)
 
@@ -371,7 +366,9 @@ class PersistentState:
         """Return whether it marks the others as complete (``LAST``) while one of these is not
         stored yet.
         """
-        return _is_last(key) and any(one[0] == key[0] and not _is_last(one) for one in self._dirty)
+        return _is_last(key) and any(
+            other[0] == key[0] and not _is_last(other) for other in self._dirty
+        )
 
     async def _wait(self) -> None:
         now_ms = self._clock().steady_ms
@@ -424,9 +421,9 @@ class PersistentState:
             stored = await self._store.put_shown(document, expected=expected)
             owned.observe(stored)
             self._keep_copy(owned, stored)
-            if found := owned.differences(document):
+            if changes := owned.differences(document):
                 self._undone.setdefault(key, pauses())
-                other = ForeignWriter(differing=found)
+                other = ForeignWriter(differing=changes)
                 self._trouble.begin(key, f"conflict: {other.changes(owned.name)}")
                 return False
         self._writes[name] += 1
@@ -441,8 +438,8 @@ class PersistentState:
     def conflicts(self) -> tuple[str, ...]:
         """Changes that the store made to documents when they were written."""
         reasons = self._trouble.reasons
-        found = (reasons.get(key) for key in sorted(self._undone))
-        return tuple(f"{why} in {self._store.url}" for why in found if why is not None)
+        texts = (reasons.get(key) for key in sorted(self._undone))
+        return tuple(f"{reason} in {self._store.url}" for reason in texts if reason is not None)
 
     async def _read_again(self, key: _Key, error: StoreConflict) -> None:
         """Read a document after a conflict: an operator has edited it, or another replica leads."""
@@ -463,17 +460,21 @@ class PersistentState:
     def statuses(self) -> tuple[PersistentStateStatus, ...]:
         """Return the status of each plugin's state."""
         there = [
-            (key[0], one.there) for key, one in self._documents.items() if one.there is not None
+            (key[0], owned.there)
+            for key, owned in self._documents.items()
+            if owned.there is not None
         ]
         return tuple(
             PersistentStateStatus(
                 name=name,
                 documents=sum(of == name for of, _ in there),
-                bytes=sum(len(one.data.get(KEY, "").encode()) for of, one in there if of == name),
+                bytes=sum(
+                    len(document.data.get(KEY, "").encode()) for of, document in there if of == name
+                ),
                 writes=self._writes[name],
                 problems=(
                     *self._unreadable.get(name, ()),
-                    *(why for key, why in self._trouble.reasons.items() if key[0] == name),
+                    *(reason for key, reason in self._trouble.reasons.items() if key[0] == name),
                 ),
             )
             for name in self._plugins

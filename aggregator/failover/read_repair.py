@@ -90,7 +90,7 @@ class ReadRepair:
                     for source, store in zip(sources, self._stores, strict=True)
                 )
             )
-        known: set[str] = set()
+        read: set[str] = set()
         moved: set[str] = set()
         problem = ""
         for source, answer in zip(sources, answers, strict=True):
@@ -100,10 +100,12 @@ class ReadRepair:
             for watch, documents in zip(source.watches, answer, strict=True):
                 changed = listening[watch]
                 moved |= changed & nodes
-                still = {node: one for node, one in documents.items() if node not in changed}
+                still = {
+                    node: document for node, document in documents.items() if node not in changed
+                }
                 self._pipeline.read(watch, still, self._clock())
-                known |= {node for node, one in still.items() if one is not None}
-        confirmed = (known if problem else nodes) - moved
+                read |= {node for node, document in still.items() if document is not None}
+        confirmed = (read if problem else nodes) - moved
         self._pipeline.confirm(confirmed)
         self._changed()
         return problem if nodes - confirmed - moved else ""

@@ -26,9 +26,9 @@ Request = TypeVar("Request", bound=Message)
 Method: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 
 
-async def refuse(context: Context, why: str) -> NoReturn:
+async def refuse(context: Context, reason: str) -> NoReturn:
     """End the call as upstream refuses one; a text that would not fit into a trailer is cut."""
-    await context.abort(grpc.StatusCode.UNKNOWN, why[:_LONGEST_REFUSAL])
+    await context.abort(grpc.StatusCode.UNKNOWN, reason[:_LONGEST_REFUSAL])
     raise AssertionError("the call was ended")
 
 
@@ -76,11 +76,11 @@ def _written(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-async def end_stream(context: Context, why: SubscriptionEnd | None) -> None:
+async def end_stream(context: Context, reason: SubscriptionEnd | None) -> None:
     """End a stream whose workqueue was closed.
 
     A stream that was replaced ends without an error, as upstream's does. Others end with
     UNAVAILABLE, so that the client connects to the leader.
     """
-    if why is SubscriptionEnd.STOPPING:
-        await context.abort(grpc.StatusCode.UNAVAILABLE, why.value)
+    if reason is SubscriptionEnd.STOPPING:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, reason.value)

@@ -134,14 +134,14 @@ def _unusable(files: TlsFiles) -> Iterator[Problem]:
         # An encrypted key would need a password from a terminal, which a daemon has not.
         context.load_cert_chain(files.certificate, files.key, password=b"")
     except (ssl.SSLError, ValueError, OSError) as error:
-        why = getattr(error, "reason", None) or error
-        what = f"{files.certificate} and {files.key} are no certificate (PEM) and its key"
-        yield Problem("grpc.certificate_file", f"{what} without a password: {why}")
+        reason = getattr(error, "reason", None) or error
+        text = f"{files.certificate} and {files.key} are no certificate (PEM) and its key"
+        yield Problem("grpc.certificate_file", f"{text} without a password: {reason}")
     try:
         context.load_verify_locations(files.client_ca)
         if not context.get_ca_certs():
             raise ValueError("no certificate of an authority is in it")
     except (ssl.SSLError, ValueError, OSError) as error:
-        why = getattr(error, "reason", None) or error
-        what = f"{files.client_ca} is no PEM file of an authority: {why}"
-        yield Problem("grpc.client_ca_file", what)
+        reason = getattr(error, "reason", None) or error
+        text = f"{files.client_ca} is no PEM file of an authority: {reason}"
+        yield Problem("grpc.client_ca_file", text)

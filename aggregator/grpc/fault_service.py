@@ -1,4 +1,9 @@
-"""``fault.Fault``: pushes faults of jobs and answers queries (``docs/spec/clusterd.md#5.4``)."""
+"""``fault.Fault``: pushes faults of jobs and answers queries (``docs/spec/clusterd.md#5.4``).
+
+Faults of a job may end while no replica serves clients. A subscriber that received such a fault
+from the leader before would hold it for ever, as a job without faults is in no other message. So
+recoveries are remembered for ten minutes, and sent to who subscribes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,6 @@ from aggregator.grpc.call import Context, end_stream, refuse, streaming, unary
 from aggregator.grpc.fault_messages import CLUSTER, NORMAL
 from aggregator.grpc.subscriber_log import SubscriberLog
 from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Subscriber, Subscriptions
-from aggregator.grpc.takeover_recoveries import Recoveries
 from aggregator.grpc.wire_messages import fault_signal, large_fault_signal
 from contract.wire import fault_pb2 as wire
 from pacing.token_bucket import TokenBucket
@@ -22,6 +26,55 @@ if TYPE_CHECKING:
     from aggregator.grpc.interfaces import JobFaultLookup
     from aggregator.grpc.subscriptions import SubscriberWorkqueue
     from service.clock import Clock
+
+FOR_MS = 600_000
+"""Clients whose leader was lost come back within two minutes as a rule."""
+
+MOST = 10_000
+"""Beyond that the oldest is forgotten."""
+
+
+class Recoveries:
+    """Recoveries that subscribers may have missed. Times are steady milliseconds."""
+
+    def __init__(self, faults: JobFaultLookup) -> None:
+        self._faults = faults
+        self._ill: dict[str, bool] = {}
+        """Jobs and MindIE's jobIDs with faults, each with whether it is a job."""
+        self._over: dict[str, tuple[int, bool]] = {}
+
+    def record(self, jobs: Iterable[str], now_ms: int, *, sent: bool) -> None:
+        """Record jobs whose message changed; ``sent``: subscribers received it."""
+        for job in jobs:
+            message = self._faults.message(job)
+            if message is not None and message.signal_type != NORMAL:
+                self._ill[job] = job in self._faults.faulty()
+                self._over.pop(job, None)
+                continue
+            is_job = self._ill.pop(job, None)
+            if is_job is None or sent:
+                continue
+            self._over[job] = now_ms, is_job
+            while len(self._over) > MOST:
+                del self._over[next(iter(self._over))]
+
+    def of(self, job: str, now_ms: int) -> Iterator[str]:
+        """Yield the job, if its recovery may have been missed."""
+        self._forget(now_ms)
+        if job in self._over:
+            yield job
+
+    def of_all(self, now_ms: int) -> Iterator[str]:
+        """Yield those of all missed recoveries that are jobs."""
+        self._forget(now_ms)
+        return (job for job, (_, is_job) in self._over.items() if is_job)
+
+    def _forget(self, now_ms: int) -> None:
+        while self._over:
+            oldest = next(iter(self._over))
+            if self._over[oldest][0] + FOR_MS > now_ms:
+                return
+            del self._over[oldest]
 
 
 NAME = "fault.Fault"
@@ -120,9 +173,9 @@ class FaultService:
         if not request.role:
             await refuse(context, "the role is empty")
         client = Subscriber(request.jobId or CLUSTER, request.role)
-        for what, text in zip(("jobId", "role"), client, strict=True):
+        for name, text in zip(("jobId", "role"), client, strict=True):
             if len(text.encode()) > LONGEST_ID_BYTES:
-                await refuse(context, f"the {what} is longer than {LONGEST_ID_BYTES} bytes")
+                await refuse(context, f"the {name} is longer than {LONGEST_ID_BYTES} bytes")
         return client
 
     async def _register(self, request: wire.ClientInfo, context: Context) -> wire.Status:

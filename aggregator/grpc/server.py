@@ -1,4 +1,9 @@
-"""The gRPC server: serves while this replica leads, over mutual TLS unless configured otherwise."""
+"""The gRPC server: serves while this replica leads, over mutual TLS unless configured otherwise.
+
+``PubFault`` (``docs/spec/clusterd.md#4.1``), which is in no package, and ``config.Config``, the
+global rank table of a MindIE service (``docs/spec/clusterd.md#5.5``), are here; the service of
+fault messages is ``fault_service.py``.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +15,17 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
-from aggregator.grpc import fault_service, public_fault_service, rank_table_service
+from aggregator.grpc.call import Context, end_stream, refuse, streaming, unary
 from aggregator.grpc.endpoint import TlsMaterial
+from aggregator.grpc.fault_service import NAME as FAULT_SERVICE
 from aggregator.grpc.fault_service import FaultService
-from aggregator.grpc.rank_table_service import RankTableService
 from aggregator.grpc.status import GrpcStatus
-from contract.errors import ListenError
+from aggregator.grpc.subscriber_log import SubscriberLog
+from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Subscriber, Subscriptions
+from contract.documents.public_fault_protobuf import decode
+from contract.errors import ListenError, StoreError
+from contract.wire import config_pb2, pubfault_pb2
+from pacing.cooperative import in_pieces
 from pacing.token_bucket import TokenBucket
 from pacing.waiting import is_set_within
 from service.log.trouble import Trouble
@@ -25,8 +35,98 @@ if TYPE_CHECKING:
 
     from aggregator.grpc.endpoint import GrpcEndpoint
     from aggregator.grpc.interfaces import JobFaultLookup, RankTableLookup, Send
-    from aggregator.grpc.subscriptions import Subscriber
     from service.clock import Clock
+
+PUBLIC_FAULT_SERVICE = "PubFault"
+_INFLUENCES_OF_A_SLICE = 100
+"""Influences of a public fault after which other tasks have their turn."""
+
+
+def public_fault_methods(send: Send, bucket: TokenBucket, clock: Clock) -> dict[str, Any]:
+    """Return the methods by name, as gRPC needs them. A refusal is an answer like any other."""
+
+    async def call(
+        request: pubfault_pb2.PublicFaultRequest, context: Context
+    ) -> pubfault_pb2.RespStatus:
+        try:
+            answer = await send(await in_pieces(decode(request), _INFLUENCES_OF_A_SLICE))
+        except StoreError as error:
+            # This must be no acknowledgement: the next leader would not have the message.
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        return pubfault_pb2.RespStatus(code=answer.code, info=answer.info)
+
+    shape = pubfault_pb2.PublicFaultRequest
+    return {
+        "SendPublicFault": unary(
+            f"/{PUBLIC_FAULT_SERVICE}/SendPublicFault", shape, call, bucket, clock
+        )
+    }
+
+
+RANK_TABLE_SERVICE = "config.Config"
+_REGISTERED = config_pb2.Status(code=0, info="register success")
+_ONE = ""
+"""A jobID has one client here: upstream does not look at its role."""
+
+
+class RankTableService:
+    """Pushes the table of a jobID when it is whole, and again when it changed."""
+
+    def __init__(self, tables: RankTableLookup, clock: Clock) -> None:
+        self.subscriptions = Subscriptions()
+        self.sent = 0
+        self._tables = tables
+        self._clock = clock
+        self._log = SubscriberLog("its rank table", clock)
+
+    def methods(self, bucket: TokenBucket) -> dict[str, Any]:
+        """Return the methods by name, as gRPC needs them."""
+        asked = config_pb2.ClientInfo
+        return {
+            "Register": unary(
+                f"/{RANK_TABLE_SERVICE}/Register", asked, self._register, bucket, self._clock
+            ),
+            "SubscribeRankTable": streaming(asked, self._subscribe),
+        }
+
+    def changed(self, jobs: Iterable[str]) -> None:
+        """Queue the jobIDs whose tables changed, came or went."""
+        for job in jobs:
+            for workqueue in self.subscriptions.listening(job):
+                workqueue.add(job)
+
+    async def _register(
+        self, request: config_pb2.ClientInfo, context: Context
+    ) -> config_pb2.Status:
+        client = Subscriber(request.jobId, _ONE)
+        if len(client.job.encode()) > LONGEST_ID_BYTES:
+            await refuse(context, f"the jobId is longer than {LONGEST_ID_BYTES} bytes")
+        now_ms = self._clock().steady_ms
+        if not self.subscriptions.has_room(client, now_ms):
+            await refuse(context, f"jobId={client.job}: too many are served already")
+        self.subscriptions.register(client, now_ms)
+        return _REGISTERED
+
+    async def _subscribe(self, request: config_pb2.ClientInfo, context: Context) -> None:
+        client = Subscriber(request.jobId, _ONE)
+        if not self.subscriptions.is_registered(client, self._clock().steady_ms):
+            await refuse(context, f"jobId={client.job} role={request.role} is not registered")
+        workqueue = self.subscriptions.subscribe(client)
+        self._log.subscribed(client)
+        try:
+            workqueue.add(client.job)
+            sent: str | None = None
+            while (job := await workqueue.pop()) is not None:
+                text = self._tables.text(job)
+                if text is not None and text != sent:
+                    sent = text
+                    await context.write(config_pb2.RankTableStream(jobId=job, rankTable=text))
+                    self.sent += 1
+            await end_stream(context, workqueue.closed)
+        finally:
+            self.subscriptions.end(client, workqueue)
+            self._log.ended(client, workqueue.closed)
+
 
 _log = logging.getLogger(__name__)
 
@@ -94,9 +194,9 @@ class GrpcServer:
         bucket = TokenBucket(CALLS_PER_SECOND, CALLS_PER_SECOND)
         clock = self._clock
         for name, methods in (
-            (public_fault_service.NAME, public_fault_service.methods(self._send, bucket, clock)),
-            (fault_service.NAME, self._faults.methods(bucket)),
-            (rank_table_service.NAME, self._tables.methods(bucket)),
+            (PUBLIC_FAULT_SERVICE, public_fault_methods(self._send, bucket, clock)),
+            (FAULT_SERVICE, self._faults.methods(bucket)),
+            (RANK_TABLE_SERVICE, self._tables.methods(bucket)),
         ):
             handler = grpc.method_handlers_generic_handler(name, methods)
             server.add_generic_rpc_handlers((handler,))
@@ -176,9 +276,9 @@ class GrpcServer:
         return GrpcStatus(
             address=None if self.port is None else self._address(self.port),
             plaintext=self._tls is None,
-            registered=sum(one.subscriptions.registered for one in both),
-            subscribers=sum(len(one.subscriptions.subscribed) for one in both),
-            sent=sum(one.sent for one in both),
+            registered=sum(service.subscriptions.registered for service in both),
+            subscribers=sum(len(service.subscriptions.subscribed) for service in both),
+            sent=sum(service.sent for service in both),
             tls_problem=None if self._tls is None else self._tls.problem.reason,
             trouble=self.trouble.reason,
         )
@@ -201,10 +301,10 @@ async def _check_free(listen: str) -> None:
     host, _, port = listen.rpartition(":")
     try:
         # Not in the loop's own thread: the name server may be away.
-        found = await asyncio.get_running_loop().getaddrinfo(
+        addresses = await asyncio.get_running_loop().getaddrinfo(
             host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        family, kind, protocol, _, address = found[0]
+        family, kind, protocol, _, address = addresses[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)

@@ -27,14 +27,14 @@ class _Replaced:
 
 
 class SubscriberLog:
-    """Logs which clients subscribe to ``what`` and leave.
+    """Logs which clients subscribe to ``subject`` and leave.
 
     Two clients with the same job and role replace each other for as long as both run, several times
     a second. They have one line a minute, with a count.
     """
 
-    def __init__(self, what: str, clock: Clock) -> None:
-        self._what = what
+    def __init__(self, subject: str, clock: Clock) -> None:
+        self._what = subject
         self._clock = clock
         self._replaced: dict[Subscriber, _Replaced] = {}
 
@@ -52,13 +52,13 @@ class SubscriberLog:
             _log.info("%s: listens to %s no more", _name(client), self._what)
 
     def _is_quiet(self, client: Subscriber) -> bool:
-        one = self._replaced.get(client)
-        return one is not None and self._clock().steady_ms < one.last_at_ms + _PERIOD_MS
+        latest = self._replaced.get(client)
+        return latest is not None and self._clock().steady_ms < latest.last_at_ms + _PERIOD_MS
 
     def _count(self, client: Subscriber) -> None:
         now_ms = self._clock().steady_ms
-        one = self._replaced.get(client)
-        if one is None:
+        latest = self._replaced.get(client)
+        if latest is None:
             # A registration that was replaced long ago is of no interest any more.
             self._replaced = {
                 other: replaced
@@ -68,16 +68,16 @@ class SubscriberLog:
             self._replaced[client] = _Replaced(now_ms)
             _log.info("%s: a newer client that is registered alike takes its place", _name(client))
             return
-        one.count += 1
-        one.last_at_ms = now_ms
-        if now_ms >= one.logged_at_ms + _PERIOD_MS:
+        latest.count += 1
+        latest.last_at_ms = now_ms
+        if now_ms >= latest.logged_at_ms + _PERIOD_MS:
             _log.warning(
                 "%s: clients that are registered alike replaced each other %d times since the last "
                 "line about it. Run one of them, or give each its own role",
                 _name(client),
-                one.count,
+                latest.count,
             )
-            one.logged_at_ms, one.count = now_ms, 0
+            latest.logged_at_ms, latest.count = now_ms, 0
 
 
 def _name(client: Subscriber) -> str:

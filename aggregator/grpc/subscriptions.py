@@ -51,10 +51,10 @@ class SubscriberWorkqueue:
             self._waiting[name] = None
             self._woken.set()
 
-    def close(self, why: SubscriptionEnd) -> None:
+    def close(self, reason: SubscriptionEnd) -> None:
         """Let ``pop`` end, and drop what waits. The first reason counts."""
         if self.closed is None:
-            self.closed = why
+            self.closed = reason
             self._waiting.clear()
             self._woken.set()
 
@@ -100,9 +100,9 @@ class Subscriptions:
     def listening(self, job: str) -> list[SubscriberWorkqueue]:
         """Return the workqueues of all subscriptions to exactly this job."""
         return [
-            one.workqueue
-            for one in self._clients.get(job, {}).values()
-            if one.workqueue is not None
+            registered.workqueue
+            for registered in self._clients.get(job, {}).values()
+            if registered.workqueue is not None
         ]
 
     @property
@@ -111,8 +111,8 @@ class Subscriptions:
         return frozenset(
             Subscriber(job, role)
             for job, roles in self._clients.items()
-            for role, one in roles.items()
-            if one.workqueue is not None
+            for role, registered in roles.items()
+            if registered.workqueue is not None
         )
 
     def is_registered(self, client: Subscriber, now_ms: int) -> bool:
@@ -140,25 +140,25 @@ class Subscriptions:
 
     def subscribe(self, client: Subscriber) -> SubscriberWorkqueue:
         """Listen as a registered client; the newest of several listens alone."""
-        one = self._clients[client.job][client.role]
-        if one.workqueue is not None:
-            one.workqueue.close(SubscriptionEnd.REPLACED)
-        one.workqueue = SubscriberWorkqueue()
-        return one.workqueue
+        registered = self._clients[client.job][client.role]
+        if registered.workqueue is not None:
+            registered.workqueue.close(SubscriptionEnd.REPLACED)
+        registered.workqueue = SubscriberWorkqueue()
+        return registered.workqueue
 
     def end(self, client: Subscriber, workqueue: SubscriberWorkqueue) -> None:
         """Forget the client after its subscription ended, unless another took its place already."""
         roles = self._clients.get(client.job, {})
-        one = roles.get(client.role)
-        if one is not None and one.workqueue is workqueue:
+        registered = roles.get(client.role)
+        if registered is not None and registered.workqueue is workqueue:
             self._forget([client])
 
     def close(self) -> None:
         """End all subscriptions and forget all clients."""
         for roles in self._clients.values():
-            for one in roles.values():
-                if one.workqueue is not None:
-                    one.workqueue.close(SubscriptionEnd.STOPPING)
+            for registered in roles.values():
+                if registered.workqueue is not None:
+                    registered.workqueue.close(SubscriptionEnd.STOPPING)
         self._clients.clear()
 
     def _sweep(self, now_ms: int) -> None:
@@ -169,8 +169,8 @@ class Subscriptions:
             [
                 Subscriber(job, role)
                 for job, roles in self._clients.items()
-                for role, one in roles.items()
-                if one.workqueue is None and one.until_ms <= now_ms
+                for role, registered in roles.items()
+                if registered.workqueue is None and registered.until_ms <= now_ms
             ]
         )
 

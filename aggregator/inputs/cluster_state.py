@@ -135,7 +135,7 @@ class ClusterState:
         return frozenset(dirty) if dirty else _NONE
 
     def _place(self, pod: PodState, by: int) -> None:
-        others = [one for one in self._pods_on.get(pod.node, ()) if one.uid != pod.uid]
+        others = [other for other in self._pods_on.get(pod.node, ()) if other.uid != pod.uid]
         if by > 0:
             others.append(pod)
         if others:
@@ -145,11 +145,11 @@ class ClusterState:
             self._pods_on.pop(pod.node, None)
 
     def _count(self, pod: PodState, by: int) -> bool:
-        found = self._pods_of.setdefault(pod.job, _PodsOfJob())
-        differs = found.change(pod, by)
-        if not found.pods:
+        pods = self._pods_of.setdefault(pod.job, _PodsOfJob())
+        differs = pods.change(pod, by)
+        if not pods.pods:
             del self._pods_of[pod.job]
-        if by < 0 and not found.pods and pod.job in self._groups_of:
+        if by < 0 and not pods.pods and pod.job in self._groups_of:
             self._last_node[pod.job] = pod.node
         else:
             self._last_node.pop(pod.job, None)
@@ -174,9 +174,9 @@ class ClusterState:
         """Return the nodes of a job's pods; of a job that has none any more, the node of the last
         one.
         """
-        found = self._pods_of.get(job)
-        if found is not None:
-            return {pod.node for pod in found.pods.values()}
+        pods = self._pods_of.get(job)
+        if pods is not None:
+            return {pod.node for pod in pods.pods.values()}
         return {self._last_node[job]} if job in self._last_node else set()
 
     def _number(self, node: NodeState, by: int) -> None:
@@ -195,10 +195,10 @@ class ClusterState:
             sharing[number] = names
 
     def _group(self, uid: str, job: JobState, by: int) -> None:
-        groups = [one for one in self._groups_of.pop(job.key, ()) if one[1] != uid]
+        groups = [group for group in self._groups_of.pop(job.key, ()) if group[1] != uid]
         if by > 0:
             groups.append((job.created_at_ms, uid, job))
-            groups.sort(key=lambda one: one[:2])
+            groups.sort(key=lambda group: group[:2])
         if groups:
             self._groups_of[job.key] = tuple(groups)
 
@@ -261,8 +261,8 @@ class ClusterState:
     @property
     def nodes_known(self) -> bool:
         """Whether every store with Nodes has listed them; before that no Node counts as missing."""
-        caches = [one for one in self._nodes.caches if one.is_followed]
-        return bool(caches) and all(one.known for one in caches)
+        caches = [cache for cache in self._nodes.caches if cache.is_followed]
+        return bool(caches) and all(cache.known for cache in caches)
 
     @property
     def pods_known(self) -> bool:

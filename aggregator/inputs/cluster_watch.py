@@ -46,18 +46,18 @@ async def follow(
     url = store.url
 
     async def watch(
-        what: str,
+        kind: str,
         events: Callable[[], AsyncIterator[Event]],
         observe: Callable[[int, Event | Interrupted], frozenset[str] | None],
         cache: StoreCache[V],
     ) -> None:
         """Watch one kind of objects and pass each event to ``observe``."""
         trouble = Trouble(
-            _log, "%s of %s cannot be read: %s", "%s of %s can be read again", what, url
+            _log, "%s of %s cannot be read: %s", "%s of %s can be read again", kind, url
         )
         async for event in followed(events):
             absent, state = cache.absent, (cache.known, cache.answered)
-            with stalls.busy(f"read {what} of {url}"):
+            with stalls.busy(f"read {kind} of {url}"):
                 changed = observe(number, event)
                 if changed is None or changed or (cache.known, cache.answered) != state:
                     on_change(changed)
@@ -66,9 +66,9 @@ async def follow(
             else:
                 trouble.begin(cache.interrupted)
             if cache.absent is not None and absent is None:
-                _log.info("%s has no %s, jobs are known by their pods only", url, what)
+                _log.info("%s has no %s, jobs are known by their pods only", url, kind)
             elif cache.absent is None and absent is not None:
-                _log.info("%s has %s now", url, what)
+                _log.info("%s has %s now", url, kind)
 
     pods, nodes, groups = (
         cluster_state.pods_of(number),
@@ -77,12 +77,12 @@ async def follow(
     )
     observe_nodes = _SerialNumberCheck(cluster_state).observe
     async with asyncio.TaskGroup() as tasks:
-        for what, work in (
+        for kind, work in (
             ("pods", watch("pods", cluster.pods, cluster_state.observe_pods, pods)),
             ("nodes", watch("nodes", cluster.nodes, observe_nodes, nodes)),
             ("PodGroups", watch("PodGroups", cluster.jobs, cluster_state.observe_jobs, groups)),
         ):
-            tasks.create_task(work, name=f"read {what} of {url}")
+            tasks.create_task(work, name=f"read {kind} of {url}")
 
 
 class _SerialNumberCheck:

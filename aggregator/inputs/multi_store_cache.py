@@ -41,18 +41,18 @@ class MultiStoreCache(Generic[V]):
 
     def __init__(self, followed: Sequence[bool]) -> None:
         self.caches: tuple[StoreCache[V], ...] = tuple(
-            StoreCache(is_followed=one) for one in followed
+            StoreCache(is_followed=is_followed) for is_followed in followed
         )
 
     @property
     def known(self) -> bool:
         """Whether any store has ever listed them."""
-        return any(one.known for one in self.caches)
+        return any(cache.known for cache in self.caches)
 
     def get(self, key: str) -> V | None:
         """Return the object of the first store that has it; ``None`` where none has."""
-        for one in self.caches:
-            value = one.items.get(key)
+        for cache in self.caches:
+            value = cache.items.get(key)
             if value is not None:
                 return value
         return None
@@ -61,7 +61,7 @@ class MultiStoreCache(Generic[V]):
         """Iterate over all keys, each once."""
         if len(self.caches) == 1:
             return iter(self.caches[0].items)
-        return iter(dict.fromkeys(key for one in self.caches for key in one.items))
+        return iter(dict.fromkeys(key for cache in self.caches for key in cache.items))
 
     def observe(
         self, source: int, event: Snapshot[V] | Update[V] | KindUnavailable | Interrupted
@@ -69,33 +69,33 @@ class MultiStoreCache(Generic[V]):
         """Apply an event; yield the key of each object that changed, with the object before and
         after.
         """
-        one = self.caches[source]
+        cache = self.caches[source]
         match event:
             case Interrupted(reason):
-                one.interrupted = reason
+                cache.interrupted = reason
             case Update(key, value):
-                yield from self._set(one, key, value)
+                yield from self._set(cache, key, value)
             case KindUnavailable(reason):
-                one.known, one.interrupted, one.absent = True, None, reason
-                for key in tuple(one.items):
-                    yield from self._set(one, key, None)
+                cache.known, cache.interrupted, cache.absent = True, None, reason
+                for key in tuple(cache.items):
+                    yield from self._set(cache, key, None)
             case Snapshot(items, unreadable):
-                one.known, one.interrupted, one.absent = True, None, None
-                for key in one.items.keys() - items.keys() - unreadable:
-                    yield from self._set(one, key, None)
+                cache.known, cache.interrupted, cache.absent = True, None, None
+                for key in cache.items.keys() - items.keys() - unreadable:
+                    yield from self._set(cache, key, None)
                 for key, value in items.items():
-                    yield from self._set(one, key, value)
+                    yield from self._set(cache, key, value)
 
     def _set(
-        self, one: StoreCache[V], key: str, value: V | None
+        self, cache: StoreCache[V], key: str, value: V | None
     ) -> Iterator[tuple[str, V | None, V | None]]:
-        if one.items.get(key) == value:
+        if cache.items.get(key) == value:
             return
         before = self.get(key)
         if value is None:
-            del one.items[key]
+            del cache.items[key]
         else:
-            one.items[key] = value
+            cache.items[key] = value
         after = self.get(key)
         if before != after:
             yield key, before, after

@@ -80,8 +80,8 @@ class DocumentCache(Generic[R]):
         if self._has_none(document):
             return False
         digest = self._digest(document)
-        known = self.reports.get(node)
-        if known is not None and known.digest == digest:
+        before = self.reports.get(node)
+        if before is not None and before.digest == digest:
             return self.rejected.pop(node, None) is not None
         rejected = self.rejected.get(node)
         if rejected is not None and rejected.digest == digest:
@@ -91,7 +91,7 @@ class DocumentCache(Generic[R]):
                 raise DocumentError(document.name, "$", f"is no document: {document.problem}")
             if problem := node_name_problem(node):
                 raise DocumentError(document.name, "metadata.name", f"the node's name {problem}")
-            if known is None and len(self.reports) >= MAX_NODES:
+            if before is None and len(self.reports) >= MAX_NODES:
                 raise DocumentError(document.name, "$", f"there are already {MAX_NODES} nodes")
             reading = self.kind.read(document)
         except DocumentError as error:
@@ -105,17 +105,17 @@ class DocumentCache(Generic[R]):
 
     def is_last_good(self, node: str, document: Document) -> bool:
         """Return whether this is the node's last good document."""
-        known = self.reports.get(node)
-        return known is not None and known.digest == self._digest(document)
+        before = self.reports.get(node)
+        return before is not None and before.digest == self._digest(document)
 
     def _digest(self, document: Document) -> bytes:
         texts = (document.problem,) if document.problem else self.kind.texts(document)
-        found = hashlib.blake2b(digest_size=16)
+        digest = hashlib.blake2b(digest_size=16)
         for text in texts:
-            found.update(b"none," if text is None else b"%d," % len(text))
+            digest.update(b"none," if text is None else b"%d," % len(text))
             # A text that is no Unicode is refused when it is read, and needs a digest before.
-            found.update((text or "").encode(errors="surrogatepass"))
-        return found.digest()
+            digest.update((text or "").encode(errors="surrogatepass"))
+        return digest.digest()
 
     def _has_none(self, document: Document) -> bool:
         return self.kind.optional and all(text is None for text in self.kind.texts(document))
@@ -227,7 +227,7 @@ class DocumentWatch:
         try:
             yield changed
         finally:
-            self._listeners = [one for one in self._listeners if one is not changed]
+            self._listeners = [listener for listener in self._listeners if listener is not changed]
 
     def _note(self, nodes: Iterable[str]) -> None:
         for changed in self._listeners:
@@ -310,8 +310,8 @@ class DocumentWatch:
         """Return whether this version is older than what was read by name."""
         if node not in self._ahead:
             return False
-        known = self._ahead[node]
-        if known is None or (version.isdecimal() and int(version) < int(known)):
+        ahead = self._ahead[node]
+        if ahead is None or (version.isdecimal() and int(version) < int(ahead)):
             return True
         del self._ahead[node]
         return False
@@ -414,11 +414,13 @@ class DocumentSource:
 
 def newest(caches: Iterable[DocumentCache[R]], node: str) -> NodeReport[R] | None:
     """Return the report that counts for a node: the one with the greatest stamp."""
-    found: NodeReport[R] | None = None
+    newest_report: NodeReport[R] | None = None
     for cache in caches:
         report = cache.reports.get(node)
         if report is None:
             continue
-        if found is None or cache.kind.age(report.record) > cache.kind.age(found.record):
-            found = report
-    return found
+        if newest_report is None or cache.kind.age(report.record) > cache.kind.age(
+            newest_report.record
+        ):
+            newest_report = report
+    return newest_report

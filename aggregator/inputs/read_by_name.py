@@ -26,20 +26,20 @@ async def read_by_name(
     ``StoreError``.
     """
     if len(names) > few:
-        listed = {one.name: one for one in await store.list(selection)}
+        listed = {document.name: document for document in await store.list(selection)}
         return {node: listed.get(name) for node, name in names.items()}
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(name: str) -> Document | None:
+    async def read(name: str) -> Document | None:
         async with gate:
             # The right to watch documents includes their list, but perhaps no read by name.
             try:
-                found = await store.list(replace(selection, name=name))
+                documents = await store.list(replace(selection, name=name))
             except StoreForbidden:
                 raise
             except StoreRefused:
                 return None  # no document can have this name
-            return found[0] if found else None
+            return documents[0] if documents else None
 
-    found = await asyncio.gather(*map(one, names.values()))
-    return dict(zip(names, found, strict=True))
+    results = await asyncio.gather(*map(read, names.values()))
+    return dict(zip(names, results, strict=True))

@@ -10,18 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.grpc.fault_messages import CLUSTER
-from aggregator.jobs.index import PodIndex
-from aggregator.jobs.left_places import LeftPlaces
-from aggregator.jobs.messages import message, node_info
-from aggregator.jobs.mindie_groups import Groups
-from aggregator.jobs.node_impact import NodeImpact, node_impact
+from aggregator.jobs.messages import NodeImpact, message, node_impact, node_info
 from aggregator.jobs.node_view import ViewedNodes
+from aggregator.jobs.pods_of_jobs import LeftPlaces, MindieGroups, PodIndex
 from aggregator.jobs.rank_faults import fault_devices
-from aggregator.jobs.ranks import RankRecord, rank_records, ranked_chips
-from aggregator.jobs.relation_inputs import pods_hit, relation_fault_devices, relevant_faults
 from aggregator.jobs.relation_state import PodLabel, RelationState
-from aggregator.jobs.relation_tables import SHIPPED
-from aggregator.jobs.status import hit_job, job_status, relation_statuses
+from aggregator.jobs.relations import SHIPPED, pods_hit, relation_fault_devices, relevant_faults
+from aggregator.jobs.status import (
+    RankRecord,
+    hit_job,
+    job_status,
+    rank_records,
+    ranked_chips,
+    relation_statuses,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,11 +31,10 @@ if TYPE_CHECKING:
     from aggregator.cluster_documents.published_node import PublishedNode
     from aggregator.grpc.fault_messages import FaultMsgSignal, NodeFaultInfo
     from aggregator.inputs.node_context import PodState
-    from aggregator.jobs.interfaces import ClusterStateLookup
-    from aggregator.jobs.rank_faults import RankFaultDevice
-    from aggregator.jobs.relation_tables import RelationTables
-    from aggregator.jobs.relations import FaultPlace, Relevant
-    from aggregator.jobs.status import HitJob, JobStatus, RelationStatus
+    from aggregator.jobs.node_view import ClusterStateLookup
+    from aggregator.jobs.relations import FaultPlace, RelationTables, Relevant
+    from aggregator.jobs.status import JobStatus
+    from contract.pages.aggregator_status import HitJob, RankFaultDevice, RelationStatus
     from service.clock import Instant
 
 _NO_IMPACTS: dict[str, NodeImpact] = {}
@@ -60,7 +61,7 @@ class JobView:
         self._is_read = is_read
         self._relations = RelationState(tables)
         self._index = PodIndex()
-        self._groups = Groups()
+        self._groups = MindieGroups()
         self._left_places = LeftPlaces()
         self._nodes = ViewedNodes(cluster_state, published)
         self._dirty: set[str] = set()
@@ -173,25 +174,25 @@ class JobView:
 
     def _update(self, job: str, came: Mapping[str, bool], now: Instant) -> None:
         """Bring a job up to date for these nodes, on which a pod of it has come or not."""
-        found = self._relevant.setdefault(job, {})
+        relevant = self._relevant.setdefault(job, {})
         nodes = frozenset(came)
         for node in nodes:
             published, chips = self._nodes.published(node), self._chips(job, node)
-            one = relevant_faults(
-                node, published, chips, found.get(node), now.wall_ms, self._relations.tables
+            faults = relevant_faults(
+                node, published, chips, relevant.get(node), now.wall_ms, self._relations.tables
             )
-            if one.is_empty:
-                found.pop(node, None)
+            if faults.is_empty:
+                relevant.pop(node, None)
             else:
-                found[node] = one
-        if found or self._relations.tracks(job):
+                relevant[node] = faults
+        if relevant or self._relations.tracks(job):
 
             def hit(place: FaultPlace) -> tuple[str, ...]:
                 return pods_hit(place, self._index.pods(job, place.node))
 
             fresh = [node for node in came if came[node]]
-            nodes |= self._relations.judge(job, found.values(), hit, fresh, now)
-        if not found:
+            nodes |= self._relations.judge(job, relevant.values(), hit, fresh, now)
+        if not relevant:
             del self._relevant[job]
         if not self._index.nodes_of(job):
             self._relations.forget(job)
@@ -206,7 +207,7 @@ class JobView:
         impacts = self._impacts.setdefault(job, {})
         before = impacts.pop(node, None)
         if self._index.pods(job, node):
-            one = node_impact(
+            impact = node_impact(
                 self._nodes.about(node),
                 self._nodes.published(node),
                 self._chips(job, node),
@@ -214,15 +215,15 @@ class JobView:
                 ready=self._nodes.is_up(node),
                 now_ms=now.wall_ms if before is None else before.since_ms,
             )
-            if one is not None:
-                impacts[node] = one
+            if impact is not None:
+                impacts[node] = impact
         if impacts.get(node) != before:
             self._changed_impacts.add(job)
         if not impacts:
             del self._impacts[job]
 
     def _update_message(self, job: str) -> None:
-        infos = [one for one, _ in self._node_infos(job)]
+        infos = [info for info, _ in self._node_infos(job)]
         message_sent = message(job, infos) if infos else None
         if message_sent == self._messages.get(job):
             return
@@ -236,9 +237,9 @@ class JobView:
     def _node_infos(self, job: str) -> Iterator[tuple[NodeFaultInfo, Sequence[RankFaultDevice]]]:
         """Yield what hits a job by node: its pods, and the places that pods have left."""
         impacts, held = self._impacts.get(job, _NO_IMPACTS), self._left_places.places(job)
-        for node, one in impacts.items():
+        for node, impact in impacts.items():
             if node not in held:
-                yield one.info, one.faults
+                yield impact.info, impact.faults
         for node, place in held.items():
             chips = place.chips | self._chips(job, node)
             faults = fault_devices(
@@ -280,8 +281,8 @@ class JobView:
         members = self._groups.members(job_id)
         if members:
             return self._message_of_group(job_id, members)
-        known = job_id in self._cluster_state.jobs() or self._index.nodes_of(job_id)
-        return message(job_id, ()) if known else None
+        is_known = job_id in self._cluster_state.jobs() or self._index.nodes_of(job_id)
+        return message(job_id, ()) if is_known else None
 
     def _message_of_group(self, group: str, members: Collection[str]) -> FaultMsgSignal:
         """Return the message about a MindIE ``jobID``: a node of several of its jobs is
@@ -289,13 +290,13 @@ class JobView:
         """
         by_node: dict[str, tuple[NodeFaultInfo, list[RankFaultDevice]]] = {}
         for job in sorted(members):
-            for one, faults in self._node_infos(job):
-                by_node.setdefault(one.node_name, (one, []))[1].extend(faults)
+            for info, faults in self._node_infos(job):
+                by_node.setdefault(info.node_name, (info, []))[1].extend(faults)
         return message(
             group,
             [
-                node_info(node, one.node_ip, one.node_sn, faults)
-                for node, (one, faults) in by_node.items()
+                node_info(node, info.node_ip, info.node_sn, faults)
+                for node, (info, faults) in by_node.items()
             ],
         )
 
@@ -351,10 +352,10 @@ class JobView:
     def relations_on(self, node: str) -> tuple[RelationStatus, ...]:
         """Return the relation faults of a node."""
         return tuple(
-            one
+            relation
             for job in sorted(self._index.jobs_on(node))
-            for one in relation_statuses(job, self._relations.tracks(job))
-            if one.node == node
+            for relation in relation_statuses(job, self._relations.tracks(job))
+            if relation.node == node
         )
 
     def ranks(self, job: str) -> tuple[RankRecord, ...]:
@@ -362,11 +363,11 @@ class JobView:
         nodes = sorted(self._index.nodes_of(job))
         of_job = ranked_chips(pod for node in nodes for pod in self._index.pods(job, node))
         tracks = self._relations.tracks(job)
-        found: list[RankRecord] = []
+        records: list[RankRecord] = []
         for node in sorted(self._impacts.get(job, _NO_IMPACTS)):
             published, up = self._nodes.published(node), self._nodes.is_up(node)
-            found += rank_records(node, published, of_job.get(node, ()), tracks, ready=up)
-        return tuple(found)
+            records += rank_records(node, published, of_job.get(node, ()), tracks, ready=up)
+        return tuple(records)
 
     # What is kept
 

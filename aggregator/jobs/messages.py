@@ -1,13 +1,17 @@
-"""Messages about jobs, and about the whole cluster (``docs/spec/clusterd.md#5.4``).
+"""Messages about jobs and about the whole cluster (``docs/spec/clusterd.md#5.4``), and what
+hits a job on one node (``docs/spec/clusterd.md#6``), from which they are made.
 
 Of a code that a device has twice the worse level counts, in whatever order they come (B26). In the
 message about the cluster are nodes with a device-info on which something is wrong; a healthy switch
-is no fault.
+is no fault. ``Health`` is what levels and states mean in the words of these messages.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from aggregator.grpc.fault_messages import (
     FAULT,
@@ -17,19 +21,77 @@ from aggregator.grpc.fault_messages import (
     NodeFaultInfo,
     SwitchFaultInfo,
 )
-from aggregator.jobs.health import Health, health_of_level, health_of_status
-from aggregator.jobs.rank_faults import NODE, NPU, SWITCH, WHOLE, device_id_of
+from aggregator.jobs.rank_faults import (
+    NODE,
+    NPU,
+    SWITCH,
+    WHOLE,
+    device_id_of,
+    fault_devices,
+    rank_faults,
+)
+from aggregator.jobs.relations import SEPARATE, SUB_HEALTH, relation_fault_devices
 from contract.codes.levels import ChipLevel
 from contract.documents.switch_info import event_key
+from contract.pages.aggregator_status import RankFaultDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from aggregator.cluster_documents.published_node import PublishedNode
-    from aggregator.jobs.rank_faults import RankFaultDevice
+    from aggregator.inputs.node_context import NodeState
+    from aggregator.jobs.relations import FaultPlace, Track
     from contract.documents.cluster_device import CodeFault, DeviceRecord
     from contract.documents.node_info import NodeRecord
     from contract.documents.switch_info import SwitchRecord
+
+
+class Health(IntEnum):
+    """The health of a part, node or job in these words; the greater is the worse."""
+
+    HEALTHY = 0
+    SUB_HEALTHY = 1
+    UNHEALTHY = 2
+
+    @property
+    def word(self) -> str:
+        """As on the wire."""
+        return _WORDS[self]
+
+
+_WORDS = ("Healthy", "SubHealthy", "UnHealthy")
+
+_BY_LEVEL = {
+    **dict.fromkeys(
+        ("SubHealthFault", "SubHealth", "PreSeparateFault", "PreSeparate", "PreSeparateNPU"),
+        Health.SUB_HEALTHY,
+    ),
+    **dict.fromkeys(
+        ("RestartRequest", "RestartBusiness", "RestartNPU", "FreeRestartNPU"), Health.UNHEALTHY
+    ),
+    **dict.fromkeys(
+        ("SeparateNPU", "ManuallySeparateNPU", "SeparateFault", "Separate"), Health.UNHEALTHY
+    ),
+}
+
+_BY_STATUS = {
+    "SubHealthy": Health.SUB_HEALTHY,
+    "PreSeparate": Health.SUB_HEALTHY,
+    "UnHealthy": Health.UNHEALTHY,
+}
+
+
+def health_of_level(level: str) -> Health:
+    """Return the health that a level of a chip, switch or part means; healthy for an
+    unknown one.
+    """
+    return _BY_LEVEL.get(level, Health.HEALTHY)
+
+
+def health_of_status(status: str) -> Health:
+    """Return the health that a ``NodeStatus`` means; healthy for an unknown one."""
+    return _BY_STATUS.get(status, Health.HEALTHY)
+
 
 _BY_SERIOUSNESS = {level.value: -rank for rank, level in enumerate(ChipLevel)}
 _LEAST = -len(_BY_SERIOUSNESS)
@@ -57,7 +119,7 @@ def node_info(
 
 def worst_word(devices: Iterable[DeviceFaultInfo]) -> str:
     """Return the health of the worst of these devices."""
-    return max((_BY_WORD[one.fault_level] for one in devices), default=Health.HEALTHY).word
+    return max((_BY_WORD[device.fault_level] for device in devices), default=Health.HEALTHY).word
 
 
 _BY_WORD = {health.word: health for health in Health}
@@ -104,11 +166,11 @@ def _switch_faults(faults: Iterable[RankFaultDevice]) -> tuple[SwitchFaultInfo, 
     events: dict[tuple[str, str, str], SwitchFaultInfo] = {}
     for fault in faults:
         key = (fault.code, fault.switch_chip, fault.switch_port)
-        known = events.get(key)
-        if known is None:
+        before = events.get(key)
+        if before is None:
             info = SwitchFaultInfo(*key, fault.switch_time, fault.level)
-        elif health_of_level(fault.level) > health_of_level(known.fault_level):
-            info = SwitchFaultInfo(*key, known.fault_time, fault.level)
+        elif health_of_level(fault.level) > health_of_level(before.fault_level):
+            info = SwitchFaultInfo(*key, before.fault_time, fault.level)
         else:
             continue
         events[key] = info
@@ -172,3 +234,75 @@ def _of_parts(record: NodeRecord | None) -> Iterator[DeviceFaultInfo]:
             health = health_of_status(record.status)
         codes = tuple(device.fault_code or ())
         yield DeviceFaultInfo(str(device.device_id), device.device_type, codes, health.word)
+
+
+_BY_STRATEGY = {SUB_HEALTH: Health.SUB_HEALTHY, SEPARATE: Health.UNHEALTHY}
+_MILD = frozenset({"NotHandleFault", "PreSeparate", "PreSeparateNPU"})
+_SUB_HEALTH_FAULT = "SubHealthFault"
+
+
+class NodeImpact(msgspec.Struct, frozen=True):
+    """What hits a job on a node. ``since_ms`` is the wall time at which the first of it was
+    received.
+    """
+
+    info: NodeFaultInfo
+    faults: tuple[RankFaultDevice, ...]
+    health: Health
+    since_ms: int
+
+
+def node_impact(
+    node: NodeState,
+    published: PublishedNode,
+    chips: Collection[str],
+    tracks: Mapping[FaultPlace, Track],
+    *,
+    ready: bool,
+    now_ms: int,
+) -> NodeImpact | None:
+    """Return what hits a job that has these chips on ``node``; ``None`` where nothing does."""
+    faults = fault_devices(published, chips, ready=ready)
+    faults += relation_fault_devices(node.name, tracks)
+    if not faults:
+        return None
+    info = node_info(node.name, node.ip, node.serial_number, faults)
+    health = _health(published, chips, tracks, node.name, ready=ready)
+    return NodeImpact(info, tuple(faults), health, _since_ms(published, chips, now_ms))
+
+
+def _health(
+    published: PublishedNode,
+    chips: Collection[str],
+    tracks: Mapping[FaultPlace, Track],
+    node: str,
+    *,
+    ready: bool,
+) -> Health:
+    healths = [_rank_health(fault.level) for fault in rank_faults(published, chips, ready=ready)]
+    healths += [
+        _BY_STRATEGY[track.result]
+        for place, track in tracks.items()
+        if place.node == node and track.result
+    ]
+    if chips and published.switch is not None and published.switch.status != "PreSeparate":
+        healths.append(health_of_status(published.switch.status))
+    return max(healths, default=Health.HEALTHY)
+
+
+def _rank_health(level: str) -> Health:
+    """Return the health of a rank by a level: a pre-separation is healthy, an unknown
+    level is not.
+    """
+    if level == _SUB_HEALTH_FAULT:
+        return Health.SUB_HEALTHY
+    return Health.HEALTHY if level in _MILD else Health.UNHEALTHY
+
+
+def _since_ms(published: PublishedNode, chips: Collection[str], now_ms: int) -> int:
+    received: Iterable[int | None] = (
+        published.received_ms.get(fault.chip, {}).get(fault.code)
+        for fault in (() if published.device is None else published.device.faults)
+        if fault.chip in chips
+    )
+    return min((at_ms for at_ms in received if at_ms is not None), default=now_ms)

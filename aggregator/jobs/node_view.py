@@ -5,7 +5,7 @@ Source: ``docs/spec/clusterd.md#5.4`` ("Cluster view").
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aggregator.cluster_documents.published_node import PublishedNode
 from aggregator.grpc.fault_messages import CLUSTER, FaultMsgSignal, NodeFaultInfo
@@ -15,9 +15,30 @@ from aggregator.jobs.rank_faults import is_quiet
 from contract.documents.cluster_node import is_only_silence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from aggregator.jobs.interfaces import ClusterStateLookup
+    from aggregator.inputs.node_context import JobState, PodState
+
+
+class ClusterStateLookup(Protocol):
+    """Pods, jobs and Node objects as they are now. It is asked often: answers are looked up."""
+
+    @property
+    def pods_known(self) -> bool:
+        """Whether pods were listed; before that nothing is reported of jobs."""
+
+    @property
+    def nodes_known(self) -> bool:
+        """Whether Node objects were listed; before that none of them is missing."""
+
+    def pods_on(self, node: str) -> Iterable[PodState]:
+        """Return the pods of a node that are neither done nor failed."""
+
+    def node(self, name: str) -> NodeState | None:
+        """Return the Node object; ``None`` where there is none."""
+
+    def jobs(self) -> Mapping[str, JobState]:
+        """Return all jobs by key, those whose pods are on no node yet, too."""
 
 
 _NOTHING = PublishedNode()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.cluster_documents.published_node import FILTER
+from contract.pages.aggregator_status import RankFaultDevice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -34,22 +35,6 @@ _LATEST_MS = 253_402_300_799_999
 """The end of the year 9999. A node may claim a later time, which is none."""
 _FREE_RESTART = "FreeRestartNPU"
 _BY_SWITCH = {_UNHEALTHY: SEPARATE, "SubHealthy": SUB_HEALTH}
-
-
-class RankFaultDevice(msgspec.Struct, frozen=True):
-    """One fault of one device. ``time_ms`` is when it began by its source's clock.
-
-    The last three are about switches only, ``switch_time`` in the unit that its writer chose.
-    """
-
-    device_id: str
-    device_type: str
-    code: str
-    level: str
-    time_ms: int = 0
-    switch_chip: str = ""
-    switch_port: str = ""
-    switch_time: str = ""
 
 
 class RankFault(msgspec.Struct, frozen=True):
@@ -88,44 +73,46 @@ def fault_devices(
     published: PublishedNode, chips: Collection[str], *, ready: bool
 ) -> list[RankFaultDevice]:
     """Yield everything on the node that hits pods with these chips, withheld faults, too."""
-    found: list[RankFaultDevice] = []
+    faults: list[RankFaultDevice] = []
     if chips:
         if published.switch is not None:
-            found += (
+            faults += (
                 _of_switch(event, published.switch.level) for event in published.switch.events
             )
-        found += (_of_switch(one.event, one.level) for one in published.hidden_events)
+        faults += (
+            _of_switch(withheld.event, withheld.level) for withheld in published.hidden_events
+        )
     if not ready:
-        found.append(RankFaultDevice(WHOLE, NODE, "", SEPARATE))
-    found += of_parts(published.node)
+        faults.append(RankFaultDevice(WHOLE, NODE, "", SEPARATE))
+    faults += of_parts(published.node)
     hidden = _counting(_filtered(published), published.device, chips)
     for fault in (*_of_chips(published.device, chips), *hidden):
         device_id = device_id_of(fault.chip)
-        found.append(RankFaultDevice(device_id, NPU, fault.code, fault.level, _began_ms(fault)))
-    return found
+        faults.append(RankFaultDevice(device_id, NPU, fault.code, fault.level, _began_ms(fault)))
+    return faults
 
 
 def rank_faults(
     published: PublishedNode, chips: Collection[str], *, ready: bool
 ) -> list[RankFault]:
     """Return the faults that hit the ranks of the job on the node; withheld ones do not count."""
-    found: list[RankFault] = []
+    faults: list[RankFault] = []
     if chips and published.switch is not None and published.switch.status in _BY_SWITCH:
         codes = _joined(event.assembled_fault_code for event in published.switch.events)
-        found.append(RankFault("", codes, _BY_SWITCH[published.switch.status]))
+        faults.append(RankFault("", codes, _BY_SWITCH[published.switch.status]))
     if published.node is not None and published.node.status == _UNHEALTHY:
         parts = (code for device in published.node.faults for code in device.fault_code or ())
-        found.append(RankFault("", _joined(parts), SEPARATE))
+        faults.append(RankFault("", _joined(parts), SEPARATE))
     if not ready:
-        found.append(RankFault("", "", SEPARATE))
+        faults.append(RankFault("", "", SEPARATE))
     for fault in _of_chips(published.device, chips):
-        found.append(RankFault(fault.chip, fault.code, fault.level, _began_ms(fault)))
-    return found
+        faults.append(RankFault(fault.chip, fault.code, fault.level, _began_ms(fault)))
+    return faults
 
 
 def _filtered(published: PublishedNode) -> list[CodeFault]:
     """Return the chip faults that only a filter withholds."""
-    return [one.fault for one in published.hidden if one.why == FILTER]
+    return [withheld.fault for withheld in published.hidden if withheld.why == FILTER]
 
 
 def _began_ms(fault: CodeFault) -> int:

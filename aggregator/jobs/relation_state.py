@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
 from aggregator.jobs.relations import (
+    SEPARATE,
+    SUB_HEALTH,
     FaultPlace,
     RelationContext,
     Track,
@@ -25,9 +26,8 @@ from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from aggregator.jobs.index import PodIndex
-    from aggregator.jobs.relation_tables import RelationTables
-    from aggregator.jobs.relations import Relevant
+    from aggregator.jobs.pods_of_jobs import PodIndex
+    from aggregator.jobs.relations import RelationTables, Relevant
     from service.clock import Instant
 
 _BUCKETS = 64
@@ -184,8 +184,8 @@ class RelationState:
 
         Return why a bucket cannot be read: nothing of it counts.
         """
-        found, problems = decoded(texts, _decode)
-        for kept in found.values():
+        buckets, problems = decoded(texts, _decode)
+        for kept in buckets.values():
             for job, tracks in kept.items():
                 self._take_over(job, tracks, now)
         return problems
@@ -193,8 +193,8 @@ class RelationState:
     def _take_over(self, job: str, kept: Iterable[tuple[FaultPlace, Track]], now: Instant) -> None:
         tracks = dict(self.tracks(job))
         for place, track in kept:
-            known = tracks.get(place)
-            tracks[place] = track if known is None else stronger(track, known)
+            own = tracks.get(place)
+            tracks[place] = track if own is None else stronger(track, own)
             self._await(job, place, tracks[place], now)
         if tracks:
             self._set(job, tracks)
@@ -207,7 +207,7 @@ def _result(track: Track | None) -> str:
 def _decode(text: str) -> dict[str, list[tuple[FaultPlace, Track]]]:
     """Decode a bucket. Raises ``ValueError``, ``msgspec.MsgspecError`` and ``RecursionError``."""
     kept = _decoder.decode(text)
-    found = {track.result for tracks in kept.values() for _, track in tracks}
-    if wrong := found.difference(_RESULTS):
+    results = {track.result for tracks in kept.values() for _, track in tracks}
+    if wrong := results.difference(_RESULTS):
         raise ValueError(f"{min(wrong)!r} is none of {', '.join(_RESULTS[1:])}")
     return kept

@@ -56,14 +56,14 @@ def observed(
     """
     nodes: dict[str, Skew] = {}
     for beat in beats:
-        known = before.nodes.get(beat.node)
+        earlier = before.nodes.get(beat.node)
         heartbeat = heartbeats.get(beat.node)
         if heartbeat is not None and heartbeat.is_missing:
             heartbeat = None  # what comes back may be of any age
         is_same = heartbeat is not None and heartbeat.beaten_at_ms == beat.beaten_at_ms
         if beat.is_broken or is_same:
-            if known is not None:
-                nodes[beat.node] = known
+            if earlier is not None:
+                nodes[beat.node] = earlier
             continue
         low: float
         high: float
@@ -75,16 +75,16 @@ def observed(
             low = beat.beaten_at_ms - now_ms
             is_first = heartbeat is None or before.asked_at_ms is None
             high = math.inf if is_first else beat.beaten_at_ms - (before.asked_at_ms or 0)
-        nodes[beat.node] = _narrowed(known, low, high)
+        nodes[beat.node] = _narrowed(earlier, low, high)
     return Skews(nodes, asked_at_ms)
 
 
-def _narrowed(known: Skew | None, low: float, high: float) -> Skew:
-    if known is None:
+def _narrowed(earlier: Skew | None, low: float, high: float) -> Skew:
+    if earlier is None:
         return Skew(low, high)
-    if low <= known.low_ms and known.high_ms <= high:
-        return known
-    low_both, high_both = max(low, known.low_ms), min(high, known.high_ms)
+    if low <= earlier.low_ms and earlier.high_ms <= high:
+        return earlier
+    low_both, high_both = max(low, earlier.low_ms), min(high, earlier.high_ms)
     return Skew(low_both, high_both) if low_both <= high_both else Skew(low, high)
 
 
@@ -93,8 +93,8 @@ def wrong(skews: Iterable[Skews]) -> frozenset[str]:
     # Cheap comparisons first: the smallest difference is computed for few nodes.
     return frozenset(
         node
-        for one in skews
-        for node, skew in one.nodes.items()
+        for of_store in skews
+        for node, skew in of_store.nodes.items()
         if (skew.low_ms > WARNING_MS or skew.high_ms < -WARNING_MS)
         and abs(skew.least_ms) > WARNING_MS
     )

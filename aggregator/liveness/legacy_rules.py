@@ -98,22 +98,22 @@ def observed(
     for node, beat in annotated.items():
         record = record_of(node)
         in_document = None if record is None else record.beat
-        found = in_document or beat
+        heartbeat = in_document or beat
         has_another = has_own(node) or (record is not None and record.generation is Generation.D)
-        has_changed = found is not None and seen.first.get(node, found.at_seconds) != (
-            found.at_seconds
+        has_changed = heartbeat is not None and seen.first.get(node, heartbeat.at_seconds) != (
+            heartbeat.at_seconds
         )
         if has_another:
             counts = node in seen.proven and not is_silent(node)
         else:
-            counts = node in seen.proven or (found is not None and node in lost)
+            counts = node in seen.proven or (heartbeat is not None and node in lost)
         if counts or has_changed:
             proven.add(node)
-            counted = found or _NOTHING
+            counted = heartbeat or _NOTHING
             at_ms = counted.at_seconds * 1000
             beats.append(Beat(node, HOLDER, counted.interval_seconds, at_ms))
-        elif found is not None:
-            first[node] = found.at_seconds
+        elif heartbeat is not None:
+            first[node] = heartbeat.at_seconds
         elif node in seen.first:
             first[node] = seen.first[node]
     return Seen(first, frozenset(proven)), tuple(beats)

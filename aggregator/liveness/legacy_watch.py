@@ -16,7 +16,7 @@ from contract.errors import StoreError
 from contract.names import HEARTBEAT_LABEL
 from service.log.trouble import Trouble
 from stores.cluster import Snapshot
-from stores.interruption import ASK_AGAIN_SECONDS, Interrupted
+from stores.interruption import RETRY_SECONDS, Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -91,7 +91,7 @@ class LegacyHeartbeatWatch:
                     self.observe(event)
             except StoreError as error:
                 self._trouble.begin(str(error))
-            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     def observe(self, event: NodesEvent) -> None:
         """Apply one event of the watch."""

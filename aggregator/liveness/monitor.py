@@ -1,9 +1,17 @@
-"""Lists the heartbeats of all stores that are read, and decides which nodes are lost."""
+"""Lists the heartbeats of all stores that are read, and decides which nodes are lost.
+
+Before a node is published lost it is measured how long a first heartbeat takes now. Where admission
+is slow, a heartbeat that is on its way is accepted late: the node lives. So while a node is late,
+one is sent as a dry run: the API server does all that it does for a real one, and stores nothing.
+Silence counts for twice as long as that takes. While none is accepted at all, no node falls
+silent.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -11,11 +19,10 @@ import msgspec
 from aggregator.liveness import clock_skew
 from aggregator.liveness import rules as liveness
 from aggregator.liveness.clock_skew import Skews
-from aggregator.liveness.first_heartbeat_probe import HeartbeatProbe
 from aggregator.liveness.persisted_row import remembered
-from aggregator.liveness.rules import Brake, HeartbeatListing, LostNodes
+from aggregator.liveness.rules import Brake, HeartbeatListing, LostNodes, ProbeResult
 from aggregator.liveness.unread_heartbeats import Unread, ages_ms, unread
-from contract.errors import StoreError, StoreForbidden
+from contract.errors import StoreError, StoreForbidden, StoreUnavailable
 from service.log.shortened import shortened
 
 if TYPE_CHECKING:
@@ -27,6 +34,63 @@ if TYPE_CHECKING:
     from service.clock import Clock, Instant
     from service.stalls import Stalls
     from stores.base import Beat, Store
+
+_AT_ONCE = 8
+
+
+class HeartbeatProbe:
+    """The dry runs in one store; ``done`` is called when ``results`` changed."""
+
+    def __init__(self, store: Store, clock: Clock, done: Callable[[], None]) -> None:
+        self.results: dict[str, ProbeResult] = {}
+        """By node that is late."""
+        self._store = store
+        self._clock = clock
+        self._done = done
+        self._task: asyncio.Task[None] | None = None
+
+    def probe(self, late: Collection[str]) -> None:
+        """Remove the results of nodes that are not late any more; start dry runs for those without
+        one.
+        """
+        for node in self.results.keys() - late:
+            del self.results[node]
+        measured = {node for node, result in self.results.items() if result.took_ms is not None}
+        unknown = [node for node in late if node not in measured]
+        if unknown and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._probe(unknown), name="probe heartbeats")
+
+    def close(self) -> None:
+        """Cancel the dry runs under way."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _probe(self, nodes: list[str]) -> None:
+        """Make dry runs for some of ``nodes``: the slowest of them counts for all."""
+        sample = random.sample(nodes, min(_AT_ONCE, len(nodes)))
+        took = await asyncio.gather(*map(self._took_ms, sample))
+        now_ms = self._clock().steady_ms
+        answered = [ms for ms in took if ms is not None]
+        for node in nodes:
+            if len(answered) < len(took):
+                self.results[node] = ProbeResult(None, now_ms)
+            else:
+                before = self.results.get(node)
+                refused_at_ms = None if before is None else before.refused_at_ms
+                self.results[node] = ProbeResult(max(answered), refused_at_ms)
+        self._done()
+
+    async def _took_ms(self, node: str) -> int | None:
+        """Return how long one dry run took; ``None`` where it was not accepted."""
+        began_ms = self._clock().steady_ms
+        try:
+            await self._store.dry_run_beat(node)
+        except StoreUnavailable:
+            return None
+        except StoreError:
+            pass  # it is answered: for us only, there is something else in its way
+        return self._clock().steady_ms - began_ms
+
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +132,7 @@ class HeartbeatMonitor:
             url: HeartbeatProbe(store, clock, self._judge) for url, store in stores.items()
         }
         self._beats = {
-            url: HeartbeatListing(probes=one.results) for url, one in self._probes.items()
+            url: HeartbeatListing(probes=probe.results) for url, probe in self._probes.items()
         }
         self._began_ms = clock().steady_ms
         self._forbidden: set[str] = set()
@@ -78,14 +142,14 @@ class HeartbeatMonitor:
     @property
     def listings(self) -> dict[str, HeartbeatListing]:
         """The last listing of the beats in each place: a store, or the Nodes in it."""
-        return self._beats | {f"nodes in {url}": one.listing for url, one in self._old.items()}
+        return self._beats | {f"nodes in {url}": watch.listing for url, watch in self._old.items()}
 
     @property
     def problems(self) -> dict[str, str]:
         """Where beats cannot be listed, and why."""
-        found = {url: one.problem for url, one in self._beats.items() if one.problem}
-        return found | {
-            f"nodes in {url}": one.problem for url, one in self._old.items() if one.problem
+        problems = {url: listing.problem for url, listing in self._beats.items() if listing.problem}
+        return problems | {
+            f"nodes in {url}": watch.problem for url, watch in self._old.items() if watch.problem
         }
 
     @property
@@ -97,9 +161,9 @@ class HeartbeatMonitor:
     def alive(self) -> Iterator[tuple[str, int]]:
         """Nodes that beat in a store that is read, with the time of the beat by their clock."""
         unread, silent = self.unread, self.lost_nodes.lost.keys() | _nodes(self.lost_nodes.brake)
-        for url, one in self._beats.items():
+        for url, listing in self._beats.items():
             if url not in unread:
-                for node, heartbeat in one.heartbeats.items():
+                for node, heartbeat in listing.heartbeats.items():
                     if node not in silent:
                         yield node, heartbeat.beaten_at_ms
 
@@ -111,13 +175,13 @@ class HeartbeatMonitor:
     @property
     def unread_stores(self) -> tuple[Unread, ...]:
         """The stores whose beats were not listed for long; a missing right is no failure."""
-        found = self.unread
+        unread_places = self.unread
         return tuple(
-            msgspec.structs.replace(found[url], is_long=False)
+            msgspec.structs.replace(unread_places[url], is_long=False)
             if url in self._forbidden
-            else found[url]
+            else unread_places[url]
             for url in self._stores
-            if url in found
+            if url in unread_places
         )
 
     def restore(self, url: str, node: str, holder: str, interval_ms: int) -> None:
@@ -135,14 +199,14 @@ class HeartbeatMonitor:
 
     def forget(self, url: str, nodes: Iterable[str]) -> None:
         """Remove these nodes, which were ended and whose beats the store lacks."""
-        one = self._beats[url]
-        gone = {n for n in nodes if n in one.heartbeats and one.heartbeats[n].is_missing}
+        listing = self._beats[url]
+        gone = {n for n in nodes if n in listing.heartbeats and listing.heartbeats[n].is_missing}
         if not gone:
             return
         heartbeats = {
-            node: heartbeat for node, heartbeat in one.heartbeats.items() if node not in gone
+            node: heartbeat for node, heartbeat in listing.heartbeats.items() if node not in gone
         }
-        self._beats[url] = msgspec.structs.replace(one, heartbeats=heartbeats)
+        self._beats[url] = msgspec.structs.replace(listing, heartbeats=heartbeats)
         for node in gone:
             self._lasting[url].pop(node, None)
             self._noted(url, node, None)
@@ -184,15 +248,17 @@ class HeartbeatMonitor:
             if node in self.lost_nodes.lost:
                 continue
             heartbeats = [
-                one.heartbeats[node] for one in self.listings.values() if node in one.heartbeats
+                listing.heartbeats[node]
+                for listing in self.listings.values()
+                if node in listing.heartbeats
             ]
             if any((now_ms - p.counts_from_ms) * 2 <= p.threshold_ms for p in heartbeats):
                 continue
             self.lost_nodes = msgspec.structs.replace(
                 self.lost_nodes, lost=self.lost_nodes.lost | {node: liveness.LONG_AGO_MS}
             )
-            for url, one in self._beats.items():
-                self._beats[url] = liveness.silenced(one, node)
+            for url, listing in self._beats.items():
+                self._beats[url] = liveness.silenced(listing, node)
             for old in self._old.values():
                 old.silence(node)
 
@@ -203,7 +269,7 @@ class HeartbeatMonitor:
             own = [self._beats[url]]
             if url in self._old:
                 own.append(self._old[url].listing)
-            if not any(one.heartbeats for one in own):
+            if not any(listing.heartbeats for listing in own):
                 own = list(self.listings.values())
             pause = (liveness.next_ms(own, began_ms) - self._clock().steady_ms) / 1000
             await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, pause))
@@ -269,8 +335,8 @@ class HeartbeatMonitor:
         heartbeats: Mapping[str, ObservedHeartbeat],
     ) -> None:
         for node, heartbeat in heartbeats.items():
-            known = before.get(node)
-            if known is None or (known.holder, known.interval_ms) != (
+            earlier = before.get(node)
+            if earlier is None or (earlier.holder, earlier.interval_ms) != (
                 heartbeat.holder,
                 heartbeat.interval_ms,
             ):
@@ -283,7 +349,7 @@ class HeartbeatMonitor:
         self._memory.record_periodically(self._beats.values())
 
     def _has_own(self, node: str) -> bool:
-        return any(node in one.heartbeats for one in self._beats.values())
+        return any(node in listing.heartbeats for listing in self._beats.values())
 
     def _log_wrong_clocks(self) -> None:
         before, self._wrong = self._wrong, clock_skew.wrong(self.skews.values())

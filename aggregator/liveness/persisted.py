@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.liveness.persisted_row import LastSeen, changed_at_seconds
+from aggregator.plugin import Persistent
 from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 from contract.names import node_name_problem
 
@@ -34,15 +36,15 @@ _decoder = msgspec.json.Decoder(list[LastSeen])
 
 def decode(content: str) -> tuple[LastSeen, ...]:
     """Decode a document. Raises ``msgspec.DecodeError`` and ``RecursionError``."""
-    return tuple(one for one in _decoder.decode(content) if node_name_problem(one.node) is None)
+    return tuple(row for row in _decoder.decode(content) if node_name_problem(row.node) is None)
 
 
 def encode(seen: Iterable[LastSeen]) -> str:
     """Encode a document, sorted by node."""
-    return msgspec.json.encode(sorted(seen, key=lambda one: (one.node, one.holder))).decode()
+    return msgspec.json.encode(sorted(seen, key=lambda row: (row.node, row.holder))).decode()
 
 
-class PersistedHeartbeats:
+class PersistedHeartbeats(Persistent):
     """Persistent state of the heartbeats of all stores (``aggregator.plugin.Persistent``).
 
     ``changed`` is called when there is something to store.
@@ -77,8 +79,8 @@ class PersistedHeartbeats:
         self._has_begun = True
         self._recorded_at_ms = self._clock().steady_ms
         rows: dict[tuple[str, bool], LastSeen] = {}
-        for one in self._old:
-            for row in one.last_seen():
+        for watch in self._old:
+            for row in watch.last_seen():
                 rows[row.node, False] = self._settled(row)
         for row in _silent(own, self._clock()):
             rows[row.node, True] = self._settled(row)
@@ -86,7 +88,7 @@ class PersistedHeartbeats:
         texts: dict[str, list[LastSeen]] = {}
         for row in rows.values():
             texts.setdefault(bucket_of(row.node, _BUCKETS, "x"), []).append(row)
-        now = {bucket: encode(found) for bucket, found in texts.items()}
+        now = {bucket: encode(rows) for bucket, rows in texts.items()}
         names = now.keys() | self._texts.keys()
         changed = {name for name in names if now.get(name) != self._texts.get(name)}
         self._texts = now
@@ -108,31 +110,32 @@ class PersistedHeartbeats:
             return before
         return row
 
+    @override
     def pop_changed(self) -> frozenset[str]:
-        """See ``Persistent``."""
         return self._changed.pop()
 
+    @override
     def text(self, bucket: str) -> str | None:
-        """See ``Persistent``."""
         return self._texts.get(bucket)
 
-    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:  # noqa: ARG002
+    @override
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """See ``Persistent``. A follower has listened for itself and knows better."""
         if self._has_begun:
             return ()
-        found, problems = decoded(texts, decode)
-        seen = [row for rows in found.values() for row in rows]
+        buckets, problems = decoded(texts, decode)
+        seen = [row for rows in buckets.values() for row in rows]
         self._texts = dict(texts)
-        self._rows = {(one.node, bool(one.holder)): one for one in seen}
+        self._rows = {(row.node, bool(row.holder)): row for row in seen}
         for watch in self._old:
-            watch.restore(one for one in seen if not one.holder)
-        self.restored = tuple(one for one in seen if one.holder)
+            watch.restore(row for row in seen if not row.holder)
+        self.restored = tuple(row for row in seen if row.holder)
         return problems
 
 
 def _silent(listings: Iterable[HeartbeatListing], now: Instant) -> Iterable[LastSeen]:
-    for one in listings:
-        for node, heartbeat in one.heartbeats.items():
+    for listing in listings:
+        for node, heartbeat in listing.heartbeats.items():
             if heartbeat.holder and now.steady_ms > heartbeat.silent_at_ms:
                 seconds = changed_at_seconds(heartbeat, now)
                 yield LastSeen(node, 0, seconds, heartbeat.holder, heartbeat.beaten_at_ms)

@@ -152,7 +152,9 @@ def interval_ms(seconds: float) -> int:
 
 def period_ms(listings: Iterable[HeartbeatListing]) -> int:
     """Return the shortest interval: an observer that was away for longer may have missed beats."""
-    intervals = (heartbeat.interval_ms for one in listings for heartbeat in one.heartbeats.values())
+    intervals = (
+        heartbeat.interval_ms for listing in listings for heartbeat in listing.heartbeats.values()
+    )
     return max(_SHORTEST_PERIOD_MS, min(intervals, default=0))
 
 
@@ -164,17 +166,19 @@ def listing_period_ms(listings: Iterable[HeartbeatListing]) -> int:
     decide only where no other node beats. Often while no node beats yet.
     """
     listings = tuple(listings)
-    known = (
+    usual_intervals = (
         heartbeat.usual_interval_ms
-        for one in listings
-        for heartbeat in one.heartbeats.values()
+        for listing in listings
+        for heartbeat in listing.heartbeats.values()
         if heartbeat.usual_interval_ms == heartbeat.interval_ms
-        or not _is_silent(heartbeat, one.listed_at_ms)
+        or not _is_silent(heartbeat, listing.listed_at_ms)
     )
-    shortest = min(known, default=0)
+    shortest = min(usual_intervals, default=0)
     if shortest == 0:
         intervals = (
-            heartbeat.usual_interval_ms for one in listings for heartbeat in one.heartbeats.values()
+            heartbeat.usual_interval_ms
+            for listing in listings
+            for heartbeat in listing.heartbeats.values()
         )
         shortest = min(intervals, default=0)
     return max(_SHORTEST_PERIOD_MS, shortest)
@@ -189,14 +193,18 @@ def next_ms(listings: Iterable[HeartbeatListing], now_ms: int) -> int:
     listings = tuple(listings)
     period = listing_period_ms(listings)
     silent_at_ms = (
-        (_silent_at_ms(heartbeat, one.probes.get(node)) if one.probes else heartbeat.silent_at_ms)
+        (
+            _silent_at_ms(heartbeat, listing.probes.get(node))
+            if listing.probes
+            else heartbeat.silent_at_ms
+        )
         + 1
-        for one in listings
-        for node, heartbeat in one.heartbeats.items()
+        for listing in listings
+        for node, heartbeat in listing.heartbeats.items()
     )
     first_ms = min((at_ms for at_ms in silent_at_ms if at_ms > now_ms), default=now_ms + period)
     pause_ms = period // _EXTRA_LISTINGS
-    if any(one.as_they_come for one in listings):
+    if any(listing.as_they_come for listing in listings):
         pause_ms = min(pause_ms, _LISTING_PERIOD_MS)
     end_ms = now_ms + period
     if end_ms < first_ms <= end_ms + pause_ms:
@@ -230,20 +238,20 @@ def listed(
         if beat.is_broken and not beat.holder:
             continue  # it went before it ever beat
         as_they_come = as_they_come or beat.age_ms is not None
-        known, is_lost = listing.heartbeats.get(beat.node), beat.node in lost
+        before, is_lost = listing.heartbeats.get(beat.node), beat.node in lost
         heartbeats[beat.node] = _observed(
-            known, beat, now_ms, is_first=is_first, is_blind=blind, is_lost=is_lost
+            before, beat, now_ms, is_first=is_first, is_blind=blind, is_lost=is_lost
         )
-    for node, known in (lasting or {}).items():
+    for node, heartbeat in (lasting or {}).items():
         if node not in heartbeats:
-            was_there = not known.is_missing and now_ms <= known.silent_at_ms
+            was_there = not heartbeat.is_missing and now_ms <= heartbeat.silent_at_ms
             is_fresh = blind or is_first or was_there
-            heartbeats[node] = _missing(known, now_ms, is_lost=node in lost, is_fresh=is_fresh)
+            heartbeats[node] = _missing(heartbeat, now_ms, is_lost=node in lost, is_fresh=is_fresh)
     return HeartbeatListing(heartbeats, now_ms, as_they_come=as_they_come)
 
 
 def _observed(
-    known: ObservedHeartbeat | None,
+    before: ObservedHeartbeat | None,
     beat: Beat,
     now_ms: int,
     *,
@@ -256,7 +264,7 @@ def _observed(
     | the beat is                                | silence counts from          | broke at       |
     |--------------------------------------------|------------------------------|----------------|
     | the first one of the node                  | when it came; lost: long ago | its will came  |
-    | another one than ``known``                 | when it came                 | its will came  |
+    | another one than ``before``                | when it came                 | its will came  |
     | that of an earlier run (``is_first``)      | now; lost: long ago          | as before      |
     | the same after a time of not reading       | now                          | now            |
     | the same (or ``is_lost``)                  | as before                    | as before      |
@@ -268,28 +276,28 @@ def _observed(
     overdue_ms = _MISSED_INTERVALS * interval + 1 if is_lost else 0
     came_at_ms = now_ms - (beat.age_ms or 0)
     broken_at_ms = came_at_ms if beat.is_broken and not beat.is_retained else None
-    if known is None:
+    if before is None:
         changed_at_ms, counts_from_ms = came_at_ms, came_at_ms - overdue_ms
         usual_ms = min(interval, FALLBACK_MS)
-    elif (known.beaten_at_ms, known.holder) != (beat.beaten_at_ms, beat.holder):
+    elif (before.beaten_at_ms, before.holder) != (beat.beaten_at_ms, beat.holder):
         changed_at_ms = counts_from_ms = came_at_ms
-        usual_ms = _usual_interval_ms(known, interval)
+        usual_ms = _usual_interval_ms(before, interval)
     else:
-        changed_at_ms, counts_from_ms = known.changed_at_ms, known.counts_from_ms
-        usual_ms = known.usual_interval_ms
-        if known.broken_at_ms is not None and (broken_at_ms is not None or is_lost):
-            broken_at_ms = known.broken_at_ms
+        changed_at_ms, counts_from_ms = before.changed_at_ms, before.counts_from_ms
+        usual_ms = before.usual_interval_ms
+        if before.broken_at_ms is not None and (broken_at_ms is not None or is_lost):
+            broken_at_ms = before.broken_at_ms
         if is_first:
             counts_from_ms = now_ms - overdue_ms
         elif is_blind and not is_lost:
             counts_from_ms = now_ms
             broken_at_ms = None if broken_at_ms is None else now_ms
-        elif (known.interval_ms, known.broken_at_ms, known.is_missing) == (
+        elif (before.interval_ms, before.broken_at_ms, before.is_missing) == (
             interval,
             broken_at_ms,
             False,
         ):
-            return known
+            return before
     return ObservedHeartbeat(
         beat.holder,
         beat.beaten_at_ms,
@@ -303,26 +311,26 @@ def _observed(
 
 
 def _missing(
-    known: ObservedHeartbeat, now_ms: int, *, is_lost: bool, is_fresh: bool
+    before: ObservedHeartbeat, now_ms: int, *, is_lost: bool, is_fresh: bool
 ) -> ObservedHeartbeat:
     """Return the heartbeat of a node whose beat the store lost."""
-    from_ms = known.counts_from_ms
+    from_ms = before.counts_from_ms
     if is_lost:
-        from_ms = min(from_ms, now_ms - known.threshold_ms - 1)
+        from_ms = min(from_ms, now_ms - before.threshold_ms - 1)
     elif is_fresh:
         from_ms = now_ms
     return msgspec.structs.replace(
-        known, counts_from_ms=from_ms, broken_at_ms=None, is_missing=True
+        before, counts_from_ms=from_ms, broken_at_ms=None, is_missing=True
     )
 
 
-def _usual_interval_ms(known: ObservedHeartbeat, interval: int) -> int:
+def _usual_interval_ms(before: ObservedHeartbeat, interval: int) -> int:
     """Return the interval to expect the node's beats at after one with ``interval``.
 
     The beat that announces an absence is the last one of its agent: an interval is usual when two
     beats in a row have it. Until then 5 s, or what was usual before, unless the interval is less.
     """
-    return interval if interval == known.interval_ms else min(interval, known.usual_interval_ms)
+    return interval if interval == before.interval_ms else min(interval, before.usual_interval_ms)
 
 
 def failed(listing: HeartbeatListing, problem: str) -> HeartbeatListing:
@@ -374,7 +382,7 @@ def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) 
     """
     held_before = {} if before.brake is None else before.brake.nodes
     states = _states(listings, before.lost.keys() | held_before.keys())
-    complete = all(one.listed_at_ms is not None for one in listings)
+    complete = all(listing.listed_at_ms is not None for listing in listings)
     silent = {node: state for node, state in states.items() if state.silent}
     lost = {
         node: at_ms
@@ -404,7 +412,7 @@ def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) 
     changed_at_ms = now_ms
     if before.brake is not None and held.keys() == before.brake.nodes.keys():
         changed_at_ms = before.brake.changed_at_ms
-    readable = all(one.problem is None for one in listings)
+    readable = all(listing.problem is None for listing in listings)
     wait_ms = _longest_wait_ms(held, states, len(states) - len(lost))
     if readable and wait_ms is not None and now_ms - changed_at_ms > wait_ms:
         return LostNodes(lost | dict.fromkeys(held, LONG_AGO_MS))
@@ -447,21 +455,21 @@ def _is_late(heartbeat: ObservedHeartbeat, listed_at_ms: int) -> bool:
 def _states(listings: Iterable[HeartbeatListing], silent: Collection[str]) -> dict[str, _State]:
     """Return the state of each node; those in ``silent`` have been found silent before."""
     states: dict[str, _State] = {}
-    for one in listings:
-        if one.listed_at_ms is None:
+    for listing in listings:
+        if listing.listed_at_ms is None:
             continue
-        for node, heartbeat in one.heartbeats.items():
+        for node, heartbeat in listing.heartbeats.items():
             # True of nearly all nodes: nothing more is checked of those in time.
             state = _IN_TIME
-            if _is_late(heartbeat, one.listed_at_ms):
+            if _is_late(heartbeat, listing.listed_at_ms):
                 state = _State(
-                    silent=_is_silent(heartbeat, one.listed_at_ms),
+                    silent=_is_silent(heartbeat, listing.listed_at_ms),
                     late=True,
                     silent_at_ms=heartbeat.silent_at_ms,
                     threshold_ms=heartbeat.threshold_ms,
                 )
-            if state.silent and one.probes is not None and node not in silent:
-                state = _probed(state, heartbeat, one.listed_at_ms, one.probes.get(node))
+            if state.silent and listing.probes is not None and node not in silent:
+                state = _probed(state, heartbeat, listing.listed_at_ms, listing.probes.get(node))
             other = states.get(node)
             states[node] = state if other is None else _livelier(state, other)
     return states
@@ -494,5 +502,7 @@ def _silent_at_ms(heartbeat: ObservedHeartbeat, probe: ProbeResult | None) -> in
     return at_ms
 
 
-def _livelier(one: _State, other: _State) -> _State:
-    return max(one, other, key=lambda state: (not state.silent, not state.late, state.silent_at_ms))
+def _livelier(first: _State, other: _State) -> _State:
+    return max(
+        first, other, key=lambda state: (not state.silent, not state.late, state.silent_at_ms)
+    )

@@ -39,8 +39,8 @@ def ages_ms(
     One that was never listed counts from ``began_ms`` (steady time).
     """
     return {
-        place: now.steady_ms - (began_ms if one.listed_at_ms is None else one.listed_at_ms)
-        for place, one in listings.items()
+        place: now.steady_ms - (began_ms if listing.listed_at_ms is None else listing.listed_at_ms)
+        for place, listing in listings.items()
     }
 
 
@@ -48,18 +48,18 @@ def unread(
     listings: Mapping[str, HeartbeatListing], began_ms: int, now: Instant
 ) -> dict[str, Unread]:
     """Return the places without a listing for two periods, at least 10 s. See ``ages_ms``."""
-    found = {}
+    places = {}
     for place, age_ms in ages_ms(listings, began_ms, now).items():
-        one = listings[place]
-        period_ms = liveness.listing_period_ms([one])
+        listing = listings[place]
+        period_ms = liveness.listing_period_ms([listing])
         patience_ms = max(SHORTEST_MS, _PERIODS * period_ms)
         if age_ms > patience_ms:
-            why = one.problem or "there is no answer yet"
+            reason = listing.problem or "there is no answer yet"
             text = (
                 f"the heartbeats in {place} have not been read since "
-                f"{shown_time(now.wall_ms - age_ms)} ({age_ms / 1000:.0f} s ago): {why}"
+                f"{shown_time(now.wall_ms - age_ms)} ({age_ms / 1000:.0f} s ago): {reason}"
             )
             # The trouble may be younger than the last listing, by a period at most.
             is_long = age_ms > max(_LONG_MS + period_ms, patience_ms)
-            found[place] = Unread(text, is_long)
-    return found
+            places[place] = Unread(text, is_long)
+    return places

@@ -67,23 +67,23 @@ class EntryTable(Generic[R]):
         computed again from it. A node that was deleted and is not published any more is dropped.
         What cannot be read is returned, and overwritten, not obeyed.
         """
-        found: dict[int, dict[str, ClusterEntry[R]]] = {}
+        by_index: dict[int, dict[str, ClusterEntry[R]]] = {}
         unreadable: list[DocumentError] = []
         for document in documents:
             index = self.kind.index(document.name)
             if index is not None:
-                found[index], problems = self._entries_of(document)
+                by_index[index], problems = self._entries_of(document)
                 unreadable += problems
         published: dict[str, ClusterEntry[R]] = {}
-        for _, entries in sorted(found.items()):
-            for node, one in entries.items():
-                if node not in published or published[node].stamp < one.stamp:
-                    published[node] = one
+        for _, entries in sorted(by_index.items()):
+            for node, entry in entries.items():
+                if node not in published or published[node].stamp < entry.stamp:
+                    published[node] = entry
         self._forget_dropped(published)
         self.layout.clear()
-        self._acknowledged = dict.fromkeys(found, 0)
-        for index, entries in sorted(found.items()):
-            mine = {node: one.text for node, one in entries.items() if published[node] is one}
+        self._acknowledged = dict.fromkeys(by_index, 0)
+        for index, entries in sorted(by_index.items()):
+            mine = {node: entry.text for node, entry in entries.items() if published[node] is entry}
             self.layout.restore(index, mine)
         for node in sorted(self.entries.keys() - published.keys()):
             self.layout.put(node, self.entries[node].text)
@@ -111,9 +111,9 @@ class EntryTable(Generic[R]):
             return {}, [error]
         prefix = self.kind.key("")
         for key, text in texts.items():
-            known = self.entries.get(key.removeprefix(prefix))
-            if known is not None and known.text == text:
-                entries[key.removeprefix(prefix)] = known
+            current = self.entries.get(key.removeprefix(prefix))
+            if current is not None and current.text == text:
+                entries[key.removeprefix(prefix)] = current
                 continue
             try:
                 node, entry = self.kind.take_over(key, text, document.name)
@@ -134,7 +134,7 @@ class EntryTable(Generic[R]):
             return frozenset(), frozenset()
         self.layout.ensure(index)
         entries, _ = self._entries_of(document)
-        changed = {node for node, one in entries.items() if self.entries.get(node) is not one}
+        changed = {node for node, entry in entries.items() if self.entries.get(node) is not entry}
         for node in changed:
             self.entries[node] = entries[node]
             self.layout.put(node, entries[node].text)
@@ -175,9 +175,11 @@ class EntryTable(Generic[R]):
 
     def adopt(self, documents: Iterable[Document]) -> frozenset[int]:
         """Count in documents that are not ours; they are to be empty. Return their numbers."""
-        found = {self.kind.index(document.name) for document in documents}
+        all_indices = {self.kind.index(document.name) for document in documents}
         ours = self.layout.indices
-        indices = frozenset(one for one in found if one is not None and one not in ours)
+        indices = frozenset(
+            index for index in all_indices if index is not None and index not in ours
+        )
         for index in indices:
             self.layout.ensure(index)
         return indices

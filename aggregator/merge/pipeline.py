@@ -15,7 +15,7 @@ from aggregator.cluster_documents.single_document import SingleDocument
 from aggregator.inputs.node_context import NodeContext
 from aggregator.inputs.node_documents import DocumentSource, DocumentWatch, newest
 from aggregator.merge.entry_table import EntryTable
-from aggregator.processors.engine import ProcessorEngine
+from aggregator.processors.chains import ProcessorEngine
 from aggregator.processors.state_types import NO_DEVICE_STATE, NO_SWITCH_STATE, earliest
 from contract.documents.cluster_node import missed
 from contract.names import CLUSTER_NODE_NAME
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from aggregator.cluster_documents.shards import Value
-    from aggregator.processors.engine import PublicFaultProcessor
+    from aggregator.processors.chains import PublicFaultProcessor
     from contract.errors import DocumentError
     from service.clock import Instant
     from stores.base import Document, WatchEvent
@@ -63,7 +63,7 @@ class Pipeline:
         """
         self.sources = tuple(sources)
         self._knows_all = not any(
-            isinstance(one.devices, LastingDocumentWatch) for one in self.sources
+            isinstance(source.devices, LastingDocumentWatch) for source in self.sources
         )
         """Whether all is known that the stores had in an earlier run: a node that is only in
         documents of that run was deleted, or ended.
@@ -125,7 +125,7 @@ class Pipeline:
             before = dict(table.entries)
             self.unreadable += table.restore(documents)
             if before or table.kind.name in self._settled:
-                differ = {n for n, one in table.entries.items() if before.get(n) is not one}
+                differ = {n for n, entry in table.entries.items() if before.get(n) is not entry}
                 if unconfirm:
                     table.unconfirm(differ | dirty)
                 self._dirty |= differ
@@ -144,14 +144,14 @@ class Pipeline:
         Return the nodes whose entry in it differs from what was computed here, and all nodes in it.
         ``unconfirm``: see ``restore``.
         """
-        differ, found = frozenset[str](), frozenset[str]()
+        differ, present = frozenset[str](), frozenset[str]()
         for table in self.tables:
             others, nodes = table.follow(document, now)
             if unconfirm:
                 table.unconfirm(others)
-            differ, found = differ | others, found | nodes
+            differ, present = differ | others, present | nodes
         self._dirty |= differ
-        return differ, found
+        return differ, present
 
     @property
     def unconfirmed(self) -> frozenset[str]:

@@ -11,10 +11,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
-
 from aggregator.inputs.node_documents import newest
 from contract.documents import device_info, node_info
+from contract.pages.aggregator_status import StaleDocument
 from service.log.shortened import shortened
 
 if TYPE_CHECKING:
@@ -31,19 +30,12 @@ _LOOK_SECONDS = 60.0
 _SHOWN = 10
 
 
-class StaleDocument(msgspec.Struct, frozen=True):
-    """A document of a node, and its age at the last heartbeat."""
-
-    document: str
-    age_seconds: float
-
-
 def stale_documents(pipeline: Pipeline, node: str, beaten_at_ms: int) -> tuple[StaleDocument, ...]:
     """Return the stale documents of a node whose heartbeat has this time (by its own clock).
 
     Documents of a generation without a time in it are not judged.
     """
-    found = []
+    stale = []
     tables: tuple[tuple[str, EntryTable[Any], float], ...] = (
         (DEVICE_INFO, pipeline.device, device_info.REFRESH_SECONDS),
         (NODE_INFO, pipeline.node, node_info.REFRESH_SECONDS),
@@ -53,8 +45,8 @@ def stale_documents(pipeline: Pipeline, node: str, beaten_at_ms: int) -> tuple[S
         written_at_ms = 0 if report is None else table.kind.age(report.record) * table.kind.unit_ms
         age_seconds = (beaten_at_ms - written_at_ms) / 1000
         if written_at_ms and age_seconds > _PERIODS * period_seconds:
-            found.append(StaleDocument(document, age_seconds))
-    return tuple(found)
+            stale.append(StaleDocument(document, age_seconds))
+    return tuple(stale)
 
 
 class StaleDocuments:
@@ -73,17 +65,17 @@ class StaleDocuments:
 
     def check(self) -> None:
         """Check once."""
-        found = {
-            f"{node} ({one.document}, {one.age_seconds:.0f} s)": f"{one.document} of {node}"
+        stale = {
+            f"{node} ({late.document}, {late.age_seconds:.0f} s)": f"{late.document} of {node}"
             for node, beaten_at_ms in self._alive()
-            for one in stale_documents(self._pipeline, node, beaten_at_ms)
+            for late in stale_documents(self._pipeline, node, beaten_at_ms)
         }
-        now = frozenset(found.values())
+        now = frozenset(stale.values())
         if now and not self._known:
             _log.warning(
                 "documents are older than two of their periods while their nodes beat, and count "
                 "as they were last known: %s. Does a bridge or a broker drop the retain flag?",
-                shortened(sorted(found), _SHOWN),
+                shortened(sorted(stale), _SHOWN),
             )
         elif self._known and not now:
             _log.info("no document is older than two of its periods any more")

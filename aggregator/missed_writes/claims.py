@@ -85,20 +85,22 @@ class Claims:
         for node in self._texts.keys() - there:
             del self._texts[node]
             self.problems.pop(node, None)
-        for claim in [one for one in (*self._waiting, *self._asked) if one.node not in there]:
+        for claim in [claim for claim in (*self._waiting, *self._asked) if claim.node not in there]:
             self._waiting.pop(claim, None)
             self._asked.pop(claim, None)
 
     def due(self, now_ms: int) -> dict[WriteClaim, int]:
         """Return what is to be read now, with the number that each claims."""
-        due = {c: one.number for c, one in self._waiting.items() if one.due_ms <= now_ms}
+        due = {
+            c: waiting.number for c, waiting in self._waiting.items() if waiting.due_ms <= now_ms
+        }
         for claim in [claim for claim, number in due.items() if self._got(claim, number)]:
             del due[claim], self._waiting[claim]
         return due
 
     def next_due_ms(self) -> int | None:
         """Return when ``due`` has something to return."""
-        return min((one.due_ms for one in self._waiting.values()), default=None)
+        return min((waiting.due_ms for waiting in self._waiting.values()), default=None)
 
     def read(self, asked: Mapping[WriteClaim, int]) -> None:
         """Record that these were read for these numbers."""

@@ -12,6 +12,8 @@ from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from typing_extensions import override
+
 from aggregator.inputs.read_by_name import read_by_name
 from aggregator.missed_writes.claims import Claims, WriteClaim
 from contract.codes.storage_faults import RESOURCES
@@ -63,7 +65,7 @@ class KindDocuments(Protocol):
         """Yield a set to which the watch adds the nodes of its events until the block ends."""
 
 
-class StorageFaults:
+class StorageFaults(KindDocuments):
     """The public faults that agents report of the storage client ``client``.
 
     Each assertion in them has a time, so what a watch shows late undoes nothing.
@@ -76,21 +78,21 @@ class StorageFaults:
         self._faults = faults
         self._source = source
 
+    @override
     def written_at_ms(self, node: str) -> int | None:
-        """See ``KindDocuments``."""
         place = f"{PUBLIC_FAULT_NAMESPACE}/{public_fault_name(node, self._resource)}"
         return self._faults.sent_at_ms(self._source, place)
 
+    @override
     def has(self, node: str) -> bool:
-        """See ``KindDocuments``."""
         return self.written_at_ms(node) is not None
 
+    @override
     def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
-        """See ``KindDocuments``."""
         return {node: public_fault_name(node, self._resource) for node in sorted(nodes)}
 
+    @override
     def listening(self) -> AbstractContextManager[set[str]]:
-        """See ``KindDocuments``."""
         return nullcontext(set())
 
 
@@ -98,10 +100,10 @@ def documents_of(
     source: DocumentSource, number: int, faults: PublicFaultsPlugin
 ) -> dict[str, KindDocuments]:
     """Return all kinds of documents of the store with this number."""
-    found: dict[str, KindDocuments] = {watch.document: watch for watch in source.watches}
+    kinds: dict[str, KindDocuments] = {watch.document: watch for watch in source.watches}
     for client in RESOURCES if faults.namespaces.takes(PUBLIC_FAULT_NAMESPACE) else ():
-        found[f"{client.lower()}-fault"] = StorageFaults(client, faults, number)
-    return found
+        kinds[f"{client.lower()}-fault"] = StorageFaults(client, faults, number)
+    return kinds
 
 
 class MissedWrites:
@@ -175,7 +177,7 @@ class MissedWrites:
             with documents.listening() as changed:
                 async with answered_within(_READ_SECONDS):
                     names = documents.names_of(numbers)
-                    found = await read_by_name(self._store, documents.selection, names, _FEW)
+                    results = await read_by_name(self._store, documents.selection, names, _FEW)
         except StoreError as error:
             self.counts[FAILED] += len(asked)
             self.claims.failed(asked, self._clock().steady_ms)
@@ -185,9 +187,9 @@ class MissedWrites:
         # What the watch showed meanwhile may be from before or after this. A document that its
         # agent names may be missing for a moment: it deletes and creates an immutable one.
         new = {
-            node: one
-            for node, one in found.items()
-            if node not in changed and (one is not None or numbers[node] < 0)
+            node: document
+            for node, document in results.items()
+            if node not in changed and (document is not None or numbers[node] < 0)
         }
         before = {node: (_number(documents, node), documents.has(node)) for node in new}
         self._apply(kind, new)

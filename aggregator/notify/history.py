@@ -21,6 +21,7 @@ from aggregator.notify.history_file import (
     FILE_NAME,
     HistoryFile,
     StoredBatches,
+    move_older_aside,
     read_changes,
     read_page,
     read_published_levels,
@@ -76,7 +77,7 @@ class HistoryStatus(msgspec.Struct):
     refused: int = 0
     left: int = 0
     published: int = 0
-    dropped: int = msgspec.field(default=0, name="unkept")
+    dropped: int = 0
 
 
 class ClusterHistory:
@@ -113,6 +114,22 @@ class ClusterHistory:
         self._status = HistoryStatus(tuple(channels))
         self._begins_with: PublishedLevels | None = None
         self._gathering: asyncio.TimerHandle | None = None
+        # Before any reader: published levels of the old file would hide what happened since.
+        self._move_older_aside()
+
+    def _move_older_aside(self) -> None:
+        """Move a file of an earlier schema aside. The new one has no recorded span before now,
+        and nodes send again what their journals still have.
+        """
+        # A file that cannot be read is in trouble when it is opened for writing, and logged then.
+        with contextlib.suppress(*_TROUBLE):
+            aside = move_older_aside(self._path, self._clock().wall_ms)
+            if aside is not None:
+                _log.warning(
+                    "history %s: has the schema of an earlier release; moved to %s. "
+                    "A new history begins now",
+                    *(self._path, aside),
+                )
 
     async def run(self) -> NoReturn:
         """Receive and store until cancelled."""
@@ -191,9 +208,11 @@ class ClusterHistory:
 
         Raises ``StoreError`` while that cannot be read.
         """
-        waiting = [one for one in self._changes if one.node in nodes and one.at_ms >= since_ms]
+        waiting = [
+            change for change in self._changes if change.node in nodes and change.at_ms >= since_ms
+        ]
         stored = await self._read(partial(read_changes, self._path, nodes, since_ms))
-        return [*stored, *(one for one in waiting if one not in stored)]
+        return [*stored, *(change for change in waiting if change not in stored)]
 
     async def runs(self) -> dict[str, str]:
         """Return the runs of jobs by uid. Raises ``StoreError`` while they cannot be read."""
@@ -245,7 +264,7 @@ class ClusterHistory:
             now_ms, changes = self._clock().wall_ms, tuple(self._changes)
             runs, self._runs = self._runs, {}
             try:
-                rows = [one for _, one in batches]
+                rows = [batch for _, batch in batches]
                 stored = await in_thread(partial(self._store, rows, changes, runs, now_ms))
                 if self._clock().steady_ms >= next_prune_ms:
                     assert self._file is not None
@@ -292,12 +311,12 @@ class ClusterHistory:
         self, batches: tuple[tuple[str, HistoryBatch], ...], acks: tuple[HistoryAck, ...]
     ) -> None:
         """Acknowledge over the channel of each batch what is stored of its journal."""
-        channels = {(one.node, one.journal): url for url, one in batches}
+        channels = {(batch.node, batch.journal): url for url, batch in batches}
         # A node that does not receive this sends again, and is answered again.
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_ANSWER_SECONDS):
-                for one in acks:
-                    await self._channels[channels[one.node, one.journal]].acknowledge(one)
+                for ack in acks:
+                    await self._channels[channels[ack.node, ack.journal]].acknowledge(ack)
 
     async def _in_trouble(self, error: Exception, backoff: Backoff) -> None:
         self._trouble.begin(str(error))

@@ -16,7 +16,7 @@ import msgspec
 from contract.documents.episodes import EpisodeEvent
 from contract.pages.changes import FaultChange
 from contract.pages.history import HistoryPage, HistoryRow, history_event
-from service.files.database import open_database, transaction, used_bytes
+from service.files.database import move_aside, open_database, transaction, used_bytes
 from stores.base import HistoryAck, HistoryBatch
 
 if TYPE_CHECKING:
@@ -26,26 +26,24 @@ if TYPE_CHECKING:
     from contract.pages.history import HistoryRange
 
 FILE_NAME = "history.sqlite"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MAX_AGE_MS = 90 * 86_400_000
 MAX_BYTES = 256 << 20
 _PRUNE_ROWS = 2_000
 _JOURNALS_OF_A_NODE = 8
 _BUSY_SECONDS = 5.0
 
-_TIME = "heard_at_ms"
-"""The column with the time of an event (wall); its name is that of older files."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     node TEXT NOT NULL,
     journal TEXT NOT NULL,
-    heard_at_ms INTEGER NOT NULL,
+    received_at_ms INTEGER NOT NULL,
     lost INTEGER NOT NULL,
     body TEXT NOT NULL
 ) STRICT;
 CREATE INDEX IF NOT EXISTS nodes ON events (node, number);
-CREATE INDEX IF NOT EXISTS times ON events (heard_at_ms);
+CREATE INDEX IF NOT EXISTS times ON events (received_at_ms);
 CREATE TABLE IF NOT EXISTS runs (
     job TEXT PRIMARY KEY,
     body TEXT NOT NULL
@@ -59,7 +57,7 @@ CREATE TABLE IF NOT EXISTS positions (
     journal TEXT NOT NULL,
     sequence INTEGER NOT NULL,
     lost_after INTEGER NOT NULL,
-    heard_at_ms INTEGER NOT NULL,
+    received_at_ms INTEGER NOT NULL,
     PRIMARY KEY (node, journal)
 ) STRICT, WITHOUT ROWID;
 """
@@ -77,6 +75,19 @@ CREATE TABLE standing (
 
 PublishedLevels: TypeAlias = dict[str, dict[tuple[str, str], str]]
 """Node to subject and code to level."""
+
+
+def move_older_aside(path: Path, now_ms: int) -> Path | None:
+    """Move a file of an earlier schema aside; return its new path, ``None`` where it stays.
+
+    Raises ``sqlite3.Error`` or ``OSError``. A file that is broken or of a later schema stays.
+    """
+    if not path.exists():
+        return None
+    with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+    # A file of version 0 has no tables yet: its process ended while it made the file.
+    return move_aside(path, now_ms) if 0 < version < SCHEMA_VERSION else None
 
 
 class StoredBatches(msgspec.Struct, frozen=True):
@@ -106,15 +117,15 @@ class HistoryFile:
         events = lost = refused = 0
         with transaction(self._connection):
             for batch in batches:
-                known, lost_after = self._position(batch)
+                stored, lost_after = self._position(batch)
                 key = batch.node, batch.journal
                 acks.pop(key, None)
-                acks[key] = HistoryAck(batch.node, batch.journal, max(known, batch.upto))
-                if batch.after > known:
-                    acks[key] = HistoryAck(batch.node, batch.journal, known)
+                acks[key] = HistoryAck(batch.node, batch.journal, max(stored, batch.upto))
+                if batch.after > stored:
+                    acks[key] = HistoryAck(batch.node, batch.journal, stored)
                     refused += 1
-                elif batch.upto > known:
-                    new = [event for event in batch.events if event.sequence > known]
+                elif batch.upto > stored:
+                    new = [event for event in batch.events if event.sequence > stored]
                     # A node reports a lost part with each batch behind it until that is
                     # acknowledged.
                     gap = batch.lost if lost_after < batch.after else 0
@@ -140,20 +151,23 @@ class HistoryFile:
         changes = tuple(changes)
         with transaction(self._connection):
             self._connection.executemany(
-                "INSERT INTO events (node, journal, heard_at_ms, lost, body)"
+                "INSERT INTO events (node, journal, received_at_ms, lost, body)"
                 " VALUES (?, '', ?, 0, ?)",
-                ((one.node, one.at_ms, msgspec.json.encode(one).decode()) for one in changes),
+                (
+                    (change.node, change.at_ms, msgspec.json.encode(change).decode())
+                    for change in changes
+                ),
             )
             if not _has_table(self._connection, "standing"):
                 self._connection.execute(_STANDING)  # the file before this one was broken
-            for one in changes:
-                if one.level is None:
+            for change in changes:
+                if change.level is None:
                     self._connection.execute(
                         "DELETE FROM standing WHERE node = ? AND subject = ? AND code = ?",
-                        (one.node, one.subject, one.code),
+                        (change.node, change.subject, change.code),
                     )
                 else:
-                    self._stand([(one.node, one.subject, one.code, one.level)])
+                    self._stand([(change.node, change.subject, change.code, change.level)])
 
     def store_runs(self, runs: Mapping[str, str | None]) -> None:
         """Store the runs of jobs, by uid; ``None`` deletes that of a job."""
@@ -191,24 +205,24 @@ class HistoryFile:
     def _keep(self, batch: HistoryBatch, new: list[EpisodeEvent], lost: int, now_ms: int) -> None:
         node, journal = batch.node, batch.journal
         insert = (
-            "INSERT INTO events (node, journal, heard_at_ms, lost, body) VALUES (?, ?, ?, ?, ?)"
+            "INSERT INTO events (node, journal, received_at_ms, lost, body) VALUES (?, ?, ?, ?, ?)"
         )
         if lost:
             self._connection.execute(insert, (node, journal, now_ms, lost, "null"))
         self._connection.executemany(
             insert,
-            ((node, journal, now_ms, 0, msgspec.json.encode(one).decode()) for one in new),
+            ((node, journal, now_ms, 0, msgspec.json.encode(event).decode()) for event in new),
         )
         self._connection.execute(
             "INSERT INTO positions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-            " sequence = excluded.sequence, heard_at_ms = excluded.heard_at_ms,"
+            " sequence = excluded.sequence, received_at_ms = excluded.received_at_ms,"
             " lost_after = max(lost_after, excluded.lost_after)",
             (node, journal, batch.upto, batch.after if lost else -1, now_ms),
         )
         # Of journals that were replaced since long nothing comes any more.
         self._connection.execute(
             "DELETE FROM positions WHERE node = ? AND journal NOT IN (SELECT journal FROM positions"
-            " WHERE node = ? ORDER BY heard_at_ms DESC, journal = ? DESC LIMIT ?)",
+            " WHERE node = ? ORDER BY received_at_ms DESC, journal = ? DESC LIMIT ?)",
             (node, node, journal, _JOURNALS_OF_A_NODE),
         )
 
@@ -220,7 +234,7 @@ class HistoryFile:
         too_large = used_bytes(self._connection) > max_bytes
         deleted = self._connection.execute(
             "DELETE FROM events WHERE number IN"
-            " (SELECT number FROM events ORDER BY number LIMIT ?) AND (? OR heard_at_ms < ?)",
+            " (SELECT number FROM events ORDER BY number LIMIT ?) AND (? OR received_at_ms < ?)",
             (_PRUNE_ROWS, too_large, now_ms - MAX_AGE_MS),
         ).rowcount
         return deleted == _PRUNE_ROWS
@@ -240,14 +254,14 @@ def read_page(path: Path, asked: HistoryRange) -> HistoryPage:
         where.append("node = ?")
         parameters.append(asked.node)
     if asked.since_ms is not None:
-        where.append("heard_at_ms >= ?")
+        where.append("received_at_ms >= ?")
         parameters.append(asked.since_ms)
     newest = asked.after is None and asked.since_ms is None
     with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
         if not _has_table(connection, "events"):
             return HistoryPage((), asked.after or 0, more=False)
         rows = connection.execute(
-            "SELECT number, node, journal, heard_at_ms, lost, body FROM events"
+            "SELECT number, node, journal, received_at_ms, lost, body FROM events"
             f" WHERE {' AND '.join(where)} ORDER BY number {'DESC' if newest else ''} LIMIT ?",
             (*parameters, asked.limit + 1),
         ).fetchall()
@@ -264,10 +278,10 @@ def read_changes(path: Path, nodes: Collection[str], since_ms: int) -> list[Faul
 
     Raises ``sqlite3.Error`` or ``OSError``.
     """
-    found: list[FaultChange] = []
+    changes: list[FaultChange] = []
     for rows in _rows(path, "events", _CHANGES, [(node, since_ms) for node in sorted(nodes)]):
-        found += [_change.decode(body) for (body,) in rows]
-    return found
+        changes += [_change.decode(body) for (body,) in rows]
+    return changes
 
 
 def read_runs(path: Path) -> dict[str, str]:
@@ -290,10 +304,12 @@ def read_spans(path: Path) -> list[tuple[int, int]]:
 
 
 _CHANGES = (
-    f"SELECT body FROM events WHERE node = ? AND journal = '' AND {_TIME} >= ? ORDER BY number"
+    "SELECT body FROM events"
+    " WHERE node = ? AND journal = '' AND received_at_ms >= ? ORDER BY number"
 )
 _FIRST = (
-    f"SELECT {_TIME} FROM events WHERE number = (SELECT min(number) FROM events) AND number > 1"
+    "SELECT received_at_ms FROM events"
+    " WHERE number = (SELECT min(number) FROM events) AND number > 1"
 )
 """The oldest event that is left, where one before it was deleted."""
 
@@ -307,7 +323,7 @@ def _rows(
     with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
         if not _has_table(connection, table):
             return [[] for _ in parameters]
-        return [connection.execute(query, one).fetchall() for one in parameters]
+        return [connection.execute(query, values).fetchall() for values in parameters]
 
 
 def read_published_levels(path: Path) -> PublishedLevels | None:
@@ -317,19 +333,19 @@ def read_published_levels(path: Path) -> PublishedLevels | None:
     """
     if not path.exists():
         return None
-    found: PublishedLevels = {}
+    levels: PublishedLevels = {}
     with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
         if not _has_table(connection, "standing"):
             return None
         rows = connection.execute("SELECT node, subject, code, level FROM standing")
         for node, subject, code, level in rows:
-            found.setdefault(node, {})[subject, code] = level
-    return found
+            levels.setdefault(node, {})[subject, code] = level
+    return levels
 
 
 def _has_table(connection: sqlite3.Connection, name: str) -> bool:
-    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone()
-    return found is not None
+    row = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+    return row is not None
 
 
 def _entry(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> HistoryRow:

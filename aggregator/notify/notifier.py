@@ -1,10 +1,14 @@
-"""Informs subscribers of jobs, HTTP clients and the history what changed.
+"""Informs subscribers of jobs, HTTP clients, the history and the log what changed.
 
-None of them can hold up the pipeline: changes are queued here and sent by other tasks.
+None of them can hold up the pipeline: changes are queued here and sent by other tasks. The log has
+new and deleted nodes, and faults that take chips or nodes out of use, at most ten lines a minute
+together: a fleet of thousands changes all the time, and too many lines hide those that matter. All
+that is not logged one by one is counted.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,11 +17,15 @@ import msgspec
 from aggregator.agent_reports.blindness import BlindChanges
 from aggregator.agent_reports.fault_answers import ChipFaultDetails
 from aggregator.notify.changes import ChangeDetector
-from aggregator.notify.node_log import NodeLog
+from contract.codes.chip_codes import is_network
+from contract.codes.levels import takes_out
+from contract.counted import counted
 from contract.pages.changes import JobChange
+from service.log.paced_lines import NAMED, PacedLines
+from service.log.shortened import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from aggregator.cluster_documents.published_node import PublishedNode
     from aggregator.dpu_faults.plugin import DpuFaults
@@ -32,6 +40,80 @@ if TYPE_CHECKING:
     from contract.pages.changes import FaultChange
     from service.clock import Instant
     from service.pages.event_stream import Stream
+
+_log = logging.getLogger(__name__)
+
+
+class NodeLog:
+    """Logs changes while this replica leads; a follower leaves that to its leader."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._came = PacedLines(_log, logging.INFO, 1, "node %s came", "%d nodes came: %s")
+        self._went = PacedLines(_log, logging.INFO, 1, "node %s is gone", "%d nodes are gone: %s")
+        self._out = PacedLines(
+            _log, logging.WARNING, 3, many="%d faults take chips, switches or nodes out: %s"
+        )
+        self._over = PacedLines(_log, logging.INFO, 2, many="%d faults or levels are over: %s")
+        self._refused = PacedLines(_log, logging.WARNING, 2, many="%d documents are refused: %s")
+        self._good = PacedLines(
+            _log, logging.INFO, 1, many="%d documents are good again or gone: %s"
+        )
+
+    def begin(
+        self, nodes: Iterable[str], standing: Mapping[str, Mapping[tuple[str, str], str]]
+    ) -> None:
+        """Log the faults that hold on the ``nodes`` when this replica begins to lead."""
+        self._known = set(nodes)
+        faults = sorted(_standing(standing))
+        if faults:
+            texts = [text for _, text in faults]
+            _log.warning(
+                "%s on %s: %s",
+                counted(len(texts), "fault"),
+                counted(len(standing), "node"),
+                shortened(texts, NAMED, separator="; "),
+            )
+
+    def observe_node(self, node: str, *, is_known: bool) -> None:
+        """Log a new or deleted node."""
+        if is_known and node not in self._known:
+            self._known.add(node)
+            self._came.add((node,))
+        elif not is_known and node in self._known:
+            self._known.discard(node)
+            self._went.add((node,))
+
+    def observe_changes(self, changes: Iterable[FaultChange]) -> None:
+        """Log faults that take something out of use now, and those that do so no more."""
+        for change in changes:
+            network = is_network(change.code)
+            where = f"node {change.node}: {change.subject} {change.code}"
+            if takes_out(change.level, is_network=network):
+                self._out.add((f"{where}: {change.was or 'nothing'} -> {change.level}",))
+            elif takes_out(change.was, is_network=network):
+                self._over.add((f"{where}: {change.was} -> {change.level or 'nothing'}",))
+
+    def refuse(self, node: str, name: str, reason: str) -> None:
+        """Log that a document of a node is refused."""
+        self._refused.add((f"node {node}: its {name} document is refused: {reason}",))
+
+    def accept(self, node: str, name: str) -> None:
+        """Log that a document of a node is not refused any more."""
+        self._good.add((f"node {node}: its {name} document is good again or gone",))
+
+
+def _standing(
+    standing: Mapping[str, Mapping[tuple[str, str], str]],
+) -> Iterator[tuple[bool, str]]:
+    """Yield what is published, each with whether it takes nothing out of use: such lines
+    sort last.
+    """
+    for node, levels in standing.items():
+        for (subject, code), level in levels.items():
+            is_mild = not takes_out(level, is_network=is_network(code))
+            yield is_mild, f"node {node}: {subject} {code} {level}"
+
 
 _NO_FAULTS = '-Fault":"[]"'
 
@@ -93,16 +175,16 @@ class Notifier:
         return self._changes.began_ms(node, subject, code)
 
     def observe_published(
-        self, differ: frozenset[str], found: frozenset[str], now: Instant
+        self, differ: frozenset[str], present: frozenset[str], now: Instant
     ) -> None:
         """Observe a document that another leader has published.
 
         Entries of the nodes that ``differ`` are not those computed here; those of others that were
-        ``found`` in it are.
+        ``present`` in it are.
         """
         if not self._is_seeded:
             return
-        confirmed = self._computed & found
+        confirmed = self._computed & present
         self._computed -= confirmed
         for node in sorted(differ | confirmed):
             self._observe(node, now)
@@ -135,8 +217,8 @@ class Notifier:
         return changes
 
     def _send(self, node: str, changes: tuple[FaultChange, ...]) -> None:
-        for one in changes:
-            self.stream.send("change", one, {node})
+        for change in changes:
+            self.stream.send("change", change, {node})
         self.history.record(changes)
 
     def _inform_of_dpus(self, now: Instant, *, leads: bool) -> None:
@@ -148,8 +230,8 @@ class Notifier:
                 self._send(node, changes)
                 if leads:
                     self.log.observe_changes(changes)
-        for one in self.dpu_faults.documents.pop_blind_changes(now):
-            self.stream.send("blind", one, {one.node})
+        for change in self.dpu_faults.documents.pop_blind_changes(now):
+            self.stream.send("blind", change, {change.node})
 
     def _unlisted_dpus(self) -> frozenset[str]:
         """Return at the first list the nodes with faults whose documents may have gone before."""
@@ -166,12 +248,12 @@ class Notifier:
             return changes
         chips, answers = published.device.chips, ChipFaultDetails(self.pipeline, node)
         return tuple(
-            one
-            if one.level is None or one.subject not in chips
+            change
+            if change.level is None or change.subject not in chips
             else msgspec.structs.replace(
-                one, **msgspec.structs.asdict(answers.of(one.subject, one.code))
+                change, **msgspec.structs.asdict(answers.of(change.subject, change.code))
             )
-            for one in changes
+            for change in changes
         )
 
     def inform(self, moved: Iterable[str], now: Instant, *, leads: bool) -> None:
@@ -191,8 +273,8 @@ class Notifier:
                 else:
                     self._computed.discard(node)
         # What agents report of themselves is read, not published: a follower shows it as well.
-        for one in self._blind.pop_changes(now.wall_ms):
-            self.stream.send("blind", one, {one.node})
+        for change in self._blind.pop_changes(now.wall_ms):
+            self.stream.send("blind", change, {change.node})
         self._inform_of_dpus(now, leads=leads)
         for node in moved:
             self.tables.set_pods(node, self.cluster_state.pods_on(node))
@@ -209,7 +291,7 @@ class Notifier:
         """Send for which jobs the impact changed."""
         for hit in self.job_view.pop_changed_impact():
             before = self._nodes_hit.pop(hit.job, ())
-            nodes = tuple(one.node for one in hit.nodes)
+            nodes = tuple(node.node for node in hit.nodes)
             if nodes:
                 self._nodes_hit[hit.job] = nodes
             concerned = tuple(sorted({*before, *nodes}))

@@ -71,14 +71,14 @@ def read_filter(text: str) -> dict[str, int]:
     """Decode an annotation into items and their milliseconds; what is not a number of seconds
     counts as 60.
     """
-    found: dict[str, int] = {}
+    items: dict[str, int] = {}
     for item in _ITEM.findall(text.translate(_WIDE)):
         name, colon, seconds = item.rpartition(":")
         if not colon:
             name, seconds = item, ""
         if name.strip():
-            found[name.strip()] = _seconds(seconds.strip()) * 1000
-    return found
+            items[name.strip()] = _seconds(seconds.strip()) * 1000
+    return items
 
 
 def _seconds(text: str) -> int:
@@ -103,7 +103,7 @@ def job_filters(
     ``controllers``: the jobs whose MindIE controller is subscribed. Without it a server's job
     tolerates nothing.
     """
-    found = []
+    filters = []
     for key, job in sorted(node_context.jobs.items()):
         pods = [pod for pod in node_context.pods if pod.job == key]
         server = _server(job, [pod.labels for pod in pods])
@@ -112,8 +112,8 @@ def job_filters(
         codes, levels = job.annotations.get(CODES, ""), job.annotations.get(LEVELS, "")
         if pods and (codes or levels or server):
             chips = frozenset(chip for pod in pods for chip in pod.chips)
-            found.append((chips, _filter(codes, levels, bool(server))))
-    return found
+            filters.append((chips, _filter(codes, levels, bool(server))))
+    return filters
 
 
 def _server(job: JobState, pods: list[dict[str, str]]) -> str:
@@ -136,14 +136,14 @@ def filter_device(
         if fault.fault_type == PUBLIC_FAULT:
             continue
         ends = (
-            one.until_ms(fault.code, fault.level, received[fault.chip][fault.code])
-            for chips, one in wanted
+            job_filter.until_ms(fault.code, fault.level, received[fault.chip][fault.code])
+            for chips, job_filter in wanted
             if fault.chip in chips
         )
         until_ms = max((end for end in ends if end is not None), default=-1)
         if now_ms <= until_ms:
             hidden.append(WithheldFault(fault, FILTER, until_ms))
-    return remove_faults(record, [one.fault for one in hidden]), tuple(hidden)
+    return remove_faults(record, [withheld.fault for withheld in hidden]), tuple(hidden)
 
 
 def filter_switch(
@@ -162,8 +162,8 @@ def filter_switch(
         key = event_key(event)
         time_ms, level = times.get(key, (0, ""))
         ends = (
-            one.until_ms(event.assembled_fault_code, level, state.received[key])
-            for _, one in wanted
+            job_filter.until_ms(event.assembled_fault_code, level, state.received[key])
+            for _, job_filter in wanted
             if key in times
         )
         until_ms = max((end for end in ends if end is not None), default=-1)
@@ -173,10 +173,10 @@ def filter_switch(
             shown.append(event)
     if not hidden:
         return record, ()
-    gone = {event_key(one.event) for one in hidden}
-    left = tuple(one for one in record.times or () if one[0] not in gone)
+    gone = {event_key(withheld.event) for withheld in hidden}
+    left = tuple(pair for pair in record.times or () if pair[0] not in gone)
     levels = [level for _, _, level in left if level in _SWITCH_LEVELS]
-    level = max(levels, key=lambda one: _SWITCH_LEVELS[one][0], default="NotHandleFault")
+    level = max(levels, key=lambda name: _SWITCH_LEVELS[name][0], default="NotHandleFault")
     record = msgspec.structs.replace(
         record, events=tuple(shown), level=level, status=_SWITCH_LEVELS[level][1], times=left
     )
@@ -185,5 +185,5 @@ def filter_switch(
 
 def next_change_ms(hidden: tuple[WithheldFault | WithheldEvent, ...]) -> int | None:
     """Return when the first withheld fault is published (wall)."""
-    until_ms = earliest(*(one.until_ms for one in hidden))
+    until_ms = earliest(*(withheld.until_ms for withheld in hidden))
     return None if until_ms is None else until_ms + 1

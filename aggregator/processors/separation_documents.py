@@ -1,31 +1,156 @@
-"""The documents by which operators control manual separation, read and shown.
+"""The documents by which operators control manual separation: their form, read and shown.
 
-Source: ``clusterd#2.7``. Unlike there, a change counts at once, a value that cannot be read
-releases no chip, and ``clusterd-manual-info-cm`` as it is read at the start is completed by the
-persistent state.
+``clusterd-config-cm`` has the policy, ``clusterd-manual-info-cm`` the separated chips, a key for
+each node. Source: ``clusterd#2.7``, E27. Unlike there, a change counts at once, a value that cannot
+be read releases no chip, and ``clusterd-manual-info-cm`` as it is read at the start is completed by
+the persistent state.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from aggregator.plugin import View
-from aggregator.processors import manual_info
-from aggregator.processors import separation_policy as policies
-from aggregator.processors.manual_info import NAMESPACE, read_chips, render_chips
-from aggregator.processors.separation_policy import SeparationPolicy, read_policy
+from aggregator.processors.frequent_fault_separation import NEVER, Codes, SeparationPolicy
+from contract.codes.levels import ChipLevel
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.errors import DocumentError
+from contract.go import encode as go_json
+from contract.go.decode import GoStruct, Int64, decode
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aggregator.processors.manual_info import Codes
-    from aggregator.processors.manual_separation import ManualSeparation, Separated
+    from aggregator.processors.frequent_fault_separation import ManualSeparation, Separated
     from stores.base import WatchEvent
+
+POLICY_NAME = "clusterd-config-cm"
+POLICY_KEY = "manually_separate_policy.conf"
+_LONGEST_TEXT = 8 * 1024
+_MOST_BRACKETS = 16
+"""A reader of YAML needs a second for a thousand brackets within each other."""
+
+
+def read_policy(data: Mapping[str, str]) -> SeparationPolicy:
+    """Return the policy of the document; raises ``DocumentError`` for one that upstream refuses.
+
+    A member that is missing is false or 0, as in Go, and 0 is out of every range.
+    """
+    text = data.get(POLICY_KEY)
+    if text is None:
+        raise DocumentError(POLICY_NAME, POLICY_KEY, "the data key is missing")
+    if len(text) > _LONGEST_TEXT:
+        raise DocumentError(
+            POLICY_NAME, POLICY_KEY, f"has {len(text)} characters, at most {_LONGEST_TEXT}"
+        )
+    if text.count("[") + text.count("{") > _MOST_BRACKETS:
+        raise DocumentError(POLICY_NAME, POLICY_KEY, f"has more than {_MOST_BRACKETS} brackets")
+    tree = _section(_parsed(text), POLICY_KEY)
+    separate = _section(tree.get("separate"), "separate")
+    release = _section(tree.get("release"), "release")
+    enabled = tree.get("enabled")
+    if enabled is not None and not isinstance(enabled, bool):
+        raise DocumentError(POLICY_NAME, f"{POLICY_KEY}.enabled", "is neither true nor false")
+    free = _number(release, "release", "fault_free_hours", NEVER, 240)
+    if free == 0:
+        raise DocumentError(
+            POLICY_NAME, f"{POLICY_KEY}.release.fault_free_hours", "is 0: neither -1 nor 1..240"
+        )
+    return SeparationPolicy(
+        enabled=bool(enabled),
+        window_hours=_number(separate, "separate", "fault_window_hours", 1, 720),
+        threshold=_number(separate, "separate", "fault_threshold", 1, 50),
+        free_hours=free,
+    )
+
+
+def _parsed(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+    except Exception as error:  # what the library makes of a tag that does not fit its value
+        reason = f"a value does not match its tag: {error!r}"
+    raise DocumentError(POLICY_NAME, POLICY_KEY, f"is no YAML: {reason}")
+
+
+def _section(tree: Any, name: str) -> dict[Any, Any]:
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise DocumentError(
+            POLICY_NAME,
+            POLICY_KEY if name == POLICY_KEY else f"{POLICY_KEY}.{name}",
+            "is no mapping",
+        )
+    return tree
+
+
+def _number(section: dict[Any, Any], name: str, member: str, least: int, most: int) -> int:
+    value = section.get(member)
+    value = 0 if value is None else value
+    where = f"{POLICY_KEY}.{name}.{member}"
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise DocumentError(POLICY_NAME, where, "is no whole number")
+    if not least <= value <= most:
+        raise DocumentError(POLICY_NAME, where, f"is not between {least} and {most}")
+    return value
+
+
+CHIPS_NAME = "clusterd-manual-info-cm"
+NAMESPACE = "cluster-system"
+_LEVEL = ChipLevel.MANUALLY_SEPARATE_NPU.value
+
+
+class _Fault(GoStruct, frozen=True):
+    code: str = msgspec.field(default="", name="FaultCode")
+    level: str = msgspec.field(default="", name="FaultLevel")
+    separated_at_ms: Int64 = msgspec.field(default=0, name="LastSeparateTime")
+
+
+class _Node(GoStruct, frozen=True):
+    total: list[str] | None = msgspec.field(default=None, name="Total")
+    detail: dict[str, list[_Fault] | None] | None = msgspec.field(default=None, name="Detail")
+
+
+def read_chips(node: str, text: str) -> dict[str, Codes]:
+    """Return the separated chips of a node's value, and why; raises ``DocumentError``.
+
+    ``Total`` decides. A chip with other levels only is none of ours.
+    """
+    node_info = decode(text, _Node, CHIPS_NAME, f"$['{node}']")
+    chips: dict[str, Codes] = {}
+    for chip in node_info.total or ():
+        faults = (node_info.detail or {}).get(chip) or []
+        codes = {fault.code: fault.separated_at_ms for fault in faults if fault.level == _LEVEL}
+        if chip and (codes or not faults):
+            chips[chip] = codes
+    return chips
+
+
+def render_chips(chips: dict[str, Codes]) -> str:
+    """Return the value of a node."""
+    return go_json.encode(
+        {
+            "Total": sorted(chips),
+            "Detail": {
+                chip: [
+                    {"FaultCode": code, "FaultLevel": _LEVEL, "LastSeparateTime": at_ms}
+                    for code, at_ms in sorted(chips[chip].items())
+                ]
+                for chip in sorted(chips)
+                if chips[chip]
+            },
+        }
+    )
+
 
 _log = logging.getLogger(__name__)
 
@@ -35,8 +160,8 @@ _MOST_LEFT = 10_000
 PATIENCE_MS = 30_000
 """How long the list of separated chips waits for a store that does not answer."""
 
-_POLICY = Selection(namespace=NAMESPACE, name=policies.NAME)
-_CHIPS = Selection(namespace=NAMESPACE, name=manual_info.NAME)
+_POLICY = Selection(namespace=NAMESPACE, name=POLICY_NAME)
+_CHIPS = Selection(namespace=NAMESPACE, name=CHIPS_NAME)
 
 
 class SeparationDocuments:
@@ -53,7 +178,9 @@ class SeparationDocuments:
         self._stores = stores
         self._separation = separation
         self._policies: dict[int, SeparationPolicy] = {}
-        self._unlisted = {(store, one) for store in range(stores) for one in self.inputs}
+        self._unlisted = {
+            (store, selection) for store in range(stores) for selection in self.inputs
+        }
         self._reported: dict[int, dict[str, dict[str, Codes]]] = {}
         self._left: dict[tuple[str, str], int] = {}
         """Node and chip to the wall time at which the chip left a document or was missing there."""
@@ -74,7 +201,9 @@ class SeparationDocuments:
         """Apply an event of the store with this number; return nodes to be judged again."""
         match event:
             case DocumentsListed(documents):
-                document = next((one for one in documents if one.name == selection.name), None)
+                document = next(
+                    (document for document in documents if document.name == selection.name), None
+                )
             case Changed(document) if document.name == selection.name:
                 pass
             case Deleted(_, name) if name == selection.name:
@@ -98,9 +227,9 @@ class SeparationDocuments:
             try:
                 self._policies[source] = read_policy(document.data)
             except DocumentError as error:
-                self._problem(source, policies.NAME, error)
+                self._problem(source, POLICY_NAME, error)
                 return frozenset()
-        self._problem(source, policies.NAME, None)
+        self._problem(source, POLICY_NAME, None)
         policy = self.policy
         return frozenset() if policy is None else self._separation.set_policy(policy)
 
@@ -127,8 +256,8 @@ class SeparationDocuments:
         self._left.update(dict.fromkeys(released, now_ms))
         while len(self._left) > _MOST_LEFT:
             del self._left[next(iter(self._left))]
-        for known, node in tuple(self.problems):
-            if known == source and node != policies.NAME and node not in unread:
+        for store, node in tuple(self.problems):
+            if store == source and node != POLICY_NAME and node not in unread:
                 self._problem(source, node, None)
         return nodes | {node for node, _ in released}
 
@@ -147,9 +276,9 @@ class SeparationDocuments:
             for reported in self._reported.values():
                 self._adopt(reported)
         for node, chips in tuple(self._separation.chips.items()):
-            for chip, one in tuple(chips.items()):
+            for chip, separated in tuple(chips.items()):
                 left_ms = self._left.get((node, chip))
-                if left_ms is not None and max(one.codes.values(), default=0) <= left_ms:
+                if left_ms is not None and max(separated.codes.values(), default=0) <= left_ms:
                     self._separation.drop(node, chip)
         self._left.clear()
         for source, reported in self._reported.items():
@@ -179,7 +308,7 @@ class SeparationDocuments:
         silent = sum(selection == _CHIPS for _, selection in self._unlisted)
         if silent and (self._waits_for_stores or silent == self._stores):
             return ()
-        return (View(NAMESPACE, manual_info.NAME, rendered(self._separation.chips) or None),)
+        return (View(NAMESPACE, CHIPS_NAME, rendered(self._separation.chips) or None),)
 
 
 def rendered(nodes: Mapping[str, Mapping[str, Separated]]) -> dict[str, str]:
@@ -189,7 +318,7 @@ def rendered(nodes: Mapping[str, Mapping[str, Separated]]) -> dict[str, str]:
     operator's release. If need be, it is shown without its codes.
     """
     whole = {
-        node: render_chips({chip: one.codes for chip, one in chips.items()})
+        node: render_chips({chip: separated.codes for chip, separated in chips.items()})
         for node, chips in sorted(nodes.items())
     }
     room = VALUE_LIMIT - sum(_size(node, text) for node, text in whole.items())
@@ -198,7 +327,7 @@ def rendered(nodes: Mapping[str, Mapping[str, Separated]]) -> dict[str, str]:
     shown = [node for node in whole if _is_shown(nodes[node])]
     data = {node: render_chips({chip: {} for chip in nodes[node]}) for node in shown}
     room = VALUE_LIMIT - sum(_size(node, text) for node, text in data.items())
-    for node in (*shown, *(one for one in whole if one not in data)):
+    for node in (*shown, *(node for node in whole if node not in data)):
         more = _size(node, whole[node]) - (_size(node, data[node]) if node in data else 0)
         if more <= room:
             room -= more
@@ -211,4 +340,4 @@ def _size(node: str, text: str) -> int:
 
 
 def _is_shown(chips: Mapping[str, Separated]) -> bool:
-    return any(one.shown for one in chips.values())
+    return any(separated.shown for separated in chips.values())

@@ -1,4 +1,9 @@
-"""Everything that the chains must not forget: a text for each bucket of nodes, times by wall."""
+"""Everything that the chains must not forget: a text for each bucket of nodes, times by wall.
+
+At a takeover the restored state of the earlier leader counts. What it lacks of this replica's own
+state and is younger than a minute is added: it is of the time in which no replica led, or of the
+second before, which that leader had not stored yet.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from aggregator.processors.manual_separation import ManualSeparation, Separated
-from aggregator.processors.separation_policy import SeparationPolicy
-from aggregator.processors.software_fault_window import FaultWindows
-from aggregator.processors.state_takeover import complete, joined_device, joined_switch, missing
+from aggregator.processors.frequent_fault_separation import (
+    FaultWindows,
+    ManualSeparation,
+    Separated,
+    SeparationPolicy,
+)
 from aggregator.processors.state_types import (
     NO_DEVICE_STATE,
     NO_SWITCH_STATE,
@@ -22,9 +29,88 @@ from aggregator.state_buckets import bucket_of, decoded
 from contract.documents.cluster_info import VALUE_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from aggregator.processors.state_types import Times
 
 S = TypeVar("S")
+
+_FOR_MS = 60_000
+_SAME_MS = 10_000
+"""By how much two replicas may have seen the same later than each other."""
+
+
+def joined_device(kept: DeviceState, own: DeviceState, now_ms: int) -> DeviceState:
+    """Return the joined state of a device: since when faults are there that are not in ``kept``."""
+    received: Times = {chip: dict(codes) for chip, codes in kept.received.items()}
+    for chip, codes in own.received.items():
+        before = received.get(chip, {})
+        new = {c: at for c, at in codes.items() if c not in before and _is_recent(at, now_ms)}
+        if new:
+            received[chip] = before | new
+    uce = {chip: at for chip, at in own.uce.items() if _is_recent(at, now_ms)} | kept.uce
+    if received == kept.received and uce == kept.uce:
+        return kept
+    return msgspec.structs.replace(kept, received=received, uce=uce)
+
+
+def joined_switch(kept: SwitchState, own: SwitchState, now_ms: int) -> SwitchState:
+    """Return the joined state of a switch, as for a device."""
+    new = {
+        key: at
+        for key, at in own.received.items()
+        if key not in kept.received and _is_recent(at, now_ms)
+    }
+    return SwitchState(kept.received | new) if new else kept
+
+
+def complete(
+    kept: dict[str, S],
+    own: Mapping[str, S],
+    nothing: S,
+    join: Callable[[S, S, int], S],
+    now_ms: int,
+) -> Iterator[str]:
+    """Complete the restored states of nodes; yield the nodes of which something was missing."""
+    for node, mine in own.items():
+        before = kept.get(node, nothing)
+        after = join(before, mine, now_ms)
+        if after is not before:
+            kept[node] = after
+            yield node
+
+
+def missing(
+    own: Iterable[Occurrence], kept: Iterable[Occurrence], separation: ManualSeparation, now_ms: int
+) -> Iterator[Occurrence]:
+    """Return those of ``own`` that were neither waiting nor counted."""
+    times: dict[tuple[str, str, str], list[int]] = {}
+    for occurrence in kept:
+        times.setdefault((occurrence.node, occurrence.chip, occurrence.code), []).append(
+            occurrence.at_ms
+        )
+    for occurrence in own:
+        separated = separation.chips.get(occurrence.node, {}).get(occurrence.chip)
+        if (
+            separated is not None
+            and occurrence.at_ms <= separated.codes.get(occurrence.code, 0) + _SAME_MS
+        ):
+            continue  # it is one of those for which it was separated
+        counted = (
+            separation.counts.get(occurrence.node, {})
+            .get(occurrence.chip, {})
+            .get(occurrence.code, ())
+        )
+        counted_at = (*times.get((occurrence.node, occurrence.chip, occurrence.code), ()), *counted)
+        if _is_recent(occurrence.at_ms, now_ms) and all(
+            abs(at - occurrence.at_ms) > _SAME_MS for at in counted_at
+        ):
+            yield occurrence
+
+
+def _is_recent(at_ms: int, now_ms: int) -> bool:
+    return now_ms - _FOR_MS <= at_ms
+
 
 BUCKETS = 32
 POLICY = "policy"
@@ -87,8 +173,8 @@ def decode_buckets(texts: Mapping[str, str]) -> tuple[list[tuple[str, PersistedN
     problems = [f"bucket {problem}" for problem in unread]
     nodes: list[tuple[str, PersistedNode]] = []
     for bucket, members in buckets.items():
-        found, unread = decoded(members, _node)
-        nodes += found.items()
+        states, unread = decoded(members, _node)
+        nodes += states.items()
         problems += (f"bucket {bucket}: node {problem}" for problem in unread)
     return nodes, problems
 
@@ -128,7 +214,7 @@ class ProcessorState:
         """Return the buckets whose text changed since the last call."""
         changed = self.changed | self.separation.changed
         self._kept()
-        return frozenset(one if one == POLICY else bucket_of_node(one) for one in changed)
+        return frozenset(node if node == POLICY else bucket_of_node(node) for node in changed)
 
     def text(self, bucket: str) -> str | None:
         """Return the text of a bucket; ``None`` where it is empty."""
@@ -136,9 +222,9 @@ class ProcessorState:
             policy = self.separation.policy
             return None if policy == SeparationPolicy() else msgspec.json.encode(policy).decode()
         waiting: dict[str, list[Occurrence]] = {}
-        for one in self.windows.waiting:
-            if bucket_of_node(one.node) == bucket:
-                waiting.setdefault(one.node, []).append(one)
+        for occurrence in self.windows.waiting:
+            if bucket_of_node(occurrence.node) == bucket:
+                waiting.setdefault(occurrence.node, []).append(occurrence)
         counts, chips = self.separation.counts, self.separation.chips
         names = self.nodes | waiting.keys() | counts.keys() | chips.keys()
         nodes = {
@@ -168,8 +254,8 @@ class ProcessorState:
         nodes, problems = decode_buckets({key: texts[key] for key in texts.keys() - {POLICY}})
         problems += (f"bucket {problem}" for problem in unread)
         self.separation.policy = policies.get(POLICY, self.separation.policy)
-        for node, one in nodes:
-            self._restore(node, one)
+        for node, state in nodes:
+            self._restore(node, state)
         self._kept()
         self.changed.update(
             complete(self.devices, devices, NO_DEVICE_STATE, joined_device, now_ms),
@@ -179,7 +265,7 @@ class ProcessorState:
             kept = tuple(self.windows.waiting)
             uncounted = tuple(missing(waiting, kept, self.separation, now_ms))
             self.windows.add(uncounted)
-            self.changed |= {one.node for one in uncounted}
+            self.changed |= {occurrence.node for occurrence in uncounted}
         return problems
 
     def _restore(self, node: str, kept: PersistedNode) -> None:
@@ -189,7 +275,9 @@ class ProcessorState:
             self.switches[node] = kept.switch
         self.windows.add(kept.waiting)
         if kept.counts:
-            self.separation.counts[node] = {chip: dict(one) for chip, one in kept.counts.items()}
+            self.separation.counts[node] = {
+                chip: dict(codes) for chip, codes in kept.counts.items()
+            }
         if kept.separated:
             self.separation.chips[node] = dict(kept.separated)
 

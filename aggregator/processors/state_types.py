@@ -56,8 +56,8 @@ def receive(faults: Iterable[tuple[str, str]], before: Times, now_ms: int) -> Ti
     """
     times: Times = {}
     for chip, code in faults:
-        known = before.get(chip, {}).get(code, now_ms)
-        times.setdefault(chip, {})[code] = min(known, now_ms)
+        since_ms = before.get(chip, {}).get(code, now_ms)
+        times.setdefault(chip, {})[code] = min(since_ms, now_ms)
     return times
 
 

@@ -53,12 +53,14 @@ def accompany(record: DeviceRecord, state: DeviceState, now_ms: int) -> Accompan
     if not companions and not fresh and not uce:
         return Accompanied(record, uce, {})
     sightings = _sightings(companions, state.companions, now_ms)
-    known = {**uce, **fresh}
-    hidden = [one for fault in companions if (one := _judge(fault, known, sightings, now_ms))]
-    needed = {one.fault.chip for one in hidden if one.why == ACCOMPANIES}
+    times = {**uce, **fresh}
+    hidden = [
+        withheld for fault in companions if (withheld := _judge(fault, times, sightings, now_ms))
+    ]
+    needed = {withheld.fault.chip for withheld in hidden if withheld.why == ACCOMPANIES}
     kept = {
         chip: time_ms
-        for chip, time_ms in known.items()
+        for chip, time_ms in times.items()
         if chip in fresh or chip in needed or _is_remembered(time_ms, now_ms)
     }
     forgets = (
@@ -66,9 +68,9 @@ def accompany(record: DeviceRecord, state: DeviceState, now_ms: int) -> Accompan
         for chip, time_ms in kept.items()
         if chip not in fresh and chip not in needed
     )
-    shown = (one.until_ms + 1 for one in hidden if one.until_ms is not None)
+    shown = (withheld.until_ms + 1 for withheld in hidden if withheld.until_ms is not None)
     if hidden:
-        record = remove_faults(record, [one.fault for one in hidden])
+        record = remove_faults(record, [withheld.fault for withheld in hidden])
     if companions:
         record = msgspec.structs.replace(
             record, update_time=max(record.update_time, now_ms // 1000)
@@ -80,12 +82,12 @@ def _sightings(companions: Iterable[CodeFault], before: Sightings, now_ms: int) 
     """Return since when each companion is there. One that comes again while it is listed has
     another time of its own, and is undecided anew.
     """
-    found: Sightings = {}
+    sightings: Sightings = {}
     for fault in companions:
-        known = before.get(fault.chip, {}).get(fault.code, {})
-        since_ms = min(known.get(fault.time_ms, now_ms), now_ms)
-        found.setdefault(fault.chip, {}).setdefault(fault.code, {})[fault.time_ms] = since_ms
-    return found
+        earlier = before.get(fault.chip, {}).get(fault.code, {})
+        since_ms = min(earlier.get(fault.time_ms, now_ms), now_ms)
+        sightings.setdefault(fault.chip, {}).setdefault(fault.code, {})[fault.time_ms] = since_ms
+    return sightings
 
 
 def _judge(

@@ -4,6 +4,10 @@
 counts. Messages may overtake each other: one with an older time than the newest one, and that was
 on its way for a minute at most if so, changes nothing. Beyond that the sender's clock was set back,
 and the order of arrival counts, as it does where both have the same time.
+
+A node that was deleted and comes back within a day has its faults again: a server is taken out of
+the cluster to be repaired, or its objects are lost by mistake. After that it counts as another node
+(defect B22).
 """
 
 from __future__ import annotations
@@ -16,10 +20,9 @@ from msgspec.structs import replace
 from aggregator.public_faults.values import ActivePublicFault, EndedFault, FaultOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-    from aggregator.public_faults.persisted_rows import Rows
-    from aggregator.public_faults.values import Key, PublicFaultReport
+    from aggregator.public_faults.values import Key, NodeLookup, PublicFaultReport, Rows
     from service.clock import Instant
 
 LEAST_MS = 5000
@@ -71,8 +74,8 @@ class ActiveFaults:
 
     def is_newer(self, report: PublicFaultReport) -> bool:
         """Return whether the report is newer than all that is known of its fault."""
-        known = self.get(report.key) or self._over.get(report.key)
-        return known is None or known.reported_at_ms < report.reported_at_ms
+        newest = self.get(report.key) or self._over.get(report.key)
+        return newest is None or newest.reported_at_ms < report.reported_at_ms
 
     def full(self, node: str) -> str | None:
         """Return why no further fault of ``node`` may be added; ``None``: there is room for it."""
@@ -156,17 +159,17 @@ class ActiveFaults:
         For a source that reports its whole state each time. Its faults keep their own levels.
         """
         standing = {
-            key: one for key, one in self._nodes.get(node, {}).items() if key[0] == resource
+            key: fault for key, fault in self._nodes.get(node, {}).items() if key[0] == resource
         }
         self._own_levels.add(resource)
-        for one in wanted:
-            before = standing.pop(one.key[1:], None)
+        for fault in wanted:
+            before = standing.pop(fault.key[1:], None)
             if before is None:
                 if self.full(node) is None:
-                    self._put(one)
-            elif before.ends_at_ms is not None or _shown(before) != _shown(one):
-                self._put(replace(one, added_at_ms=before.added_at_ms))
-                self._schedule(one.key, None)
+                    self._put(fault)
+            elif before.ends_at_ms is not None or _shown(before) != _shown(fault):
+                self._put(replace(fault, added_at_ms=before.added_at_ms))
+                self._schedule(fault.key, None)
         for before in standing.values():
             if before.ends_at_ms is None:
                 at_ms = max(now.wall_ms, before.reported_at_ms)
@@ -174,8 +177,8 @@ class ActiveFaults:
 
     def adopt(self, standing: ActivePublicFault) -> bool:
         """Take over a fault of another program, unless more is known here."""
-        known = self.get(standing.key) or self._over.get(standing.key)
-        if known is not None or self.count >= MOST_FAULTS:
+        newest = self.get(standing.key) or self._over.get(standing.key)
+        if newest is not None or self.count >= MOST_FAULTS:
             return False
         self._put(standing)
         return True
@@ -196,9 +199,9 @@ class ActiveFaults:
             if standing.ends_at_ms is not None:
                 left_ms = _left_ms(standing.ends_at_ms, now)
                 self._schedule(standing.key, now.steady_ms + left_ms)
-        for one in over:
-            if self.get(one.key) is None:
-                self._record_end(one.key, one.reported_at_ms, one.received_at_ms, now)
+        for ended in over:
+            if self.get(ended.key) is None:
+                self._record_end(ended.key, ended.reported_at_ms, ended.received_at_ms, now)
 
     def step(self, now: Instant) -> None:
         """End the faults that are due."""
@@ -223,7 +226,7 @@ class ActiveFaults:
 
     def judge_again(self, levels: Mapping[str, str]) -> None:
         """Apply another table. A fault whose code it lacks keeps its level."""
-        for standing in [one for faults in self._nodes.values() for one in faults.values()]:
+        for standing in [fault for faults in self._nodes.values() for fault in faults.values()]:
             if standing.resource in self._own_levels:
                 continue
             level = levels.get(standing.code, standing.level)
@@ -243,7 +246,7 @@ class ActiveFaults:
 
     def forget(self, node: str) -> int:
         """Drop everything about a node; return how many faults that were."""
-        keys = [one.key for one in self._nodes.get(node, {}).values()]
+        keys = [fault.key for fault in self._nodes.get(node, {}).values()]
         for key in keys:
             self._drop(key)
         return len(keys)
@@ -251,10 +254,10 @@ class ActiveFaults:
     def codes(self, resource: str) -> frozenset[str]:
         """Return the codes of all faults of ``resource`` that hold."""
         return frozenset(
-            one.code
+            fault.code
             for faults in self._nodes.values()
-            for one in faults.values()
-            if one.resource == resource
+            for fault in faults.values()
+            if fault.resource == resource
         )
 
     def _put(self, standing: ActivePublicFault) -> None:
@@ -304,7 +307,7 @@ class ActiveFaults:
             self._due[key] = due_ms
             heapq.heappush(self._heap, (due_ms, key))
             if len(self._heap) > 2 * len(self._due) + 1000:
-                self._heap = [(at, one) for one, at in self._due.items()]
+                self._heap = [(at, key) for key, at in self._due.items()]
                 heapq.heapify(self._heap)
 
 
@@ -321,3 +324,57 @@ def _left_ms(at_ms: int, now: Instant) -> int:
 
 def _shown(standing: ActivePublicFault) -> tuple[object, ...]:
     return standing.code, standing.level, standing.devices, standing.time_seconds, standing.placed
+
+
+AWAY_MS = 24 * 3600 * 1000
+_CHECK_MS = 60_000
+
+
+class DeletedNodes:
+    """Nodes with faults that do not exist any more; checked once a minute."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._since: dict[str, tuple[int, int]] = {}
+        """Wall and steady time of the check that did not find it."""
+        self._checked_ms: int | None = None
+
+    def pop_lost(self, nodes: Collection[str], node_lookup: NodeLookup, now: Instant) -> list[str]:
+        """Return and forget the nodes with faults that have been away for too long."""
+        if self._checked_ms is not None and now.steady_ms < self._checked_ms + _CHECK_MS:
+            return []
+        self._checked_ms = now.steady_ms
+        for node in [
+            node for node in self._since if node not in nodes or node_lookup.has_node(node)
+        ]:
+            self._forget(node)
+        for node in nodes:
+            if node not in self._since and not node_lookup.has_node(node):
+                self._since[node] = now
+                self._rows.put("away", (node,), now.wall_ms)
+        lost = [node for node, (_, at) in self._since.items() if now.steady_ms - at >= AWAY_MS]
+        for node in lost:
+            self._forget(node)
+        return lost
+
+    def next_due_ms(self, nodes: Collection[str]) -> int | None:
+        """Return the steady time of the next check."""
+        if not nodes and not self._since:
+            return None
+        return 0 if self._checked_ms is None else self._checked_ms + _CHECK_MS
+
+    def since(self) -> dict[str, int]:
+        """Return the deleted nodes, each with the wall time of the check that missed it."""
+        return {node: wall_ms for node, (wall_ms, _) in sorted(self._since.items())}
+
+    def restore(self, away: Mapping[str, int], now: Instant) -> None:
+        """Restore the state of an earlier run."""
+        self._since.clear()
+        for node, wall_ms in away.items():
+            gone_ms = min(max(0, now.wall_ms - wall_ms), AWAY_MS)
+            self._since[node] = wall_ms, now.steady_ms - gone_ms
+            self._rows.put("away", (node,), wall_ms)
+
+    def _forget(self, node: str) -> None:
+        del self._since[node]
+        self._rows.drop("away", (node,))

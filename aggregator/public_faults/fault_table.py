@@ -14,7 +14,7 @@ import aiofiles
 
 from contract.errors import DocumentError, Problem
 from contract.operator_rules.public_fault_table import (
-    LARGEST_BYTES,
+    MAX_BYTES,
     TABLE_KEY,
     PublicFaultTable,
     read_public_fault_table,
@@ -67,8 +67,8 @@ class FaultTables:
         place = f"{NAMESPACE}/{NAME} of store {source}"
         match event:
             case DocumentsListed(documents):
-                found = next((one.data for one in documents), None)
-                self.put(place, None if found is None else found.get(TABLE_KEY))
+                data = next((document.data for document in documents), None)
+                self.put(place, None if data is None else data.get(TABLE_KEY))
             case Changed(document):
                 self.put(place, document.data.get(TABLE_KEY))
             case Deleted():
@@ -107,11 +107,11 @@ async def follow_table(path: Path, configure: Callable[[str | None], object]) ->
     trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", path)
     while True:
         try:
-            found = await asyncio.to_thread(_look, path)
-            if found != seen:
-                text = None if found == _NO_FILE else await _read(path)
+            stamp = await asyncio.to_thread(_look, path)
+            if stamp != seen:
+                text = None if stamp == _NO_FILE else await _read(path)
                 configure(text)
-                seen = found
+                seen = stamp
             trouble.end()
         except FileNotFoundError:
             pass  # it went after the look
@@ -123,13 +123,13 @@ async def follow_table(path: Path, configure: Callable[[str | None], object]) ->
 def _look(path: Path) -> tuple[int, int, int]:
     """Return the stamp of the file, which differs after a change."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return _NO_FILE
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 async def _read(path: Path) -> str:
     """Return the text of the file; at most one byte more than is accepted."""
     async with aiofiles.open(path, "rb") as file:
-        return (await file.read(LARGEST_BYTES + 1)).decode("utf-8", "replace")
+        return (await file.read(MAX_BYTES + 1)).decode("utf-8", "replace")

@@ -1,6 +1,8 @@
-"""Messages on their way to the active: judged, held until nodes are known, limited, counted.
+"""Messages on their way to the active faults: judged, held until nodes are known, limited, counted.
 
-All of it is done in pieces: a message may be about 50,000 nodes.
+All of it is done in pieces: a message may be about 50,000 nodes. The limits are token buckets of a
+resource, and of a resource about a node: ``clusterd#4.3`` without its defect B12. The limit that
+upstream has for a whole resource is for each node here, and only what is valid counts.
 """
 
 from __future__ import annotations
@@ -9,29 +11,30 @@ from typing import TYPE_CHECKING
 
 from aggregator.accepted_namespaces import namespace_of
 from aggregator.public_faults.active_faults import OVERTAKEN_MS
-from aggregator.public_faults.message_documents import (
+from aggregator.public_faults.kept_messages import (
     MessageDocuments,
     MessageOrigin,
+    PendingMessages,
     RecentTexts,
+    UnknownNodes,
     digest_of,
+    is_there,
 )
-from aggregator.public_faults.message_reader import MessageReader
-from aggregator.public_faults.node_ownership import belongs
-from aggregator.public_faults.pending_messages import PendingMessages
-from aggregator.public_faults.rate_limits import MessageLimits
 from aggregator.public_faults.status import OutcomeLog, Rejections
-from aggregator.public_faults.unknown_nodes import UnknownNodes, is_there
 from aggregator.public_faults.validation import (
     INVALID,
     LIMITED,
     OK,
+    MessageReader,
     ValidationReply,
+    belongs,
     placed_report,
     reply,
 )
 from aggregator.public_faults.values import PIECE, FaultOutcome, UnplacedFault
 from contract.errors import DocumentError, Problem
 from pacing.cooperative import WorkBacklog
+from pacing.token_bucket import TokenBucket
 from service.clock import Instant
 
 if TYPE_CHECKING:
@@ -40,11 +43,62 @@ if TYPE_CHECKING:
     from aggregator.accepted_namespaces import Namespaces
     from aggregator.public_faults.active_faults import ActiveFaults
     from aggregator.public_faults.fault_table import FaultTables
-    from aggregator.public_faults.persisted_rows import PersistedRows, Rows
-    from aggregator.public_faults.values import NodeLookup, PublicFaultReport
+    from aggregator.public_faults.values import NodeLookup, PersistedRows, PublicFaultReport, Rows
     from contract.documents.public_fault import PublicFault
     from pacing.cooperative import Work
     from stores.base import WatchEvent
+
+NODE_BURST, NODE_PER_SECOND = 100, 1
+RESOURCE_BURST, RESOURCE_PER_SECOND = 4000, 2000
+_MOST_BUCKETS = 65_536
+
+
+class MessageLimits:
+    """Counts messages by resource, and by resource and node."""
+
+    def __init__(self) -> None:
+        self._resources = _Buckets(RESOURCE_BURST, RESOURCE_PER_SECOND)
+        self._nodes = _Buckets(NODE_BURST, NODE_PER_SECOND)
+
+    def take(
+        self, resource: str, nodes: frozenset[str], now_ms: int, *, whole: bool = False
+    ) -> frozenset[str]:
+        """Count a message about these nodes; return those about which it may report nothing now.
+
+        A message that may report nothing counts for nothing. ``whole``: neither does one of which a
+        part is limited.
+        """
+        buckets = {node: self._nodes.of((resource, node), now_ms) for node in nodes}
+        refused = frozenset(node for node, bucket in buckets.items() if bucket.wait_ms(now_ms))
+        allowed = nodes - refused
+        of_resource = self._resources.of((resource,), now_ms)
+        if not allowed or (whole and refused) or of_resource.wait_ms(now_ms):
+            return nodes
+        of_resource.take()
+        for node in allowed:
+            buckets[node].take()
+        return refused
+
+
+class _Buckets:
+    def __init__(self, burst: int, per_second: int) -> None:
+        self._limits = burst, per_second
+        self._buckets: dict[tuple[str, ...], TokenBucket] = {}
+
+    def of(self, key: tuple[str, ...], now_ms: int) -> TokenBucket:
+        """Return the bucket of ``key``, a full one where it has none."""
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            if len(self._buckets) >= _MOST_BUCKETS:
+                self._purge(now_ms)
+            bucket = self._buckets[key] = TokenBucket(*self._limits)
+        return bucket
+
+    def _purge(self, now_ms: int) -> None:
+        """Remove the full buckets; if nearly all are in use, remove all: memory has an end."""
+        used = {key: bucket for key, bucket in self._buckets.items() if not bucket.is_full(now_ms)}
+        self._buckets = used if len(used) < _MOST_BUCKETS // 2 else {}
+
 
 _ROUNDS_PER_CHECK = 100
 _LOGGED_MOST = 250
@@ -153,14 +207,14 @@ class MessageProcessor:
             if origin not in self.documents.texts:
                 continue  # it went meanwhile
             text = self.documents.texts[origin]
-            one = yield from self._reader.read(origin.place, text, self._now.wall_ms)
-            self.rejections.judged(origin, one.foreign)
-            if one.own:
-                read.append((one.sent_at_ms, origin, text, one.own, one.problems))
+            message = yield from self._reader.read(origin.place, text, self._now.wall_ms)
+            self.rejections.judged(origin, message.foreign)
+            if message.own:
+                read.append((message.sent_at_ms, origin, text, message.own, message.problems))
             else:
-                self.outcomes.count(one.resource, "refused")
-                self.outcomes.judged(_named(origin), one.problems, self._now)
-        for _, origin, text, reports, problems in sorted(read, key=lambda one: one[:2]):
+                self.outcomes.count(message.resource, "refused")
+                self.outcomes.judged(_named(origin), message.problems, self._now)
+        for _, origin, text, reports, problems in sorted(read, key=lambda item: item[:2]):
             yield 1
             may = not self.waiting.has(origin)
             if may and (yield from self._applying(origin, reports, problems)):
@@ -182,10 +236,10 @@ class MessageProcessor:
             yield 1
             if not self._has_begun or self.documents.texts.get(origin) == text:
                 continue
-            one = yield from self._reader.read(origin.place, text, self._now.wall_ms)
+            message = yield from self._reader.read(origin.place, text, self._now.wall_ms)
             # What is refused of it was named when it came.
-            good, _, _ = yield from self._placing(one.own)
-            newer = [one for one in good if self._active.is_newer(one)]
+            good, _, _ = yield from self._placing(message.own)
+            newer = [report for report in good if self._active.is_newer(report)]
             yield from self._apply_reports(newer)
 
     def begin(self) -> None:
@@ -233,26 +287,26 @@ class MessageProcessor:
             self.backlog.add(self._coming(come))
 
     def _coming(self, come: list[UnplacedFault]) -> Work[None]:
-        for one in sorted(come, key=lambda one: one.report.reported_at_ms):
+        for unplaced in sorted(come, key=lambda unplaced: unplaced.report.reported_at_ms):
             yield 1
-            report = one.report
-            if not self.unknown_nodes.is_newest(one):
+            report = unplaced.report
+            if not self.unknown_nodes.is_newest(unplaced):
                 continue
             is_over = report.assertion == "once" and (
                 self._now.wall_ms - report.received_at_ms > OVERTAKEN_MS
             )
-            if is_over or not self.documents.holds(one.place, one.digest):
+            if is_over or not self.documents.holds(unplaced.place, unplaced.digest):
                 self.unknown_nodes.drop(report)
                 continue
             good, missing, _ = yield from self._placing((report,))
-            nodes = frozenset(one.node for one in good)
+            nodes = frozenset(placed.node for placed in good)
             if good and self._limits.take(report.resource, nodes, self._now.steady_ms):
-                self.unknown_nodes.put(one)  # later
+                self.unknown_nodes.put(unplaced)  # later
                 continue
             full = yield from self._apply_reports(good)
             self.unknown_nodes.drop(report)
-            if one.is_all and not self.unknown_nodes.has(one.place):
-                where = f"public faults in {one.place}"
+            if unplaced.is_all and not self.unknown_nodes.has(unplaced.place):
+                where = f"public faults in {unplaced.place}"
                 self.outcomes.judged(where, [*missing, *full], self._now)
 
     def restore(self, state: PersistedRows) -> None:
@@ -264,9 +318,10 @@ class MessageProcessor:
         self.waiting.clear()
         self.documents.restore(state.documents)
         self.unknown_nodes.restore(
-            one
-            for one in state.absent
-            if belongs(one.place, one.report) and self.namespaces.takes(namespace_of(one.place))
+            unplaced
+            for unplaced in state.absent
+            if belongs(unplaced.place, unplaced.report)
+            and self.namespaces.takes(namespace_of(unplaced.place))
         )
         for report in state.held:
             self.waiting.put(None, (report,))
@@ -284,13 +339,13 @@ class MessageProcessor:
         good, missing, absent = yield from self._placing(reports)
         resource = next(iter(reports)).resource
         if good and origin is not None:
-            nodes = frozenset(one.node for one in good)
+            nodes = frozenset(placed.node for placed in good)
             if self._limits.take(resource, nodes, self._now.steady_ms, whole=True):
                 return False
         full = yield from self._apply_reports(good)
         if origin is None:
-            found = [*missing, *full]
-            self.outcomes.judged("messages over gRPC that waited", found, self._now)
+            refused = [*missing, *full]
+            self.outcomes.judged("messages over gRPC that waited", refused, self._now)
         elif origin in self.documents.texts:
             is_all = len(missing) == len(absent) and not any((*problems, *full))
             for report in absent:
@@ -317,10 +372,10 @@ class MessageProcessor:
             if recovers and self._active.get(report.key) is not None:
                 good.append(report)  # also when its node has gone
                 continue
-            one, wrong = placed_report(report, self._node_lookup)
+            placed, wrong = placed_report(report, self._node_lookup)
             problems += wrong
-            if one is not None:
-                good.append(one)
+            if placed is not None:
+                good.append(placed)
             elif not recovers and not is_there(report, self._node_lookup):
                 absent.append(report)
         return good, problems, absent
@@ -328,7 +383,7 @@ class MessageProcessor:
     def _within_limits(
         self, resource: str, reports: list[PublicFaultReport]
     ) -> tuple[list[PublicFaultReport], list[Problem]]:
-        nodes = frozenset(one.node or one.serial_number for one in reports)
+        nodes = frozenset(report.node or report.serial_number for report in reports)
         refused = self._limits.take(resource, nodes, self._now.steady_ms)
         problems = [
             Problem(f"node {node}", f"{resource} has reached the limit of messages about it")
@@ -352,18 +407,18 @@ class MessageProcessor:
                 yield PIECE
             level = self._tables.in_force.levels.get(report.code)
             if level is None and report.assertion != "recover":
-                what = f"{report.code} is not configured any more"
-                problems.append(Problem(f"fault {report.fault_id}", what))
+                text = f"{report.code} is not configured any more"
+                problems.append(Problem(f"fault {report.fault_id}", text))
                 continue
             is_placed = bool(self._node_lookup.chips(report.node))
             outcome = self._active.apply(report, str(level or ""), self._now, placed=is_placed)
             self.outcomes.count(self._reader.known(report.resource), outcome)
             if outcome is FaultOutcome.OVERTAKEN and overtaken is not None:
-                what = f"a newer message about it was applied on node {report.node!r}"
-                overtaken.append(Problem(f"fault {report.fault_id}", what))
+                text = f"a newer message about it was applied on node {report.node!r}"
+                overtaken.append(Problem(f"fault {report.fault_id}", text))
             if outcome is FaultOutcome.FULL:
-                what = f"{self._active.full(report.node)}: there is room for no more"
-                problems.append(Problem(f"fault {report.fault_id}", what))
+                text = f"{self._active.full(report.node)}: there is room for no more"
+                problems.append(Problem(f"fault {report.fault_id}", text))
         return problems
 
 

@@ -11,19 +11,24 @@ import logging
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.accepted_namespaces import ALL, Namespaces
-from aggregator.plugin import LAST
-from aggregator.public_faults import persisted_rows, statistic_view
-from aggregator.public_faults.active_faults import ActiveFaults
-from aggregator.public_faults.apply_to_record import with_public_faults
-from aggregator.public_faults.deleted_nodes import DeletedNodes
+from aggregator.plugin import LAST, DocumentPlugin, Persistent, Timed, Viewed
+from aggregator.public_faults.active_faults import ActiveFaults, DeletedNodes
 from aggregator.public_faults.fault_table import CONFIG_MAP, FILE, FaultTables
-from aggregator.public_faults.message_documents import MessageOrigin
+from aggregator.public_faults.kept_messages import MessageOrigin
 from aggregator.public_faults.message_processor import MessageProcessor
+from aggregator.public_faults.published_faults import (
+    STATISTIC_NAME,
+    STATISTIC_NAMESPACE,
+    read_statistic,
+    statistic_view,
+    with_public_faults,
+)
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.public_faults.validation import existing_devices
-from aggregator.public_faults.values import PIECE
+from aggregator.public_faults.values import PIECE, Rows, read_rows
 from contract.counted import counted
 from contract.documents.public_fault import DATA_KEY, decode_public_fault
 from contract.errors import DocumentError, Problem
@@ -50,7 +55,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MESSAGES = Selection(label=PUBLIC_FAULT_LABEL)
-STATISTIC = Selection(namespace=statistic_view.NAMESPACE, name=statistic_view.NAME)
+STATISTIC = Selection(namespace=STATISTIC_NAMESPACE, name=STATISTIC_NAME)
 
 _ABOUT = f"{LAST}about"
 """The bucket that marks the others as complete, even if there is none."""
@@ -77,7 +82,7 @@ class _About(msgspec.Struct, frozen=True):
     used: bool = False
 
 
-class PublicFaultsPlugin:
+class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
     """Public faults as an aggregator plugin.
 
     ``node_lookup`` has which nodes and chips there are, ``sources`` is how many stores are read.
@@ -92,7 +97,7 @@ class PublicFaultsPlugin:
     ) -> None:
         self.ready = asyncio.Event()
         """Set once it is known which nodes there are."""
-        self._rows = persisted_rows.Rows()
+        self._rows = Rows()
         self._active = ActiveFaults(self._rows)
         self._tables = FaultTables()
         self.namespaces = Namespaces("public faults", "public_faults.namespaces", namespaces)
@@ -125,10 +130,10 @@ class PublicFaultsPlugin:
         self._judge_again(before)
         return self.pop_changed_nodes()
 
+    @override
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Instant
     ) -> frozenset[str]:
-        """See ``DocumentPlugin``."""
         self._settle(now)
         if selection == MESSAGES:
             self._processor.observe(source, event)
@@ -178,8 +183,8 @@ class PublicFaultsPlugin:
             _log.info("public faults: %s, from %s", counted(len(table.levels), "code"), place)
             self._active.judge_again(table.levels)
 
+    @override
     def step(self, now: Instant) -> frozenset[str]:
-        """See ``Timed``."""
         self._last_step_ms = now.steady_ms
         if not self._is_whole:
             self._take_over(now)
@@ -210,15 +215,15 @@ class PublicFaultsPlugin:
             return
         missing = [device for device in standing.devices if device not in existing]
         if missing:
-            what = f"node {key[0]!r} has no chip {', '.join(map(str, missing))}"
-            problem = Problem(f"fault {standing.fault_id}", what)
+            text = f"node {key[0]!r} has no chip {', '.join(map(str, missing))}"
+            problem = Problem(f"fault {standing.fault_id}", text)
             self._processor.outcomes.refuse(
                 f"public faults of {standing.resource}", problem, now.wall_ms
             )
         self._active.place(key, existing)
 
+    @override
     def next_due_ms(self) -> int | None:
-        """See ``Timed``."""
         due = [self._active.next_due_ms()]
         if not self._is_whole and self._began_ms is not None:
             due.append(max(self._began_ms, self._last_step_ms) + _PATIENCE_MS)
@@ -254,13 +259,14 @@ class PublicFaultsPlugin:
             room -= _OF_A_NODE + len(active.nodes.get(node, ()))
         return frozenset(some)
 
+    @override
     def views(self) -> tuple[View, ...]:
         """See ``Viewed``. Nothing before it is known what was there (defect B11)."""
         active = self._active
         if not self._is_whole or not active.was_used:
             return ()
         if self._view is None or self._view[0] != active.revision:
-            self._view = active.revision, statistic_view.view(active.nodes, active.count)
+            self._view = active.revision, statistic_view(active.nodes, active.count)
         return (self._view[1],)
 
     def hold(
@@ -316,32 +322,37 @@ class PublicFaultsPlugin:
             table=tables.place,
             table_problems=(
                 *tables.unreadable.reasons.values(),
-                *(f"{where}: {one}" for where, found in tables.problems.items() for one in found),
+                *(
+                    f"{where}: {problem}"
+                    for where, problems in tables.problems.items()
+                    for problem in problems
+                ),
             ),
         )
 
+    @override
     def pop_changed(self) -> frozenset[str]:
-        """See ``Persistent``."""
         changed = self._rows.pop_changed()
         if self.text(_ABOUT) != self._kept_about:
             self._kept_about = self.text(_ABOUT)
             changed |= {_ABOUT}
         return changed
 
+    @override
     def text(self, bucket: str) -> str | None:
-        """See ``Persistent``."""
         if bucket != _ABOUT:
             return self._rows.text(bucket)
         if not self._is_whole:
             return None
         return msgspec.json.encode(_About(self._active.was_used)).decode()
 
+    @override
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """See ``Persistent``. Documents that were not applied yet are applied on top of it."""
         kept = dict(texts)
         self._kept_about = kept.pop(_ABOUT, None)
         self._is_whole = self._kept_about is not None
-        state, unreadable = persisted_rows.read(kept)
+        state, unreadable = read_rows(kept)
         processor = self._processor
         processor.advance(now)
         self._rows.clear()
@@ -364,7 +375,7 @@ class PublicFaultsPlugin:
     def _observe_statistic(self, source: int, event: WatchEvent, now: Instant) -> None:
         match event:
             case DocumentsListed(documents):
-                self._statistic[source] = next((one.data for one in documents), {})
+                self._statistic[source] = next((document.data for document in documents), {})
             case Changed(document):
                 self._statistic[source] = document.data
             case Deleted():
@@ -382,14 +393,14 @@ class PublicFaultsPlugin:
         if not self._is_whole and self.restorations and (is_all or waited):
             self._is_whole = True
             for data in self._statistic.values():
-                faults, strange = statistic_view.read(data, now.wall_ms)
-                taken = sum(self._active.adopt(one) for one in faults)
+                faults, strange = read_statistic(data, now.wall_ms)
+                taken = sum(self._active.adopt(fault) for fault in faults)
                 if data:
                     self._active.was_used = True
                     _log.info(
                         "%s taken over from %s",
                         counted(taken, "public fault"),
-                        statistic_view.NAME,
+                        STATISTIC_NAME,
                     )
                 for problem in strange[:10]:
                     _log.warning("left out: %s", problem)

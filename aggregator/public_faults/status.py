@@ -13,8 +13,8 @@ from stores.refusals import Refused, Spacing
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.public_faults.message_documents import MessageOrigin
-    from aggregator.public_faults.node_ownership import Foreign
+    from aggregator.public_faults.kept_messages import MessageOrigin
+    from aggregator.public_faults.validation import Foreign
     from contract.errors import Problem
     from contract.refusal import Reason
     from service.clock import Instant
@@ -104,16 +104,16 @@ class OutcomeLog:
         if not problems:
             self._end(origin, "everything is accepted again")
             return
-        what = "; ".join(map(str, problems[:_MOST_SHOWN]))
+        text = "; ".join(map(str, problems[:_MOST_SHOWN]))
         if len(problems) > _MOST_SHOWN:
-            what += f"; and {len(problems) - _MOST_SHOWN} more"
+            text += f"; and {len(problems) - _MOST_SHOWN} more"
         if origin not in self.troubles:
             if len(self.troubles) >= _MOST_ORIGINS:
                 return
             if self._spacing.allows(origin, now.steady_ms):
                 self._named.add(origin)
-                _log.warning("%s: refused: %s", origin, what)
-        self.troubles[origin] = what
+                _log.warning("%s: refused: %s", origin, text)
+        self.troubles[origin] = text
 
     def refuse(self, origin: str, problem: Problem, now_ms: int) -> None:
         """Record a problem that was found after its message was accepted; that happens once."""
@@ -155,6 +155,6 @@ class Rejections:
         """Return what is refused in the store with this number."""
         return tuple(
             Refused(origin.place, foreign.reason, str(foreign.problem))
-            for origin, foreign in sorted(self._now.items(), key=lambda one: one[0])
+            for origin, foreign in sorted(self._now.items(), key=lambda item: item[0])
             if origin.source == source
         )

@@ -1,17 +1,24 @@
-"""Values of public faults: reports in messages, faults as they are known, and where they can be.
+"""Reports and faults as values, and their rows in buckets, each small enough for one document.
 
-Rows of the state are arrays: fields are only ever added at the end.
+A row's bucket follows from the node it is about, or from the document. One with many rows is in
+parts: their number doubles, and never shrinks while the process lives.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias
+from zlib import crc32
 
 import msgspec
 
+from aggregator.plugin import LAST
+from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 from contract.documents.public_fault import LAST_DEVICE
 from contract.go.decode import Int64
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PIECE = 500
 """Influences, faults or documents after which others have their turn: a few milliseconds."""
@@ -134,3 +141,144 @@ class NodeLookup(Protocol):
 
     def node_of(self, serial_number: str) -> str | None:
         """Return the node with this serial number; ``None`` where none has it."""
+
+
+_BUCKETS = 32
+_MOST_ROWS = 1000
+"""Per part: a row has less than 800 bytes."""
+
+Row: TypeAlias = (
+    ActivePublicFault | EndedFault | PublicFaultReport | UnplacedFault | tuple[str, ...] | int
+)
+_Name: TypeAlias = tuple[str, tuple[str, ...]]
+
+
+class PersistedRows(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The rows of one bucket, or of all.
+
+    ``held`` are reports that wait until nodes are known, in the order in which they were sent.
+    ``documents``: place to the digests of applied texts. ``away``: deleted node to the wall time at
+    which that was noticed. ``absent`` are reports about nodes that do not exist yet.
+    """
+
+    faults: tuple[ActivePublicFault, ...] = ()
+    over: tuple[EndedFault, ...] = ()
+    held: tuple[PublicFaultReport, ...] = ()
+    documents: dict[str, tuple[str, ...]] = {}
+    away: dict[str, Int64] = {}
+    absent: tuple[UnplacedFault, ...] = ()
+
+
+_decoder = msgspec.json.Decoder(PersistedRows)
+
+
+class Rows:
+    """All rows by bucket, and which buckets changed."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, int] = {}
+        self._buckets: dict[str, dict[_Name, Row]] = {}
+        self._changed = ChangedBuckets()
+
+    def put(self, kind: str, key: tuple[str, ...], row: Row) -> None:
+        """Keep a row; the first of ``key`` decides about its bucket, all of it about the part."""
+        bucket = self._bucket(kind, key)
+        rows = self._buckets.setdefault(bucket, {})
+        rows[kind, key] = row
+        self._changed.add(bucket)
+        if len(rows) > _MOST_ROWS:
+            self._split(_home(kind, key))
+
+    def put_quietly(self, kind: str, key: tuple[str, ...], row: Row) -> None:
+        """Put a row whose change alone need not be stored."""
+        rows = self._buckets.get(self._bucket(kind, key), {})
+        if (kind, key) in rows:
+            rows[kind, key] = row
+
+    def drop(self, kind: str, key: tuple[str, ...]) -> None:
+        """Remove a row."""
+        bucket = self._bucket(kind, key)
+        rows = self._buckets.get(bucket, {})
+        if rows.pop((kind, key), None) is not None:
+            self._changed.add(bucket)
+            if not rows:
+                del self._buckets[bucket]
+
+    def clear(self) -> None:
+        """Remove all rows; ``compare`` decides afterwards what changed by that."""
+        self._buckets.clear()
+
+    def compare(self, texts: Mapping[str, str]) -> None:
+        """Compare with the texts that are stored: only what differs has changed."""
+        names = texts.keys() | self._buckets.keys()
+        self._changed = ChangedBuckets(name for name in names if self.text(name) != texts.get(name))
+
+    def pop_changed(self) -> frozenset[str]:
+        """Return the buckets that changed since the last call."""
+        return self._changed.pop()
+
+    def text(self, bucket: str) -> str | None:
+        """Return the text of a bucket."""
+        bucket_rows = self._buckets.get(bucket)
+        if not bucket_rows:
+            return None
+        rows = {name: bucket_rows[name] for name in sorted(bucket_rows)}
+        state = PersistedRows(
+            tuple(row for row in rows.values() if isinstance(row, ActivePublicFault)),
+            tuple(row for row in rows.values() if isinstance(row, EndedFault)),
+            tuple(row for row in rows.values() if isinstance(row, PublicFaultReport)),
+            {key[0]: row for (_, key), row in rows.items() if isinstance(row, tuple)},
+            {key[0]: row for (_, key), row in rows.items() if isinstance(row, int)},
+            tuple(row for row in rows.values() if isinstance(row, UnplacedFault)),
+        )
+        return msgspec.json.encode(state, order="sorted").decode()
+
+    def _bucket(self, kind: str, key: tuple[str, ...]) -> str:
+        home = _home(kind, key)
+        part = crc32("\0".join(key).encode()) % self._parts.get(home, 1)
+        return f"{home}-{part}" if part else home
+
+    def _split(self, home: str) -> None:
+        parts = self._parts.get(home, 1)
+        names = [home, *(f"{home}-{part}" for part in range(1, parts))]
+        rows = {row: value for name in names for row, value in self._buckets.pop(name, {}).items()}
+        self._parts[home] = parts * 2
+        for (kind, key), row in rows.items():
+            bucket = self._bucket(kind, key)
+            self._buckets.setdefault(bucket, {})[kind, key] = row
+            self._changed.add(bucket)
+        self._changed.add(*names)
+
+
+def _home(kind: str, key: tuple[str, ...]) -> str:
+    """Return the owner that decides the bucket of a row.
+
+    What a document reports is in the buckets of its nodes: it was applied when these are stored.
+    """
+    prefix = LAST if kind == "document" else ""
+    return prefix + bucket_of(key[0], _BUCKETS, "02")
+
+
+def read_rows(texts: Mapping[str, str]) -> tuple[PersistedRows, list[str]]:
+    """Return the rows in these buckets together, and which of these could not be read."""
+    buckets, unreadable = decoded(texts, _decoder.decode)
+    states = tuple(buckets.values())
+    documents: dict[str, tuple[str, ...]] = {}
+    away: dict[str, int] = {}
+    for state in states:
+        documents |= state.documents
+        away |= state.away
+    held = sorted(
+        (report for s in states for report in s.held), key=lambda report: report.received_at_ms
+    )
+    return (
+        PersistedRows(
+            tuple(fault for state in states for fault in state.faults),
+            tuple(ended for state in states for ended in state.over),
+            tuple(held),
+            documents,
+            away,
+            tuple(unplaced for state in states for unplaced in state.absent),
+        ),
+        unreadable,
+    )

@@ -12,6 +12,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from typing_extensions import override
+
 from contract.documents.reader_keys import is_key_acted_on
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from service.log.trouble import Trouble
@@ -347,12 +349,12 @@ class ClusterDocument(WatchedDocument["Value"]):
         self.bytes = 0
         self.nodes = 0
 
+    @override
     def data(self, value: Value) -> dict[str, str]:
-        """See ``WatchedDocument``."""
         return {self.name: value.text}
 
+    @override
     def document(self, value: Value) -> Document:
-        """See ``WatchedDocument``."""
         data, annotations = self.data(value), value.annotations
         return Document(self.namespace, self.name, data, self.labels, annotations)
 

@@ -3,6 +3,11 @@
 What changes while a write is in flight, and for as long again, goes out together in the next one. A
 failed write is tried again with backoff and jitter. A refused one was computed from a document that
 another program has replaced since: it is read again, and written only if this replica still leads.
+
+A reader takes a document without an event for 60 s for a broken watch (M8), so a quiet document is
+touched. What is written need not be touched. After a start it is not known when a document was
+written last: the first touches are spread over a third of the period, so that neither all come at
+once nor one comes too late.
 """
 
 from __future__ import annotations
@@ -10,10 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, NoReturn
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol
+from zlib import crc32
 
 from aggregator.publish.document_state import LATE_MS, W, WatchedDocument
-from aggregator.publish.touch_schedule import TouchSchedule
 from contract.errors import DocumentError, StoreConflict, StoreError
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
@@ -21,13 +26,38 @@ from service.failing_requests import FailingRequests
 from service.owned_documents.owned_document import Overtaken, StoreContent, made_unless
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aggregator.publish.rate_limited_queue import WriteQueue
-    from service.clock import Clock
+    from service.clock import Clock, Instant
     from service.election.leadership import Leadership
     from service.stalls import Stalls
     from stores.base import Document, Store
+
+_FIRST = 1 / 3
+_AGAIN_MS = 5000
+
+
+class TouchSchedule:
+    """When one document is touched next."""
+
+    def __init__(self, period_seconds: float, name: str) -> None:
+        self._period_ms = int(period_seconds * 1000)
+        self._phase = crc32(name.encode()) / 2**32
+        self._next_ms: int | None = None
+
+    def written(self, now: Instant) -> None:
+        """Observe that the document was written or touched."""
+        self._next_ms = now.steady_ms + self._period_ms
+
+    def failed(self, now: Instant) -> None:
+        """Schedule the touch again after it failed, in time for readers."""
+        self._next_ms = now.steady_ms + min(self._period_ms, _AGAIN_MS)
+
+    def due_ms(self, now: Instant) -> int:
+        """Return the milliseconds until it must be touched; 0 or less when that is now."""
+        if self._next_ms is None:
+            self._next_ms = now.steady_ms + int(self._period_ms * _FIRST * self._phase)
+        return self._next_ms - now.steady_ms
+
 
 _log = logging.getLogger(__name__)
 
@@ -58,24 +88,33 @@ class WriterContext:
     failing: FailingRequests = field(default_factory=FailingRequests)
 
 
-class DocumentWriter(Generic[W]):
-    """Writes the document ``output`` until it has the desired ``value``, and whenever it differs
-    again.
+class WriteTarget(Protocol[W]):
+    """What a writer asks about its document: what it is to be, and who observes it."""
 
-    ``check`` raises ``DocumentError`` for what its readers would refuse; ``acknowledged`` receives
-    the revision that the store has; ``overtaken`` a document that an earlier leader wrote after
-    this replica took over, before ``value`` is called again.
-    """
+    def value(self) -> W:
+        """Return the desired value now."""
+
+    def check(self, value: W) -> None:
+        """Check a value by its readers' rules. Raises ``DocumentError`` for what they refuse."""
+
+    def on_acknowledged(self, revision: int) -> None:
+        """Observe that the store has this revision."""
+
+    def on_overtaken(self, document: Document) -> None:
+        """Observe what an earlier leader wrote after this replica took over; called before
+        ``value`` is.
+        """
+
+
+class DocumentWriter(Generic[W]):
+    """Writes the document ``output`` until it is as ``desired``, and whenever it differs again."""
 
     def __init__(
         self,
         context: WriterContext,
         output: WatchedDocument[W],
+        desired: WriteTarget[W],
         *,
-        value: Callable[[], W],
-        check: Callable[[W], None] = lambda _: None,
-        acknowledged: Callable[[int], None] = lambda _: None,
-        overtaken: Callable[[Document], None] = lambda _: None,
         pause_seconds: float = 0.0,
     ) -> None:
         self.output = output
@@ -87,10 +126,7 @@ class DocumentWriter(Generic[W]):
         self._touches = (
             None if period_seconds is None else TouchSchedule(period_seconds, output.name)
         )
-        self._value = value
-        self._check = check
-        self._acknowledged = acknowledged
-        self._overtaken = overtaken
+        self._desired = desired
         self._pause_seconds = pause_seconds
         self._is_conditional = compares_versions(context.store)
         self._refused_in_a_row = 0
@@ -100,7 +136,7 @@ class DocumentWriter(Generic[W]):
         output, backoff = self.output, Backoff()
         while True:
             self.wake.clear()
-            value = self._value()
+            value = self._desired.value()
             if output.must_check_owners(output.there):
                 await output.check_owners(self._store)
             before = output.acknowledged
@@ -111,7 +147,7 @@ class DocumentWriter(Generic[W]):
                 _log, output.name, f" in {self._store.url}", "; is there a second aggregator?"
             )
             if output.acknowledged != before:
-                self._acknowledged(output.acknowledged)
+                self._desired.on_acknowledged(output.acknowledged)
             if output.trouble.reason is None:
                 self._context.failing.forget(output.name)
             if not self._context.leadership.leads:
@@ -152,7 +188,7 @@ class DocumentWriter(Generic[W]):
             self._refused_in_a_row = 0
             if self._touches is not None:
                 self._touches.written(self._clock())
-            self._acknowledged(output.acknowledged)
+            self._desired.on_acknowledged(output.acknowledged)
             # A storm of changes must not keep the store busy more than half of the time.
             window = min(took_ms / 1000, _LONGEST_WINDOW_SECONDS)
             await asyncio.sleep(max(window, self._pause_seconds))
@@ -164,7 +200,7 @@ class DocumentWriter(Generic[W]):
         if not self.output.was_seen:
             return value
         await self._context.turns.write(self.output.name)
-        return self._value()  # what changed meanwhile goes with it
+        return self._desired.value()  # what changed meanwhile goes with it
 
     async def _read_document(self) -> bool:
         """Read the document where the watch has not shown it; return whether that succeeded."""
@@ -226,7 +262,7 @@ class DocumentWriter(Generic[W]):
         self._context.failing.succeeded()
 
     def _must_write(self) -> bool:
-        return self.output.must_write(self._value(), self._clock())
+        return self.output.must_write(self._desired.value(), self._clock())
 
     async def _wait(self, seconds: float) -> None:
         await is_set_within(self.wake, seconds)
@@ -237,7 +273,7 @@ class DocumentWriter(Generic[W]):
         began_ms = self._clock().steady_ms
         replaced = output.version
         try:
-            self._check(value)
+            self._desired.check(value)
             with self._context.stalls.busy(f"write {output.name} to {self._store.url}"):
                 document, demands = output.document(value), self._is_conditional
                 version = await output.replace(
@@ -278,7 +314,7 @@ class DocumentWriter(Generic[W]):
             return
         output.observe_read(document)
         if document is not None and not output.fenced:
-            self._overtaken(document)
+            self._desired.on_overtaken(document)
 
 
 async def ended(tasks: list[asyncio.Task[NoReturn]]) -> None:

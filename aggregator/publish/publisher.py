@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from aggregator.cluster_documents.kinds import kind_of
 from aggregator.publish.document_state import ClusterDocument
@@ -26,7 +25,7 @@ from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from aggregator.cluster_documents.shards import Value
     from aggregator.publish.document_writer import WriterContext
@@ -38,28 +37,60 @@ SELECTION = Selection(namespace=CLUSTER_NAMESPACE, label=CLUSTER_LABEL, owned=Tr
 """What to watch in every store that is published to."""
 
 
+class ClusterDocuments(Protocol):
+    """The desired cluster documents, and what observes the stored ones."""
+
+    def value(self, name: str) -> Value:
+        """Return the desired content of a document."""
+
+    def on_acknowledged(self, publisher: StorePublisher, name: str) -> None:
+        """Observe that the publisher's store has another revision of a document."""
+
+    def on_appeared(self, documents: Iterable[Document]) -> None:
+        """Observe documents of ours that another program made."""
+
+    def on_followed(self, publisher: StorePublisher, document: Document) -> None:
+        """Observe what another leader wrote, also when that arrives only after this replica took
+        over.
+        """
+
+    def on_maybe_lost(self) -> None:
+        """Observe that the store may have lost documents: after an interruption, and when one of
+        ours went.
+        """
+
+
+class _DesiredClusterDocument:
+    """One of the documents, for its writer in one store."""
+
+    def __init__(self, publisher: StorePublisher, documents: ClusterDocuments, name: str) -> None:
+        kind = kind_of(name)
+        assert kind is not None, "every document is of a kind"
+        self._publisher = publisher
+        self._documents = documents
+        self._name = name
+        self._verify = kind.verify
+
+    def value(self) -> Value:
+        return self._documents.value(self._name)
+
+    def check(self, value: Value) -> None:
+        self._verify(value.text, self._name, value.nodes)
+
+    def on_acknowledged(self, revision: int) -> None:  # noqa: ARG002 - ``outputs`` have it
+        self._documents.on_acknowledged(self._publisher, self._name)
+
+    def on_overtaken(self, document: Document) -> None:
+        self._documents.on_followed(self._publisher, document)
+
+
 class StorePublisher:
-    """Owns the documents of one store.
+    """Owns the documents of one store."""
 
-    ``value`` returns the desired content of a document. ``acknowledged`` receives what the store
-    has, ``appeared`` documents of ours that another program made. ``followed`` receives what
-    another leader writes, also when that arrives only after this replica took over. ``forgot`` is
-    called when the store may have lost documents: after an interruption, and when one of ours went.
-    """
-
-    def __init__(
-        self,
-        context: WriterContext,
-        *,
-        value: Callable[[str], Value],
-        acknowledged: Callable[[StorePublisher, str, int], None],
-        appeared: Callable[[Iterable[Document]], None],
-        followed: Callable[[StorePublisher, Document], None],
-        forgot: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, context: WriterContext, documents: ClusterDocuments) -> None:
         self.context = context
         self.store = context.store
-        self._forgot = forgot
+        self._documents = documents
         self.outputs: dict[str, ClusterDocument] = {}
         self._trouble = Trouble(
             _log, "own documents in %s cannot be seen: %s", "%s answers again", self.store.url
@@ -68,10 +99,6 @@ class StorePublisher:
         """Whether its watch fails."""
         self.writing = context.failing
         """Which of its writes have failed since the last one that did not."""
-        self._value = value
-        self._acknowledged = acknowledged
-        self._appeared = appeared
-        self._followed = followed
         self._leads = False
         self._writings: dict[str, DocumentWriter[Value]] = {}
         self._tasks: dict[str, asyncio.Task[NoReturn]] = {}
@@ -131,16 +158,8 @@ class StorePublisher:
             self._writings[name].wake.set()
 
     def _writing(self, name: str) -> DocumentWriter[Value]:
-        kind = kind_of(name)
-        assert kind is not None, "every document is of a kind"
-        return DocumentWriter(
-            self.context,
-            self._output(name),
-            value=partial(self._value, name),
-            check=lambda value: kind.verify(value.text, name, value.nodes),
-            acknowledged=partial(self._acknowledged, self, name),
-            overtaken=partial(self._followed, self),
-        )
+        desired = _DesiredClusterDocument(self, self._documents, name)
+        return DocumentWriter(self.context, self._output(name), desired)
 
     async def _watch(self) -> NoReturn:
         async for event in self.store.watch(SELECTION):
@@ -153,7 +172,7 @@ class StorePublisher:
             case DocumentsListed(documents):
                 if self._trouble.reason is not None:
                     self._trouble.end()
-                    self._forgot()
+                    self._documents.on_maybe_lost()
                 self.reading.succeeded()
                 self._list(documents)
             case Changed(document):
@@ -161,7 +180,7 @@ class StorePublisher:
                 self._stray((document,))
             case Deleted(_, name):
                 self._shows(name, StoreContent.NOTHING)
-                self._forgot()
+                self._documents.on_maybe_lost()
             case Interrupted(reason):
                 self._trouble.begin(reason)
                 self.reading.failed("watch", reason, self.context.clock().steady_ms)
@@ -197,14 +216,14 @@ class StorePublisher:
         if name in self._writings:
             self._writings[name].wake.set()
         elif follows and not self._leads and isinstance(shown, Document):
-            self._followed(self, shown)
+            self._documents.on_followed(self, shown)
 
     def _stray(self, documents: Iterable[Document]) -> None:
         if not self._leads:
             return
         strange = [d for d in documents if kind_of(d.name) and d.name not in self._writings]
         if strange and self._writings:
-            self._appeared(strange)
+            self._documents.on_appeared(strange)
 
     def _output(self, name: str) -> ClusterDocument:
         if name not in self.outputs:

@@ -63,10 +63,10 @@ class RateLimitedQueue:
         self._since_state = 0
         """Other writes since state was written last."""
 
-    def ask(self, name: str, now_ms: int, what: WriteKind = WriteKind.CHANGE) -> None:
+    def ask(self, name: str, now_ms: int, kind: WriteKind = WriteKind.CHANGE) -> None:
         """Queue a document that is to be written or touched."""
         self._asked += 1
-        self._waiting[name] = _Waiting(now_ms, self._asked, what)
+        self._waiting[name] = _Waiting(now_ms, self._asked, kind)
 
     def withdraw(self, name: str) -> None:
         """Remove a document from the queue."""
@@ -81,15 +81,15 @@ class RateLimitedQueue:
             name, needed = self._next(now_ms)
             if self._bucket.wait_ms(now_ms, needed):
                 break
-            what = self._waiting.pop(name).what
-            self._since_state = 0 if what is WriteKind.STATE else self._since_state + 1
+            kind = self._waiting.pop(name).what
+            self._since_state = 0 if kind is WriteKind.STATE else self._since_state + 1
             self._bucket.take()
             granted.append(name)
         return granted
 
     def _next(self, now_ms: int) -> tuple[str, int]:
         """Return the next document, and how many writes must be possible for its turn."""
-        name = min(self._waiting, key=lambda one: self._turn(one, now_ms))
+        name = min(self._waiting, key=lambda waiting: self._turn(waiting, now_ms))
         return name, self._patient if self._turn(name, now_ms)[0] == _CAN_WAIT else 1
 
     def _turn(self, name: str, now_ms: int) -> tuple[int, int]:
@@ -121,10 +121,10 @@ class WriteQueue:
         self._turns: dict[str, asyncio.Future[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    async def write(self, name: str, what: WriteKind = WriteKind.CHANGE) -> None:
+    async def write(self, name: str, kind: WriteKind = WriteKind.CHANGE) -> None:
         """Wait until a document may be written."""
         try:
-            await self._ask(name, what)
+            await self._ask(name, kind)
         finally:
             self._withdraw(name)
 
@@ -143,11 +143,11 @@ class WriteQueue:
             self._withdraw(name)
         return turn.done() and not turn.cancelled()
 
-    def _ask(self, name: str, what: WriteKind) -> asyncio.Future[None]:
+    def _ask(self, name: str, kind: WriteKind) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         now_ms = self._clock().steady_ms
         turn = self._turns[name] = loop.create_future()
-        self._pace.ask(name, now_ms, what)
+        self._pace.ask(name, now_ms, kind)
         self._grant()
         return turn
 

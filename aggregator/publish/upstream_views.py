@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.plugin import View
 from aggregator.publish.document_state import WatchedDocument
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator.publish.document_writer import WriterContext
-    from stores.base import WatchEvent
+    from stores.base import Document, WatchEvent
 
 _log = logging.getLogger(__name__)
 
@@ -51,8 +52,8 @@ class ViewDocument(WatchedDocument[DesiredView]):
 
     all_keys = True
 
+    @override
     def data(self, value: DesiredView) -> dict[str, str] | None:
-        """See ``WatchedDocument``."""
         return value.view.data
 
 
@@ -64,8 +65,8 @@ class _ViewWriter:
         self.desired = desired
         self.output = ViewDocument(view.namespace, view.name, view.labels, is_input=is_input)
         self.output.begin(context.clock(), fence=context.leadership.fences)
-        self.writing = DocumentWriter(
-            context, self.output, value=lambda: self.desired, pause_seconds=_PAUSE_SECONDS
+        self.writing: DocumentWriter[DesiredView] = DocumentWriter(
+            context, self.output, self, pause_seconds=_PAUSE_SECONDS
         )
         self._store = context.store
         self._trouble = Trouble(
@@ -75,6 +76,18 @@ class _ViewWriter:
             self.output.name,
             self._store.url,
         )
+
+    def value(self) -> DesiredView:
+        return self.desired
+
+    def check(self, value: DesiredView) -> None:
+        """Accept every view: nothing reads it back."""
+
+    def on_acknowledged(self, revision: int) -> None:
+        """Do nothing: no program waits for a view."""
+
+    def on_overtaken(self, document: Document) -> None:
+        """Do nothing: an earlier leader's view is replaced like any other."""
 
     async def watch(self) -> NoReturn:
         view = self.desired.view
@@ -90,7 +103,11 @@ class _ViewWriter:
             self._trouble.end()
         match event:
             case DocumentsListed(documents):
-                mine = (one for one in documents if _is_of(view, one.namespace, one.name))
+                mine = (
+                    document
+                    for document in documents
+                    if _is_of(view, document.namespace, document.name)
+                )
                 self.output.listed(next(mine, StoreContent.NOTHING))
             case Changed(document) if _is_of(view, document.namespace, document.name):
                 self.output.observe_watch(document)
@@ -129,7 +146,7 @@ class UpstreamViews:
     @property
     def outputs(self) -> Iterable[ViewDocument]:
         """The observed state of each view."""
-        return (one.output for one in self._writers.values())
+        return (writer.output for writer in self._writers.values())
 
     def show(self, tasks: asyncio.TaskGroup, views: Iterable[View]) -> None:
         """Set the desired views. Call it only while this replica leads."""

@@ -61,8 +61,8 @@ def _job(group: str, table: JobTable) -> dict[str, Any]:
         {
             "super_pod_id": pod.super_pod_id,
             "server_list": [
-                {"server_id": addresses.get(one.server_id, one.server_id)}
-                for one in pod.server_list or ()
+                {"server_id": addresses.get(server.server_id, server.server_id)}
+                for server in pod.server_list or ()
             ],
         }
         for pod in table.super_pods

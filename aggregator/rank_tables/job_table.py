@@ -82,8 +82,8 @@ def decode_job_table(document: Document) -> JobTable:
     where = f"{document.namespace}/{document.name}"
     deploy = [label for label in _DEPLOY_LABELS if label in document.labels]
     if len(deploy) != 1:
-        found = "both" if deploy else "neither"
-        wanted = f"must have one of {' and '.join(_DEPLOY_LABELS)}, has {found}"
+        which = "both" if deploy else "neither"
+        wanted = f"must have one of {' and '.join(_DEPLOY_LABELS)}, has {which}"
         raise DocumentError(where, "metadata.labels", wanted)
     text = document.data.get(DATA_KEY)
     if text is None:

@@ -7,8 +7,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.accepted_namespaces import ALL, Namespaces
+from aggregator.plugin import DocumentPlugin
 from aggregator.rank_tables.global_table import InstancePlace, render
 from aggregator.rank_tables.job_table import (
     JOB_ID_LABEL,
@@ -73,7 +75,7 @@ class RankTablesStatus(msgspec.Struct, frozen=True):
     shared: dict[str, tuple[str, ...]] = {}
 
 
-class RankTables:
+class RankTables(DocumentPlugin):
     """Global rank tables of services, from the tables of their jobs and from their pods.
 
     No table changes before ``sources`` stores were listed: a job that is only not read yet would be
@@ -104,6 +106,7 @@ class RankTables:
         self._dirty: set[str] = set()
 
     @property
+    @override
     def inputs(self) -> tuple[Selection, ...]:
         """See ``DocumentPlugin``: in all namespaces, so that what is left out can be named."""
         return (Selection(label=REPORT_LABEL, has_label=JOB_ID_LABEL),)
@@ -111,7 +114,7 @@ class RankTables:
     @property
     def problems(self) -> tuple[str, ...]:
         """What is wrong with each ConfigMap that cannot be read now."""
-        return tuple(why for _, why in sorted(self._problems.reasons.items()))
+        return tuple(reason for _, reason in sorted(self._problems.reasons.items()))
 
     def status(self) -> RankTablesStatus:
         """Return the status now."""
@@ -123,6 +126,7 @@ class RankTables:
             shared=dict(sorted(self._shared.items())),
         )
 
+    @override
     def observe(self, source: int, _: Selection, event: WatchEvent, now: Instant) -> frozenset[str]:
         """See ``DocumentPlugin``. No node is judged by it."""
         self._now_ms = now.steady_ms
@@ -182,8 +186,8 @@ class RankTables:
 
     def _is_shared(self, job_id: str) -> bool:
         """Return whether tables of several namespaces have this jobID; log when that changes."""
-        found = tuple(sorted({key.namespace for key in self._services.get(job_id, ())}))
-        if len(found) < 2:
+        namespaces = tuple(sorted({key.namespace for key in self._services.get(job_id, ())}))
+        if len(namespaces) < 2:
             if self._shared.pop(job_id, None) is not None and job_id in self._named:
                 self._named.discard(job_id)
                 _log.info("jobID %s is used by one namespace again", _quoted(job_id))
@@ -195,23 +199,23 @@ class RankTables:
                 "served stays until all but one are deleted. Set rank_tables.namespaces to those "
                 "that count",
                 _quoted(job_id),
-                ", ".join(found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else ""),
+                ", ".join(namespaces[:_SHOWN]) + (", ..." if len(namespaces) > _SHOWN else ""),
             )
-        self._shared[job_id] = found
+        self._shared[job_id] = namespaces
         return True
 
     def _render(self, job_id: str) -> str | None:
         keys = sorted(self._services.get(job_id, ()), key=_in_order)
         members = sorted(self._members.get(job_id, {}).values(), key=_by_name)
-        here = [one for one in members if one.namespace in {key.namespace for key in keys}]
+        here = [member for member in members if member.namespace in {key.namespace for key in keys}]
         return render(
             [self._tables[key] for key in keys],
-            [one.place for one in here if one.app == COORDINATOR],
-            [one.place for one in here if one.app == CONTROLLER],
+            [member.place for member in here if member.app == COORDINATOR],
+            [member.place for member in here if member.app == CONTROLLER],
         )
 
     def _replace(self, source: int, documents: Iterable[Document]) -> None:
-        here = {_Key(source, one.namespace, one.name) for one in documents}
+        here = {_Key(source, document.namespace, document.name) for document in documents}
         for key in {*self._tables, *self._problems.reasons} - here:
             if key.source == source:
                 self._drop(key)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aggregator.jobs.relation_state import RelationState
-from aggregator.jobs.relation_tables import SHIPPED
+from aggregator.jobs.relations import SHIPPED
 from contract.errors import VigilError
 from service.clock import Instant
 

@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 from aggregator.inputs.node_context import JobState, NodeContext, PodState
-from aggregator.processors import separation_policy
-from aggregator.processors.engine import ProcessorEngine
-from aggregator.processors.manual_info import NAME as CHIPS
-from aggregator.processors.manual_info import NAMESPACE
-from aggregator.processors.separation_policy import KEY, SeparationPolicy
+from aggregator.processors import separation_documents
+from aggregator.processors.chains import ProcessorEngine
+from aggregator.processors.frequent_fault_separation import SeparationPolicy
+from aggregator.processors.separation_documents import CHIPS_NAME as CHIPS
+from aggregator.processors.separation_documents import NAMESPACE, POLICY_KEY
 from aggregator.processors.state import decode_buckets
 from contract.errors import VigilError
 from service.clock import Instant
@@ -58,7 +58,10 @@ def _policy(text: str) -> None:
     rules, _ = processing.inputs
     before = processing.separation.policy
     processing.observe(
-        0, rules, Changed(Document(NAMESPACE, separation_policy.NAME, {KEY: text})), NOW
+        0,
+        rules,
+        Changed(Document(NAMESPACE, separation_documents.POLICY_NAME, {POLICY_KEY: text})),
+        NOW,
     )
     _refused(processing)
     read = processing.separation.policy

@@ -15,6 +15,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pydantic import Field
 
+from collectors.audits import (
+    NEVER,
+    AuditSchedule,
+    UnwatchedChips,
+    first_answer,
+    run_together,
+)
 from collectors.base import Collector
 from collectors.chip_faults.chip_tracker import ChipTracker, Query
 from collectors.chip_faults.health_word import ChipWord
@@ -28,19 +35,17 @@ from contract.observation import (
     Assertion,
     Gap,
     Observation,
-    SourceBlind,
     Subject,
     chip_subject,
 )
 from contract.settings import Section
 from dcmi_shim.library.return_codes import ENVIRONMENT, NOT_READY, SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.values import DriverGap
-from pacing.waiting import is_set_within, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import CollectorContext
     from contract.observation import Report
     from dcmi_shim.values import Chip, DriverEvent
 
@@ -53,21 +58,17 @@ LIST_PERIOD = "list_period_seconds"
 
 _ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
 _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
-_MOST_BUSY = 0.5
+_MAX_BUSY_SHARE = 0.5
 """Without events: the share of time in which the driver may be asked."""
-_PROGRESS_SECONDS = 1.0
 _AFTER_EVENT_SECONDS = 1.0
 """How often health words are asked around an event: a card may drop at the same time."""
 _OWN_SECONDS = 0.1
 """The same for the chip that the event is about."""
-# Timers may fire early by the resolution of their clock; a deadline this near counts as due.
-_DUE_SECONDS = 0.001
-_NEVER = float("inf")
 
 
 def real_list_period(configured_seconds: float, round_seconds: float) -> float:
     """Return how often lists are asked without events; a round of them takes ``round_seconds``."""
-    return max(configured_seconds, round_seconds / _MOST_BUSY)
+    return max(configured_seconds, round_seconds / _MAX_BUSY_SHARE)
 
 
 @dataclass
@@ -129,65 +130,40 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
     name = "chip-faults"
     settings = ChipFaultsSection
     about_chips = True
+    period_option = "health_period_seconds"
     deadline_seconds = 2.0
 
-    def __init__(self, section: ChipFaultsSection, options: AgentOptions) -> None:
-        super().__init__(section, options)
-        self.period_seconds = section.health_period_seconds
-
-    async def run(self, context: CollectorContext) -> NoReturn:
-        """Report until cancelled."""
-        watch = ChipFaultsRun(self, context)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                await watch.begin()
-                tasks.create_task(watch.events(), name=f"{self.name} events")
-                tasks.create_task(watch.audits(), name=f"{self.name} audits")
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-        raise AssertionError("the collector's tasks never end")
-
-
-class ChipFaultsRun:
-    """One run of the collector."""
-
-    def __init__(self, collector: ChipFaultsCollector, context: CollectorContext) -> None:
-        self._source = collector.name
-        self._period_seconds = collector.period_seconds
-        self._section = collector.section
-        self._context = context
+    def __init__(self, section: ChipFaultsSection, context: CollectorContext) -> None:
+        super().__init__(section, context)
         self._driver = context.driver
         self._loop = asyncio.get_running_loop()
         self._chips: dict[int, _Watched] = {}
         self._missing: dict[Subject, _Watched] = {}
-        self._tracked: dict[Subject, set[str]] = {
-            chip_subject(chip): set() for chip in context.chips
-        }
+        self._unwatched = UnwatchedChips(self.name, context.tracked, context.chips)
         self._lists: dict[Chip, tuple[int, ...]] = {}
         """Code lists that were read in this round and are not applied yet."""
-        for subject, code in context.tracked:
-            self._tracked.setdefault(subject, set()).add(code)
-        self._logged_silent: set[Subject] = set()
-        self._changed = asyncio.Event()
+        self._schedule = AuditSchedule(context.progress, self.period_seconds)
+        self._queries: list[tuple[float, _Watched, Query]] = []
+        """All queries, by when they are due."""
         self._batch = ReportBatch(context.report)
         self._event_at = float("-inf")
 
-    async def begin(self) -> None:
-        """Wait for the driver's list; a chip that is known and not listed is missing."""
-
-        def report_silence() -> None:
-            self._context.progress()
-            self._log_silent("the driver has not answered since the start")
-
-        self._take_over(await result_of(self._driver.listed(), _PROGRESS_SECONDS, report_silence))
-        for subject in sorted(self._tracked):
+    async def run(self) -> NoReturn:
+        """Report until cancelled."""
+        asking = self._driver.listed()
+        self._take_over(await first_answer(asking, self.context.progress, self._report_blind))
+        for subject in self._unwatched.subjects():
             self._missing[subject] = self._watched(subject, None)
+        await run_together(
+            {
+                f"{self.name} events": self._events(),
+                f"{self.name} audits": self._schedule.run(self._next_due, self._ask_due),
+            }
+        )
 
-    def _log_silent(self, reason: str) -> None:
-        silent = sorted(self._tracked.keys() - self._logged_silent)
-        self._logged_silent.update(silent)
-        now_ms = self._context.wall_clock()
-        self._batch.send(SourceBlind(self._source, chip, now_ms, reason, True) for chip in silent)
+    def _report_blind(self, reason: str) -> None:
+        now_ms = self.context.wall_clock()
+        self._batch.send(self._unwatched.report_blind(reason, now_ms, by_driver=True))
 
     def _take_over(self, listed: Iterable[Chip]) -> None:
         """Watch chips that were not watched yet, and follow their ids."""
@@ -203,25 +179,25 @@ class ChipFaultsRun:
             self._chips[chip.logic_id] = watched
             if found is not None and not FAMILIES[found.family].events and watched.word is None:
                 # The word counts from the next list on.
-                watched.word, watched.listed = ChipWord(self._source, subject), None
+                watched.word, watched.listed = ChipWord(self.name, subject), None
 
     def _watched(self, subject: Subject, chip: Chip | None) -> _Watched:
-        tracked = self._tracked.pop(subject, set())
-        lost_after = self._section.card_lost_after_seconds
-        tracker = ChipTracker(self._source, subject, tracked, lost_after)
+        tracked = self._unwatched.take(subject)
+        lost_after = self.section.card_lost_after_seconds
+        tracker = ChipTracker(self.name, subject, tracked, lost_after)
         now = self._loop.time()
         return _Watched(subject, chip, tracker, dict.fromkeys(Query, now), now + LAG_SECONDS)
 
-    async def events(self) -> NoReturn:
+    async def _events(self) -> NoReturn:
         """Report each event of the driver as it arrives."""
         async for item in self._driver.events():
             if isinstance(item, DriverGap):
-                self._batch.send([Gap(self._source, item.at_ms, item.reason)])
+                self._batch.send([Gap(self.name, item.at_ms, item.reason)])
                 self._take_over(await self._driver.listed())
                 self._ask_now(self._chips.values())
             elif item.code:
                 self._event(item)
-            self._changed.set()
+            self._schedule.wake()
         raise AssertionError("the driver's events never end")
 
     def _event(self, event: DriverEvent) -> None:
@@ -232,11 +208,11 @@ class ChipFaultsRun:
             what = f"event {code} of logic id {event.logic_id} with assertion {event.assertion}"
             why = "no such chip" if watched is None else "no such assertion"
             _log.warning("%s: %s; every chip is audited", what, why)
-            self._batch.send([Gap(self._source, event.seen_at_ms, f"{what}: {why}")])
+            self._batch.send([Gap(self.name, event.seen_at_ms, f"{what}: {why}")])
             self._ask_now(self._chips.values())
             return
         seen = Observation(
-            source=self._source,
+            source=self.name,
             subject=watched.subject,
             code=code,
             assertion=assertion,
@@ -257,7 +233,7 @@ class ChipFaultsRun:
         self._event_at = now
         for watched in self._chips.values():
             due = watched.due[Query.HEALTH]
-            if due != _NEVER:
+            if due != NEVER:
                 pause = _OWN_SECONDS if watched is own else _AFTER_EVENT_SECONDS
                 again_at = max(now, watched.asked_at[Query.HEALTH] + pause)
                 watched.due[Query.HEALTH] = min(due, again_at)
@@ -268,46 +244,34 @@ class ChipFaultsRun:
             watched.due = dict.fromkeys(Query, now)
             watched.settled_at = now + LAG_SECONDS
 
-    async def audits(self) -> NoReturn:
-        """Ask whatever is due, one query after the other, the longest waiting first."""
-        while True:
-            self._context.progress()
-            self._changed.clear()
-            queries = sorted(self._queries(), key=lambda item: item[0])
-            now = self._loop.time()
-            first = queries[0][0] if queries else _NEVER
-            wait = first - now
-            if wait < _DUE_SECONDS:
-                await self._ask_due(queries, max(now, first))
-                continue
-            await is_set_within(self._changed, min(wait, self._period_seconds))
-
-    async def _ask_due(
-        self, queries: Iterable[tuple[float, _Watched, Query]], began: float
-    ) -> None:
-        """Ask what is due of ``queries``, until an event changes what is due next.
+    def _next_due(self) -> float:
+        """Order the queries by when they are due, and return when the first is.
 
         They are ordered once per round, because an idle agent spends most of its time on that.
+        """
+        self._queries = sorted(self._all_queries(), key=lambda item: item[0])
+        return self._queries[0][0] if self._queries else NEVER
+
+    async def _ask_due(self, began: float) -> None:
+        """Ask what is due, the longest waiting first, until an event changes what is due next.
+
         Queries of one round are due again at one time, counted from when the round ``began``, so
         that the next one is one round too.
         """
-        queries = list(queries)
-        self._lists = await self._read_lists(queries)
-        for _, watched, query in queries:
+        self._lists = await self._read_lists()
+        for _, watched, query in self._queries:
             due = watched.next(query)
-            if due - self._loop.time() < _DUE_SECONDS:
+            if self._schedule.is_due(due):
                 if watched.chip is None:
                     await self._leave_out(watched, began)
                 else:
                     await self._ask(watched, watched.chip, query, due, began)
-                self._context.progress()
-            if self._changed.is_set():
+                self.context.progress()
+            if self._schedule.is_woken:
                 break
         self._pause_after(began)
 
-    async def _read_lists(
-        self, queries: Iterable[tuple[float, _Watched, Query]]
-    ) -> dict[Chip, tuple[int, ...]]:
+    async def _read_lists(self) -> dict[Chip, tuple[int, ...]]:
         """Return the lists that are due, read in one message; without events only.
 
         A list that is missing in the answer is asked chip by chip, which also finds the chip that
@@ -315,11 +279,10 @@ class ChipFaultsRun:
         """
         if self._driver.polling_reason is None:
             return {}
-        end = self._loop.time() + _DUE_SECONDS
         due = [
             watched.chip
-            for at, watched, query in queries
-            if query is Query.CODES and at < end and not watched.tracker.blind
+            for at, watched, query in self._queries
+            if query is Query.CODES and self._schedule.is_due(at) and not watched.tracker.blind
             if watched.chip is not None
         ]
         with contextlib.suppress(DriverCallError, DriverCallStuck, DriverGone):
@@ -329,18 +292,18 @@ class ChipFaultsRun:
     def _pause_after(self, began: float) -> None:
         """Without events: pause the queries for as long as the round took that ``began``."""
         if self._driver.polling_reason is None:
-            self._context.show(NODE, LIST_PERIOD, self._section.audit_period_seconds)
+            self.context.show(NODE, LIST_PERIOD, self.section.audit_period_seconds)
             return
         self._batch.send()  # it is whole: nothing follows until the next round
         took = self._loop.time() - began
-        period = real_list_period(self._section.list_period_seconds, took)
-        self._context.show(NODE, LIST_PERIOD, period)
+        period = real_list_period(self.section.list_period_seconds, took)
+        self.context.show(NODE, LIST_PERIOD, period)
         for watched in self._chips.values():
             for query, due in watched.due.items():
                 if watched.word is None or watched.word.asks_again_at != due:
-                    watched.due[query] = max(due, began + took / _MOST_BUSY)
+                    watched.due[query] = max(due, began + took / _MAX_BUSY_SHARE)
 
-    def _queries(self) -> Iterator[tuple[float, _Watched, Query]]:
+    def _all_queries(self) -> Iterator[tuple[float, _Watched, Query]]:
         for watched in self._chips.values():
             for query in Query:
                 yield watched.next(query), watched, query
@@ -351,10 +314,10 @@ class ChipFaultsRun:
         self, watched: _Watched, chip: Chip, query: Query, due: float, began: float
     ) -> None:
         asked_at = watched.asked_at[query] = max(self._loop.time(), due)
-        watched.due[query] = began + self._period_seconds
+        watched.due[query] = began + self.period_seconds
         if query is Query.HEALTH and asked_at < self._event_at + _AFTER_EVENT_SECONDS:
             watched.due[query] = began + _AFTER_EVENT_SECONDS
-        wall_clock, tracker = self._context.wall_clock, watched.tracker
+        wall_clock, tracker = self.context.wall_clock, watched.tracker
         try:
             if query is Query.CODES:
                 listed = await self._ask_codes(watched, chip, asked_at, began)
@@ -394,10 +357,10 @@ class ChipFaultsRun:
         ``in_place``: the loaded library is the installed one, so a failure may be the chip's.
         """
         if query is Query.HEALTH and error.return_code == NOT_READY and in_place:
-            return watched.tracker.observe_health(False, asked_at, self._context.wall_clock())
+            return watched.tracker.observe_health(False, asked_at, self.context.wall_clock())
         if query is Query.HEALTH and error.return_code in _UNSUPPORTED:
-            watched.due[query] = _NEVER
-            return watched.tracker.observe_health(True, asked_at, self._context.wall_clock())
+            watched.due[query] = NEVER
+            return watched.tracker.observe_health(True, asked_at, self.context.wall_clock())
         by_chip = in_place and error.return_code not in ENVIRONMENT
         return self._failed(watched, query, str(error), by_chip=by_chip)
 
@@ -410,9 +373,9 @@ class ChipFaultsRun:
             codes = await self._driver.error_codes(chip)
         listed = frozenset(code_of(code) for code in codes)
         if self._driver.polling_reason is None:
-            watched.due[Query.CODES] = began + self._section.audit_period_seconds
+            watched.due[Query.CODES] = began + self.section.audit_period_seconds
         else:
-            watched.due[Query.CODES] = began + self._section.list_period_seconds
+            watched.due[Query.CODES] = began + self.section.list_period_seconds
             if listed != watched.listed:
                 await self._list_changed(watched, chip, listed, asked_at, began)
         watched.listed = listed
@@ -420,7 +383,7 @@ class ChipFaultsRun:
 
     async def _leave_out(self, watched: _Watched, began: float) -> None:
         """Count a chip that is not listed as silent: no call can reach it."""
-        watched.due = dict.fromkeys(Query, began + self._period_seconds)
+        watched.due = dict.fromkeys(Query, began + self.period_seconds)
         in_place = await self._driver.is_in_place()
         if watched.chip is None:
             why = "the driver does not list this chip"
@@ -433,9 +396,9 @@ class ChipFaultsRun:
         try:
             health = await self._driver.health(chip)
         finally:
-            self._context.show(chip_subject(chip.physical_id), HEALTH, health)
+            self.context.show(chip_subject(chip.physical_id), HEALTH, health)
             if watched.word is not None:
-                self._batch.add(watched.word.observe(health, at, self._context.wall_clock()))
+                self._batch.add(watched.word.observe(health, at, self.context.wall_clock()))
                 again = watched.word.asks_again_at
                 if again is not None:
                     watched.due[Query.HEALTH] = again
@@ -452,13 +415,13 @@ class ChipFaultsRun:
         """Read the health word with a list that has changed."""
         if watched.word is not None:
             watched.word.record_list(listed, asked_at)
-        if watched.due[Query.HEALTH] != _NEVER:
+        if watched.due[Query.HEALTH] != NEVER:
             await self._ask(watched, chip, Query.HEALTH, asked_at, began)
 
     def _failed(
         self, watched: _Watched, query: Query, reason: str, *, by_chip: bool, hangs: bool = False
     ) -> list[Report]:
-        now_ms = self._context.wall_clock()
+        now_ms = self.context.wall_clock()
         return watched.tracker.observe_failure(
             query, reason, self._loop.time(), now_ms, by_chip=by_chip, hangs=hangs
         )

@@ -42,7 +42,7 @@ from pacing.waiting import is_set_within
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import CollectorContext
     from collectors.file_systems.mounts import FileSystem
     from collectors.file_systems.probe import ProbeRound
     from contract.observation import Report
@@ -67,33 +67,6 @@ class FileSystemsSection(Section):
     @model_validator(mode="after")
     def _clears(self) -> Self:
         return at_most(self, "full_cleared_percent", "full_percent")
-
-
-class FileSystemsCollector(Collector[FileSystemsSection]):
-    """Reports faults of file systems.
-
-    ``full_percent`` of space or inodes is full, until ``full_cleared_percent``. ``excluded``: a
-    file system that is mounted only below these paths is not checked. In each of
-    ``probe_directories`` a few bytes are written and read in each period.
-    """
-
-    name = FILE_SYSTEMS
-    settings = FileSystemsSection
-
-    def __init__(
-        self, section: FileSystemsSection, options: AgentOptions, host: HostMounts | None = None
-    ) -> None:
-        super().__init__(section, options)
-        self.host = HostMounts(section.excluded) if host is None else host
-
-    async def run(self, context: CollectorContext) -> NoReturn:
-        """Report until cancelled."""
-        watch = FileSystemsRun(self, context)
-        context.listen(watch.observe)
-        while True:
-            context.progress()
-            await watch.check()
-            await watch.wait()
 
 
 class SavedFileSystems(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -177,15 +150,27 @@ def _percent(part: int, whole: int) -> float | None:
     return 100 * part / whole if whole > 0 else None
 
 
-class FileSystemsRun:
-    """One run of the collector."""
+class FileSystemsCollector(Collector[FileSystemsSection]):
+    """Reports faults of file systems.
 
-    def __init__(self, collector: FileSystemsCollector, context: CollectorContext) -> None:
-        self._collector = collector
-        self._source = collector.name
-        self._context = context
+    ``full_percent`` of space or inodes is full, until ``full_cleared_percent``. ``excluded``: a
+    file system that is mounted only below these paths is not checked. In each of
+    ``probe_directories`` a few bytes are written and read in each period.
+    """
+
+    name = FILE_SYSTEMS
+    settings = FileSystemsSection
+
+    def __init__(
+        self,
+        section: FileSystemsSection,
+        context: CollectorContext,
+        host: HostMounts | None = None,
+    ) -> None:
+        super().__init__(section, context)
+        self._host = HostMounts(section.excluded) if host is None else host
         self._boot = boot_id()
-        kept = read_saved(context.saved_state, self._source, SavedFileSystems)
+        kept = read_saved(context.saved_state, self.name, SavedFileSystems)
         if kept is None or kept.boot != self._boot:  # ids are valid in one boot only
             kept = SavedFileSystems(self._boot, {})
         self._kept = kept
@@ -194,24 +179,31 @@ class FileSystemsRun:
         for (subject, _), seen_ms in context.tracked.items():
             if seen_ms > kept.at_ms and subject.id in failing:
                 failing[subject.id] = None  # it failed anew, and the process ended before it saved
-        section = collector.section
         thresholds = FullThresholds(section.full_percent, section.full_cleared_percent)
         self._tracker = FileSystemTracker(
-            self._source, context.tracked, kept.mounts, thresholds, failing
+            self.name, context.tracked, kept.mounts, thresholds, failing
         )
         self._probes = Probes(section.probe_directories, section.deadline_seconds)
         self._stuck: dict[FileSystem | None, AbandonableThread[_CheckResult]] = {}
-        self._answers = AnswerTracker(self._source)
+        self._answers = AnswerTracker(self.name)
         self._check_now = asyncio.Event()
 
-    def observe(self, reports: Sequence[Report]) -> None:
+    async def run(self) -> NoReturn:
+        """Report until cancelled."""
+        self.context.listen(self._observe)
+        while True:
+            self.context.progress()
+            await self._check()
+            await self._wait()
+
+    def _observe(self, reports: Sequence[Report]) -> None:
         """Check again soon: the log reports a fault of a file system, or a part of it was lost."""
         for report in reports:
             if isinstance(report, Gap) and report.source == KERNEL_LOG:
                 self._check_now.set()
             elif (
                 isinstance(report, Observation)
-                and report.source == self._source
+                and report.source == self.name
                 and report.code in _LOGGED
             ):
                 if report.assertion is Assertion.OCCUR:
@@ -221,25 +213,25 @@ class FileSystemsRun:
                 elif report.assertion is Assertion.ABSENT:
                     self._tracker.record_mounted(report.subject, report.code)
 
-    async def wait(self) -> None:
+    async def _wait(self) -> None:
         """Wait until the next check is due."""
-        await is_set_within(self._check_now, self._collector.period_seconds)
+        await is_set_within(self._check_now, self.period_seconds)
 
-    async def check(self) -> None:
+    async def _check(self) -> None:
         """Check all file systems that answer."""
         self._check_now.clear()
         self._tracker.begin_check()
-        probed = await self._probes.run(self._context.progress)
+        probed = await self._probes.run(self.context.progress)
         self._stuck = {at: work for at, work in self._stuck.items() if work.is_stuck}
-        deadline = self._collector.deadline_seconds
+        deadline = self.deadline_seconds
         while None not in self._stuck:
             left_out = frozenset(at.device for at in self._stuck if at is not None)
-            round_ = _Round(self._collector.host, left_out, dict(self._tracker.failing))
-            work = AbandonableThread(round_, f"{self._source} check")
+            round_ = _Round(self._host, left_out, dict(self._tracker.failing))
+            work = AbandonableThread(round_, f"{self.name} check")
             try:
                 seen = await work.result(deadline)
             except TimeoutError:
-                self._context.progress()
+                self.context.progress()
                 self._stuck[round_.at] = work
                 continue
             except OSError as error:
@@ -250,11 +242,11 @@ class FileSystemsRun:
         self._report_check([], f"the mounts cannot be read within {deadline:g} s")
 
     def _apply(self, seen: _CheckResult, probed: ProbeRound) -> None:
-        now_ms = self._context.wall_clock()
+        now_ms = self.context.wall_clock()
         reports = self._tracker.observe(
             seen.file_systems, seen.usages, now_ms, seen.superblocks, probed.results
         )
-        within = f"no answer within {self._collector.deadline_seconds:g} s"
+        within = f"no answer within {self.deadline_seconds:g} s"
         silent = {at.mount_point: within for at in self._stuck if at is not None}
         elsewhere = {
             directory: "no probe: it is not on a local file system of the host that is checked"
@@ -268,15 +260,15 @@ class FileSystemsRun:
         if is_changed or self._is_unsaved:
             self._is_unsaved = False
             self._kept = SavedFileSystems(self._boot, mounts, failing, now_ms if failing else 0)
-            self._context.saved_state.write(msgspec.json.encode(self._kept))
+            self.context.saved_state.write(msgspec.json.encode(self._kept))
 
     def _report_check(self, reports: list[Report], blind: str | None) -> None:
         """Report ``reports``, and whether they are complete: ``blind`` is why not."""
-        now_ms = self._context.wall_clock()
+        now_ms = self.context.wall_clock()
         if blind is None:
             reports = [*self._answers.observe_answer(now_ms), *reports]
         elif begun := self._answers.observe_failure(blind, now_ms):
-            _log.warning("%s: %s", self._source, blind)
+            _log.warning("%s: %s", self.name, blind)
             reports = [*reports, *begun]
         if reports:
-            self._context.report(reports)
+            self.context.report(reports)

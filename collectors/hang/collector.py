@@ -11,12 +11,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from collectors.audits import PROGRESS_SECONDS, UnwatchedChips
 from collectors.base import Collector
 from collectors.hang.tracker import Figures, HangSection, HangTracker
 from contract.codes.chip_codes import HANG
 from contract.codes.families import FAMILIES
 from contract.errors import DriverCallError, DriverError, ToolError, ToolNonsense, ToolSilent
-from contract.observation import Assertion, Observation, SourceBlind, chip_subject
+from contract.observation import Assertion, Observation, chip_subject
 from dcmi_shim.hccn.tool import A5_COUNTERS, A5_PORTS, COUNTERS, HccnTool
 from dcmi_shim.library.enums import Utilization
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
@@ -25,12 +26,11 @@ from pacing.waiting import result_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from collectors.base import AgentOptions, CollectorContext
-    from contract.observation import Report, Subject
+    from collectors.base import CollectorContext
+    from contract.observation import Report
     from dcmi_shim.values import Chip
 
 _FIRST_SECONDS = 10.0
-_PROGRESS_SECONDS = 1.0
 _PACKETS = ("roce_tx_all_pkt_num", "roce_rx_all_pkt_num")
 _FLITS = ("tx_busi_flit_num", "rx_busi_flit_num")
 _A5 = "Ascend910A5"
@@ -49,60 +49,52 @@ class HangCollector(Collector[HangSection]):
     settings = HangSection
     about_chips = True
 
-    def __init__(self, section: HangSection, options: AgentOptions) -> None:
-        super().__init__(section, options)
-        # Also without detection, faults of an earlier run must end.
-        self.enabled = True
-
-    async def run(self, context: CollectorContext) -> NoReturn:
-        """Report until cancelled."""
-        watch = HangRun(self, context)
-        if not self.section.enabled:
-            watch.end_faults()
-        pause = min(_FIRST_SECONDS, self.period_seconds)
-        loop = asyncio.get_running_loop()
-        while True:
-            context.progress()
-            await asyncio.sleep(pause)
-            began = loop.time()
-            if self.section.enabled:
-                await watch.round()
-            pause = max(0.0, began + self.period_seconds - loop.time())
-
-
-class HangRun:
-    """One run of the detector."""
-
-    def __init__(self, collector: HangCollector, context: CollectorContext) -> None:
-        self._source = collector.name
-        self._deadline = collector.deadline_seconds
-        self._limits = collector.section
-        self._context = context
+    def __init__(self, section: HangSection, context: CollectorContext) -> None:
+        super().__init__(section, context)
         self._driver = context.driver
         self._tool = HccnTool(context.paths)
-        self._tracked = {subject for subject, code in context.tracked if code == HANG}
-        self._logged_missing: set[Subject] = set()
+        hung = [(subject, code) for subject, code in context.tracked if code == HANG]
+        self._unwatched = UnwatchedChips(self.name, hung)
         self._chips: dict[int, HangTracker] = {}
         self._without: set[int] = set()
         self._has_network = True
         self._is_a5 = False
         self._tool_is_silent = False
 
-    def end_faults(self) -> None:
+    @classmethod
+    def is_enabled(cls, *_: object) -> bool:
+        """Return ``True``: also without detection, faults of an earlier run must end."""
+        return True
+
+    async def run(self) -> NoReturn:
+        """Report until cancelled."""
+        if not self.section.enabled:
+            self._end_faults()
+        pause = min(_FIRST_SECONDS, self.period_seconds)
+        loop = asyncio.get_running_loop()
+        while True:
+            self.context.progress()
+            await asyncio.sleep(pause)
+            began = loop.time()
+            if self.section.enabled:
+                await self._round()
+            pause = max(0.0, began + self.period_seconds - loop.time())
+
+    def _end_faults(self) -> None:
         """End all reported hangs, because detection is off."""
-        now_ms = self._context.wall_clock()
+        now_ms = self.context.wall_clock()
         gone = [
-            Observation(self._source, chip, HANG, Assertion.RECOVER, now_ms)
-            for chip in sorted(self._tracked)
+            Observation(self.name, chip, HANG, Assertion.RECOVER, now_ms)
+            for chip in self._unwatched.subjects()
         ]
         if gone:
-            self._context.report(gone)
+            self.context.report(gone)
 
-    async def round(self) -> None:
+    async def _round(self) -> None:
         """Ask chip after chip."""
-        self._context.progress()
+        self.context.progress()
         asking = self._driver.inventory()
-        inventory = await result_of(asking, _PROGRESS_SECONDS, self._context.progress)
+        inventory = await result_of(asking, PROGRESS_SECONDS, self.context.progress)
         family = FAMILIES.get(inventory.family)
         self._has_network = family is not None and family.has_network
         self._is_a5 = inventory.family == _A5
@@ -111,29 +103,23 @@ class HangRun:
             tracker = self._tracker(chip)
             if chip.physical_id not in self._without:
                 self._report(await self._ask(chip, tracker))
-            self._context.progress()
-        self._log_missing()
+            self.context.progress()
+        not_shown = "the driver does not show this chip"
+        self._report(self._unwatched.report_blind(not_shown, self.context.wall_clock()))
 
     def _tracker(self, chip: Chip) -> HangTracker:
         tracker = self._chips.get(chip.physical_id)
         if tracker is None:
             subject = chip_subject(chip.physical_id)
             tracker = HangTracker(
-                self._source,
+                self.name,
                 subject,
-                self._limits,
-                hung=subject in self._tracked,
-                blind=subject in self._logged_missing,
+                self.section,
+                hung=bool(self._unwatched.take(subject)),
+                blind=self._unwatched.is_blind(subject),
             )
-            self._tracked.discard(subject)
             self._chips[chip.physical_id] = tracker
         return tracker
-
-    def _log_missing(self) -> None:
-        missing = sorted(self._tracked - self._logged_missing)
-        self._logged_missing.update(missing)
-        now_ms, why = self._context.wall_clock(), "the driver does not show this chip"
-        self._report(SourceBlind(self._source, chip, now_ms, why) for chip in missing)
 
     async def _ask(self, chip: Chip, tracker: HangTracker) -> list[Report]:
         try:
@@ -144,9 +130,9 @@ class HangRun:
                 self._without.add(chip.physical_id)
                 if not tracker.hung:
                     return []
-            return tracker.observe_failure(str(error), self._context.wall_clock())
+            return tracker.observe_failure(str(error), self.context.wall_clock())
         if not processes:
-            return tracker.observe_idle(self._context.wall_clock())
+            return tracker.observe_idle(self.context.wall_clock())
         troubles: list[str] = []
         figures = Figures(
             aicore=await self._utilization(chip, Utilization.AI_CORE, troubles),
@@ -154,7 +140,7 @@ class HangRun:
             traffic=await self._traffic(chip, troubles),
             cpu_seconds=_cpu_seconds(processes, troubles),
         )
-        now_ms = self._context.wall_clock()
+        now_ms = self.context.wall_clock()
         return tracker.observe(processes, figures, "; ".join(troubles), now_ms)
 
     async def _utilization(self, chip: Chip, kind: Utilization, troubles: list[str]) -> int | None:
@@ -187,16 +173,16 @@ class HangRun:
             return None
 
     async def _packets(self, chip: Chip) -> int:
-        counters = await self._tool.ask(COUNTERS, chip.physical_id, self._deadline)
+        counters = await self._tool.ask(COUNTERS, chip.physical_id, self.deadline_seconds)
         return _sum(counters, _PACKETS)
 
     async def _flits(self, chip: Chip) -> int:
         total = 0
-        for port in await self._tool.ask_a5(A5_PORTS, chip.logic_id, self._deadline):
+        for port in await self._tool.ask_a5(A5_PORTS, chip.logic_id, self.deadline_seconds):
             if port.kind == "UB":
                 place = (port.udie, port.port)
                 counters = await self._tool.ask_a5(
-                    A5_COUNTERS, chip.logic_id, self._deadline, port=place
+                    A5_COUNTERS, chip.logic_id, self.deadline_seconds, port=place
                 )
                 total += _sum(counters, _FLITS)
         return total
@@ -204,7 +190,7 @@ class HangRun:
     def _report(self, reports: Iterable[Report]) -> None:
         batch = list(reports)
         if batch:
-            self._context.report(batch)
+            self.context.report(batch)
 
 
 def _sum(counters: Mapping[str, int], names: tuple[str, ...]) -> int:

@@ -101,53 +101,27 @@ class KernelLogCollector(Collector[KernelLogSection]):
     period_seconds = 60.0
     deadline_seconds = 5.0
 
-    async def run(self, context: CollectorContext) -> NoReturn:
-        """Report until cancelled."""
-        watch = KernelLogRun(self, context)
-        context.listen(watch.observe)
-        try:
-            while True:
-                context.progress()
-                try:
-                    with opened(self.section.device) as log:
-                        context.show(NODE, READS_PIPE, 1.0 if log.is_pipe else None)
-                        await watch.follow(log.descriptor)
-                except OSError as error:
-                    watch.report_blind(error)
-                    await watch.pause()
-        finally:
-            watch.save()
-
-
-class KernelLogRun:
-    """One run of the collector."""
-
-    def __init__(self, collector: KernelLogCollector, context: CollectorContext) -> None:
-        self._source = collector.name
-        self._period_seconds = collector.period_seconds
-        self._device = collector.section.device
-        self._messages = Messages(collector.section.npu_driver_patterns)
-        self._reports_file_systems = collector.options.file_systems
-        excluded = collector.options.excluded
+    def __init__(self, section: KernelLogSection, context: CollectorContext) -> None:
+        super().__init__(section, context)
+        self._messages = Messages(section.npu_driver_patterns)
+        self._reports_file_systems = context.options.file_systems
+        excluded = context.options.excluded
         self._host = HostMounts() if excluded is None else HostMounts(excluded)
         self._unmounted: dict[str, float] = {}
-        self._context = context
         self._loop = asyncio.get_running_loop()
         self._boot = boot_id()
-        kept = read_saved(context.saved_state, self._source, SavedLogPosition)
+        kept = read_saved(context.saved_state, self.name, SavedLogPosition)
         same_boot = kept is None or kept.boot == self._boot
         self._is_history = kept is None
         sequence = kept.sequence if kept is not None and same_boot else None
-        self._position = Position(self._source, sequence)
+        self._position = Position(self.name, sequence)
         tracked = {code for _, code in context.tracked}
-        self._evidence = KernelEvidence(collector.section.hold_seconds)
+        self._evidence = KernelEvidence(section.hold_seconds)
         for code, cpus in ({} if kept is None or not same_boot else kept.cpus).items():
             self._evidence.record_lockup(code, cpus)
-        self._tracker = KernelLogTracker(
-            self._source, tracked, kept, self._evidence.silence_seconds
-        )
-        self._report(self._tracker.begin(self._now(), same_boot=same_boot))
-        self._answers = AnswerTracker(self._source)
+        self._tracker = KernelLogTracker(self.name, tracked, kept, self._evidence.silence_seconds)
+        self._same_boot = same_boot
+        self._answers = AnswerTracker(self.name)
         self._failing: dict[Subject, set[str]] = {}
         """What was reported of each file system and is not over."""
         self._held: dict[str, set[str]] = {}
@@ -159,7 +133,24 @@ class KernelLogRun:
         self._line = ""
         self._unreadable = 0
 
-    async def follow(self, log: int) -> NoReturn:
+    async def run(self) -> NoReturn:
+        """Report until cancelled."""
+        self._report(self._tracker.begin(self._now(), same_boot=self._same_boot))
+        self.context.listen(self._observe)
+        try:
+            while True:
+                self.context.progress()
+                try:
+                    with opened(self.section.device) as log:
+                        self.context.show(NODE, READS_PIPE, 1.0 if log.is_pipe else None)
+                        await self._follow(log.descriptor)
+                except OSError as error:
+                    self._observe_view(explained(self.section.device, error))
+                    await self._pause()
+        finally:
+            self._save()
+
+    async def _follow(self, log: int) -> NoReturn:
         """Read the existing records, then new ones. Raises ``OSError``."""
         readable = asyncio.Event()
         records = Records()
@@ -171,11 +162,11 @@ class KernelLogRun:
             if self._position.finish_reading():
                 _log.warning(
                     "%s: the log is another one than before; reading continues at its end",
-                    self._source,
+                    self.name,
                 )
             self._is_live = True
             self._judge_silence()
-            self.save()
+            self._save()
             while True:
                 await self._wait(readable)
                 readable.clear()
@@ -184,24 +175,24 @@ class KernelLogRun:
         finally:
             self._loop.remove_reader(log)
 
-    async def pause(self) -> None:
+    async def _pause(self) -> None:
         """Wait one period while nothing can be read; no fault ends, because none could be seen."""
         self._is_live = False
-        await asyncio.sleep(self._period_seconds)
+        await asyncio.sleep(self.period_seconds)
 
     async def _wait(self, readable: asyncio.Event) -> None:
         """Wait until there is something to read, or time has changed something."""
-        pause = self._period_seconds
+        pause = self.period_seconds
         end = self._tracker.next_end()
         if end is not None:
             pause = min(pause, max(0.0, end - self._loop.time()))
         await is_set_within(readable, pause)
-        self._context.progress()
+        self.context.progress()
 
     def _judge_silence(self) -> None:
         """End what the kernel would have repeated, and report what it would not report."""
         now = self._now()
-        if now.steady - self._refreshed_at >= self._period_seconds:
+        if now.steady - self._refreshed_at >= self.period_seconds:
             self._refreshed_at = now.steady
             self._evidence.refresh()
             self._report(self._counted(now))
@@ -215,7 +206,7 @@ class KernelLogRun:
         self._report(over)
         self._observe_view("; ".join(silenced.values()) or None)
         if over or now.steady - self._kept_at > _KEEP_SECONDS:
-            self.save()
+            self._save()
 
     def _observe_view(self, reason: str | None) -> None:
         """Report that the log shows everything, or ``reason`` why not; another one again."""
@@ -223,12 +214,12 @@ class KernelLogRun:
             return
         if reason is None:
             if self._reason:
-                _log.warning("%s: everything is reported again", self._source)
-            self._report(self._answers.observe_answer(self._context.wall_clock()))
+                _log.warning("%s: everything is reported again", self.name)
+            self._report(self._answers.observe_answer(self.context.wall_clock()))
         else:
-            _log.warning("%s: %s", self._source, reason)
+            _log.warning("%s: %s", self.name, reason)
             self._answers.is_answering = None
-            self._report(self._answers.observe_failure(reason, self._context.wall_clock()))
+            self._report(self._answers.observe_failure(reason, self.context.wall_clock()))
         self._reason = reason
 
     async def _drain(self, log: int, records: Records) -> None:
@@ -248,7 +239,7 @@ class KernelLogRun:
                 self._note_unreadable(records)
             count += 1
             if count % _AT_ONCE == 0:
-                self._context.progress()
+                self.context.progress()
                 await asyncio.sleep(0)
 
     def _record(self, record: KernelRecord) -> None:
@@ -276,7 +267,7 @@ class KernelLogRun:
         self._line = text
         if reports:
             self._report(reports)
-            self.save()
+            self._save()
 
     def _assertion_of(self, match: Match, now: LogTime, age_seconds: float) -> list[Report]:
         if isinstance(match, FileSystemMessage):
@@ -291,7 +282,7 @@ class KernelLogRun:
         if match.cpu is not None:
             self._evidence.record_lockup(match.code, (match.cpu,))
         if reports:
-            _log.info("%s: %s", self._source, match.text)
+            _log.info("%s: %s", self.name, match.text)
         return reports
 
     def _of_file_system(self, match: FileSystemMessage, now: LogTime) -> list[Report]:
@@ -311,7 +302,7 @@ class KernelLogRun:
                 self._unmounted.clear()
             self._unmounted[match.device] = now.steady + _UNMOUNTED_SECONDS
             if match.code:
-                _log.info("%s: %s: not mounted on this host", self._source, match.text)
+                _log.info("%s: %s: not mounted on this host", self.name, match.text)
             return []
         subject = host_subject(FILE_SYSTEM, mounted.device)
         text = f"{mounted.mount_point}: {match.text}"
@@ -325,12 +316,12 @@ class KernelLogRun:
         if match.code in held or (match.code != READ_ONLY and FILE_SYSTEM_FAILED in held):
             return []
         held.add(match.code)
-        _log.warning("%s: %s", self._source, text)
+        _log.warning("%s: %s", self.name, text)
         return [
             Observation(FILE_SYSTEMS, subject, match.code, Assertion.OCCUR, now.wall_ms, text=text)
         ]
 
-    def observe(self, reports: Sequence[Report]) -> None:
+    def _observe(self, reports: Sequence[Report]) -> None:
         """Apply what the check of file systems found to be over."""
         for report in reports:
             if (
@@ -357,14 +348,10 @@ class KernelLogRun:
 
     def _note_unreadable(self, records: Records) -> None:
         if records.unreadable and not self._unreadable:
-            _log.warning("%s: %s has lines that are no records", self._source, self._device)
+            _log.warning("%s: %s has lines that are no records", self.name, self.section.device)
         self._unreadable = records.unreadable
 
-    def report_blind(self, error: OSError) -> None:
-        """Report that the log cannot be read, once."""
-        self._observe_view(explained(self._device, error))
-
-    def save(self) -> None:
+    def _save(self) -> None:
         """Save how far the log was read."""
         if self._is_history:
             return
@@ -375,14 +362,14 @@ class KernelLogRun:
             self._tracker.logged_ms(),
             self._evidence.locked_cpus(),
         )
-        self._context.saved_state.write(msgspec.json.encode(kept))
+        self.context.saved_state.write(msgspec.json.encode(kept))
 
     def _now(self) -> LogTime:
-        return LogTime(self._context.wall_clock(), self._loop.time())
+        return LogTime(self.context.wall_clock(), self._loop.time())
 
     def _report(self, reports: list[Report]) -> None:
         for report in reports:
             if isinstance(report, Gap):
-                _log.warning("%s: %s", self._source, report.reason)
+                _log.warning("%s: %s", self.name, report.reason)
         if reports:
-            self._context.report(reports)
+            self.context.report(reports)

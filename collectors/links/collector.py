@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 from pydantic import Field
 
 from collectors.answer_tracker import AnswerTracker
+from collectors.audits import NEVER, AuditSchedule, UnwatchedChips, first_answer
 from collectors.base import Collector
 from collectors.chip_faults.collector import ChipFaultsCollector
 from collectors.links.readings import SLOW_ROUND, Readings
@@ -31,10 +32,9 @@ from contract.codes.chip_codes import (
 )
 from contract.codes.families import FAMILIES
 from contract.errors import ToolError, ToolMissing, ToolSilent
-from contract.observation import Assertion, Gap, Observation, SourceBlind, chip_subject
+from contract.observation import Assertion, Gap, Observation, chip_subject
 from contract.settings import Section
 from dcmi_shim.hccn.tool import A5_PORT_ENABLED, A5_PORTS, LINK, HccnTool
-from pacing.waiting import is_set_within, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,10 +57,6 @@ Elsewhere the tool's answer about these ports does not count; an event of the dr
 """
 _UBOE_DERIVED = (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE)
 _SLOW_ROUND_SECONDS = 300.0
-_PROGRESS_SECONDS = 1.0
-# Timers may fire early by the resolution of their clock; a deadline this near counts as due.
-_DUE_SECONDS = 0.001
-_NEVER = float("inf")
 _RETRY_SECONDS = 10.0
 _FIRST_DEADLINE_SECONDS = 4.0
 """For the first question about a chip: while it hangs, nothing is known of the other links."""
@@ -74,7 +70,7 @@ class _Link:
     tracker: LinkTracker
     due: float
     slow_due: float
-    retry_at: float = _NEVER
+    retry_at: float = NEVER
     """When it is asked once more because the tool failed quickly, as a busy one does."""
     shown: dict[Readings, set[str]] = field(default_factory=dict)
 
@@ -85,11 +81,51 @@ class _Link:
     @property
     def check(self) -> float:
         """When it is asked because of an event."""
-        return _NEVER if self.tracker.check_at is None else self.tracker.check_at
+        return NEVER if self.tracker.check_at is None else self.tracker.check_at
 
     @property
     def next(self) -> float:
         return min(self.due, self.check, self.retry_at)
+
+
+async def check_once(
+    tool: HccnTool, family: str, chip: Chip, deadline_seconds: float, *, counts_uboe: bool
+) -> Mapping[str, bool]:
+    """Return whether each code that the tool can report about ``chip`` holds.
+
+    ``counts_uboe``: whether the answer about the UBoE ports of an A5 counts. ``deadline_seconds``
+    is that of one run of the tool. Raises ``ToolError``.
+    """
+    if family != _A5:
+        return {LINK_DOWN: not await tool.ask(LINK, chip.physical_id, deadline_seconds)}
+    ports = await tool.ask_a5(A5_PORTS, chip.logic_id, deadline_seconds)
+    down = [port for port in ports if not port.up]
+    unified = [
+        await _is_wired(tool, chip, port, deadline_seconds) for port in down if port.kind == "UB"
+    ]
+    bonding = sum(port.kind == "ETH" for port in down) if counts_uboe else 0
+    return {
+        UBOE_PORT_DOWN: bonding > 0,
+        UBOE_SUB_HEALTH: bonding == 1,
+        UBOE_PRE_SEPARATE: bonding > 1,
+        UB_PORT_DOWN: any(unified),
+    }
+
+
+async def _is_wired(tool: HccnTool, chip: Chip, port: A5Port, deadline_seconds: float) -> bool:
+    """Return whether a port that is down should be up; also ``True`` without a usable answer."""
+    place = (port.udie, port.port)
+    try:
+        return await tool.ask_a5(A5_PORT_ENABLED, chip.logic_id, deadline_seconds, port=place)
+    except ToolSilent:
+        raise
+    except ToolError:
+        return True
+
+
+def counts_uboe(inventory: Inventory) -> bool:
+    """Return whether the main board of an A5 uses its UBoE ports; ``True`` for other chips."""
+    return inventory.family != _A5 or inventory.main_board in _UBOE_BOARDS
 
 
 class LinksSection(Section):
@@ -115,63 +151,41 @@ class LinksCollector(Collector[LinksSection]):
         LINK_UP: "Whether hccn_tool finds the link of a chip up."
     }
 
-    async def run(self, context: CollectorContext) -> NoReturn:
-        """Report until cancelled."""
-        watch = LinksRun(self, context)
-        context.listen(watch.observe)
-        await watch.begin()
-        while True:
-            await watch.step()
-
-
-class LinksRun:
-    """One run of the collector."""
-
-    def __init__(self, collector: LinksCollector, context: CollectorContext) -> None:
-        self._source = collector.name
-        self._period_seconds = collector.period_seconds
-        self._deadline = collector.deadline_seconds
-        self._telemetry = collector.options.npu_exporter_names
-        self._failure_is_down = collector.options.hccn_error == "down"
-        self._context = context
+    def __init__(self, section: LinksSection, context: CollectorContext) -> None:
+        super().__init__(section, context)
+        self._telemetry = context.options.npu_exporter_names
+        self._failure_is_down = context.options.hccn_error == "down"
         self._tool = HccnTool(context.paths)
         self._loop = asyncio.get_running_loop()
         self._family = ""
         self._links: dict[int, _Link] = {}
-        self._tracked: dict[Subject, set[str]] = {}
-        for subject, code in context.tracked:
-            self._tracked.setdefault(subject, set()).add(code)
+        self._unwatched = UnwatchedChips(self.name, context.tracked)
         self._has_plane = True
         self._reported: set[int] = {
             subject.id for subject, code in context.tracked if code in _UBOE_DERIVED
         }
         """Chips of an A5 whose driver reports a UBoE port down."""
-        self._bus = UnifiedBus(self._source, context.tracked)
-        self._logged_missing: set[Subject] = set()
-        self._changed = asyncio.Event()
+        self._bus = UnifiedBus(self.name, context.tracked)
+        self._schedule = AuditSchedule(context.progress, self.period_seconds / 2)
         self._gap = False
-        self._tool_answers = AnswerTracker(self._source)
+        self._tool_answers = AnswerTracker(self.name)
         """Whether there is a tool: one that is missing is reported about the node."""
         self._trouble: str | None = None
         self._batch = ReportBatch(context.report)
 
-    async def begin(self) -> None:
-        """Wait for the chips; a link that was down and cannot be asked about is blind."""
-
-        def report_silence() -> None:
-            self._context.progress()
-            self._log_missing("the driver has not answered since the start")
-
-        asking = self._context.driver.inventory()
-        self._take_over(await result_of(asking, _PROGRESS_SECONDS, report_silence))
+    async def run(self) -> NoReturn:
+        """Report until cancelled."""
+        # Before the driver's answer: an event that comes meanwhile must not be lost.
+        self.context.listen(self._observe)
+        asking = self.context.driver.inventory()
+        self._take_over(await first_answer(asking, self.context.progress, self._report_blind))
         if self._links:
-            self._log_missing("the driver does not show this chip")
+            self._report_blind("the driver does not show this chip")
+        await self._schedule.run(self._next_due, self._audit)
 
-    def _log_missing(self, reason: str) -> None:
-        missing = sorted(self._tracked.keys() - self._logged_missing)
-        self._logged_missing.update(missing)
-        now_ms = self._context.wall_clock()
-        self._batch.add(SourceBlind(self._source, chip, now_ms, reason) for chip in missing)
+    def _report_blind(self, reason: str) -> None:
+        """Report the chips that are not watched: their links cannot be queried."""
+        self._batch.add(self._unwatched.report_blind(reason, self.context.wall_clock()))
 
     def _take_over(self, inventory: Inventory) -> None:
         """Watch chips that were not watched yet, and follow their ids.
@@ -182,7 +196,7 @@ class LinksRun:
         if family is None or not family.has_network:
             return
         self._family = family.name
-        self._has_plane = family.name != _A5 or inventory.main_board in _UBOE_BOARDS
+        self._has_plane = counts_uboe(inventory)
         now = self._loop.time()
         for place, chip in enumerate(inventory.chips, start=1):
             link = self._links.get(chip.physical_id)
@@ -190,25 +204,25 @@ class LinksRun:
                 link.chip = chip
                 continue
             subject = chip_subject(chip.physical_id)
-            tracker = LinkTracker(self._source, subject, self._tracked.pop(subject, set()))
-            share = self._period_seconds / len(inventory.chips)
-            due = now - self._period_seconds + place * share
+            tracker = LinkTracker(self.name, subject, self._unwatched.take(subject))
+            share = self.period_seconds / len(inventory.chips)
+            due = now - self.period_seconds + place * share
             self._links[chip.physical_id] = _Link(chip, tracker, due, now + share / 2)
 
-    def observe(self, batch: Sequence[Report]) -> None:
+    def _observe(self, batch: Sequence[Report]) -> None:
         """Apply what the driver reports about networks."""
         for report in batch:
             if report.source != ChipFaultsCollector.name:
                 continue
             if isinstance(report, Gap):
                 self._gap = True
-                self._changed.set()
+                self._schedule.wake()
             elif isinstance(report, Observation) and _is_about_links(report):
                 self._record_uboe(report)
                 link = self._links.get(report.subject.id)
                 if link is not None:
                     self._event(link, report)
-                    self._changed.set()
+                    self._schedule.wake()
 
     def _record_uboe(self, seen: Observation) -> None:
         """Record of which chips the driver reports a UBoE port down."""
@@ -222,46 +236,44 @@ class LinksRun:
     def _event(self, link: _Link, seen: Observation) -> None:
         link.tracker.apply_event(self._loop.time())
         if seen.code == UBOE_PORT_DOWN and seen.assertion is Assertion.RECOVER:
-            self._batch.add(link.tracker.end_faults(_UBOE_DERIVED, self._context.wall_clock()))
+            self._batch.add(link.tracker.end_faults(_UBOE_DERIVED, self.context.wall_clock()))
         self._bus.observe(seen)
         self._log_bus()
 
     def _log_bus(self) -> None:
         if self._family == _A5:
             chips = [link.subject for link in self._links.values()]
-            self._batch.add(self._bus.changes(chips, self._context.wall_clock()))
+            self._batch.add(self._bus.changes(chips, self.context.wall_clock()))
 
-    async def step(self) -> None:
-        """Ask about the link that is due most, or wait until one is due."""
-        self._context.progress()
-        self._changed.clear()
+    def _next_due(self) -> float:
+        """Return when the next link is due; a gap makes the chips due at once."""
+        now = self._loop.time()
+        if self._gap:
+            return now
+        return self._next().next if self._links else NEVER
+
+    async def _audit(self, asked_at: float) -> None:
+        """Query the link that is due most; after a gap, the driver for its chips before."""
         if self._gap:
             self._gap = False
-            self._take_over(await self._context.driver.inventory())
-        wait = self._period_seconds / 2
-        if self._links:
-            now = self._loop.time()
-            link = self._next(now)
-            if link.next - now < _DUE_SECONDS:
-                await self._ask(link, max(now, link.next))
-                return
-            wait = min(wait, link.next - now)
-        await is_set_within(self._changed, wait)
+            self._take_over(await self.context.driver.inventory())
+        else:
+            await self._ask(self._next(), asked_at)
 
-    def _next(self, now: float) -> _Link:
-        """Return the link to ask next; what an event made due goes before what time did."""
+    def _next(self) -> _Link:
+        """Return the link to query next; what an event made due goes before what time did."""
         links = self._links.values()
-        checks = [link for link in links if link.check - now < _DUE_SECONDS]
+        checks = [link for link in links if self._schedule.is_due(link.check)]
         if checks:
             return min(checks, key=lambda link: link.check)
         return min(links, key=lambda link: link.next)
 
     async def _ask(self, link: _Link, asked_at: float) -> None:
-        is_round = link.due - asked_at < _DUE_SECONDS
-        while link.due - asked_at < _DUE_SECONDS:
-            link.due += self._period_seconds
+        is_round = self._schedule.is_due(link.due)
+        while self._schedule.is_due(link.due):
+            link.due += self.period_seconds
         link.tracker.record_question(asked_at)
-        link.retry_at = _NEVER
+        link.retry_at = NEVER
         try:
             faults = await self._faults(link)
         except ToolMissing as error:
@@ -276,56 +288,31 @@ class LinksRun:
             self._failed(link, error, asked_at)
             return
         self._has_tool()
-        now_ms = self._context.wall_clock()
+        now_ms = self.context.wall_clock()
         self._batch.add(link.tracker.observe(faults, asked_at, now_ms))
         self._bus.observe_tool(link.subject, down=UB_PORT_DOWN in link.tracker.present)
         self._log_bus()
-        self._context.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)
+        self.context.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)
         self._trouble = None
         if self._telemetry and is_round and link.slow_due <= asked_at and self._family != _A5:
-            link.slow_due = asked_at + _SLOW_ROUND_SECONDS - self._period_seconds / 2
+            link.slow_due = asked_at + _SLOW_ROUND_SECONDS - self.period_seconds / 2
             await self._slow_round(link)
 
     async def _faults(self, link: _Link) -> Mapping[str, bool]:
         """Return whether each code that the tool can report holds. Raises ``ToolError``."""
-        chip, deadline = link.chip, self._deadline
+        deadline = self.deadline_seconds
         if link.tracker.is_new:
             deadline = min(deadline, _FIRST_DEADLINE_SECONDS)
-        if self._family != _A5:
-            return {LINK_DOWN: not await self._tool.ask(LINK, chip.physical_id, deadline)}
-        ports = await self._tool.ask_a5(A5_PORTS, chip.logic_id, deadline)
-        down = [port for port in ports if not port.up]
-        unified = [await self._is_wired(chip, port) for port in down if port.kind == "UB"]
-        bonding = 0
-        if self._has_plane or chip.physical_id in self._reported:
-            bonding = sum(port.kind == "ETH" for port in down)
-        return {
-            UBOE_PORT_DOWN: bonding > 0,
-            UBOE_SUB_HEALTH: bonding == 1,
-            UBOE_PRE_SEPARATE: bonding > 1,
-            UB_PORT_DOWN: any(unified),
-        }
+        has_plane = self._has_plane or link.chip.physical_id in self._reported
+        return await check_once(
+            self._tool, self._family, link.chip, deadline, counts_uboe=has_plane
+        )
 
     def _all_down(self) -> tuple[str, ...]:
         """Return what upstream assumes from a tool that fails: nothing about an A5's UB ports."""
         if self._family != _A5:
             return (LINK_DOWN,)
         return (UBOE_PORT_DOWN, UBOE_PRE_SEPARATE) if self._has_plane else ()
-
-    async def _is_wired(self, chip: Chip, port: A5Port) -> bool:
-        """Return whether a port that is down should be up.
-
-        Also ``True`` if the tool does not answer.
-        """
-        place = (port.udie, port.port)
-        try:
-            return await self._tool.ask_a5(
-                A5_PORT_ENABLED, chip.logic_id, self._deadline, port=place
-            )
-        except ToolSilent:
-            raise
-        except ToolError:
-            return True
 
     async def _slow_round(self, link: _Link) -> None:
         """Read and show slow readings; after a missed deadline the rest is removed."""
@@ -335,7 +322,7 @@ class LinksRun:
             if not silent:
                 try:
                     chip = link.chip.physical_id
-                    answer = await self._tool.ask(readings.question, chip, self._deadline)
+                    answer = await self._tool.ask(readings.question, chip, self.deadline_seconds)
                     values = readings.named(answer)
                 except ToolError as error:
                     silent = isinstance(error, ToolSilent)
@@ -343,9 +330,9 @@ class LinksRun:
 
     def _show(self, link: _Link, readings: Readings, values: Mapping[str, float]) -> None:
         for name in link.shown.get(readings, set()) - values.keys():
-            self._context.show(link.subject, name, None)
+            self.context.show(link.subject, name, None)
         for name, value in values.items():
-            self._context.show(link.subject, name, value)
+            self.context.show(link.subject, name, value)
         link.shown[readings] = set(values)
 
     def _failed(self, link: _Link, error: ToolError, asked_at: float) -> None:
@@ -353,30 +340,30 @@ class LinksRun:
         what = "the last known state of the link stays"
         if down:
             what = 'the link counts as down, by compatibility.hccn_error = "down"'
-        now_ms = self._context.wall_clock()
+        now_ms = self.context.wall_clock()
         reports = link.tracker.observe_failure(str(error), now_ms, down, asked_at)
         if reports and str(error) != self._trouble:
             self._trouble = str(error)
-            _log.warning("%s: %s; %s", self._source, error, what)
+            _log.warning("%s: %s; %s", self.name, error, what)
         self._hide(link)
         self._batch.add(reports)
 
     def _hide(self, link: _Link) -> None:
         """Show no reading of a link that could not be asked about."""
-        self._context.show(link.subject, LINK_UP, None)
+        self.context.show(link.subject, LINK_UP, None)
         for readings in link.shown:
             self._show(link, readings, {})
 
     def _lacks_tool(self, error: ToolMissing) -> None:
         """Report a missing tool once, about the node, and not about every chip."""
-        if begun := self._tool_answers.observe_failure(str(error), self._context.wall_clock()):
-            _log.warning("%s: %s; the last known state of links stays", self._source, error)
+        if begun := self._tool_answers.observe_failure(str(error), self.context.wall_clock()):
+            _log.warning("%s: %s; the last known state of links stays", self.name, error)
             self._batch.add(begun)
             for link in self._links.values():
                 self._hide(link)
 
     def _has_tool(self) -> None:
-        self._batch.add(self._tool_answers.observe_answer(self._context.wall_clock()))
+        self._batch.add(self._tool_answers.observe_answer(self.context.wall_clock()))
 
 
 def _is_about_links(seen: Observation) -> bool:

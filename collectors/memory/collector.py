@@ -33,7 +33,7 @@ from pacing.waiting import is_set_within
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import CollectorContext
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
@@ -59,6 +59,13 @@ class MemorySection(Section):
         return at_most(self, "available_percent", "available_cleared_percent")
 
 
+class _SavedKills(msgspec.Struct, frozen=True):
+    """How many kills of ``boot`` are accounted for."""
+
+    boot: str
+    accounted: int
+
+
 class MemoryCollector(Collector[MemorySection]):
     """Reports short memory.
 
@@ -69,46 +76,30 @@ class MemoryCollector(Collector[MemorySection]):
     settings = MemorySection
     deadline_seconds = 5.0
 
-    def __init__(self, section: MemorySection, options: AgentOptions, proc: Path = _PROC) -> None:
-        super().__init__(section, options)
-        self.proc = proc
-
-    async def run(self, context: CollectorContext) -> NoReturn:
-        """Report until cancelled."""
-        watch = MemoryRun(self, context)
-        context.listen(watch.observe)
-        while True:
-            context.progress()
-            watch.check()
-            await watch.wait()
-
-
-class _SavedKills(msgspec.Struct, frozen=True):
-    """How many kills of ``boot`` are accounted for."""
-
-    boot: str
-    accounted: int
-
-
-class MemoryRun:
-    """One run of the collector."""
-
-    def __init__(self, collector: MemoryCollector, context: CollectorContext) -> None:
-        self._collector = collector
-        self._source = collector.name
-        self._context = context
+    def __init__(
+        self, section: MemorySection, context: CollectorContext, proc: Path = _PROC
+    ) -> None:
+        super().__init__(section, context)
+        self._proc = proc
         self._boot = boot_id()
         self._was_short = (_SUBJECT, MEMORY_PRESSURE) in context.tracked
-        section = collector.section
         self._pressure = Pressure(
             PressureLimits(section.stalled_percent, section.stalled_cleared_percent),
             PressureLimits(section.available_percent, section.available_cleared_percent),
             is_short=self._was_short,
         )
-        self._kept = read_saved(context.saved_state, self._source, _SavedKills)
+        self._kept = read_saved(context.saved_state, self.name, _SavedKills)
         self._kills = OomKills(self._accounted())
-        self._answers = AnswerTracker(self._source)
+        self._answers = AnswerTracker(self.name)
         self._check_now = asyncio.Event()
+
+    async def run(self) -> NoReturn:
+        """Report until cancelled."""
+        self.context.listen(self._observe)
+        while True:
+            self.context.progress()
+            self._check()
+            await self._wait()
 
     def _accounted(self) -> int | None:
         """Return the kills that earlier runs reported: none yet in a boot after the last run's."""
@@ -116,7 +107,7 @@ class MemoryRun:
             return None
         return self._kept.accounted if self._kept.boot == self._boot else 0
 
-    def observe(self, reports: Sequence[Report]) -> None:
+    def _observe(self, reports: Sequence[Report]) -> None:
         """Apply kills in the kernel's log, and check at once when a part of it was lost."""
         for report in reports:
             if isinstance(report, Gap | Observation) and report.source == KERNEL_LOG:
@@ -125,25 +116,25 @@ class MemoryRun:
                 elif report.code == OOM_KILL:
                     self._kills.count_logged_kill()
 
-    async def wait(self) -> None:
+    async def _wait(self) -> None:
         """Wait until the next check is due."""
-        pause = self._collector.period_seconds
+        pause = self.period_seconds
         if self._kills.is_suspicious:
             pause = min(pause, _SOON_SECONDS)
         await is_set_within(self._check_now, pause)
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Read the kernel's counters, and report what changed."""
         self._check_now.clear()
-        now_ms = self._context.wall_clock()
+        now_ms = self.context.wall_clock()
         try:
             text = self._read_pressure()
-            kills = oom_kills((self._collector.proc / "vmstat").read_text(encoding="ascii"))
+            kills = oom_kills((self._proc / "vmstat").read_text(encoding="ascii"))
         except (OSError, ValueError) as error:
             reason = f"the kernel's figures about memory cannot be read: {error}"
             if begun := self._answers.observe_failure(reason, now_ms):
-                _log.warning("%s: %s", self._source, reason)
-                self._context.report(begun)
+                _log.warning("%s: %s", self.name, reason)
+                self.context.report(begun)
             return
         reports = self._answers.observe_answer(now_ms)
         is_short = self._pressure.is_short
@@ -156,14 +147,14 @@ class MemoryRun:
             text = f"the kernel killed more processes than its log has: {lost} more"
             reports.append(self._observation(OOM_KILL, Assertion.ONCE, now_ms, text))
         if reports:
-            self._context.report(reports)
+            self.context.report(reports)
         self._keep()
 
     def _read_pressure(self) -> str:
         """Read the pressure once; return it as text."""
         try:
             # A kernel that counts no pressure has no such file, or one that cannot be read.
-            pressure = (self._collector.proc / "pressure/memory").read_text(encoding="ascii")
+            pressure = (self._proc / "pressure/memory").read_text(encoding="ascii")
         except OSError:
             pressure = ""
         stalled = stalled_percent(pressure)
@@ -175,7 +166,7 @@ class MemoryRun:
         return f"{available:.1f} % of the memory is available"
 
     def _observation(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
-        return Observation(self._source, _SUBJECT, code, assertion, now_ms, text=text)
+        return Observation(self.name, _SUBJECT, code, assertion, now_ms, text=text)
 
     def _keep(self) -> None:
         accounted = self._kills.accounted
@@ -184,7 +175,7 @@ class MemoryRun:
         kept = _SavedKills(self._boot, accounted)
         if kept != self._kept:
             self._kept = kept
-            self._context.saved_state.write(msgspec.json.encode(kept))
+            self.context.saved_state.write(msgspec.json.encode(kept))
 
 
 def _available_percent() -> float:

@@ -26,8 +26,17 @@ from contract.observation import Assertion, Observation, SourceAnswered, storage
 from contract.settings import ListenAddress, Section
 
 if TYPE_CHECKING:
-    from collectors.base import AgentOptions, CollectorContext
+    from collectors.base import CollectorContext
+    from collectors.storage.status_parser import Instances
     from contract.observation import Report
+
+
+def check_once(client: StorageClient, path: Path, *, any_owner: bool) -> Instances:
+    """Return the instances in the status file of ``client``. Blocking.
+
+    Raises ``OSError`` where it cannot be read, ``ValueError`` where it must not or makes no sense.
+    """
+    return parse(read_checked(path, any_owner=any_owner), client)
 
 
 class StoredFlags(msgspec.Struct, frozen=True):
@@ -67,18 +76,17 @@ class StorageCollector(Collector[StorageSection]):
     settings = StorageSection
     deadline_seconds = 5.0
 
-    def __init__(self, section: StorageSection, options: AgentOptions) -> None:
-        super().__init__(section, options)
+    def __init__(self, section: StorageSection, context: CollectorContext) -> None:
+        super().__init__(section, context)
         files = (DPC, section.dpc_file), (DTFS, section.dtfs_file)
         self._files = {client: Path(file) for client, file in files if file}
 
-    async def run(self, context: CollectorContext) -> NoReturn:
+    async def run(self) -> NoReturn:
         """Report until cancelled."""
+        context = self.context
         memory = read_saved(context.saved_state, self.name, StoredFlags) or StoredFlags()
-        watches = [
-            StorageRun(self, client, path, memory, context) for client, path in self._files.items()
-        ]
-        removed = self._leave_out(context) & memory.clients.keys()
+        watches = [StatusFile(self, client, path, memory) for client, path in self._files.items()]
+        removed = self._leave_out() & memory.clients.keys()
         while True:
             changed = await asyncio.gather(*(watch.check() for watch in watches))
             if any(changed) or removed:
@@ -88,8 +96,9 @@ class StorageCollector(Collector[StorageSection]):
             context.progress()
             await asyncio.sleep(self.period_seconds)
 
-    def _leave_out(self, context: CollectorContext) -> set[str]:
+    def _leave_out(self) -> set[str]:
         """End all faults of clients without a path; return the names of these clients."""
+        context = self.context
         left_out = [client for client in (DPC, DTFS) if client not in self._files]
         for client in left_out:
             subject, now_ms = storage_subject(client.name), context.wall_clock()
@@ -103,8 +112,8 @@ class StorageCollector(Collector[StorageSection]):
         return {client.name for client in left_out}
 
 
-class StorageRun:
-    """The run of the collector for one file."""
+class StatusFile:
+    """The status file of one client, and what is tracked of it."""
 
     def __init__(
         self,
@@ -112,8 +121,8 @@ class StorageRun:
         client: StorageClient,
         path: Path,
         memory: StoredFlags,
-        context: CollectorContext,
     ) -> None:
+        context = storage.context
         subject = storage_subject(client.name)
         tracked = [code for about, code in context.tracked if about == subject]
         same_boot = memory.boot_id == boot_id()
@@ -122,7 +131,7 @@ class StorageRun:
         self._storage = storage
         self._path = path
         self._context = context
-        self._reading: asyncio.Task[bytes] | None = None
+        self._reading: asyncio.Task[Instances] | None = None
         self._tracker = StorageTracker(
             storage.name,
             client,
@@ -144,7 +153,7 @@ class StorageRun:
         self.was_there = True
         now_ms = self._context.wall_clock()
         try:
-            listed = parse(await self._content(), self.client)
+            listed = await self._instances()
         except (OSError, ValueError) as error:
             self._report(
                 self._tracker.observe_failure(f"{self._path}: {_reason_of(error)}", now_ms)
@@ -157,12 +166,12 @@ class StorageRun:
     def _is_there(self) -> bool:
         return os.path.lexists(self._path)
 
-    async def _content(self) -> bytes:
+    async def _instances(self) -> Instances:
         seconds = self._storage.deadline_seconds
         if self._reading is None:
             # In a thread: a kernel module answers, which may block.
             any_owner = self._context.paths.trust_driver
-            read = partial(read_checked, self._path, any_owner=any_owner)
+            read = partial(check_once, self.client, self._path, any_owner=any_owner)
             name = f"{self.client.name} status"
             self._reading = asyncio.create_task(asyncio.to_thread(read), name=name)
         done, _ = await asyncio.wait({self._reading}, timeout=seconds)

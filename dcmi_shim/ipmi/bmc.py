@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from contract.errors import BmcError
+from contract.errors import BmcError, ForeignBmc
 from dcmi_shim.ipmi.alarms import reading
 from dcmi_shim.ipmi.device import IpmiDevice, NoDevice
 from dcmi_shim.ipmi.request import Request
@@ -48,9 +48,13 @@ class Ipmi:
     async def serial_number(self) -> str | None:
         """Return the server's serial number; ``None`` where the BMC has none.
 
-        Raises ``BmcError`` or ``ToolError`` when it gives no answer.
+        Raises ``BmcError`` or ``ToolError`` when it gives no answer. A BMC of Huawei may lack this
+        command alone: only the list of alarms shows a BMC of another maker.
         """
-        return await self._ask(serial_number_exchange)
+        try:
+            return await self._ask(serial_number_exchange)
+        except ForeignBmc as error:
+            raise BmcError(error.answer) from None
 
     async def manufacturer(self) -> int | None:
         """Return the number of the BMC's manufacturer (IANA; Huawei is 2011), as every BMC has it.

@@ -256,7 +256,7 @@ class LearnedLimits:
         ``is_named``: it gave another reason, such as that it ends.
         """
         self._stated = BrokerLimits()
-        largest = max((one.size for one in under_way), default=0)
+        largest = max((message.size for message in under_way), default=0)
         if was_too_large and largest:
             self.refuse(largest)
             return
@@ -264,9 +264,9 @@ class LearnedLimits:
             self._under_way = max(1, min(self._under_way, len(under_way)) // 2)
             self._under_way_again_at = self._steady_seconds() + LAST_PAUSE_SECONDS
         self._lost |= {
-            one.topic: (one.size, _digest(one.payload))
-            for one in under_way
-            if one.size > LEAST_BYTES
+            message.topic: (message.size, _digest(message.payload))
+            for message in under_way
+            if message.size > LEAST_BYTES
         }
         is_proof = alone and self._was_small_taken and self.is_suspect(largest)
         if largest > max(self._taken, LEAST_BYTES) and not is_named:
@@ -307,13 +307,16 @@ class PublishWindow:
 
     A broker states its Receive Maximum in CONNACK (MQTT 5, 3.2.2.3.3), and disconnects a client
     that has more unacknowledged. What its caller has given up is unacknowledged all the same. A
-    suspect goes alone, after everything else that waits.
+    suspect goes alone, after everything else that waits: a break beside a subscription whose answer
+    is missing would prove nothing, and might repeat itself for ever.
     """
 
     def __init__(self, places: int, steady_seconds: Callable[[], float] = time.monotonic) -> None:
         self._places = places
         self._steady_seconds = steady_seconds
         self._taken = 0
+        self._subscribing = 0
+        """Subscriptions without an answer; they need no place."""
         self._is_exclusive = False
         self._has_ended = False
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -347,6 +350,16 @@ class PublishWindow:
         self._is_exclusive = False
         self._pass_on()
 
+    def begin_subscription(self) -> None:
+        """Record that a subscription was sent; suspects wait for its answer."""
+        self._subscribing += 1
+
+    def end_subscription(self) -> None:
+        """Record the answer to a subscription."""
+        self._subscribing -= 1
+        self._progress_at = self._steady_seconds()
+        self._pass_on()
+
     def end_exclusive(self) -> None:
         """Let others pass a suspect that gets no answer."""
         self._is_exclusive = False
@@ -363,7 +376,9 @@ class PublishWindow:
         ):
             self._taken += 1
             self._waiting.popleft().set_result(None)
-        while self._suspects and (self._has_ended or not (self._taken or self._waiting)):
+        while self._suspects and (
+            self._has_ended or not (self._taken or self._subscribing or self._waiting)
+        ):
             self._taken += 1
             self._is_exclusive = True
             self._suspects.popleft().set_result(None)

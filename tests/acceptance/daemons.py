@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.acceptance.places import NODES
 from tests.acceptance.reading import DEVICE_PREFIX
+from tests.parts.deadlines import patience, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +36,7 @@ def clean_environment() -> dict[str, str]:
 def wait(happened: Callable[[], bool], what: str, seconds: float = 10.0) -> float:
     """Wait until ``happened``; the seconds it took."""
     begin = time.monotonic()
-    while not happened():
-        assert time.monotonic() - begin < seconds, f"not within {seconds} s: {what}"
-        time.sleep(_STEP_SECONDS)
+    wait_until(happened, what, seconds, _STEP_SECONDS)
     return time.monotonic() - begin
 
 
@@ -102,7 +101,7 @@ class Daemon:
         """Stop the process with SIGTERM; return its exit status and the duration (s)."""
         begin = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(10)
+        status = self.process.wait(patience(10))
         return status, time.monotonic() - begin
 
     def ended(self, seconds: float = 15.0) -> int:
@@ -122,7 +121,7 @@ class Daemon:
         """Ask at ``--listen``; JSON decoded."""
         wait(self._listens, f"{self._verb} listens")
         assert self._url is not None
-        with closing(http.client.HTTPConnection(*self._url, timeout=5)) as connection:
+        with closing(http.client.HTTPConnection(*self._url, timeout=patience(5))) as connection:
             connection.request("GET", path)
             response = connection.getresponse()
             body = response.read().decode()

@@ -9,6 +9,7 @@ import pytest
 from tests.acceptance.bmc import Bmc, compile_device
 from tests.acceptance.daemons import wait
 from tests.acceptance.noded import RecordedServer
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,7 +110,7 @@ def test_a_bmc_that_hangs_at_the_start_holds_nothing_up(server: Server) -> None:
     assert server.blind() != []
     status, seconds = server.agent.stop()
     assert status == 0
-    assert seconds < 8
+    assert seconds < patience(8)
     server.start(FAN)
     server.bmc.do({"do": "bmc-hang", "on": False})
     server.shows("Fan 1")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tests.acceptance.daemons import wait
 from tests.acceptance.places import CLUSTER, NODES
 from tests.acceptance.reading import CLUSTER_PREFIX, DEVICE_PREFIX, signed
+from tests.parts.deadlines import let_time_pass, patience, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,16 +37,18 @@ def test_foreign_edits_are_repaired(cluster: Cluster, make_agent: MakeAgent) -> 
     agent.shows(lambda shown: shown.codes(4) == {FAULT}, "occurred")
     content = signed(HEALTHY, int(time.time()))
     cluster.write(OWN, {"DeviceInfoCfg": content})
-    assert agent.shows(lambda shown: shown.codes(4) == {FAULT}, "an edit is repaired") < 1
+    assert agent.shows(lambda shown: shown.codes(4) == {FAULT}, "an edit is repaired") < patience(1)
     cluster.delete(NODES, OWN)
-    assert agent.shows(lambda shown: shown.codes(4) == {FAULT}, "a deletion is repaired") < 1
+    assert agent.shows(
+        lambda shown: shown.codes(4) == {FAULT}, "a deletion is repaired"
+    ) < patience(1)
     cluster.write(OWN, {"DeviceInfoCfg": "no json at all"})
 
     def is_repaired() -> bool:
         data = cluster.read(NODES, OWN)
         return data is not None and data["DeviceInfoCfg"].startswith("{")
 
-    assert wait(is_repaired, "garbage is repaired") < 1
+    assert wait(is_repaired, "garbage is repaired") < patience(1)
     agent.shows(lambda shown: shown.codes(4) == {FAULT}, "to what it was")
     assert agent.ask("/readyz")[0] == 200
 
@@ -59,10 +62,7 @@ def test_two_writers_are_a_conflict(cluster: Cluster, make_agent: MakeAgent) -> 
         cluster.write(OWN, {"DeviceInfoCfg": signed(HEALTHY, int(time.time()))})
         return agent.status()["publications"][0]["conflict_since_ms"] is not None
 
-    for _ in range(40):
-        if fight():
-            break
-        time.sleep(0.1)
+    wait_until(fight, "the conflict", step_seconds=0.1)
     status, answer = agent.ask("/readyz")
     assert status == 503
     assert "conflict" in json.dumps(answer)
@@ -75,7 +75,7 @@ def test_two_writers_are_a_conflict(cluster: Cluster, make_agent: MakeAgent) -> 
         if data is None or data["DeviceInfoCfg"] != mine:
             writes += 1
             cluster.write(OWN, {"DeviceInfoCfg": mine})
-        time.sleep(0.05)
+        let_time_pass(0.05)
     assert writes <= 4, "the agent writes after pauses of 1, 2 and 4 s"
     assert wait(lambda: cluster.read(NODES, OWN) != {"DeviceInfoCfg": mine}, "it is tried", 10)
 
@@ -146,11 +146,13 @@ def test_cluster_info_is_kept_and_repaired(
     wait(lambda: aggregator.ask("/readyz")[0] == 200, "ready again")
     assert cluster.read(CLUSTER, name) == before, "a restart changes nothing"
     cluster.delete(CLUSTER, name)
-    assert wait(lambda: cluster.read(CLUSTER, name) == before, "a deletion is repaired") < 2
+    assert wait(lambda: cluster.read(CLUSTER, name) == before, "a deletion is repaired") < patience(
+        2
+    )
     path = f"/api/v1/namespaces/{CLUSTER}/configmaps/{name}"
     cluster.plane.request("PATCH", path, {"data": {name: "{}"}})
     # Within 2 s of its start an edit may be another leader's last write.
-    assert wait(lambda: cluster.read(CLUSTER, name) == before, "an edit is repaired") < 3
+    assert wait(lambda: cluster.read(CLUSTER, name) == before, "an edit is repaired") < patience(3)
     cluster.plane.request("PATCH", path, {"data": {name: "garbage"}})
     aggregator.kill()
     cluster.plane.request("PATCH", path, {"data": {name: "garbage"}})

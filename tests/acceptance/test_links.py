@@ -9,6 +9,7 @@ import pytest
 
 from tests.acceptance.daemons import wait
 from tests.acceptance.reading import has
+from tests.parts.deadlines import let_time_pass
 from tests.parts.fault_config import link_rule
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def test_a_restart_moves_no_time_of_the_duration_rule(
     agent.hardware.link(10, "DOWN")
     agent.hardware.occur(10, LINK_DOWN, MINOR)
     begin_ms = time.time_ns() // 1_000_000
-    time.sleep(kill_after_seconds)
+    let_time_pass(kill_after_seconds)
     agent.kill()
     agent.start()
     isolated = "PreSeparateNPU"

@@ -13,6 +13,7 @@ import pytest
 
 from tests.acceptance.daemons import wait
 from tests.acceptance.reading import has
+from tests.parts.deadlines import nothing_happens_for
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import MakeAgent
@@ -69,7 +70,9 @@ def test_agent_that_stood_still_and_wakes_up_leaves_no_node_silent(twins: Twins)
         twins.signal(owner, signal.SIGSTOP)
         wait(partial(twins.shows, other), "the other one takes over")
         twins.signal(owner, signal.SIGCONT)
-        time.sleep(4 * INTERVAL_SECONDS)
+        nothing_happens_for(
+            4 * INTERVAL_SECONDS, because="four heartbeats, by which one of them notices the other"
+        )
         wait(lambda: len(twins.owners()) == 1, "one gives way")
         owner, other = sorted(CHIPS, key=lambda host: host not in twins.owners())
         wait(partial(twins.shows, owner), f"{owner} has the name and writes", 5)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.acceptance.daemons import clean_environment, wait
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ def run(vigil: Path, *arguments: str, **environment: str) -> tuple[int, str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=_SECONDS,
+        timeout=patience(_SECONDS),
         text=True,
     )
     assert "Traceback" not in done.stdout

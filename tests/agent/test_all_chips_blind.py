@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from agent.all_chips_blind import AgentBlindness, blind_chips
 from agent.policy.state import Blindness, ChipState, PolicyState
 from dcmi_shim.values import Chip, Inventory
+
+if TYPE_CHECKING:
+    from agent.fault_state import FaultState
+    from agent.publishing.device_info import DeviceInfoDocument
+    from dcmi_shim.driver import Driver
 
 GONE = Blindness(5_000, "the driver process was ended by SIGKILL")
 LATER = Blindness(7_000, "no usable libdcmi.so")
@@ -50,10 +56,10 @@ class Bench:
         self.trouble: str | None = None
         self.now_ms = 100_000
         self.blindness = AgentBlindness(
-            state=lambda: self.state,
-            inventory=lambda: self.inventory,
-            trouble=lambda: self.trouble,
-            wall_clock=lambda: self.now_ms,
+            cast("FaultState", self),
+            cast("DeviceInfoDocument", self),
+            cast("Driver", self),
+            lambda: self.now_ms,
         )
 
 

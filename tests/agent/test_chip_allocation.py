@@ -53,9 +53,8 @@ class Followed:
         )
         self.changes: list[int] = []
         self._queue: asyncio.Queue[UsageEvent] = asyncio.Queue()
-        self.usage = StoreAllocation(
-            NODE, self._events(), self.journal, lambda: T, self.changes.append
-        )
+        self.usage = StoreAllocation(NODE, self._events(), self.journal, lambda: T)
+        self.usage.notify(self.changes.append)
         self.usage.restore(remembered)
         self._task = asyncio.create_task(self.usage.run())
 

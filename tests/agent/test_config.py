@@ -11,6 +11,7 @@ import pytest
 from agent.config import AgentConfiguration, load_agent
 from collectors.chip_faults.collector import ChipFaultsSection
 from contract.errors import ConfigurationError
+from tests.parts.deadlines import patience
 
 WRONG = """
 node_name = "Upper_Case"
@@ -125,7 +126,7 @@ def vigil(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "vigil", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=patience(30),
         check=False,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import closing
 from random import Random
@@ -18,6 +17,7 @@ from agent.journal.rows import RowKind
 from contract.codes.catalogue import shipped
 from contract.observation import Assertion, Observation, chip_subject
 from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
+from tests.parts.deadlines import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,9 +147,7 @@ async def test_a_journal_that_comes_back_has_the_configuration(tmp_path: Path) -
     for file in tmp_path.glob(f"{FILE_NAME}*"):
         file.unlink()
     life.see(Assertion.OCCUR, 4)
-    async with asyncio.timeout(5):
-        while not life.journal.status().gaps or life.journal.status().trouble is not None:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: life.journal.status().gaps and life.journal.status().trouble is None)
     await life.committed()
     remembered = read_restored(tmp_path / FILE_NAME)
     assert configured_by(remembered) == table("SeparateNPU")

@@ -10,9 +10,23 @@ import pytest
 
 from agent.daemon import Agent
 from collectors.registry import COLLECTORS
+from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
     from collectors.base import Collector
+
+
+class Run:
+    """A collector that runs until it is cancelled."""
+
+    def __init__(self, name: str, begun: list[str]) -> None:
+        self._name = name
+        self._begun = begun
+
+    async def run(self) -> NoReturn:
+        self._begun.append(self._name)
+        await asyncio.Event().wait()
+        raise AssertionError
 
 
 class Parts:
@@ -20,14 +34,16 @@ class Parts:
 
     def __init__(self) -> None:
         self.other_chips = asyncio.Event()
+        self.collecting = self
         self.documents = SimpleNamespace(wait_until_read=self._ready)
         self.fault_configuration = SimpleNamespace(known=self._ready)
+        self.begun: list[str] = []
 
     async def _ready(self) -> None:
         await asyncio.sleep(0)
 
-    def context_of(self, collector: Collector[Any]) -> str:
-        return collector.name
+    def new_collector(self, kind: type[Collector[Any]]) -> Run:
+        return Run(kind.name, self.begun)
 
     def change_chips(self) -> None:
         before, self.other_chips = self.other_chips, asyncio.Event()
@@ -38,24 +54,14 @@ class Parts:
 async def test_collector_about_chips_starts_again_with_other_ids(
     make: type[Collector[Any]],
 ) -> None:
-    begun: list[str] = []
-
-    async def run(_: object, context: Any) -> NoReturn:
-        begun.append(context)
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    members = {"run": run, "__init__": lambda _: None}
-    collector = cast("Collector[Any]", type(make.__name__, (make,), members)())
     parts = Parts()
     agent = cast("Agent", SimpleNamespace(_parts=parts))
-    collecting = asyncio.create_task(Agent._collect(agent, collector))
-    await asyncio.sleep(0.02)
-    assert begun == [make.name]
+    collecting = asyncio.create_task(Agent._collect(agent, make))
+    await until(lambda: parts.begun == [make.name])
     parts.change_chips()
-    await asyncio.sleep(0.02)
+    await stays(0.02, because="a collector that is told starts again at once")
     is_about_chips = make.name in {"chip-faults", "links", "hang", "network-health"}
-    assert len(begun) == 1 + is_about_chips
+    assert len(parts.begun) == 1 + is_about_chips
     collecting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await collecting

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,10 +13,8 @@ from agent.fault_state import FaultState, restore
 from agent.journal.file import FILE_NAME, RestoredJournal, read_restored
 from agent.journal.journal import Journal
 from agent.journal.rows import JournalRow, RowKind
-from agent.policy.deadlines import ONCE_VISIBLE_MS
-from agent.policy.restarts import restarted
-from agent.policy.state import SETTLE_MS, Acknowledged, Adopted, PolicyState
-from agent.policy.step import next_deadline_ms
+from agent.policy.state import SETTLE_MS, Acknowledged, Adopted, PolicyState, restarted
+from agent.policy.step import ONCE_VISIBLE_MS, next_deadline_ms
 from contract.codes import catalogue
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel
@@ -34,9 +30,10 @@ from contract.observation import (
     host_subject,
 )
 from contract.operator_rules.fault_configuration import FaultTexts
+from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from agent.policy.step import Input
@@ -156,7 +153,7 @@ async def test_a_once_event_is_released_in_the_next_life_too(tmp_path: Path) -> 
     clock.now_ms += ONCE_VISIBLE_MS - 50
     life = Life(tmp_path, clock)
     assert life.fault_state.state.chips[3].faults
-    await asyncio.sleep(0.02)
+    await stays(0.02, because="a timer that is due runs at once")
     clock.now_ms += 50
     await until(lambda: not life.fault_state.state.chips[3].faults)
     assert life.woken, "its release is published"
@@ -281,13 +278,6 @@ async def test_a_clock_that_is_set_back_makes_nothing_wait_for_it(
     assert [upgrade.code for upgrade in chip.upgrades] == [LINK_DOWN]
     restored = restore(read_restored(tmp_path / FILE_NAME), NODE, "boot", TABLES)
     assert restored == life.fault_state.state
-
-
-async def until(done: Callable[[], bool]) -> None:
-    begin = time.monotonic()
-    while not done():
-        assert time.monotonic() - begin < 2
-        await asyncio.sleep(0.01)
 
 
 MISPLACED = (

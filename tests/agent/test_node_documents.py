@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from agent import node_documents as documents_module
+from agent import own_documents as documents_module
 from agent.fault_state import FaultState
 from agent.journal.journal import Journal
-from agent.node_documents import DocumentsContext, NodeDocuments
+from agent.node_documents import NodeDocuments
+from agent.own_documents import DocumentsContext
 from agent.policy.state import CHIP_SOURCE, PolicyState
 from agent.publishing.device_info import DeviceInfoDocument
 from agent.publishing.publication import Stage
@@ -22,8 +23,10 @@ from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel
 from contract.observation import Assertion, SourceAnswered, chip_subject
 from service.stalls import Stalls
+from tests.agent.held_claim import held_claim
 from tests.agent.policy.builders import NODE, after, answered, healthy, inventory, seen
-from tests.agent.publishing.test_publisher import TroubledStore, until
+from tests.agent.publishing.test_publisher import TroubledStore
+from tests.parts.deadlines import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -72,10 +75,8 @@ class Life:
             self.fault_state,
             self.journal,
             Stalls(),
+            held_claim(NODE),
             now_ms,
-            may_publish=lambda: True,
-            check_now=lambda: asyncio.sleep(0),
-            has_rival=lambda: False,
             on_chips_restored=lambda: None,
         )
         self.documents = NodeDocuments(NODE, ["device-info"], desk)

@@ -12,9 +12,10 @@ import pytest
 
 from agent import state_dir
 from agent.journal.file import FILE_NAME, JournalFile, RestoredJournal
-from agent.journal.rows import JournalRow, RowKind
+from agent.journal.rows import JournalGap, JournalRow, RowKind
 from agent.state_dir import claimed, restore_journal
 from contract.errors import ConfigurationError
+from tests.agent.journal.older import OLDER_END_MS, OLDER_ROWS, older_journal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,6 +82,20 @@ def test_a_journal_broken_in_the_middle_is_moved_aside(tmp_path: Path) -> None:
     path.write_bytes(content)
     assert restore_journal(tmp_path, 1234).last_sequence in (0, 199)
     assert (tmp_path / f"{FILE_NAME}.broken-1234").exists() or path.exists()
+
+
+def test_a_journal_with_an_older_schema_is_moved_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = older_journal(tmp_path)
+    remembered = restore_journal(tmp_path, 1234)
+    assert remembered == RestoredJournal(
+        gap=JournalGap(OLDER_END_MS, "its schema is version 1, known is 2", OLDER_ROWS)
+    )
+    assert [path.name for path in tmp_path.iterdir()] == [f"{FILE_NAME}.broken-1234"]
+    (warning,) = caplog.records
+    assert warning.levelname == "WARNING"
+    assert str(path) in warning.getMessage()
 
 
 def test_a_journal_that_cannot_be_read_now_is_not_overwritten(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from contract.documents.cluster_info import cluster_device_index
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from stores.base import Selection
 from tests.aggregator.nodes import published
+from tests.parts.deadlines import patience
 from tests.parts.processes import Running
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Daemon:
         """Read a page; return its status and content, decoded if it is JSON."""
         url = self.url + path
         try:
-            with urllib.request.urlopen(url, timeout=10) as response:
+            with urllib.request.urlopen(url, timeout=patience(10)) as response:
                 status, text = response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             with error:

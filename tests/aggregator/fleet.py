@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from contract.errors import StoreError
 from stores.base import Beat
+from tests.parts.deadlines import stand_in_waits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -28,7 +29,7 @@ class Fleet:
         self._interval = interval
 
     async def _beat(self, node: str, phase: float) -> None:
-        await asyncio.sleep(phase)
+        await stand_in_waits(phase)
         while True:
             next_at = time.monotonic() + self._interval
             if node not in self.silent:
@@ -36,7 +37,7 @@ class Fleet:
                 with contextlib.suppress(StoreError):
                     await self._store.beat(beat)
                     self.beaten_at[node] = time.monotonic()
-            await asyncio.sleep(max(0.0, next_at - time.monotonic()))
+            await stand_in_waits(next_at - time.monotonic())
 
     @contextlib.asynccontextmanager
     async def beating(self) -> AsyncIterator[None]:

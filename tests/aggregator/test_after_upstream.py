@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aggregator.processors import manual_info, separation_policy
-from aggregator.processors.engine import ProcessorEngine
-from aggregator.processors.manual_info import NAMESPACE
+from aggregator.processors import separation_documents
+from aggregator.processors.chains import ProcessorEngine
+from aggregator.processors.separation_documents import NAMESPACE
 from stores.base import Changed, Document, DocumentsListed
 from tests.aggregator.processors.cases import node_context
 from tests.aggregator.processors.test_separation_documents import SHIPPED
@@ -37,8 +37,8 @@ FAULT = {
 @pytest.mark.parametrize("elect", [True, False], ids=["elected", "alone"])
 async def test_documents_of_the_real_clusterd_count_and_stay(elect: bool, tmp_path: Path) -> None:
     documents: dict[str, dict[str, Any]] = {
-        "clusterd-config-cm": {separation_policy.KEY: SHIPPED},
-        manual_info.NAME: CHIPS,
+        "clusterd-config-cm": {separation_documents.POLICY_KEY: SHIPPED},
+        separation_documents.CHIPS_NAME: CHIPS,
         "statistic-fault-info": {
             "PublicFaults": json.dumps({"node1": [FAULT]}, separators=(",", ":")),
             "FaultNum": '{"publicFaultNum":1}',
@@ -63,8 +63,8 @@ async def test_documents_of_the_real_clusterd_count_and_stay(elect: bool, tmp_pa
 def test_chips_read_from_upstream_are_added_to_kept_ones_until_more_is_kept() -> None:
     ours = ProcessorEngine(1, lambda _: node_context())
     for name, data in (
-        (separation_policy.NAME, {separation_policy.KEY: SHIPPED}),
-        (manual_info.NAME, CHIPS),
+        (separation_documents.POLICY_NAME, {separation_documents.POLICY_KEY: SHIPPED}),
+        (separation_documents.CHIPS_NAME, CHIPS),
     ):
         selection = next(one for one in ours.inputs if one.name == name)
         ours.restore({}, at(0))
@@ -78,5 +78,7 @@ def test_chips_read_from_upstream_are_added_to_kept_ones_until_more_is_kept() ->
     # Another one led meanwhile, and released them; our watch is late.
     ours.restore({"policy": ours.text("policy") or ""}, at(2))
     assert ours.separation.of("node1") == frozenset()
-    ours.observe(0, selection, Changed(Document(NAMESPACE, manual_info.NAME, CHIPS)), at(3))
+    ours.observe(
+        0, selection, Changed(Document(NAMESPACE, separation_documents.CHIPS_NAME, CHIPS)), at(3)
+    )
     assert ours.separation.of("node1") == frozenset()

@@ -201,13 +201,13 @@ async def test_nothing_older_is_published_and_both_agree_at_last(tmp_path: Path,
         found = entries(site)
         (leader,) = (one for one in chance.lives.values() if one.leads)
         (follower,) = (one for one in chance.lives.values() if not one.leads)
-        assert follower.made.leadership.follows, log
+        assert follower.made.queries.leadership.follows, log
         for one in (leader, follower):
             pipeline = one.made.pipeline
-            assert not one.made.readiness.health().not_ready, log
+            assert not one.made.publication.readiness.health().not_ready, log
             assert pipeline.unconfirmed == frozenset(), log
             text = site.outputs[DEVICE][DEVICE]
             known = (pipeline.device.entries[node].text for node in chance.states)
             assert all(entry in text for entry in known), log
-        assert not leader.made.publishers[0].outputs[DEVICE].conflict, log
+        assert not leader.made.publication.publishers[0].outputs[DEVICE].conflict, log
     assert found == await undisturbed(tmp_path / "one", chance.states), log

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from stores.base import Beat, Changed, Document
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries, values
 from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
 from tests.contract.documents.test_cluster_device import config
+from tests.parts.deadlines import patience, until
 from tests.parts.processes import free_ports
 from tests.parts.watching import Watching, watching
 
@@ -91,9 +91,11 @@ async def test_bad_documents_never_replace_a_good_one_and_are_reported(
 
 async def repaired(store: Store, right: dict[str, str]) -> None:
     """Wait until the store has this again. A watch may show the repair alone."""
-    async with asyncio.timeout(10):
-        while await values(store) != right:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+
+    async def is_right() -> bool:
+        return await values(store) == right
+
+    await until(is_right, "the document is repaired", 10)
 
 
 async def test_document_changed_or_deleted_by_others_is_repaired(
@@ -224,8 +226,8 @@ async def test_it_ends_at_once_when_stopped(store: Store, daemon: Daemon) -> Non
     daemon.start()
     began = time.monotonic()
     daemon.process.signal(signal.SIGTERM)
-    assert daemon.process.wait(5) == 0
-    assert time.monotonic() - began < 5
+    assert daemon.process.wait(patience(5)) == 0
+    assert time.monotonic() - began < patience(5)
 
 
 async def test_a_second_store_that_is_away_delays_no_other(make: Make, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from aggregator.cluster_documents.shards import FILL
 from tests.aggregator.daemon import OUTPUTS, entries, values
 from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
+from tests.parts.deadlines import stays
 from tests.parts.watching import Watching, watching
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ async def test_700_nodes_are_three_documents_and_one_change_writes_one_of_them(
         await store.put(report("node-0007", faulty(update_time=T0 + 1)))
         await seen.until(lambda seen: unhealthy(entries(seen)["node-0007"]) == "Ascend910-3")
     # An exposition is good for a second.
-    await asyncio.sleep(1.1)
+    await stays(1.1, because="an exposition is good for a second")
     assert daemon.metric("npu_vigil_publication_writes_total") == before + 1
     daemon.kill()
     daemon.start()

@@ -1,6 +1,7 @@
 """Heartbeats on a real API server: outages, mass silence, one node that dies, and its return.
 
-The interval is 1 s instead of the usual 5, so an outage of a minute is one of 12 s here.
+The interval is 1 s instead of the usual 5, so an outage of a minute is one of 12 s here. It grows
+with the patience of the tests: on a machine that is slow, beats every second would come too late.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, node_report, report, unhealthy
+from tests.parts.deadlines import patience, stays, time_passes, until
 from tests.parts.watching import Watching, watching
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.apiserver
 
-INTERVAL = 1.0
+INTERVAL = patience(1.0)
 NODES = [f"node-{number:03}" for number in range(100)]
 
 
@@ -57,12 +59,14 @@ def statuses(seen: Watching) -> dict[str, str]:
 async def shows(daemon: Daemon, **wanted: object) -> dict[str, Any]:
     """Return the liveness page once it shows what is wanted."""
     answer: dict[str, Any] = {}
-    for _ in range(300):
+
+    async def is_shown() -> bool:
+        nonlocal answer
         answer = (await asyncio.to_thread(daemon.ask, "/api/v1/liveness"))[1]["liveness"]
-        if wanted.items() <= answer.items():
-            return answer
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"wanted {wanted}, got {answer}")
+        return wanted.items() <= answer.items()
+
+    await until(is_shown, lambda: f"wanted {wanted}, got {answer}", 30, 0.1)
+    return answer
 
 
 async def test_an_outage_of_the_api_server_loses_no_node(
@@ -73,14 +77,14 @@ async def test_an_outage_of_the_api_server_loses_no_node(
         await asyncio.to_thread(daemon.start)
         await shows(daemon, alive=100)
         control_plane.kill_apiserver()
-        await asyncio.sleep(12 * INTERVAL)
+        await stays(12 * INTERVAL, because="a node is silent after three intervals")
         page = await shows(daemon, lost=[], alarm=False)
         assert "kubernetes:" in page["problems"]
         await asyncio.to_thread(control_plane.start_apiserver)
         await shows(daemon, problems={})
         for _ in range(50):
             await shows(daemon, alive=100, lost=[], held=[], alarm=False)
-            await asyncio.sleep(0.1)
+            await time_passes(0.1)
         assert statuses(seen) == {}
     assert "lost, no heartbeat" not in daemon.log.read_text()
 
@@ -94,13 +98,13 @@ async def test_an_api_server_without_its_database_loses_no_node(
         await asyncio.to_thread(daemon.start)
         await shows(daemon, alive=3)
         control_plane.pause_etcd()
-        await asyncio.sleep(6 * INTERVAL)
+        await stays(6 * INTERVAL, because="a node is silent after three intervals")
         page = await shows(daemon)
         control_plane.resume_etcd()
         assert page["lost"] == []
         for _ in range(30):
             await shows(daemon, lost=[])
-            await asyncio.sleep(0.1)
+            await time_passes(0.1)
         await shows(daemon, alive=3, problems={})
         assert statuses(seen) == {}
 
@@ -114,7 +118,7 @@ async def test_thirty_of_a_hundred_at_once_are_an_alarm_and_not_lost(
         await shows(daemon, alive=100)
         fleet.silent = set(NODES[10:40])
         await shows(daemon, alarm=True, held=NODES[10:40], lost=[], alive=70)
-        await asyncio.sleep(3 * INTERVAL)
+        await stays(3 * INTERVAL, because="a node is silent after three intervals")
         page = await shows(daemon, alarm=True, lost=[])
         assert page["held"] == NODES[10:40]
         assert (await asyncio.to_thread(daemon.ask, "/readyz"))[0] == 200

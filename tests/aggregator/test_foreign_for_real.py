@@ -47,6 +47,8 @@ from stores.mqtt.settings import Mqtt
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import OUTPUTS
 from tests.aggregator.nodes import node_report
+from tests.parts import deadlines
+from tests.parts.deadlines import patience, stand_in_waits
 from tests.parts.processes import program
 
 if TYPE_CHECKING:
@@ -159,7 +161,7 @@ class OnBroker(Place):
         files = ("--cafile", str(mqtt.ca_file), "--cert", str(mqtt.certificate_file))
         how = ("--key", str(mqtt.key_file), "-t", topic, "-q", "1", "-s")
         command = [program("mosquitto_pub"), *address, *files, *how, *(("-r",) if retain else ())]
-        subprocess.run(command, input=payload, check=True, timeout=10)
+        subprocess.run(command, input=payload, check=True, timeout=patience(10))
 
     async def beat_for(self, node: str) -> None:
         beat = {"node": node, "connection": "x", "holder": "host-n1", "interval_seconds": 300.0}
@@ -269,22 +271,22 @@ async def picture(reader: Store, daemon: Daemon) -> dict[str, Any]:
 
 
 async def until(daemon: Daemon, reached: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not reached():
-        assert time.monotonic() < deadline, f"never: {what}\n{daemon.log.read_text()}"
-        await asyncio.sleep(0.1)
+    await deadlines.until(reached, lambda: f"never: {what}\n{daemon.log.read_text()}", 30)
 
 
 async def settled(reader: Store, daemon: Daemon) -> dict[str, Any]:
     """Wait until the picture is stable and every part shows ``n2``; return it."""
-    before, deadline = None, time.monotonic() + 30
-    while True:
-        now = await picture(reader, daemon)
-        if now == before and now["statistic"] and "own-fault-of-n2" in str(now["kept"]):
-            return now
-        assert time.monotonic() < deadline, (before, now)
-        before = now
-        await asyncio.sleep(0.6)
+    before: dict[str, Any] | None = None
+    now: dict[str, Any] | None = None
+
+    async def is_settled() -> bool:
+        nonlocal before, now
+        before, now = now, await picture(reader, daemon)
+        return now == before and now["statistic"] and "own-fault-of-n2" in str(now["kept"])
+
+    await deadlines.until(is_settled, lambda: (before, now), 30, 0.6)
+    assert now is not None
+    return now
 
 
 def reader_of(place: Place) -> Store:
@@ -316,7 +318,7 @@ async def listed_often(store: Store) -> AsyncIterator[None]:
     async def beat() -> None:
         for at_ms in itertools.count(NOW_MS, 1000):
             await store.beat(Beat("n3", "host-n3", 5.0, at_ms))
-            await asyncio.sleep(1)
+            await stand_in_waits(1)
 
     task = asyncio.create_task(beat())
     yield

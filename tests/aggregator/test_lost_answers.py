@@ -21,6 +21,8 @@ from service.election.leadership import Always
 from service.stalls import Stalls
 from stores.address import open_store
 from tests.aggregator.nodes import T0, faulty, healthy, report
+from tests.aggregator.publish.desired import Desired
+from tests.parts import deadlines
 from tests.parts.broker import Broker
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 from tests.parts.watching import watching
@@ -39,9 +41,7 @@ WELL = {"ready": True, "reasons": []}
 
 
 async def until(reached: Callable[[], bool], seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not await asyncio.to_thread(reached):  # noqa: ASYNC110  (a process announces nothing)
-            await asyncio.sleep(0.02)
+    await deadlines.until(lambda: asyncio.to_thread(reached), seconds=seconds)
 
 
 async def acknowledged(output: ClusterDocument, revision: int) -> None:
@@ -76,13 +76,7 @@ async def test_document_that_the_store_shows_is_published(
         store, Always(""), clock, Stalls(time.monotonic), WriteQueue(100, clock), 0.2
     )
     revision = 0
-    publisher = StorePublisher(
-        context,
-        value=lambda _: Value(value_of([]), 0, revision),
-        acknowledged=lambda *_: None,
-        appeared=lambda _: None,
-        followed=lambda *_: None,
-    )
+    publisher = StorePublisher(context, Desired(lambda _: Value(value_of([]), 0, revision)))
     task = asyncio.create_task(publisher.run())
     await publisher.documents()
     publisher.lead([NAME])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +17,9 @@ from stores.mqtt.settings import Mqtt
 from tests.aggregator.chip_reader import ChipReader
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, report
+from tests.parts import deadlines
 from tests.parts.broker import Broker
+from tests.parts.deadlines import stays, until_succeeds
 from tests.parts.mochi import Mochi
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 
@@ -44,10 +44,9 @@ async def until(
     seconds: float = 20.0,
     state: Callable[[], object] = str,
 ) -> None:
-    deadline = time.monotonic() + seconds
-    while not await asyncio.to_thread(reached):
-        assert time.monotonic() < deadline, f"never: {what}; {state()}"
-        await asyncio.sleep(0.1)
+    await deadlines.until(
+        lambda: asyncio.to_thread(reached), lambda: f"never: {what}; {state()}", seconds
+    )
 
 
 def reasons(daemon: Daemon) -> str:
@@ -56,12 +55,7 @@ def reasons(daemon: Daemon) -> str:
 
 async def written(store: Store, node: str) -> None:
     """Write as an agent does: until it is there."""
-    async with asyncio.timeout(20):
-        while True:
-            with contextlib.suppress(StoreError):
-                await store.put(report(node, faulty()))
-                return
-            await asyncio.sleep(0.1)
+    await until_succeeds(lambda: store.put(report(node, faulty())), StoreError)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +71,7 @@ async def test_one_that_cannot_be_used_is_named_once_with_what_to_set(
         await asyncio.to_thread(daemon.spawn)
         await until("it is named", lambda: f"set {setting}" in reasons(daemon))
         # It is asked again and again, and the log does not have it each time.
-        await asyncio.sleep(2)
+        await stays(2, because="the first pauses between two tries are 0.25 s, 0.5 s and 1 s")
         assert daemon.log.read_text().count(f"set {setting}") <= ONCE_BY_EACH
         broker.restart()
         await until("it is ready", lambda: daemon.ask("/readyz")[0] == 200, 30)
@@ -117,11 +111,7 @@ async def test_one_without_mqtt_5_that_comes_back_empty(make: Make, tmp_path: Pa
 
 async def published(writer: BrokerConnection, topic: str, payload: bytes) -> None:
     """Publish a retained message, also after a connection that mochi refused (see errors.py)."""
-    for _ in range(20):
-        with contextlib.suppress(StoreUnavailable):
-            return await writer.publish(topic, payload, retain=True)
-        await asyncio.sleep(WRITTEN_SECONDS / 10)
-    raise AssertionError(f"{topic} is not published")
+    await until_succeeds(lambda: writer.publish(topic, payload, retain=True), StoreUnavailable)
 
 
 async def test_behind_a_bridge_that_drops_the_retain_flag_a_fault_lasts_over_a_restart(
@@ -142,7 +132,9 @@ async def test_behind_a_bridge_that_drops_the_retain_flag_a_fault_lasts_over_a_r
             await until("they are ill", lambda: set(reader.ill) == set(NODES))
             await asyncio.to_thread(daemon.waits_for_text, "come without the retain flag")
             assert daemon.log.read_text().count("come without the retain flag") == 1
-            await asyncio.sleep(WRITTEN_SECONDS)
+            await stays(
+                WRITTEN_SECONDS, because="what is known is written after _GATHER_SECONDS, 0.5"
+            )
             daemon.kill()
             await asyncio.to_thread(daemon.start)
             await until("it is missing", lambda: daemon.node("n1")["state"] == "missing")
@@ -169,7 +161,7 @@ async def test_one_without_retained_messages_for_wildcards_is_named_and_not_used
             lack = "no retained messages for topic filters with wildcards"
             await until("it is named", lambda: lack in reasons(daemon))
             assert (await asyncio.to_thread(daemon.ask, "/readyz"))[0] == 503
-            await asyncio.sleep(2)
+            await stays(2, because="the first pauses between two tries are 0.25 s, 0.5 s and 1 s")
             assert daemon.log.read_text().count(lack) <= ONCE_BY_EACH
             proxy.plays.wildcards = True
             await until("it is ready", lambda: daemon.ask("/readyz")[0] == 200, 30)

@@ -85,7 +85,7 @@ async def test_a_write_that_a_paused_leader_had_on_its_way_is_refused(tmp_path: 
         await site.pass_time(50)
         site.go_on(one)
         await site.pass_time(1)
-        assert one.made.publishers[0].outputs[DEVICE].refused_total == 1
+        assert one.made.publication.publishers[0].outputs[DEVICE].refused_total == 1
         assert (one.leads, other.leads) == (False, True)
         assert numbers(site) == {"n1": 1, "n2": 1}
         await site.device("n2", state(3), 1)
@@ -116,10 +116,10 @@ async def test_a_leader_that_is_paused_for_a_minute_writes_nothing_when_it_goes_
         site.go_on(one)
         await site.pass_time(2)
         assert not one.leads
-        assert one.made.leadership.follows
+        assert one.made.queries.leadership.follows
         assert len(site.played.shown) == shown
         assert one.made.pipeline.value(DEVICE).text == site.outputs[DEVICE][DEVICE]
-        assert not one.made.readiness.health().not_ready
+        assert not one.made.publication.readiness.health().not_ready
         assert nothing_older_came(site)
 
 
@@ -137,7 +137,7 @@ async def test_a_touch_that_comes_late_changes_nothing_and_is_nobodys_write(
         await site.pass_time(2**-9)
         await site.device("n1", state(3), 3)
         assert numbers(site) == {"n1": 3}
-        output = other.made.publishers[0].outputs[DEVICE]
+        output = other.made.publication.publishers[0].outputs[DEVICE]
         assert output.foreign.total == 0
         assert not output.conflict
         assert nothing_older_came(site)

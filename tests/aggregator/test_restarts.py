@@ -4,7 +4,6 @@ directory.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from functools import partial
@@ -21,6 +20,7 @@ from contract.names import (
 from stores.base import Document, Selection
 from tests.aggregator.daemon import values
 from tests.aggregator.nodes import healthy, published, report, unhealthy
+from tests.parts import deadlines
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -81,10 +81,7 @@ def separated(*chips: str) -> Document:
 
 
 async def until(daemon: Daemon, reached: Callable[[], Awaitable[bool]], what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not await reached():
-        assert time.monotonic() < deadline, f"never: {what}\n{daemon.log.read_text()}"
-        await asyncio.sleep(0.05)
+    await deadlines.until(lambda: reached(), lambda: f"never: {what}\n{daemon.log.read_text()}", 20)
 
 
 async def test_public_faults_and_separated_chips_survive_a_kill(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from aggregator.config import AggregatorConfiguration, PaceSection
 from aggregator.daemon import Aggregator
 from aggregator.inputs.node_context import JobState, NodeState, PodState
-from aggregator.processors import manual_info, separation_policy
+from aggregator.processors import separation_documents
 from aggregator.public_faults.plugin import MESSAGES, STATISTIC
 from service.clock import Instant
 from service.election.leadership import Always
@@ -65,8 +65,11 @@ class Soak:
         pipeline.observe(self.devices, DocumentsListed(()), self.now())
         pipeline.observe(self.servers, DocumentsListed(()), self.now())
         for name, data in (
-            (separation_policy.NAME, {separation_policy.KEY: text(threshold=2)}),
-            (manual_info.NAME, {}),
+            (
+                separation_documents.POLICY_NAME,
+                {separation_documents.POLICY_KEY: text(threshold=2)},
+            ),
+            (separation_documents.CHIPS_NAME, {}),
         ):
             found = document(name, fault_message(), "cluster-system")
             selection = next(one for one in pipeline.processing.inputs if one.name == name)

@@ -11,6 +11,7 @@ import pytest
 
 from aggregator.config import AggregatorConfiguration, load_aggregator
 from contract.errors import ConfigurationError, ListenError
+from tests.parts.deadlines import patience
 from vigil import main
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def vigil(*options: str, **environment: str) -> subprocess.CompletedProcess[str]
         [sys.executable, "-m", "vigil", "aggregator", *options],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=patience(30),
         env=clean | environment,
         check=False,
     )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from benchmarks.families import spread
+from tests.parts.deadlines import patience
 
 HANGS = """
 import sys, time
@@ -26,7 +27,11 @@ def test_changes_come_in_every_part_of_a_period_once() -> None:
 
 def test_a_profile_that_hangs_ends_it_and_is_named() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", HANGS],
+        capture_output=True,
+        text=True,
+        timeout=patience(30),
+        check=False,
     )
     assert ended.returncode == 1
     assert "310p: this takes" in ended.stdout

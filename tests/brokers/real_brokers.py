@@ -23,6 +23,7 @@ from stores.mqtt.settings import Mqtt
 from tests.brokers import record
 from tests.brokers.programs import HiveMq, RabbitMq
 from tests.parts.broker import Broker
+from tests.parts.deadlines import patience, stays
 from tests.parts.mochi import Mochi
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 from tests.parts.processes import program
@@ -91,7 +92,7 @@ async def outcome(url: str, protocol: str, node: str | None) -> str:
         for _ in range(2):  # the second time on a new connection, where everything is retained
             store = open_store(url, mqtt=mqtt, node=node)
             try:
-                async with asyncio.timeout(240):
+                async with asyncio.timeout(patience(240)):
                     await serve(await usable(store), node)
             finally:
                 await store.close()
@@ -120,7 +121,7 @@ async def usable(store: Store) -> Store:
     """Wait until the first connection is up; a broker that lacks something is asked once more."""
     with contextlib.suppress(StoreError):
         await store.get("mindx-dl", "none")
-    await asyncio.sleep(0.5)
+    await stays(0.5, because="the first pause before another connection is 0.25 s")
     return store
 
 

@@ -19,6 +19,7 @@ from contract.errors import StoreUnavailable
 from stores.kubernetes_api.client.attempts import ApiAnswer
 from tests.cluster.config_map import config_map_of
 from tests.cluster.selectors import selects
+from tests.parts.deadlines import stand_in_waits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -260,7 +261,7 @@ class ApiServer:
     async def _request(
         self, client: Client, method: str, path: str, body: bytes | None, *, only_metadata: bool
     ) -> tuple[int, bytes]:
-        await asyncio.sleep(self.seconds)
+        await stand_in_waits(self.seconds)
         place = place_of(urlsplit(path).path)
         self._check(client)
         by_name = place.name is not None or "fieldSelector" in path

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from contract.errors import StoreError
 from stores.base import Beat
 from stores.kubernetes_api.beats import LeaseHeartbeats
+from tests.parts.deadlines import stand_in_waits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -32,7 +33,7 @@ class Agents:
 
     async def beat(self, number: int, node: str) -> None:
         """Send heartbeats of ``node`` without end, unless it is silent."""
-        await asyncio.sleep(INTERVAL_SECONDS * number / len(self.nodes))
+        await stand_in_waits(INTERVAL_SECONDS * number / len(self.nodes))
         while True:
             began = self._site.at_ms
             if node not in self.silent:
@@ -46,7 +47,7 @@ class Agents:
                 with contextlib.suppress(StoreError):
                     await self._beats.beat(beat)
             took = (self._site.at_ms - began) / 1000
-            await asyncio.sleep(max(0.0, INTERVAL_SECONDS - took))
+            await stand_in_waits(INTERVAL_SECONDS - took)
 
 
 @contextlib.asynccontextmanager

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from typing_extensions import override
 
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from tests.cluster import steps, wire
 from tests.cluster.grpc_server import Refused
-from tests.cluster.player import LABEL, OURS, Played, Sent, Shown
+from tests.cluster.player import LABEL, OURS, Played, Sent, Services, Shown
 from tests.cluster.recorded import last_ms
+from tests.parts.deadlines import patience, time_passes, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -30,6 +33,10 @@ _CRDS = (
     ("podgroups", "PodGroup", "scheduling.volcano.sh", "v1beta1"),
     ("jobs", "Job", "batch.volcano.sh", "v1alpha1"),
 )
+
+
+def _is_served(plane: ControlPlane, path: str) -> bool:
+    return plane.ask("GET", path)[0] == 200
 
 
 def install_volcano(plane: ControlPlane) -> None:
@@ -58,31 +65,31 @@ def install_volcano(plane: ControlPlane) -> None:
             },
         )
         assert status in (201, 409), answer
-        until = time.monotonic() + 20
-        while plane.ask("GET", f"/apis/{group}/{version}/{plural}")[0] != 200:
-            assert time.monotonic() < until, f"{plural} are not served"
-            time.sleep(_LOOK_SECONDS)
+        path = f"/apis/{group}/{version}/{plural}"
+        wait_until(partial(_is_served, plane, path), f"{plural} are served")
 
 
-class Network:
+class Network(Services):
     """The services of an aggregator that listens on ``address``, without TLS."""
 
     def __init__(self, address: str) -> None:
         self._channel = grpc.aio.insecure_channel(address)
 
+    @override
     async def call(self, method: str, request: dict[str, Any]) -> dict[str, Any]:
-        """See ``Services``."""
         ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         try:
-            answer = await ask(wire.request(method, request), wait_for_ready=True, timeout=10)
+            answer = await ask(
+                wire.request(method, request), wait_for_ready=True, timeout=patience(10)
+            )
         except grpc.aio.AioRpcError as error:
             raise Refused(error.code(), error.details() or "") from error
         return wire.answer(method, answer)
 
+    @override
     async def subscribe(
         self, method: str, request: dict[str, Any]
     ) -> AsyncIterator[dict[str, Any]]:
-        """See ``Services``."""
         ask: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(method)
         try:
             async for message in ask(wire.request(method, request)):
@@ -152,7 +159,7 @@ class RealPlay:
         return self.played
 
     async def _until(self, seconds: float, looking: list[asyncio.Task[None]]) -> None:
-        await asyncio.sleep(max(0.0, seconds - (time.monotonic() - self._begin)))
+        await time_passes(seconds - (time.monotonic() - self._begin))
         for task in looking[:2]:
             if task.done():
                 await task
@@ -170,7 +177,7 @@ class RealPlay:
                 stop = self._daemon.kill if step.get("signal") == "KILL" else self._daemon.stop
                 if self.played.lives:
                     await asyncio.to_thread(stop)
-                await asyncio.sleep(step.get("down_ms", 0) / 1000)
+                await time_passes(step.get("down_ms", 0) / 1000)
                 if step["do"] == "restart-aggregator":
                     self.played.lives += 1
                     await asyncio.to_thread(self._daemon.spawn)
@@ -252,4 +259,4 @@ class RealPlay:
                 if self._labels.get(where) != label:
                     self._labels[where] = label
                     self.played.shown.append(Shown(self._at_ms, where, {"labels": label}, {}))
-            await asyncio.sleep(_LOOK_SECONDS)
+            await time_passes(_LOOK_SECONDS)

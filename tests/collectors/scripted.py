@@ -11,6 +11,7 @@ from contract.codes.levels import Severity
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from contract.observation import HealthRead, Observation, SourceAnswered, SourceBlind, chip_subject
 from dcmi_shim.values import Chip, DriverEvent, DriverGap, Inventory, StuckCall
+from tests.parts.deadlines import stand_in_waits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -106,7 +107,7 @@ class ScriptedDriver:
 
     async def _ask(self, query: str, chip: Chip) -> None:
         self.asked.append((asyncio.get_running_loop().time(), query, chip.logic_id))
-        await asyncio.sleep(self.slow_seconds.get((query, chip.logic_id), 0.001))
+        await stand_in_waits(self.slow_seconds.get((query, chip.logic_id), 0.001))
         trouble = self.trouble.get((query, chip.logic_id))
         if trouble is not None:
             raise trouble

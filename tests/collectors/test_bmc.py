@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from collectors.base import AgentOptions
 from collectors.bmc import BmcCollector, BmcSection, BmcTracker, plausible_ms
 from collectors.registry import COLLECTORS
 from contract.codes.levels import Severity
@@ -30,7 +29,9 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, install
 from dcmi_shim.ipmi.alarms import Alarm
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, word
+from tests.parts import deadlines
 from tests.parts.collector_context import collector_context
+from tests.parts.deadlines import stays
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -231,9 +232,9 @@ async def collecting(
         BmcSection(
             period_seconds=period_seconds, deadline_seconds=0.5, device=str(tools / "no-device")
         ),
-        AgentOptions(),
+        around,
     )
-    task = asyncio.create_task(collector.run(around))
+    task = asyncio.create_task(collector.run())
     try:
         yield watched
     finally:
@@ -243,9 +244,7 @@ async def collecting(
 
 
 async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await deadlines.until(condition, seconds=seconds)
 
 
 @pytest.mark.slow
@@ -284,7 +283,7 @@ async def test_a_bmc_that_is_absent_comes_and_hangs(
     async with collecting((server[0] / IPMITOOL).parent) as watched:
         recorded = watched.recorded
         await until(lambda: recorded.batches)
-        await asyncio.sleep(0.5)
+        await stays(0.5, because="several periods of the queries pass")
         (blind,) = recorded.words()
         assert blind.startswith("node 0 blind: ipmitool raw 0x30 0x94")
         hardware.bmc.present(True)
@@ -313,7 +312,7 @@ async def test_bad_replies_change_nothing(
         await until(lambda: len(recorded.batches) == 2)
         assert "it begins with 01 00 01 instead of db 07 00: shifted" in recorded.words()[-1]
         hardware.bmc.replies([("94@*", bytes.fromhex("00 db 07 00 01 00 00 00"))])
-        await asyncio.sleep(0.5)
+        await stays(0.5, because="several periods of the queries pass")
         hardware.bmc.ok()
         await until(lambda: len(recorded.batches) == 3)
         assert recorded.words()[2:] == [recorded.words()[2], "node 0 answered"]

@@ -6,12 +6,10 @@ import asyncio
 import contextlib
 import socket
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.boot import boot_id
 from collectors.clock_programs import ClockAnswer, clock_answers, running_keepers
 from collectors.host_clock import (
@@ -25,10 +23,13 @@ from contract.codes.host_codes import CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLO
 from contract.observation import Observation, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
 from tests.parts.collector_context import SavedInMemory, collector_context
+from tests.parts.deadlines import let_time_pass, patience, time_passes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from collectors.base import CollectorContext
 
 ANSWERED = "node 0 answered"
 STEP = f"host 0 Clock once {CLOCK_STEP}"
@@ -44,10 +45,10 @@ class Host:
         self.synchronised: bool | None = False
         self.answers: list[ClockAnswer] = []
 
-    def collector(self) -> HostClockCollector:
+    def collector(self, around: CollectorContext) -> HostClockCollector:
         return HostClockCollector(
             ClockSection(),
-            AgentOptions(),
+            around,
             offset=lambda: self.offset,
             synchronised=lambda: self.synchronised,
             answers=lambda _: self.answers,
@@ -64,8 +65,8 @@ async def running(
     around = collector_context(
         recorded, virtual_ms, ScriptedDriver(), saved_state=memory, tracked=tracked
     )
-    task = asyncio.create_task(host.collector().run(around))
-    await asyncio.sleep(1)
+    task = asyncio.create_task(host.collector(around).run())
+    await time_passes(1)
     try:
         yield recorded
     finally:
@@ -135,7 +136,7 @@ async def test_only_what_was_synchronised_can_lose_it() -> None:
 
 def test_the_clocks_of_this_machine() -> None:
     before = offset_seconds()
-    time.sleep(0.01)
+    let_time_pass(0.01)
     assert abs(offset_seconds() - before) < 0.005
     assert is_synchronised() in (True, False, None)
 
@@ -196,7 +197,7 @@ def program(reply: str, length: int) -> Iterator[tuple[int, list[bytes]]]:
     requests: list[bytes] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
-        server.settimeout(10)
+        server.settimeout(patience(10))
 
         def answer() -> None:
             request, asker = server.recvfrom(1024)

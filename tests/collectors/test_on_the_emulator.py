@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.chip_faults.collector import ChipFaultsCollector, ChipFaultsSection
 from contract.codes.chip_codes import CARD_DROP
 from contract.observation import chip_subject
@@ -20,7 +19,9 @@ from dcmi_shim.library.discovery import VendorPaths, find_library
 from dcmi_shim.library.survey import Ask, Survey, survey
 from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import RecordedReports
+from tests.parts import deadlines
 from tests.parts.collector_context import collector_context
+from tests.parts.deadlines import patience, stays, time_passes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -67,9 +68,9 @@ async def collecting(
     recorded = RecordedReports()
     around = collector_context(recorded, wall_clock, driver, tracked=tracked)
     collector = ChipFaultsCollector(
-        ChipFaultsSection(audit_period_seconds=1.0, health_period_seconds=0.5), AgentOptions()
+        ChipFaultsSection(audit_period_seconds=1.0, health_period_seconds=0.5), around
     )
-    tasks = [asyncio.create_task(driver.run()), asyncio.create_task(collector.run(around))]
+    tasks = [asyncio.create_task(driver.run()), asyncio.create_task(collector.run())]
     try:
         yield driver, recorded
     finally:
@@ -82,9 +83,7 @@ async def collecting(
 async def until(condition: Callable[[], object], seconds: float) -> float:
     """Wait until ``condition`` holds; return the duration (s)."""
     began = time.monotonic()
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.002)
+    await deadlines.until(condition, seconds=seconds)
     return time.monotonic() - began
 
 
@@ -92,9 +91,9 @@ async def test_a_fault_lives_and_ends(
     server: tuple[FoundLibrary, Emulator], hardware: Emulator
 ) -> None:
     hardware.occur(1, AIC)
-    await asyncio.sleep(0.2)
+    await time_passes(0.2)
     async with collecting(server[0], {(chip_subject(2), HBM): 1}) as (_, recorded):
-        assert await until(lambda: "chip 7 answered" in recorded.words(), 2) < 1
+        assert await until(lambda: "chip 7 answered" in recorded.words(), 2) < patience(1)
         assert f"chip 1 present {AIC}" in recorded.words()
         assert f"chip 2 absent {HBM}" in recorded.words()
         hardware.occur(3, HBM)
@@ -104,7 +103,7 @@ async def test_a_fault_lives_and_ends(
         hardware.recover(3, HBM)
         await until(lambda: f"chip 3 recover {HBM}" in recorded.words(), 1)
         # Neither audits while the list lags nor the one after two seconds find fault with that.
-        await asyncio.sleep(2.6)
+        await stays(2.6, because="the list is asked for LAG_SECONDS, 2, after an event")
         assert [word for word in recorded.words() if word.startswith("chip 3")] == [
             "chip 3 answered",
             f"chip 3 occur {HBM}",
@@ -119,17 +118,17 @@ async def test_one_chip_hangs_and_the_others_go_on(
     async with collecting(server[0]) as (driver, recorded):
         await until(lambda: "chip 7 answered" in recorded.words(), 2)
         hardware.occur(2, HBM)
-        await asyncio.sleep(2.2)
+        await stays(2.2, because="the list of the start is asked for LAG_SECONDS, 2, after it")
         for function in ("dcmi_get_device_health", "dcmi_get_device_errorcode_v2"):
             hardware.hang(function, 2)
         await until(lambda: len(driver.stuck_calls()) == 2, 4)
         hardware.occur(5, HBM)
-        assert await until(lambda: f"chip 5 occur {HBM}" in recorded.words(), 1) < 0.2
+        assert await until(lambda: f"chip 5 occur {HBM}" in recorded.words(), 1) < patience(0.2)
         hardware.lose_next_event()
         hardware.occur(6, AIC)
-        assert await until(lambda: f"chip 6 present {AIC}" in recorded.words(), 3) < 2
+        assert await until(lambda: f"chip 6 present {AIC}" in recorded.words(), 3) < patience(2)
         hardware.recover(2, HBM)
-        await asyncio.sleep(2.5)
+        await stays(2.5, because="the list is asked for LAG_SECONDS, 2, after an event")
         assert f"chip 2 recover {HBM}" not in recorded.words()
         blind = [word for word in recorded.words() if "blind" in word]
         assert len(blind) == 1
@@ -180,7 +179,7 @@ async def test_virtual_devices_that_come_and_go_are_noticed(
         assert (await driver.inventory()).virtual == (2, 6)
         hardware.fail("dcmi_get_device_info", -8005)
         driver.list_again(True)
-        await asyncio.sleep(0.5)
+        await stays(0.5, because="an inventory is listed at once")
         assert (await driver.inventory()).virtual == (2, 6)
         hardware.clear("dcmi_get_device_info")
         hardware.virtual(2, 0)
@@ -213,5 +212,5 @@ async def test_survey_in_progress_does_not_replace_a_newer_inventory(
         await until(lambda: any("gap" in word for word in recorded.words()), 10)
         hardware.fail("dcmi_get_device_info", -8005)
         may_end.set()
-        await asyncio.sleep(0.5)
+        await stays(0.5, because="an inventory is listed at once")
         assert (await driver.inventory()).virtual == (2,)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.switch import SwitchCollector, SwitchSection
 from contract.codes.levels import Severity
 from contract.documents.switch_info import SwitchPort, port_of, port_subject
@@ -21,7 +20,9 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import SWITCH_LIBRARY, install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from tests.collectors.scripted import RecordedReports, ScriptedDriver
+from tests.parts import deadlines
 from tests.parts.collector_context import collector_context
+from tests.parts.deadlines import patience, stays, time_passes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -67,11 +68,8 @@ async def collecting(
     driver.family = family
     recorded = RecordedReports()
     around = collector_context(recorded, wall_clock, driver, tracked=tracked, driver_root=root)
-    task = asyncio.create_task(
-        SwitchCollector(SwitchSection(audit_period_seconds=period_seconds), AgentOptions()).run(
-            around
-        )
-    )
+    collector = SwitchCollector(SwitchSection(audit_period_seconds=period_seconds), around)
+    task = asyncio.create_task(collector.run())
     try:
         yield recorded
     finally:
@@ -81,9 +79,7 @@ async def collecting(
 
 async def until(condition: Callable[[], bool], seconds: float) -> float:
     begin = time.monotonic()
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await deadlines.until(condition, seconds=seconds)
     return time.monotonic() - begin
 
 
@@ -95,13 +91,13 @@ async def test_occurrence_notice_and_recovery(
         await until(lambda: recorded.words() == ["node 0 answered"], 5)
         before_ms = wall_clock()
         hardware.switch_occur(PORT, Severity.CRITICAL)
-        assert await until(lambda: f"{PLACE} occur {CODE}" in recorded.words(), 1) < 0.2
+        assert await until(lambda: f"{PLACE} occur {CODE}" in recorded.words(), 1) < patience(0.2)
         hardware.switch_once(WHOLE_CHIP)
         await until(lambda: len(recorded.words()) == 3, 1)
         hardware.switch_recover(PORT)
         await until(lambda: f"{PLACE} recover {CODE}" in recorded.words(), 1)
         # The audits that follow do not find fault with a list that lags.
-        await asyncio.sleep(2.5)
+        await stays(2.5, because="the list is asked for LAG_SECONDS, 2, after an event")
         words = recorded.words()
         assert words == [
             "node 0 answered",
@@ -124,7 +120,7 @@ async def test_list_finds_faults_and_ends_that_events_did_not_report(
     built: tuple[Path, Emulator], hardware: Emulator
 ) -> None:
     hardware.switch_occur(PORT)
-    await asyncio.sleep(0.1)
+    await time_passes(0.1)
     gone = port_subject(SwitchPort(1, 1, 0, 1))
     async with collecting(built[0], 0.3, tracked={(gone, CODE): 1}) as recorded:
         await until(lambda: len(recorded.words()) == 3, 5)
@@ -139,7 +135,7 @@ async def test_list_finds_faults_and_ends_that_events_did_not_report(
         assert present.driver_raised_at_ms is not None
         hardware.lose_next_event()
         hardware.switch_recover(PORT)
-        assert await until(lambda: f"{PLACE} absent {CODE}" in recorded.words(), 3) < 1.5
+        assert await until(lambda: f"{PLACE} absent {CODE}" in recorded.words(), 3) < patience(1.5)
 
 
 async def test_ports_and_repetitions(built: tuple[Path, Emulator], hardware: Emulator) -> None:
@@ -168,7 +164,7 @@ async def test_many_more_faults_than_a_list_shows(
             for port in range(48):
                 hardware.switch_occur(EmulatedSwitchFault(PORT.code, chip, port))
         await until(lambda: len(recorded.words()) == 1 + 192, 3)
-        await asyncio.sleep(2.6)
+        await stays(2.6, because="the list is asked for LAG_SECONDS, 2, after an event")
         assert [word for word in recorded.words() if " occur " not in word] == ["node 0 answered"]
         for chip in range(4):
             for port in range(48):
@@ -190,7 +186,7 @@ async def test_a_list_that_hangs_is_blindness(
         hardware.switch_occur(other)
         await until(lambda: f"switch 6 6/0/0 occur {CODE}" in recorded.words(), 2)
         hardware.switch_recover(PORT)
-        await asyncio.sleep(0.5)
+        await stays(0.5, because="a recovery is reported at once")
         assert f"{PLACE} recover {CODE}" not in recorded.words()
         hardware.clear(LIST)
         await until(lambda: f"{PLACE} recover {CODE}" in recorded.words(), 15)
@@ -223,7 +219,7 @@ async def test_without_the_list_function(tmp_path: Path) -> None:
             emulator.switch_recover(PORT)
             # Nothing can confirm the recovery, now or later: it is believed.
             await until(lambda: f"{PLACE} recover {CODE}" in recorded.words(), 1)
-            await asyncio.sleep(0.7)
+            await stays(0.7, because="two periods of the list, 0.3 s each")
             assert [word for word in recorded.words() if "blind" not in word] == [
                 f"{PLACE} occur {CODE}",
                 f"{PLACE} recover {CODE}",
@@ -259,7 +255,7 @@ async def test_the_library_crashes(built: tuple[Path, Emulator], hardware: Emula
 @pytest.mark.slow
 async def test_nothing_is_logged_of_servers_without_switches(tmp_path: Path) -> None:
     async with collecting(tmp_path, 0.1, family="Ascend910B") as recorded:
-        await asyncio.sleep(0.3)
+        await stays(0.3, because="three periods of 0.1 s pass")
         assert recorded.words() == []
 
 

@@ -19,6 +19,7 @@ from dcmi_shim.emulator.install import install
 from dcmi_shim.library.discovery import FoundLibrary
 from dcmi_shim.values import DriverEvent, DriverGap
 from dcmi_shim.worker.supervisor import DriverSettings
+from tests.parts.deadlines import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -112,12 +113,7 @@ class Running:
 
     async def until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
         """Wait until ``condition`` holds; fail with the driver's log otherwise."""
-        try:
-            async with asyncio.timeout(seconds):
-                while not condition():  # noqa: ASYNC110
-                    await asyncio.sleep(0.005)
-        except TimeoutError:
-            pytest.fail(f"did not happen within {seconds} s; said so far:\n{self.received[-5:]}")
+        await until(condition, lambda: f"received so far:\n{self.received[-5:]}", seconds)
 
 
 @contextlib.asynccontextmanager

@@ -13,6 +13,7 @@ import pytest
 
 from contract.errors import ToolFailed, ToolMissing, ToolNonsense, ToolSilent
 from dcmi_shim.tool import LONGEST_OUTPUT, Tool, check_tool, tool_environment
+from tests.parts.deadlines import let_time_pass, patience, until
 
 
 def script(directory: Path, text: str, name: str = "tool") -> Path:
@@ -36,9 +37,7 @@ def alive(pid: int) -> bool:
 
 
 async def until_dead(pid: int) -> None:
-    async with asyncio.timeout(5):
-        while alive(pid):  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await until(lambda: not alive(pid), seconds=5)
 
 
 async def test_a_tool_gets_a_minimal_environment(tmp_path: Path) -> None:
@@ -80,7 +79,7 @@ async def test_a_tool_that_hangs_is_killed_with_all_it_started(tmp_path: Path) -
     began = time.monotonic()
     with pytest.raises(ToolSilent, match=r"tool -x: no answer within 0\.3 s; killed"):
         await run(path, "-x", seconds=0.3)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < patience(1)
     for pid in (tmp_path / "pids").read_text().split():
         await until_dead(int(pid))
 
@@ -89,15 +88,13 @@ async def test_process_that_a_tool_leaves_behind_delays_no_caller(tmp_path: Path
     path = script(tmp_path, f"sleep 60 & echo $! > {tmp_path}/pid; echo done")
     began = time.monotonic()
     assert await run(path) == "done\n"
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < patience(1)
     await until_dead(int((tmp_path / "pid").read_text()))
 
 
 async def test_a_cancelled_run_is_killed(tmp_path: Path) -> None:
     task = asyncio.create_task(run(script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")))
-    async with asyncio.timeout(5):
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -134,7 +131,7 @@ async def test_a_killed_run_is_dead_before_the_next_begins(tmp_path: Path) -> No
 async def test_a_slow_loop_is_not_blamed_on_the_tool(tmp_path: Path) -> None:
     task = asyncio.create_task(run(script(tmp_path, "echo fine"), seconds=0.2))
     await asyncio.sleep(0)
-    time.sleep(0.4)  # noqa: ASYNC251
+    let_time_pass(0.4)
     assert await task == "fine\n"
 
 
@@ -167,9 +164,7 @@ async def test_a_tool_that_hangs_ends_with_a_daemon_that_is_killed(tmp_path: Pat
         tmp_path, f"echo $$ > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid\nexec sleep 60"
     )
     daemon = subprocess.Popen([sys.executable, "-c", _HANGS, str(path)])  # noqa: ASYNC220
-    async with asyncio.timeout(10):
-        while not (tmp_path / "pid").exists():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until((tmp_path / "pid").exists, seconds=10)
     daemon.kill()
     daemon.wait()
     await until_dead(int((tmp_path / "pid").read_text()))

@@ -20,6 +20,7 @@ from tests.aggregator.nodes import report
 from tests.contract.documents.test_cluster_device import config
 from tests.elastic.jobs import as_written, vcjob
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import patience, wait_until
 from tests.parts.kustomize import build_with
 from tests.parts.processes import Running
 from tests.parts.volcano import CHIPS, JOBS
@@ -71,7 +72,7 @@ class Elastic:
     def ask(self, path: str) -> str:
         """Return a page."""
         url = self._listen.read_text().strip() + path
-        with urllib.request.urlopen(url, timeout=10) as response:
+        with urllib.request.urlopen(url, timeout=patience(10)) as response:
             text: str = response.read().decode()
         return text
 
@@ -300,10 +301,7 @@ class Bed:
 
     def sees(self, happened: Callable[[], bool], what: str, seconds: float = 20) -> None:
         """Wait for something."""
-        give_up = time.monotonic() + seconds
-        while not happened():
-            assert time.monotonic() < give_up, what
-            time.sleep(0.05)
+        wait_until(happened, what, seconds)
 
     def stop(self) -> None:
         """Stop the aggregator."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +15,7 @@ from contract.documents.elastic_job import CAUSE, KEPT, LEASE, RESTORE, SWITCH
 from contract.errors import ConfigurationError
 from tests.elastic.bed import Bed
 from tests.parts.controlplane import ControlPlane
+from tests.parts.deadlines import nothing_happens_for
 from tests.parts.exposition import ELASTIC, listed, scraped
 from tests.parts.volcano import COMMANDS, GROUPS, JOBS, Volcano, install, set_queue
 from vigil.main import app
@@ -207,7 +207,9 @@ def test_it_waits_until_its_queue_is_open(bed: Bed, elastic: Elastic) -> None:
         bed.volcano.evict("queued")
         bed.sees(lambda: "queue default is Closed" in elastic.state("queued")[1], "it is named")
         bed.sees(lambda: "ElasticWaitingForRoom" in dict(bed.events("queued")), "an Event has it")
-        time.sleep(_SOON_SECONDS)
+        nothing_happens_for(
+            _SOON_SECONDS, because="the controller settles within _SETTLE_SECONDS, 0.02"
+        )
         assert bed.volcano.job("queued")["spec"] == before
         assert KEPT not in _annotations(bed, "queued")
     finally:
@@ -221,7 +223,9 @@ def test_a_job_that_ended_without_a_fault_stays_ended(bed: Bed, elastic: Elastic
     bed.volcano.evict("done", reason="pod-failed")
     bed.volcano.until("done", "Terminated")
     bed.sees(lambda: elastic.state("done")[0] == "no-cause", "no cause")
-    time.sleep(_SOON_SECONDS)
+    nothing_happens_for(
+        _SOON_SECONDS, because="the controller settles within _SETTLE_SECONDS, 0.02"
+    )
     assert bed.volcano.phase("done") == "Terminated"
 
 
@@ -381,7 +385,9 @@ def test_off_and_conditions(bed: Bed, elastic: Elastic) -> None:
     bed.volcano.evict("off")
     bed.volcano.until("off", "Terminated")
     bed.sees(lambda: "elastic on" in elastic.state("off")[1], "it is off")
-    time.sleep(_SOON_SECONDS)
+    nothing_happens_for(
+        _SOON_SECONDS, because="the controller settles within _SETTLE_SECONDS, 0.02"
+    )
     assert bed.volcano.phase("off") == "Terminated"
 
 

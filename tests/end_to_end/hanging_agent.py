@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from collectors import registry
 from collectors.base import Collector
 from contract.settings import Section
+from tests.parts.deadlines import stand_in_waits
 from vigil.main import main
-
-if TYPE_CHECKING:
-    from collectors.base import CollectorContext
 
 _STEP_SECONDS = 0.02
 
@@ -25,13 +22,13 @@ class Hangs(Collector[Section]):
     period_seconds = 0.1
     deadline_seconds = 0.1
 
-    async def run(self, context: CollectorContext) -> NoReturn:
+    async def run(self) -> NoReturn:
         """Watch the file."""
         file = Path(os.environ["HANGS_WHILE_THERE_IS"])
         while True:
-            await asyncio.sleep(_STEP_SECONDS)
+            await stand_in_waits(_STEP_SECONDS)
             if not file.exists():
-                context.progress()
+                self.context.progress()
 
 
 if __name__ == "__main__":

@@ -6,16 +6,13 @@ For stalls that are real and do not take a minute: ``python -m tests.end_to_end.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import service.stalls
 from collectors import registry
 from collectors.base import Collector
 from contract.settings import Section
 from vigil.main import main
-
-if TYPE_CHECKING:
-    from collectors.base import CollectorContext
 
 
 class StandsStill(Collector[Section]):
@@ -25,7 +22,7 @@ class StandsStill(Collector[Section]):
     period_seconds = 0.5
     deadline_seconds = 0.5
 
-    async def run(self, _: CollectorContext) -> NoReturn:
+    async def run(self) -> NoReturn:
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody ends the wait")
 

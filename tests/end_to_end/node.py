@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
+from tests.parts.deadlines import patience, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +83,7 @@ class _SocketConnection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(5)
+        self.sock.settimeout(patience(5))
         self.sock.connect(str(self._path))
 
 
@@ -186,7 +187,7 @@ class Node:
         """Stop the agent with SIGTERM; return its exit status and the duration (s)."""
         begin = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(10)
+        status = self.process.wait(patience(10))
         return status, time.monotonic() - begin
 
     def close(self) -> None:
@@ -230,10 +231,7 @@ class Node:
     ) -> float:
         """Wait until ``happened``; the seconds it took."""
         begin = time.monotonic()
-        while not happened():
-            waited = time.monotonic() - begin
-            assert waited < seconds, f"not within {seconds} s: {what}\n{self.logged()[-4000:]}"
-            time.sleep(0.01)
+        wait_until(happened, lambda: f"{what}\n{self.logged()[-4000:]}", seconds, 0.01)
         return time.monotonic() - begin
 
     def healthy(self, seconds: float = _UP_SECONDS) -> float:

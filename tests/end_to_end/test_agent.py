@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.end_to_end.node import shown
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
@@ -20,17 +21,17 @@ ONCE = "80E3A201"
 def test_a_fault_appears_and_clears(node: Node) -> None:
     node.start()
     node.up()  # how long an interpreter takes to begin is not judged
-    assert node.healthy() < 2.0, "the first document took too long"
+    assert node.healthy() < patience(2.0), "the first document took too long"
     node.emulator.occur(3, FAULT)
-    assert node.until(lambda now: now.codes(3) == {FAULT}, "the fault is shown") < 1
+    assert node.until(lambda now: now.codes(3) == {FAULT}, "the fault is shown") < patience(1)
     node.emulator.recover(3, FAULT)
-    assert node.until(lambda now: not now.faults, "the recovery is shown") < 1
+    assert node.until(lambda now: not now.faults, "the recovery is shown") < patience(1)
     node.emulator.once(4, ONCE)
     node.until(lambda now: now.codes(4) == {ONCE}, "the once event is shown")
     node.until(lambda now: not now.faults, "the once event is released")
     status, seconds = node.stop()
     assert status == 0, node.logged()
-    assert seconds < 5
+    assert seconds < patience(5)
 
 
 def test_kill_9_loses_nothing(node: Node) -> None:
@@ -63,12 +64,12 @@ def test_foreign_edits_are_repaired(node: Node) -> None:
     data = node.place.read(node.document)
     assert data is not None
     node.place.write(node.document, data | {"DeviceInfoCfg": "{}"})
-    assert node.wait(lambda: "Fault" in _text(node), "the document is repaired") < 1
+    assert node.wait(lambda: "Fault" in _text(node), "the document is repaired") < patience(1)
     repaired = node.shown()
     assert repaired is not None
     assert repaired.update_time > shown(data).update_time
     node.place.delete(node.document)
-    assert node.wait(lambda: node.place.read(node.document) is not None, "it is back") < 1
+    assert node.wait(lambda: node.place.read(node.document) is not None, "it is back") < patience(1)
     metrics = node.ask("/metrics")[1]
     assert 'npu_vigil_publication_foreign_writes_total{document="device-info"} 2.0' in metrics
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
+from tests.parts.deadlines import patience, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ DEVICES = {"huawei.com/Ascend910": "Ascend910-0", "huawei.com/Ascend910-Unhealth
 
 def ends(node: Node) -> int:
     node.start()
-    status = node.process.wait(45)
+    status = node.process.wait(patience(45))
     assert "Traceback" not in node.logged()
     return status
 
@@ -92,10 +93,7 @@ def test_an_address_that_is_taken_keeps_no_fault_back(
         assert other.logged().count("no pages on --listen 127.0.0.1") == 1
         assert "npu_vigil_http_listening 0.0" in other.ask("/metrics")[1]
         folder_node.stop()
-        give_up = time.monotonic() + 30
-        while not (other.state_dir / "listen").exists():
-            assert time.monotonic() < give_up
-            time.sleep(0.1)
+        wait_until((other.state_dir / "listen").exists, seconds=30)
         assert (other.state_dir / "listen").read_text().strip() == url
     finally:
         other.close()
@@ -178,7 +176,7 @@ def test_chip_isolated_by_another_program_stays_isolated(node: Node) -> None:
         "a name that is added at runtime is taken out",
     )
     node.place.write(node.document, data | {"ManuallySeparateNPU": ""})
-    assert node.until(lambda now: len(now.free) == 8, "the chip is released") < 1
+    assert node.until(lambda now: len(now.free) == 8, "the chip is released") < patience(1)
     data = node.place.read(node.document)
     assert data is not None
     assert (data["ManuallySeparateNPU"], data["UpgradeFaultReason"]) == ("", "{}")
@@ -201,8 +199,7 @@ def test_another_writer_is_a_conflict(node: Node) -> None:
         data = node.place.read(node.document)
         assert data is not None
         node.place.write(node.document, data | {"DeviceInfoCfg": "{}"})
-        while noticed() < number:
-            time.sleep(0.01)
+        node.wait(lambda number=number: noticed() >= number, "it is noticed")  # type: ignore[misc]
         if number < 4:
             node.until(lambda now: len(now.free) == 8, "the document is repaired", 1)
     node.wait(lambda: node.ask("/readyz")[0] == 503, "it is a conflict", 2)

@@ -21,6 +21,8 @@ from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
 from dcmi_shim.library.discovery import VendorPaths, find_library
 from stores.address import open_store
+from tests.agent.held_claim import held_claim
+from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -59,7 +61,7 @@ async def driver(hardware: tuple[Emulator, Path]) -> AsyncIterator[Driver]:
 @contextlib.asynccontextmanager
 async def keeping(objects: ClusterObjects, driver: Driver) -> AsyncIterator[None]:
     keeper = NodeObjectWriter(
-        objects, "node-1", lambda: True, ChipLabels(driver, refresh_seconds=0.2), None
+        objects, "node-1", held_claim(), ChipLabels(driver, refresh_seconds=0.2), None
     )
     running = asyncio.create_task(keeper.run())
     yield
@@ -78,22 +80,21 @@ async def test_an_address_follows_and_the_last_one_is_kept(
     assert objects is not None
 
     async def address_is(address: str) -> None:
-        async with asyncio.timeout(10):
-            while True:
-                devices = (await objects.get_node("node-1")).annotations.get("baseDeviceInfos")
-                if devices is not None and json.loads(devices)["Ascend910-3"]["IP"] == address:
-                    return
-                await asyncio.sleep(0.05)
+        async def is_shown() -> bool:
+            devices = (await objects.get_node("node-1")).annotations.get("baseDeviceInfos")
+            return devices is not None and json.loads(devices)["Ascend910-3"]["IP"] == address
+
+        await until(is_shown, f"the address is {address}")
 
     async with keeping(objects, driver):
         await address_is("192.168.100.13")
         emulator.address(3, "10.20.30.40")
         await address_is("10.20.30.40")
         emulator.address(3, None)
-        await asyncio.sleep(0.6)
+        await stays(0.6, because="the labels are refreshed several times")
         await address_is("10.20.30.40")
     async with keeping(objects, driver):
-        await asyncio.sleep(0.6)
+        await stays(0.6, because="the labels are refreshed several times")
         await address_is("10.20.30.40")
         emulator.address(3, "10.20.30.41")
         await address_is("10.20.30.41")

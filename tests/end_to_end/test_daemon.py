@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from collectors.base import CollectorContext
-
 
 @pytest.fixture(autouse=True)
 def _signals_end_the_tests_again() -> Iterator[None]:
@@ -39,8 +37,8 @@ class Broken(Collector[Section]):
     period_seconds = 1.0
     deadline_seconds = 1.0
 
-    async def run(self, context: CollectorContext) -> NoReturn:
-        await context.driver.inventory()
+    async def run(self) -> NoReturn:
+        await self.context.driver.inventory()
         raise ZeroDivisionError("a mistake")
 
 

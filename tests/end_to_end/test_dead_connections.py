@@ -11,6 +11,7 @@ from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Proxied
 from tests.parts.api_proxy import ApiProxy
+from tests.parts.deadlines import let_time_pass
 from tests.parts.node_reader import NodeReader
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def test_connections_that_freeze_lose_no_node_and_no_fault(
         node.wait(lambda: bool(reader.beats(node.name)), "the first beat")
         began = frozen = time.monotonic()
         for chip, code in enumerate(FAULTS):
-            time.sleep(max(1.0, frozen + chip * APART_SECONDS - time.monotonic()))
+            let_time_pass(max(1.0, frozen + chip * APART_SECONDS - time.monotonic()))
             assert place.proxy.freeze_old() > 2
             frozen = time.monotonic()
             node.emulator.occur(chip, code)

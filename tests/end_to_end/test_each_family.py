@@ -19,6 +19,7 @@ from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
 from dcmi_shim.library.discovery import VendorPaths, find_library
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -211,7 +212,7 @@ async def test_labels_and_annotations(
     driver = Driver(library, lambda: time.time_ns() // 1_000_000)
     running = asyncio.create_task(driver.run())
     try:
-        inventory = await asyncio.wait_for(driver.inventory(), 20)
+        inventory = await asyncio.wait_for(driver.inventory(), patience(20))
         facts, problems = await driver.facts()
     finally:
         running.cancel()

@@ -20,6 +20,7 @@ from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
 from tests.parts import exposition
 from tests.parts.broker import AGGREGATOR, Broker
+from tests.parts.deadlines import let_time_pass
 from tests.parts.exposition import (
     AGENT_ON_MQTT,
     Kind,
@@ -87,8 +88,8 @@ class Site:
         """Count the changes that the aggregator has, by their episode, kind and place."""
         page: dict[str, Any] = self.aggregator.ask("/api/v1/history?after=0&limit=10000")[1]
         assert not page["more"]
-        assert not any(one.get("lost") for one in page["events"])
-        return Counter(_change(one["event"]) for one in page["events"] if "event" in one)
+        assert not any(row["lost"] for row in page["events"])
+        return Counter(_change(row["event"]) for row in page["events"] if row["event"])
 
     def journaled(self) -> Counter[str]:
         """Count the changes in the node's journal, by their episode, kind and place."""
@@ -109,7 +110,7 @@ class Site:
                 self.node.emulator.occur(chip, code)
             else:
                 self.node.emulator.recover(chip, code)
-            time.sleep(seconds / count)
+            let_time_pass(seconds / count)
 
     def settled(self, seconds: float = 40.0) -> float:
         """Wait until the aggregator has what the journal has; how long it took."""
@@ -121,7 +122,7 @@ class Site:
                 return time.monotonic() - begin
             waited = time.monotonic() - begin
             assert waited < seconds, (len(wanted), len(received), self.node.logged()[-3000:])
-            time.sleep(0.2)
+            let_time_pass(0.2)
 
     def close(self) -> None:
         self.aggregator.stop()

@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.parts.deadlines import let_time_pass, nothing_happens_for
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -102,7 +104,7 @@ def test_an_occurrence_a_notice_and_a_recovery(
         ("Normal", "Notice", "RestartBusiness"),
         ("Normal", "Recovery", "SeparateNPU"),
     ]
-    time.sleep(3)
+    nothing_happens_for(3, because="an audit follows after LAG_SECONDS, 2")
     assert len(posted()) == 3, "audits tell nothing of it again"
     assert described(cluster.plane, "node-1") == posted()
 
@@ -219,9 +221,9 @@ def test_of_a_flood_all_is_reported_in_few_events(
         for chip in (1, 4):
             node.emulator.occur(chip, MEMORY)
             node.emulator.recover(chip, MEMORY)
-        time.sleep(0.001)
+        let_time_pass(0.001)
     node.wait(lambda: len(node.assertions(MEMORY)) >= 3000, "most are journaled")
-    time.sleep(4)
+    nothing_happens_for(4, because="repeated events are merged for PERIOD_MS, 3000")
     reported = [word for word in node.assertions(MEMORY) if word in ("occur", "recover")]
     node.wait(lambda: counted(posted()) >= len(reported), "all are told", 20)
     events = posted()
@@ -244,7 +246,7 @@ def test_faults_during_an_outage_are_reported_after_it(
     node.emulator.recover(3, SEVERE)
     node.wait(lambda: "recover" in node.assertions(SEVERE), "the recovery is journaled")
     ended = time.time()
-    time.sleep(1.5)
+    nothing_happens_for(1.5, because="the pauses of the sender begin with 0.1 s and double")
     cluster.plane.start_apiserver()
     node.wait(lambda: len(posted()) == 2, "both are told")
     assert reasons(posted(), SEVERE) == ["Occur", "Recovery"]
@@ -275,7 +277,7 @@ def test_kill_9_in_the_outage(
     node.start()
     cluster.plane.start_apiserver()
     node.wait(lambda: len(posted()) >= 3, "both are told")
-    time.sleep(2)
+    nothing_happens_for(2, because="the pauses of the sender begin with 0.1 s and double")
     assert reasons(posted(), SEVERE) == ["Occur", "Recovery"]
     assert reasons(posted(), MEMORY) == ["Occur"], "what was told is not told again"
     assert counted(posted()) == 3

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.aggregator.daemon import Daemon
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
@@ -32,6 +33,8 @@ def programs() -> list[str]:
 
 def test_the_collector_gives_a_metric_and_a_fault(folder_node: Node, tmp_path: Path) -> None:
     collector, line, _ = programs()
+    assert collector.count("\n") <= 150, "adding a source is one small file"
+    assert line.count("\n") == 1, "and one line in the registry"
     library = tmp_path / "library"
     shutil.copytree(ROOT / "collectors", library / "collectors")
     (library / "collectors" / "water.py").write_text(collector)
@@ -99,7 +102,7 @@ def run(*command: str, given: str = "") -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
 

@@ -12,6 +12,7 @@ from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import Severity
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,7 +106,7 @@ def test_a_list_is_polled_every_second_and_that_is_shown(make_node: Callable[[st
     node.wait(lambda: shown in node.ask("/metrics")[1], "the period is shown", 5)
     node.emulator.occur(2, FAULT)
     took = node.wait(lambda: names[2] in _levels(node, FAULTS), "a poll finds it", 3)
-    assert took <= 1.2
+    assert took <= patience(1.2)
 
 
 def test_a_health_word_that_is_not_given_isolates_what_no_table_has(
@@ -141,7 +142,7 @@ def test_910a_has_events_and_links(make_node: Callable[[str], Node]) -> None:
     node.healthy()
     assert node.status()["driver"]["family"] == "Ascend910"
     node.emulator.occur(3, FAULT)
-    assert node.until(lambda now: now.codes(3) == {FAULT}, "the fault is shown") < 1
+    assert node.until(lambda now: now.codes(3) == {FAULT}, "the fault is shown") < patience(1)
     node.emulator.lose_everything_next()
     node.emulator.link(5, up=False)
     node.until(lambda now: now.codes(5) == {"81078603"}, "the tool finds the link down", 5)
@@ -161,4 +162,4 @@ def test_a_subscription_that_fails_on_a_server_that_has_events(
     node.emulator.clear("dcmi_subscribe_fault_event")
     node.wait(lambda: node.status()["driver"]["polling_reason"] is None, "it is tried again", 15)
     node.emulator.occur(4, FAULT)
-    assert node.until(lambda now: now.codes(4) == {FAULT}, "events arrive") < 1
+    assert node.until(lambda now: now.codes(4) == {FAULT}, "events arrive") < patience(1)

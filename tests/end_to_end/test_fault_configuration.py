@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fault_texts import recorded_texts
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,7 @@ def test_changes_are_in_force_at_once(node: Node) -> None:
     node.emulator.occur(CHIP, CODE)
     shows(node, "NotHandleFault")
     node.place.write(NAME, table("SeparateNPU"))
-    assert shows(node, "SeparateNPU") < 2
+    assert shows(node, "SeparateNPU") < patience(2)
     node.place.write(NAME, table("RestartRequest"))
     shows(node, "RestartRequest")
     malformed = recorded_texts(CODES)[-1]
@@ -73,7 +74,7 @@ def test_changes_are_in_force_at_once(node: Node) -> None:
     node.wait(lambda: len(node.status()["fault_configuration"]["problems"]) == 2, "still there")
     shows(node, "RestartRequest")
     node.place.delete(NAME)
-    assert shows(node, "NotHandleFault") < 2
+    assert shows(node, "NotHandleFault") < patience(2)
     assert node.status()["fault_configuration"]["problems"] == []
     texts = [row.get("fault_code") for row in node.journal("fault-configuration")]
     # Again after each trouble of the journal, which a busy machine may see.
@@ -154,7 +155,7 @@ def test_files_on_bare_metal(folder_node: Node) -> None:
     shows(node, "NotHandleFault")
     directory.mkdir()
     (directory / CODES).write_text(table("SubHealthFault")[CODES])
-    assert shows(node, "SubHealthFault") < 2
+    assert shows(node, "SubHealthFault") < patience(2)
     node.place.write(NAME, table("SeparateNPU"))
     shows(node, "SeparateNPU")
     node.place.delete(NAME)

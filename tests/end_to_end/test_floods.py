@@ -12,10 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from contract.codes.chip_codes import LINK_DOWN
 from contract.names import CLUSTER_NAMESPACE
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.places import Folder
+from tests.parts.deadlines import let_time_pass, nothing_happens_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +40,7 @@ def _flood(emulator: Emulator, events: int = EVENTS) -> dict[int, set[str]]:
     emulator.occur(0, FAULT)
     for number in range(events - 1):
         if number % 1000 == 0:
-            time.sleep(0.05)  # what recovered stays in the library's list for a moment
+            let_time_pass(0.05)  # what recovered stays in the library's list for a moment
         chip, code, kind = chance.choice(CHIPS), chance.choice(CODES), chance.random()
         if kind < 0.4:
             emulator.once(chip, ONCE)
@@ -79,6 +82,7 @@ def _slowest_answer(node: Node) -> Iterator[list[float]]:
         asking.join()
 
 
+@pytest.mark.exec
 def test_ten_thousand_events_in_a_second(folder_node: Node) -> None:
     node = folder_node
     node.start()
@@ -110,7 +114,9 @@ def test_events_beyond_the_queue_are_a_gap_and_the_lists_supply_them(
     os.kill(node.process.pid, signal.SIGSTOP)
     try:
         active = _flood(node.emulator, 14_000)
-        time.sleep(1.0)
+        nothing_happens_for(
+            1.0, because="the process stands still while the driver fills its queue"
+        )
     finally:
         os.kill(node.process.pid, signal.SIGCONT)
     node.until(_shows(active), "the state is right in the end", 20)
@@ -126,9 +132,9 @@ def test_a_link_that_goes_up_and_down_within_a_second(folder_node: Node) -> None
     for chip, changes in ((2, (False, True, False)), (5, (False, True, False, True))):
         for up in changes:
             node.emulator.link(chip, up=up)
-            time.sleep(0.05)
+            let_time_pass(0.05)
     node.until(lambda now: LINK_DOWN in now.codes(2) and not now.codes(5), "what came last", 3)
-    time.sleep(3)
+    nothing_happens_for(3, because="the list is asked for LAG_SECONDS, 2, after an event")
     now = node.shown()
     assert now is not None
     assert now.codes(2) == {LINK_DOWN}
@@ -144,7 +150,7 @@ def test_a_once_event_of_a_code_that_holds_ends_nothing(folder_node: Node) -> No
     node.emulator.occur(3, FAULT)
     node.emulator.once(3, FAULT)
     node.until(lambda now: now.codes(3) == {FAULT}, "the fault is shown")
-    time.sleep(6)
+    nothing_happens_for(6, because="a notice is shown for ONCE_VISIBLE_MS, 5500")
     node.until(lambda now: now.codes(3) == {FAULT}, "it outlives the notice", 0.5)
     node.emulator.recover(3, FAULT)
     node.until(lambda now: not now.codes(3), "and ends with its recovery")

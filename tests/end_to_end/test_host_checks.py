@@ -13,6 +13,7 @@ from contract.codes.catalogue import shipped_levels
 from contract.codes.host_codes import DRIVER_ERROR, HUNG_TASK, OOM_KILL, SOFT_LOCKUP
 from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY
 from tests.end_to_end.node import HOST_CHECKS
+from tests.parts.deadlines import patience
 from tests.parts.kernel_log import (
     DRIVER,
     HARMLESS,
@@ -79,7 +80,7 @@ def test_errors_in_the_kernel_log_are_in_node_info(folder_node: Node, log: Kerne
     answers(node)
     log.write(line(8, HARMLESS, 6), line(9, LOCKUP, 0))
     lockup = [("Kernel", 0, [SOFT_LOCKUP])]
-    assert node.wait(lambda: node.parts() == lockup, "the lockup is shown") < 0.5
+    assert node.wait(lambda: node.parts() == lockup, "the lockup is shown") < patience(0.5)
     found = server(node)
     assert found["NodeStatus"] == "Healthy"
     assert found["FaultDevList"][0]["FaultLevel"] == "NotHandleFault"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.parts.deadlines import nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
@@ -52,14 +53,16 @@ def test_isolation_outlives_all_but_an_operator(node: Node) -> None:
     node.start()
     node.until(lambda now: now.unhealthy == {DEVICE}, "the document is there again")
     assert keys(node) == isolated
-    time.sleep(0.5)  # a watch that saw neither the write nor the deletion has nothing to report
+    nothing_happens_for(
+        0.5, because="a watch that saw neither the write nor the deletion has nothing to report"
+    )
     node.place.delete(node.document)
     node.wait(lambda: keys(node) == isolated, "and again")
 
     data = node.place.read(node.document)
     assert data is not None
     node.place.write(node.document, data | {"ManuallySeparateNPU": ""})
-    assert node.until(lambda now: DEVICE in now.free, "an operator releases it") < 1
+    assert node.until(lambda now: DEVICE in now.free, "an operator releases it") < patience(1)
     assert keys(node) == ("", {})
     released = [c for row in node.journal("changes") for c in row if c["kind"] == "released"]
     assert [change["upgrade"]["code"] for change in released] == [TWICE_A_DAY]

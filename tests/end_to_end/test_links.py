@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from contract.codes.chip_codes import LINK_DOWN
 from dcmi_shim.emulator.install import HCCN_TOOL
+from tests.parts.deadlines import patience
 from tests.parts.process_table import processes_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ def test_a_link_that_is_still_down_after_the_drivers_recovery(folder_node: Node)
     node = folder_node
     _start(node, "60")
     node.emulator.link(CHIP, up=False)
-    assert node.until(lambda now: now.codes(CHIP) == {LINK_DOWN}, "the event is shown") < 1
+    assert node.until(lambda now: now.codes(CHIP) == {LINK_DOWN}, "the event is shown") < patience(
+        1
+    )
     node.emulator.link(CHIP, up=True)
     node.emulator.lose_everything_next()
     node.emulator.link(CHIP, up=False)
@@ -51,7 +54,9 @@ def test_a_tool_that_hangs_takes_nothing_along(folder_node: Node) -> None:
     node.emulator.tool("hccn_tool", "hang")
     _start(node, "0.5")
     node.emulator.occur(CHIP, "80E01801")
-    assert node.until(lambda now: now.codes(CHIP) == {"80E01801"}, "the fault is shown") < 1
+    assert node.until(lambda now: now.codes(CHIP) == {"80E01801"}, "the fault is shown") < patience(
+        1
+    )
     tool = node.driver_root / HCCN_TOOL
     node.wait(lambda: len(processes_of(tool)) == 1, "the tool runs")
     status, seconds = node.stop()

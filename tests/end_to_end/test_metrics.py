@@ -9,7 +9,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 import urllib.parse
 import urllib.request
 from functools import partial
@@ -30,6 +29,7 @@ from tests.aggregator.nodes import node_report
 from tests.aggregator.public_faults.messages import document, fault_message, one
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
+from tests.parts.deadlines import patience, wait_until
 from tests.parts.exposition import AGENT, AGGREGATOR, EXPORTER, EXPORTER_TOOL, Kind, listed, scraped
 from tests.parts.fault_config import link_rule
 from tests.parts.processes import Running, free_ports
@@ -146,10 +146,12 @@ def troubled(tmp_path_factory: pytest.TempPathFactory, built: Path) -> Iterator[
 def assert_lists(scrape: Callable[[], str], expected: dict[str, Kind]) -> None:
     """Scrape until all expected metrics occurred; check that no other or different ones did."""
     seen: dict[str, Kind] = {}
-    give_up = time.monotonic() + 15
-    while expected.keys() - seen.keys() and time.monotonic() < give_up:
-        seen |= scraped(scrape())
-        time.sleep(0.1)
+
+    def have_all_occurred() -> bool:
+        seen.update(scraped(scrape()))
+        return expected.keys() <= seen.keys()
+
+    wait_until(have_all_occurred, lambda: f"missing: {expected.keys() - seen.keys()}", 15, 0.1)
     assert seen == expected
 
 
@@ -235,7 +237,7 @@ def names_in(port: int, job: str) -> set[str]:
     query = urllib.parse.urlencode({"match[]": f'{{job="{job}"}}'})
     url = f"http://127.0.0.1:{port}/api/v1/label/__name__/values?{query}"
     try:
-        with urllib.request.urlopen(url, timeout=5) as response:
+        with urllib.request.urlopen(url, timeout=patience(5)) as response:
             found = json.load(response)["data"]
     except OSError:
         return set()

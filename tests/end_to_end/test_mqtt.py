@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +12,7 @@ from tests.aggregator.daemon import Daemon
 from tests.end_to_end.mqtt_node import OnBroker
 from tests.end_to_end.node import Node
 from tests.parts.broker import AGGREGATOR
+from tests.parts.deadlines import nothing_happens_for
 from tests.parts.processes import program
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def test_an_agent_that_was_killed_is_lost_by_its_will(node: Node, aggregator: Da
     # Who comes later knows of the node by its will alone.
     aggregator.kill()
     aggregator.start()
-    time.sleep(4)
+    nothing_happens_for(4, because="a node is silent after three intervals of one second")
     assert "UnHealthy" in json.dumps(node.place.read("cluster-info-node-cm"))
     node.start()
     node.wait(

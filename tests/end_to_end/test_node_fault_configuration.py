@@ -12,6 +12,7 @@ from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY as KEY
 from contract.operator_rules.node_levels import read_node_levels
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.fault_texts import recorded_texts
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,16 +71,16 @@ def test_levels_follow_the_config_map_at_once(node: Node) -> None:
     node.start()
     shows(node, 20, Fan="PreSeparate")
     node.place.write(NAME, table(Separate=[FAN.code], NotHandle=[DISK.code]))
-    assert shows(node, Fan="Separate", Disk="NotHandle") < 1
+    assert shows(node, Fan="Separate", Disk="NotHandle") < patience(1)
     node.place.write(NAME, table(NotHandle=[FAN.code.lower()]))
-    assert shows(node, Fan="NotHandle") < 1
+    assert shows(node, Fan="NotHandle") < patience(1)
     node.place.write(NAME, {KEY: '{"FaultTypeCode":{}}'})
-    assert node.wait(lambda: node.node_info() is None, "no code is known", 5) < 1
+    assert node.wait(lambda: node.node_info() is None, "no code is known", 5) < patience(1)
     faults = {one["part"]: one["level"] for one in node.status()["faults"]}
     assert faults == {"Fan": "", "Disk": ""}
     assert configuration(node) == ("configmap", False, [])
     node.place.delete(NAME)
-    assert shows(node, Fan="PreSeparate") < 1
+    assert shows(node, Fan="PreSeparate") < patience(1)
     assert configuration(node) == ("shipped", False, [])
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.end_to_end.places import Cluster
+from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,7 @@ def test_alarms_come_and_go(node: Node) -> None:
     node.wait(lambda: "bmc" in node.status()["answered"], "the BMC has answered")
     assert node.node_info() is None
     node.emulator.bmc.occur(FAN)
-    assert node.wait(lambda: node.parts() == FAULTY, "the alarm is shown") < 1
+    assert node.wait(lambda: node.parts() == FAULTY, "the alarm is shown") < patience(1)
     node.emulator.bmc.occur(MEMORY)
     both = [*FAULTY, ("Memory", 5, ["0100000D"])]
     node.wait(lambda: node.parts() == both, "both alarms are shown")
@@ -69,7 +70,7 @@ def test_a_restart_with_a_standing_alarm_never_deletes(node: Node) -> None:
         end = time.monotonic() + 2.0
         while time.monotonic() < end:
             assert node.parts() == FAULTY
-            time.sleep(0.01)
+            let_time_pass(0.01)
         node.up()
         node.wait(lambda: "bmc" in node.status()["answered"], "the BMC has answered")
         if not forgets:
@@ -94,7 +95,7 @@ def test_a_blind_bmc_after_a_restart_changes_nothing(node: Node, forgets: bool) 
         lambda: [one["source"] for one in node.status()["blind"]] == ["bmc"], "the BMC is blind"
     )
     node.wait(lambda: node.ask("/readyz")[0] == 200, "the agent is ready all the same")
-    time.sleep(0.5)
+    nothing_happens_for(0.5, because="the BMC is asked again meanwhile")
     assert node.node_info() == before
     assert 'npu_vigil_blind{chip="",source="bmc"} 1.0' in node.ask("/metrics")[1]
     node.emulator.bmc.ok()
@@ -154,5 +155,5 @@ def test_document_of_another_owner_is_left_alone(node: Node) -> None:
     node.start()
     node.until(lambda now: now.codes(3) == {CHIP_FAULT}, "the chip's fault is shown")
     node.wait(lambda: "bmc" in node.status()["answered"], "the BMC has answered")
-    time.sleep(0.3)
+    nothing_happens_for(0.3, because="the BMC is asked again meanwhile")
     assert node.node_info() == before

@@ -6,12 +6,12 @@ Source: docs/spec/device-plugin.md#6.2, 6.3.
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.end_to_end.node import Node
+from tests.parts.deadlines import nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,10 +97,12 @@ def test_a_healthy_node_reports_what_is_recorded(
     try:
         node.start()
         node.wait(lambda: watched.label("servertype") is not None, "the labels are there")
-        time.sleep(0.5)
+        nothing_happens_for(0.5, because="all that is set on the Node is set together")
         version = watched.version
         got = watched.read()
-        time.sleep(1.5)
+        nothing_happens_for(
+            1.5, because="what is refused or lost is tried again after _AGAIN_SECONDS, 1"
+        )
     finally:
         node.close()
     wanted: dict[str, Any] = RECORDED[profile]
@@ -128,11 +130,13 @@ def test_label_changed_by_another_program_is_repaired_within_a_second(
     node = cluster_node
     before = watched.read()
     watched.edit(labels={"accelerator": "mine", "huawei.com/driver.version": None})
-    assert node.wait(lambda: watched.read() == before, "both labels are repaired", 5) < 1
+    assert node.wait(lambda: watched.read() == before, "both labels are repaired", 5) < patience(1)
     watched.edit(annotations={"baseDeviceInfos": "{}", "superPodID": None})
-    assert node.wait(lambda: watched.read() == before, "both annotations are repaired", 5) < 1
+    assert node.wait(
+        lambda: watched.read() == before, "both annotations are repaired", 5
+    ) < patience(1)
     watched.edit(labels={"servertype": None})
-    assert node.wait(lambda: watched.read() == before, "the type is repaired", 5) < 1
+    assert node.wait(lambda: watched.read() == before, "the type is repaired", 5) < patience(1)
     text = node.ask("/metrics")[1]
     assert "npu_vigil_node_object_foreign_writes_total 5.0" in text
     assert "npu_vigil_node_object_writes_total 4.0" in text
@@ -142,7 +146,7 @@ def test_a_type_that_is_there_is_left_alone(cluster_node: Node, cluster: Cluster
     watched = Watched(cluster, cluster_node.name, {"servertype": "soc"})
     cluster_node.start()
     cluster_node.wait(lambda: watched.label("accelerator") is not None, "the labels are there")
-    time.sleep(0.5)
+    nothing_happens_for(0.5, because="all that is set on the Node is set together")
     assert watched.label("servertype") == "soc"
 
 
@@ -176,7 +180,7 @@ def test_the_kubelets_traffic_costs_no_write(cluster_node: Node, watched: Watche
         watched.plane.request("PATCH", f"{watched.path}/status", status)
     watched.edit(annotations={"somebody/else": "writes"})
     # Longer than an exposition is good.
-    time.sleep(1.5)
+    nothing_happens_for(1.5, because="an exposition is good for a second, and so is _AGAIN_SECONDS")
     assert writes in cluster_node.ask("/metrics")[1]
 
 
@@ -215,5 +219,5 @@ def test_an_agent_without_the_chips_or_with_labels_off_leaves_the_node_alone(
     before = watched.version
     node.start()
     node.up()
-    time.sleep(2)
+    nothing_happens_for(2, because="it would be set with the first inventory, or again after 1 s")
     assert watched.version == before

@@ -15,6 +15,7 @@ import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.aggregator.daemon import Daemon
+from tests.parts.deadlines import nothing_happens_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +130,7 @@ def test_generation_c_from_the_bmc_to_the_cluster(
     )
     assert entry(cluster)["FaultDevList"][0]["FaultCode"] == ["06000025"]
     writes = aggregator.metric("npu_vigil_publication_writes_total")
-    time.sleep(2.5)
+    nothing_happens_for(2.5, because="two intervals of one second pass")
     assert aggregator.metric("npu_vigil_publication_writes_total") == writes, "beats alone are none"
     assert len(node.journal("publication")) < 12, "beats are no history"
     node.emulator.bmc.clear()
@@ -160,7 +161,7 @@ def test_a_node_of_an_old_release_that_falls_silent_is_lost(
 
     beat(1000)
     aggregator.start()
-    time.sleep(6)
+    nothing_happens_for(6, because="an interval that is not known counts as FALLBACK_MS, 5000")
     assert lost() == [], "what was there before proves nothing"
     beat(1001)
     aggregator.process.wait_until(lambda: alive() == 1, seconds=5)
@@ -173,7 +174,7 @@ def test_a_node_of_an_old_release_that_falls_silent_is_lost(
     # The next run knows whom it had lost, and who was proven.
     aggregator.stop()
     aggregator.start()
-    time.sleep(2)
+    nothing_happens_for(2, because="the liveness rules look at least every second")
     assert lost() == ["node-1"]
     beat(1002)
     aggregator.process.wait_until(lambda: lost() == [], seconds=5)

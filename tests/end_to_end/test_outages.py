@@ -8,12 +8,13 @@ import fcntl
 import random
 import resource
 import shutil
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.agent.journal.older import OLDER_ROWS, older_journal
 from tests.end_to_end.places import Folder
+from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
@@ -49,14 +50,14 @@ def test_kill_9_while_the_api_server_is_away(
     node.wait(lambda: "occur" in node.assertions(PASSING), "the passing fault is journaled")
     node.emulator.recover(6, PASSING)
     node.wait(lambda: "recover" in node.assertions(PASSING), "its recovery is journaled")
-    time.sleep(chance.uniform(0, 1.0))
+    let_time_pass(chance.uniform(0, 1.0))
     node.kill()
     node.start()
-    time.sleep(chance.uniform(0, 1.0))
+    let_time_pass(chance.uniform(0, 1.0))
     node.kill()
     node.start()
     cluster.plane.start_apiserver()
-    assert node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown") < 5
+    assert node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown") < patience(5)
     node.until(lambda now: now.codes(4) == {ONCE}, "the once event is shown", 3)
     node.until(lambda now: not now.codes(0) and not now.codes(6), "the recoveries are shown", 3)
     assert node.assertions(PASSING)[:2] == ["occur", "recover"]
@@ -76,7 +77,7 @@ def test_an_api_server_that_is_away_at_start(cluster_node: Node, cluster: Cluste
     assert any("cannot be published" in reason for reason in answer["reasons"]), answer
     assert node.ask("/healthz")[0] == 200
     cluster.plane.start_apiserver()
-    assert node.until(lambda now: now.codes(2) == {FAULT}, "the fault is shown") < 5
+    assert node.until(lambda now: now.codes(2) == {FAULT}, "the fault is shown") < patience(5)
     ready = (200, {"ready": True, "reasons": []})
     node.wait(lambda: node.ask("/readyz") == ready, "both documents are settled", 3)
     for what in ("cannot be published", "the store answers again"):
@@ -92,7 +93,7 @@ def test_an_api_server_that_freezes(cluster_node: Node, cluster: Cluster) -> Non
     node.healthy()
     cluster.plane.pause_apiserver()
     node.emulator.occur(2, FAULT)
-    time.sleep(6)
+    nothing_happens_for(6, because="longer than the deadline of a request, 5 s")
     node.emulator.occur(3, FAULT)
     node.wait(lambda: node.assertions(FAULT).count("occur") == 2, "both faults are journaled")
     assert node.ask("/healthz")[0] == 200
@@ -110,7 +111,7 @@ def test_sigterm_while_the_api_server_is_frozen(cluster_node: Node, cluster: Clu
     cluster.plane.pause_apiserver()
     node.emulator.occur(2, FAULT)
     node.wait(lambda: bool(node.assertions(FAULT)), "the fault is journaled")
-    time.sleep(0.1)  # and its write is on its way
+    let_time_pass(0.1)  # and its write is on its way
     status, seconds = node.stop()
     assert (status, seconds < 5) == (0, True), node.logged()
     assert node.assertions(FAULT) == ["occur"]
@@ -123,15 +124,15 @@ def test_a_call_that_hangs_blinds_one_chip_only(folder_node: Node) -> None:
     node.healthy()
     node.emulator.occur(2, OTHER)
     node.until(lambda now: now.codes(2) == {OTHER}, "the first fault is shown")
-    time.sleep(2.5)
+    nothing_happens_for(2.5, because="the list of the start is asked for LAG_SECONDS, 2, after it")
     node.emulator.hang(CODES, 2)
     node.emulator.occur(2, FAULT)
     # Two seconds later its list is asked for, and the call hangs: just then chip 5 fails.
-    time.sleep(2.0)
+    let_time_pass(2.0)
     for chip in (4, 5, 6):
         node.emulator.occur(chip, FAULT)
-        assert _shows(node, chip) < 1.2
-        time.sleep(0.3)
+        assert _shows(node, chip) < patience(1.2)
+        let_time_pass(0.3)
 
     def blind() -> list[str]:
         return [source["reason"] for source in node.status()["chips"][2]["blind"]]
@@ -162,7 +163,7 @@ def test_sigterm_does_not_wait_for_the_driver(folder_node: Node, function: str) 
         node.healthy()
         node.emulator.hang(function)
         node.emulator.occur(1, FAULT)
-    time.sleep(2.3)
+    nothing_happens_for(2.3, because="the list is asked for LAG_SECONDS, 2, after the event")
     status, seconds = node.stop()
     assert (status, seconds < 5) == (0, True), node.logged()
     assert node.journal("stop")
@@ -189,7 +190,7 @@ def test_a_full_disk_costs_nothing_that_is_known(folder_node: Node) -> None:
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (8192, before[1]))
     for chip in range(4):
         node.emulator.occur(chip, FAULT)
-        assert _shows(node, chip) < 1
+        assert _shows(node, chip) < patience(1)
     node.emulator.recover(0, FAULT)
     node.until(lambda now: not now.codes(0), "the recovery is shown")
     assert node.status()["journal"]["trouble"] is not None
@@ -251,6 +252,29 @@ def test_a_broken_journal_is_moved_aside(folder_node: Node) -> None:
     node.waits_for_text("moved to journal.sqlite.broken-")
 
 
+def test_no_fault_is_lost_with_a_journal_of_an_older_schema(folder_node: Node) -> None:
+    node = folder_node
+    node.emulator.occur(1, FAULT)
+    node.start()
+    node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown")
+    node.stop()
+    for file in node.state_dir.glob("journal.sqlite*"):
+        file.unlink()
+    older = older_journal(node.state_dir)
+    # Only the published document has this fault: its chip gives no answer.
+    node.emulator.hang(CODES, 1)
+    node.emulator.occur(2, OTHER)
+    node.start()
+    node.until(lambda now: now.codes(2) == {OTHER}, "an audit found a fault")
+    assert node.shown() is not None
+    node.until(lambda now: now.codes(1) == {FAULT}, "the published fault is still shown", 1)
+    (gap,) = node.journal("gap")
+    assert gap["rows_lost"] == OLDER_ROWS
+    warnings = [line for line in node.logged().splitlines() if str(older) in line]
+    assert len(warnings) == 1, warnings
+    assert " WARNING agent.journal: " in warnings[0]
+
+
 def test_without_a_journal_the_store_is_the_memory(node: Node) -> None:
     node.emulator.occur(1, FAULT)
     node.emulator.occur(2, OTHER)
@@ -290,7 +314,7 @@ def test_two_thousand_events_at_once(folder_node: Node) -> None:
         "the last state is shown",
         20,
     )
-    time.sleep(4)
+    nothing_happens_for(4, because="the lists are asked for LAG_SECONDS, 2, after the last event")
     document = node.shown()
     assert document is not None
     assert set(document.faults) == faulty, "audits found something else"
@@ -309,7 +333,7 @@ def test_sigterm_while_a_store_holds_a_thread(folder_node: Node) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         node.emulator.occur(1, FAULT)
         node.wait(lambda: bool(node.assertions(FAULT)), "the fault is journaled")
-        time.sleep(0.1)
+        let_time_pass(0.1)
         status, seconds = node.stop()
     assert (status, seconds < 5) == (0, True), node.logged()
     assert node.journal("stop")

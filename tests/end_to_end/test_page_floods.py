@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tests.parts.deadlines import patience
+
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
 
@@ -47,9 +49,9 @@ def test_unfinished_requests_keep_neither_a_fault_nor_a_probe_back(folder_node: 
             client.send(UNFINISHED)
         _kill_driver(folder_node)
         begun = time.monotonic()
-        with urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}/healthz", timeout=patience(10)) as answer:
             assert answer.status == 200
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < patience(5)
         assert folder_node.ask("/readyz")[0] in (200, 503)
         folder_node.emulator.occur(1, FAULT)
         folder_node.until(lambda now: FAULT in now.codes(1), "the fault is shown")

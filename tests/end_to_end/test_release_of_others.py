@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.processors import manual_info
+from aggregator.processors import separation_documents
 from contract.names import DEVICE_INFO_NAMESPACE
 from tests.aggregator.nodes import faulty, report
 from tests.end_to_end.places import Folder
 from tests.end_to_end.test_isolate_and_release import CHIP, MANUAL, folder_site
 from tests.end_to_end.test_status import vigil
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,13 +99,13 @@ def test_a_broken_document_is_named(folder: Folder) -> None:
     assert status == 1
     assert "DeviceInfoCfg" in errors
     assert folder.read(name) == broken
-    file = folder.root / manual_info.NAMESPACE / f"{manual_info.NAME}.json"
+    file = folder.root / separation_documents.NAMESPACE / f"{separation_documents.CHIPS_NAME}.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"labels": {}, "data": {"node-1": "{"}}))
     folder.write(name, data | {MANUAL: ""})
     status, _, errors = vigil("release", "node-1", "3", "--yes", *folder.options)
     assert status == 1
-    assert manual_info.NAME in errors
+    assert separation_documents.CHIPS_NAME in errors
 
 
 @pytest.mark.timeout(120)
@@ -112,9 +113,11 @@ def test_two_releases_at_once_and_both_documents(folder_site: Site) -> None:
     site, place = folder_site, folder_site.node.place
     assert isinstance(place, Folder)
     assert site.change("isolate", "node-1", "3", "--reason", "why", "--yes")[0] == 0
-    file = place.root / manual_info.NAMESPACE / f"{manual_info.NAME}.json"
+    file = place.root / separation_documents.NAMESPACE / f"{separation_documents.CHIPS_NAME}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    value = manual_info.render_chips({CHIP: {"80E18005": 1}, "Ascend910-5": {"80E18005": 1}})
+    value = separation_documents.render_chips(
+        {CHIP: {"80E18005": 1}, "Ascend910-5": {"80E18005": 1}}
+    )
     site.aggregator.stop()
     file.write_text(json.dumps({"labels": {}, "data": {"node-1": value}}))
     site.aggregator.start()
@@ -126,8 +129,8 @@ def test_two_releases_at_once_and_both_documents(folder_site: Site) -> None:
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for _ in range(2)
     ]
-    shown = [one.communicate(timeout=60)[0] for one in both]
+    shown = [one.communicate(timeout=patience(60))[0] for one in both]
     assert [one.returncode for one in both] == [0, 0], shown
     assert site.document().data[MANUAL] == ""
     left = json.loads(file.read_text())["data"]["node-1"]
-    assert set(manual_info.read_chips("node-1", left)) == {"Ascend910-5"}
+    assert set(separation_documents.read_chips("node-1", left)) == {"Ascend910-5"}

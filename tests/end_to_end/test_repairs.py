@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from contract.codes.chip_codes import RESET_FINISHED
 from dcmi_shim.emulator.functions import functions
+from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
@@ -75,7 +75,7 @@ def test_a_recovery_is_not_accepted_while_the_query_that_proves_it_fails(node: N
     node.emulator.fail(CODES, IOCTL_FAILED, CHIP)
     node.wait(lambda: _blind(node) == [CHIP], "the chip is blind")
     node.emulator.recover(CHIP, FAULT)
-    time.sleep(2.5)
+    nothing_happens_for(2.5, because="the list is asked for LAG_SECONDS, 2, after the event")
     now = node.shown()
     assert now is not None
     assert now.codes(CHIP) == {FAULT}
@@ -88,10 +88,10 @@ def test_a_finished_reset_is_audited_at_once(folder_node: Node) -> None:
     node = folder_node
     node.start()
     node.healthy()
-    time.sleep(2.5)  # the list that every start asks for is answered
+    nothing_happens_for(2.5, because="the list of the start is asked for LAG_SECONDS, 2, after it")
     node.emulator.lose_next_event()
     node.emulator.occur(CHIP, FAULT)
-    time.sleep(0.1)
+    let_time_pass(0.1)
     node.emulator.once(CHIP, RESET_FINISHED)
     node.until(lambda now: now.codes(CHIP) == {FAULT}, "what the reset left is found", 1)
 
@@ -112,7 +112,7 @@ def test_one_list_hangs_from_the_start(node: Node) -> None:
     assert now.free == OTHERS
     node.wait(lambda: _blind(node) == [CHIP], "the chip is blind")
     node.emulator.occur(5, FAULT)
-    assert node.until(lambda now: now.codes(5) == {FAULT}, "another chip's fault") < 1
+    assert node.until(lambda now: now.codes(5) == {FAULT}, "another chip's fault") < patience(1)
     node.emulator.clear(CODES, CHIP)
     node.until(lambda now: "Ascend910-3" in now.free, "it is back by itself", 6)
 

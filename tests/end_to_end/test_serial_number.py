@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.parts.deadlines import patience
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -75,7 +77,7 @@ def test_it_is_repaired_and_followed_over_a_restart(node: Node, watched: Watched
     node.start()
     shows(node, watched, NUMBER)
     watched.annotate(None)
-    assert shows(node, watched, NUMBER) < 1
+    assert shows(node, watched, NUMBER) < patience(1)
     node.kill()
     node.emulator.bmc.label(serial="CHANGED0001")
     node.start()

@@ -29,12 +29,12 @@ def test_it_compares_and_writes_nothing(folder_node: Node) -> None:
     node.wait(lambda: shadow(node)["writes"]["same"] == 1, "what was there is right")
     node.place.write(node.document, faulty)
     node.wait(lambda: shadow(node)["writes"]["different"] == 1, "that fault is not there", 15)
-    (reported,) = shadow(node)["told"]
-    assert reported["told"] == f"Ascend910-{occur['chip']}: fault_code {occur['code']} too much"
+    (reported,) = shadow(node)["reported"]
+    assert reported["reported"] == f"Ascend910-{occur['chip']}: fault_code {occur['code']} too much"
     assert reported["also"]
     assert reported["field"] == "fault_code"
     node.emulator.occur(occur["chip"], occur["code"])
-    node.wait(lambda: shadow(node)["told"][0]["over_at_ms"] is not None, "now it is")
+    node.wait(lambda: shadow(node)["reported"][0]["over_at_ms"] is not None, "now it is")
     shown = scraped(node.ask("/metrics")[1])
     expected = listed(IN_SHADOW)
     assert expected

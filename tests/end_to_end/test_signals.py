@@ -13,6 +13,7 @@ import pytest
 
 from tests.aggregator.daemon import Daemon
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import let_time_pass, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from tests.end_to_end.node import Node
     from tests.end_to_end.places import Cluster
+
+pytestmark = pytest.mark.exec
 
 FAULT = "80E01801"
 WITHOUT_MEANING = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
@@ -65,11 +68,11 @@ def test_signals_without_meaning_change_nothing(folder_node: Node, tmp_path: Pat
 
 def ended_by_many(send: Callable[[signal.Signals], None], status: Callable[[], int | None]) -> int:
     """Send SIGTERM every 5 ms until the process has ended; its status."""
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + patience(20)
     while (now := status()) is None:
         assert time.monotonic() < give_up
         send(signal.SIGTERM)
-        time.sleep(0.005)
+        let_time_pass(0.005)
     return now
 
 

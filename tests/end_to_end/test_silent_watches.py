@@ -13,6 +13,7 @@ from tests.aggregator.nodes import published, unhealthy
 from tests.end_to_end.node import Node, shown
 from tests.parts.api_proxy import ApiProxy, Rule
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import nothing_happens_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +86,7 @@ def test_a_fault_that_no_watch_shows_is_in_cluster_info_within_15_s(
     node.emulator.occur(1, FAULT)
     node.wait(lambda: in_cluster_info(cluster, 1), "it is shown")
     node.wait(claims, "the heartbeat names the write")
-    time.sleep(8)  # a list of heartbeats, and 2 s
+    nothing_happens_for(8, because="heartbeats are listed every 6 s, and PATIENCE_MS is 2000")
     assert read_by_name(proxy, began) == 0
     proxy.silence(Rule(resource="configmaps"))
     silent = time.monotonic()

@@ -9,6 +9,7 @@ import pytest
 
 from tests.aggregator.daemon import Daemon
 from tests.parts.admission import HangingWebhook
+from tests.parts.deadlines import let_time_pass, nothing_happens_for
 from tests.parts.node_reader import NodeReader
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def test_a_leader_leads_on_while_its_first_slow_renewal_is_under_way(
                 at = shown()
                 assert at is not None
                 assert at - occurred <= 2
-                time.sleep(max(0.0, occurred + 1 - time.monotonic()))
+                let_time_pass(occurred + 1 - time.monotonic())
     assert "leads no more" not in aggregator.log.read_text()
 
 
@@ -76,7 +77,9 @@ def test_no_node_is_lost_and_a_dead_one_is(
         aggregator.start()
         node.wait(lambda: len(reader.beats(node.name)) > 3, "it beats")
         with HangingWebhook(cluster.plane, TIMEOUT_SECONDS):
-            time.sleep(3 * TIMEOUT_SECONDS)
+            nothing_happens_for(
+                3 * TIMEOUT_SECONDS, because="three requests end at the webhook's deadline"
+            )
             node.emulator.occur(2, FAULT)
             occurred = time.monotonic()
 

@@ -15,6 +15,7 @@ from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import report
 from tests.contract.documents.test_cluster_device import config, fault
 from tests.parts import pods
+from tests.parts.deadlines import patience
 from tests.parts.verbs import run_verb
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def test_a_chip_is_explained_from_its_agent_to_cluster_info_and_what_happened_is
     well.wait(lambda: aggregator.ask("/api/v1/faults")[1]["faults"] != [], "it is known")
     well.wait(lambda: b'"well":false' in output.read_bytes(), "the change is shown")
     watching.send_signal(signal.SIGINT)
-    assert watching.wait(10) == 0
+    assert watching.wait(patience(10)) == 0
 
     status, lines, _ = vigil("explain", "node-1/3", *agent)
     assert status == 1

@@ -13,6 +13,7 @@ from contract.codes.storage_faults import fault_id
 from tests.end_to_end.places import Cluster, Folder
 from tests.parts.certificates import make_authority, make_client, make_server
 from tests.parts.clusterd import FaultServer
+from tests.parts.deadlines import nothing_happens_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,7 +172,7 @@ def test_a_lost_state_directory_finds_its_faults_in_the_store(
     folder_node.start()
     folder_node.up()
     folder_node.wait(lambda: bool(shown(folder_node)), "it is known again")
-    time.sleep(1)
+    nothing_happens_for(1, because="a repeated report would come with the next second")
     assert assertions(folder_node, "dpc") == {PROCESS: "occur"}
     folder_clients.write_status(process=0)
     folder_node.wait(lambda: assertions(folder_node, "dpc") == {PROCESS: "recover"}, "told", 25)
@@ -208,7 +209,7 @@ def test_nothing_is_lost_and_nothing_repeated_over_grpc(
     node.kill()
     node.start()
     node.up()
-    time.sleep(1.5)
+    nothing_happens_for(1.5, because="a call is repeated after _FIRST_PAUSE_SECONDS, 1")
     assert len(server.assertions) == 3
     clients.write_status(process=0, link=0)
     node.wait(lambda: server.assertions[3:] == [(LINK, "recover")], "only what is new", 5)
@@ -228,7 +229,7 @@ def test_answers_other_than_yes(
     folder_clients.write_status(process=0)
     folder_node.wait(lambda: len(server.peers) == 4, "the recovery is called invalid")
     folder_node.wait(lambda: folder_node.status()["fault_service"]["refused"] == 1, "and counted")
-    time.sleep(1.5)
+    nothing_happens_for(1.5, because="a call is repeated after _FIRST_PAUSE_SECONDS, 1")
     assert len(server.peers) == 4
     folder_node.waits_for_text("invalid: 127.0.0.1")
     assert folder_node.status()["fault_service"]["waiting"] == 0
@@ -252,6 +253,7 @@ def test_over_tls_with_a_certificate(
     folder_node.wait(lambda: server.assertions == [OCCUR], "told", 20)
 
 
+@pytest.mark.exec
 @pytest.mark.parametrize("is_configured", [False, True])
 def test_grpc_is_loaded_only_to_send(
     folder_node: Node, folder_clients: Clients, server: FaultServer, is_configured: bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +11,7 @@ from dcmi_shim.emulator.install import SWITCH_LIBRARY, install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
+from tests.parts.deadlines import nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,14 +68,14 @@ def blind(node: Node) -> list[str]:
 def test_a_port_fails_and_recovers(a3: Node) -> None:
     up(a3)
     a3.emulator.switch_occur(PORT)
-    assert a3.wait(lambda: codes(a3) == [CODE], "the fault is shown") < 1
+    assert a3.wait(lambda: codes(a3) == [CODE], "the fault is shown") < patience(1)
     now = switch_info(a3)
     assert (now["FaultLevel"], now["NodeStatus"]) == ("Separate", "UnHealthy")
     assert list(now["FaultTimeAndLevelMap"]) == [f"{CODE}_2_3"]
     event = json.loads(now["FaultCode"][0])
     assert (event["PeerPortId"], event["Severity"], event["Assertion"]) == (4, 2, 1)
     a3.emulator.switch_recover(PORT)
-    assert a3.wait(lambda: codes(a3) == [], "the recovery is shown") < 1
+    assert a3.wait(lambda: codes(a3) == [], "the recovery is shown") < patience(1)
     now = switch_info(a3)
     assert (now["FaultLevel"], now["NodeStatus"]) == ("", "Healthy")
 
@@ -101,9 +101,9 @@ def test_a_blind_switch_keeps_what_is_known(a3: Node) -> None:
     a3.emulator.hang(LIST)
     a3.wait(lambda: LIST in str(blind(a3)), "the switches are blind")
     a3.emulator.occur(3, CHIP_FAULT)
-    assert a3.until(lambda now: now.codes(3) == {CHIP_FAULT}, "chips go on") < 1
+    assert a3.until(lambda now: now.codes(3) == {CHIP_FAULT}, "chips go on") < patience(1)
     a3.emulator.switch_recover(PORT)
-    time.sleep(0.5)
+    nothing_happens_for(0.5, because="the switches are asked every 0.3 s")
     assert codes(a3) == [CODE]
     a3.emulator.clear(LIST)
     a3.wait(lambda: codes(a3) == [], "the recovery counts", 15)
@@ -114,7 +114,7 @@ def test_a_library_that_hangs_at_start_holds_nothing_up_for_long(a3: Node) -> No
     a3.emulator.hang(LIST)
     a3.emulator.occur(3, CHIP_FAULT)
     a3.start()
-    assert a3.until(lambda now: now.codes(3) == {CHIP_FAULT}, "chips go on", 20) < 8
+    assert a3.until(lambda now: now.codes(3) == {CHIP_FAULT}, "chips go on", 20) < patience(8)
     a3.wait(lambda: LIST in str(blind(a3)), "the switches are blind", 20)
     assert switch_info(a3)["NodeStatus"] == ""
     a3.emulator.clear(LIST)

@@ -14,6 +14,7 @@ from dcmi_shim.emulator.install import install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
+from tests.parts.deadlines import let_time_pass, patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +59,7 @@ def test_faults_of_switches_come_go_and_outlive_restarts(node: Node) -> None:
     node.wait(lambda: "switch" in node.status()["answered"], "the switches have answered")
     node.emulator.switch_occur(RESTART)
     faulty = (["[0x00f1fef5,155914,npu,na]"], "RestartRequest", "UnHealthy")
-    assert node.wait(lambda: switches(node) == faulty, "the fault is shown") < 1
+    assert node.wait(lambda: switches(node) == faulty, "the fault is shown") < patience(1)
     (fault,) = node.status()["faults"]
     assert (fault["subject"], fault["part"]) == ("switch 2", "7/1/3")
     assert fault["device_fault"] is False
@@ -74,8 +75,8 @@ def test_faults_of_switches_come_go_and_outlive_restarts(node: Node) -> None:
         end = time.monotonic() + 1.5
         while time.monotonic() < end:
             assert switches(node) == faulty
-            time.sleep(0.01)
+            let_time_pass(0.01)
         node.up()
         node.wait(lambda: "switch" in node.status()["answered"], "the switches have answered")
     node.emulator.switch_recover(RESTART)
-    assert node.wait(lambda: switches(node) == CLEAN, "the recovery is shown") < 1
+    assert node.wait(lambda: switches(node) == CLEAN, "the recovery is shown") < patience(1)

@@ -14,6 +14,7 @@ from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import published, unhealthy
 from tests.end_to_end.places import Cluster
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import let_time_pass, patience
 from tests.parts.talkative import PRINTED
 from tests.parts.unread import UnreadPipe
 
@@ -84,7 +85,7 @@ def test_a_log_that_is_not_read_silences_no_node(
         node.emulator.occur(chip, FAULT)
         _is_shown(node, chip)
         renewals.add(_renewal(node))
-        time.sleep(max(0.0, begin + (chip + 1) * UNREAD_SECONDS / CHIPS - time.monotonic()))
+        let_time_pass(begin + (chip + 1) * UNREAD_SECONDS / CHIPS - time.monotonic())
         beats.append(_beats(node))
     passed = time.monotonic() - begin
     assert beats[-1] - beats[0] >= 0.5 * passed, "heartbeats of one second"
@@ -142,8 +143,8 @@ def test_the_end_waits_for_no_reader(folder_node: Node, pipes: list[UnreadPipe])
     folder_node.healthy()
     begin = time.monotonic()
     folder_node.process.send_signal(signal.SIGTERM)
-    assert folder_node.process.wait(40) == 0
-    assert time.monotonic() - begin < 15
+    assert folder_node.process.wait(patience(40)) == 0
+    assert time.monotonic() - begin < patience(15)
 
 
 def test_wrong_use_ends_although_its_text_is_not_read(
@@ -152,4 +153,4 @@ def test_wrong_use_ends_although_its_text_is_not_read(
     folder_node.output = pipes[0].writer
     folder_node.options += ["--listen", "nowhere"]
     folder_node.start()
-    assert folder_node.process.wait(50) == 2
+    assert folder_node.process.wait(patience(50)) == 2

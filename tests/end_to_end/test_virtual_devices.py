@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
+
+from tests.parts.deadlines import nothing_happens_for
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
@@ -16,7 +17,9 @@ def test_no_device_info_while_a_chip_is_cut(folder_node: Node) -> None:
     node.start()
     node.up()
     node.wait(lambda: node.status()["driver"]["virtual_chips"] == [3], "the agent knows")
-    time.sleep(2.5)  # longer than a first document waits for anything
+    nothing_happens_for(
+        2.5, because="the first document waits FIRST_DOCUMENT_SECONDS, 1.5, at most"
+    )
     assert node.shown() is None
     status, reasons = node.ask("/readyz")
     assert status == 503
@@ -39,7 +42,9 @@ def test_document_is_kept_while_a_chip_has_virtual_devices(folder_node: Node) ->
     node.start()
     node.up()
     node.wait(lambda: node.status()["driver"]["virtual_chips"] == [0], "the agent knows")
-    time.sleep(2.5)
+    nothing_happens_for(
+        2.5, because="the first document waits FIRST_DOCUMENT_SECONDS, 1.5, at most"
+    )
     assert node.place.read(node.document) == before
     node.emulator.virtual(0, 0)
     node.stop()

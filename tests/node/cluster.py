@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.parts import deadlines
 from tests.parts.controlplane import ControlPlane, assets
 from tests.parts.processes import PartFailed, Running, built_program, program
 
@@ -151,9 +152,7 @@ class Cluster:
 def wait_until(holds: Callable[[], bool], what: str, seconds: float = _UP_SECONDS) -> float:
     """Wait until ``holds``; how long that took. Raises ``AssertionError`` with ``what``."""
     begin = time.monotonic()
-    while not holds():
-        assert time.monotonic() - begin < seconds, f"not within {seconds:g} s: {what}"
-        time.sleep(_LOOK_SECONDS)
+    deadlines.wait_until(holds, what, seconds, _LOOK_SECONDS)
     return time.monotonic() - begin
 
 

@@ -25,6 +25,7 @@ from contract.codes.host_codes import FILE_SYSTEM_ERRORS, FILE_SYSTEM_FAILED, RE
 from dcmi_shim.emulator.install import install
 from tests.end_to_end.node import HOST_CHECKS, Node
 from tests.end_to_end.places import Folder
+from tests.parts.deadlines import let_time_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +135,7 @@ class Stand:
         end = time.monotonic() + 2 * _CHECK_SECONDS
         while time.monotonic() < end:
             assert self.codes() == codes, f"{what}: {self.codes()}"
-            time.sleep(0.2)
+            let_time_pass(0.2)
         print(f"        {what}: {', '.join(codes) or 'no fault'} stays")
 
 

@@ -27,6 +27,7 @@ from dcmi_shim.emulator.control import Emulator
 from tests.node import truth
 from tests.node.cluster import NODE, Cluster, wait_until
 from tests.node.image import ROOT
+from tests.parts.deadlines import patience
 from tests.parts.kustomize import MANIFESTS
 from tests.parts.node_reader import NodeReader
 from tests.parts.vendors_plugin import account_of, vendors_objects, write
@@ -393,7 +394,7 @@ class NodeRuns:
 
 
 def _ask(path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", 9820, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", 9820, timeout=patience(5))
     try:
         connection.request("GET", path)
         response = connection.getresponse()

@@ -20,6 +20,7 @@ from stores.base import Document
 from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection
 from stores.mqtt.settings import Mqtt
+from tests.parts.deadlines import patience
 from tests.parts.processes import Running, free_ports, program
 from tests.vigil.scan.conftest import Server
 
@@ -169,7 +170,7 @@ def received_over_grpc(port: int, clients: Path, shows: str | None) -> tuple[int
             request_serializer=pubfault_pb2.PublicFaultRequest.SerializeToString,
             response_deserializer=pubfault_pb2.RespStatus.FromString,
         )
-        answer = call(message, timeout=10)
+        answer = call(message, timeout=patience(10))
     return answer.code, answer.info
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.parts import vendors_plugin
 from tests.parts.controlplane import CHIEF_TOKEN, path_of
+from tests.parts.deadlines import wait_until
 from tests.parts.kustomize import apply, build, build_with, take_back
 from tests.parts.vendors_plugin import COLLECTION, ENDINGS, RBAC, VERBS, account_of, vendors_objects
 
@@ -70,11 +70,8 @@ def test_a_plugin_of_each_release_may_not_write_until_npu_vigil_is_gone(
 
 
 def _soon(plane: ControlPlane, kubeconfig: Path, status: int) -> bool:
-    """Return whether writes get this answer soon: policies take effect after a short time."""
-    give_up = time.monotonic() + 15
-    while (found := write(plane, kubeconfig)) != status and time.monotonic() < give_up:
-        time.sleep(0.1)
-    return found == status
+    """Wait until writes get this answer: policies take effect after a short time."""
+    return wait_until(lambda: write(plane, kubeconfig) == status, f"{status}", 15, 0.1)
 
 
 @pytest.mark.apiserver

@@ -16,6 +16,7 @@ from elastic.job_cache import KINDS
 from tests.elastic.jobs import vcjob
 from tests.packaging.test_grpc_components import container, one
 from tests.parts.controlplane import LEASES, ControlPlane
+from tests.parts.deadlines import nothing_happens_for, patience, wait_until
 from tests.parts.kustomize import MANIFESTS, build_with
 from tests.parts.volcano import COMMANDS, JOBS, PODS, install
 
@@ -198,10 +199,11 @@ def account(
             path = f"{JOBS}/{job['metadata']['name']}/status"
             plane.request("PATCH", path, {"status": job["status"] | {"retryCount": 3}})
         asker = Account(plane)
-        deadline = time.monotonic() + 20
-        while asker.ask(ROWS["the size of a running job"])[0] != 422:
-            assert time.monotonic() < deadline, "the policy is not in force"
-            time.sleep(0.1)
+        wait_until(
+            lambda: asker.ask(ROWS["the size of a running job"])[0] == 422,
+            "the policy is not in force",
+            20,
+        )
         yield asker
 
 
@@ -212,7 +214,7 @@ def test_account_may_do_what_elastic_training_needs(account: Account) -> None:
     for what, row in ROWS.items():
         found = account.ask(row)
         if found[0] != row.status:
-            time.sleep(0.5)
+            nothing_happens_for(0.5, because="rules of RBAC are in force after a moment")
             found = account.ask(row)
         if found[0] != row.status:
             wrong[what] = (row.status, found[0], found[1][:300])
@@ -285,7 +287,7 @@ def test_optional_components_may_do_what_they_need(account: Account, tmp_path: P
         "the size of a running job": ROWS["the size of a running job"],
     }
     # Rights and policies are in force a moment after they were written.
-    until, wrong = time.monotonic() + 20, {"": (0, "")}
+    until, wrong = time.monotonic() + patience(20), {"": (0, "")}
     while wrong and time.monotonic() < until:
         found = {what: account.ask(row) for what, row in rows.items()}
         wrong = {

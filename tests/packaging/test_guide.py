@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.parts.deadlines import patience
 from tests.parts.processes import Running, free_ports, program
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +84,7 @@ class Machine:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=patience(60),
         )
         assert result.returncode == 0, f"{commands}\n{result.stdout}\n{result.stderr}"
         return result.stdout

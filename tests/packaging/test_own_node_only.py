@@ -11,7 +11,6 @@ import http.client
 import json
 import re
 import ssl
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +28,7 @@ from stores.address import open_store
 from stores.base import Beat, Document, Involved, KubernetesEvent, NodeObject
 from tests.agent.node.test_labels import POD, inventory
 from tests.parts.controlplane import ControlPlane, path_of
+from tests.parts.deadlines import wait_until
 from tests.parts.kustomize import MANIFESTS, apply, build, build_with
 
 if TYPE_CHECKING:
@@ -254,10 +254,11 @@ class Agent:
         Policies come with a delay.
         """
         row = row or OF_ANOTHER
-        deadline = time.monotonic() + 20
-        while self.ask(row.method, row.path, row.body)[0] != status:
-            assert time.monotonic() < deadline, f"the answer never was {status}"
-            time.sleep(0.1)
+        wait_until(
+            lambda: self.ask(row.method, row.path, row.body)[0] == status,
+            lambda: f"the answer never was {status}",
+            20,
+        )
 
 
 def _as_kubelets_write_it() -> dict[str, Any]:

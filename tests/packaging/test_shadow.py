@@ -73,7 +73,7 @@ def test_it_only_reads(
         (shown,) = differences_of(node)
         chip = f"Ascend910-{occur['chip']}"
         assert other["chip"] == occur["chip"]
-        assert shown["told"] == f"{chip}: fault_code {occur['code']} missing"
+        assert shown["reported"] == f"{chip}: fault_code {occur['code']} missing"
         assert f"{chip}: fault_code {other['code']}" in shown["also"]
         assert shown["over_at_ms"] is None
         node.place.write(DOCUMENT, {"DeviceInfoCfg": "{"})
@@ -87,7 +87,7 @@ def test_it_only_reads(
         assert node.stop()[0] == 0
         rows = node.journal("shadow")
         assert [row["field"] for row in rows] == ["fault_code", "document"]
-        assert node.logged().count(shown["told"]) == 1
+        assert node.logged().count(shown["reported"]) == 1
         read = asked(plane, AGENT)
         assert {right[3] for right in read} <= {"get", "list", "watch"}
         if "shadow" in request.node.callspec.id:
@@ -99,5 +99,5 @@ def test_it_only_reads(
 
 
 def differences_of(node: Node) -> list[Any]:
-    shown: list[Any] = node.status()["shadow"]["told"]
+    shown: list[Any] = node.status()["shadow"]["reported"]
     return shown

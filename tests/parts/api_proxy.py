@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from tests.parts.controlplane import CHIEF_TOKEN
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -227,7 +228,7 @@ class ApiProxy:
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         done: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return done.result(10)
+        return done.result(patience(10))
 
     async def _listen(self) -> None:
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -407,7 +408,7 @@ class _Pair:
 
     async def _is_left_within(self, seconds: float) -> bool:
         try:
-            await asyncio.wait_for(self._left.wait(), seconds)
+            await asyncio.wait_for(self._left.wait(), patience(seconds))
         except TimeoutError:
             return False
         return True

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collectors.base import CollectorContext
+from typing_extensions import override
+
+from collectors.base import AgentOptions, CollectorContext, SavedState
 from dcmi_shim.library.discovery import VendorPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from collectors.base import SavedState, Show, Sink, WallClock
+    from collectors.base import Show, Sink, WallClock
     from contract.observation import Subject
     from dcmi_shim.interface import ChipDriver
 
 
-class SavedInMemory:
+class SavedInMemory(SavedState):
     """The saved state of a collector, in memory."""
 
     def __init__(self, content: bytes | None = None) -> None:
         self.content = content
 
+    @override
     def read(self) -> bytes | None:
-        """See ``SavedState``."""
         return self.content
 
+    @override
     def write(self, content: bytes) -> None:
-        """See ``SavedState``."""
         self.content = content
 
 
@@ -44,6 +46,7 @@ def collector_context(
     listen: Callable[[Sink], None] = lambda sink: None,
     progress: Callable[[], None] = lambda: None,
     chips: frozenset[int] = frozenset(),
+    options: AgentOptions | None = None,
 ) -> CollectorContext:
     """Return the context of one collector under test; reports go to ``report``."""
     return CollectorContext(
@@ -56,5 +59,6 @@ def collector_context(
         saved_state=SavedInMemory() if saved_state is None else saved_state,
         listen=listen,
         progress=progress,
+        options=AgentOptions() if options is None else options,
         chips=chips,
     )

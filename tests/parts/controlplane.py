@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.parts.certificates import make_authority, make_client, make_server
+from tests.parts.deadlines import patience
 from tests.parts.processes import Running, built_program, free_ports, program
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ class ControlPlane:
     ) -> tuple[int, Any]:
         """Ask as administrator; status and decoded answer (text if it is no JSON)."""
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", self.port, timeout=_ASK_SECONDS, context=self._tls
+            "127.0.0.1", self.port, timeout=patience(_ASK_SECONDS), context=self._tls
         )
         try:
             content = None if body is None else json.dumps(body)
@@ -370,7 +371,9 @@ class ControlPlane:
             return False
 
     def _ask_etcd(self, path: str, body: Mapping[str, Any]) -> Any:
-        connection = http.client.HTTPConnection("127.0.0.1", self.etcd_port, timeout=_ASK_SECONDS)
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.etcd_port, timeout=patience(_ASK_SECONDS)
+        )
         try:
             connection.request("POST", path, json.dumps(body))
             return json.loads(connection.getresponse().read())

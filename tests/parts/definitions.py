@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from tests.parts.deadlines import wait_until
 
 if TYPE_CHECKING:
     from tests.parts.controlplane import ControlPlane
@@ -56,10 +57,11 @@ class Definition:
         self._until(plane, 404)
 
     def _until(self, plane: ControlPlane, status: int) -> None:
-        deadline = time.monotonic() + _SECONDS
-        while plane.ask("GET", self.place())[0] != status:
-            assert time.monotonic() < deadline, f"{self.plural} do not answer with {status}"
-            time.sleep(0.05)
+        wait_until(
+            lambda: plane.ask("GET", self.place())[0] == status,
+            lambda: f"{self.plural} do not answer with {status}",
+            _SECONDS,
+        )
 
 
 POD_GROUPS = Definition("scheduling.volcano.sh", "v1beta1", "PodGroup")

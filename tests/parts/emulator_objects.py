@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dcmi_shim.emulator import build, install
+from dcmi_shim.emulator import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,10 +27,10 @@ def compile_once(patch: pytest.MonkeyPatch, base: Path) -> None:
     folder = run / "emulator-objects"
     folder.mkdir(exist_ok=True)
     compiler = os.environ.get("CC")
-    compiled = build.compiled
+    compiled = install.compiled
 
     @contextlib.contextmanager
-    def shared(*parts: Sequence[str]) -> Iterator[build.CompiledSources]:
+    def shared(*parts: Sequence[str]) -> Iterator[install.CompiledSources]:
         if os.environ.get("CC") != compiler:
             with compiled(*parts) as own:
                 yield own
@@ -44,6 +44,6 @@ def compile_once(patch: pytest.MonkeyPatch, base: Path) -> None:
                     strict.setenv("CC", f"{compiler or 'gcc'} -Werror")
                     with compiled(*parts) as made:
                         shutil.copytree(made._directory, folder, dirs_exist_ok=True)
-            yield build.CompiledSources(folder)
+            yield install.CompiledSources(folder)
 
     patch.setattr(install, "compiled", shared)

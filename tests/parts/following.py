@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
+
+from tests.parts.deadlines import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,12 +101,12 @@ class Following:
 
     def until(self, happened: Callable[[Version], bool], what: str, seconds: float = 30) -> None:
         """Wait until the newest version is as wanted."""
-        give_up = time.monotonic() + seconds
-        while not (self.versions and happened(self.last)):
-            assert time.monotonic() < give_up, (
-                f"not within {seconds} s: {what}: {self.versions[-1:]}"
-            )
-            time.sleep(_LOOK_SECONDS)
+        wait_until(
+            lambda: self.versions and happened(self.last),
+            lambda: f"{what}: {self.versions[-1:]}",
+            seconds,
+            _LOOK_SECONDS,
+        )
 
     def _follow(self) -> None:
         seen = None

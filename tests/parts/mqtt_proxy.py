@@ -14,10 +14,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.parts.deadlines import stand_in_waits
+
 if TYPE_CHECKING:
     from typing import Self
 
-_CONNECT, _PUBLISH, _PUBACK, _SUBSCRIBE = 1, 3, 4, 8
+_CONNECT, _PUBLISH, _PUBACK, _SUBSCRIBE, _SUBACK = 1, 3, 4, 8, 9
 _RETAIN = 1
 
 
@@ -31,8 +33,9 @@ class Plays:
     ``max_payload_size``). ``wildcards``: retained messages are sent for filters with wildcards
     (RabbitMQ 3.10 sends none). ``cuts``: so many publications to a topic with ``cut`` reach
     the broker, and the connection ends before they are acknowledged.
-    ``answers_after_seconds``: acknowledgements wait for so long. ``retained_after_seconds``: so do
-    retained messages, and what comes behind passes them (HiveMQ CE).
+    ``answers_after_seconds``: acknowledgements wait for so long, ``grants_after_seconds``: answers
+    to subscriptions do. ``retained_after_seconds``: so do retained messages, and what comes behind
+    passes them (HiveMQ CE).
     """
 
     under_way: int = 65_535
@@ -42,6 +45,7 @@ class Plays:
     cut: str = ""
     cuts: int = 0
     answers_after_seconds: float = 0.0
+    grants_after_seconds: float = 0.0
     retained_after_seconds: float = 0.0
 
 
@@ -182,7 +186,7 @@ class MqttProxy:
             if connection.is_cut:
                 self.plays.cuts -= 1
                 self.ended.append(packet.topic)
-                await asyncio.sleep(0.1)  # the broker has it before the connection ends
+                await stand_in_waits(0.1)  # the broker has it before the connection ends
                 return
 
     def _subscribe(self, connection: _Connection, packet: _Packet) -> None:
@@ -207,8 +211,10 @@ class MqttProxy:
             if connection.is_cut:
                 continue
             if packet.kind == _PUBACK:
-                await asyncio.sleep(self.plays.answers_after_seconds)
+                await stand_in_waits(self.plays.answers_after_seconds)
                 connection.under_way -= 1
+            elif packet.kind == _SUBACK:
+                await stand_in_waits(self.plays.grants_after_seconds)
             if packet.kind == _PUBLISH:
                 # With 3.1.1 only what follows a subscription has the flag.
                 is_hidden = connection.by_wildcard and not connection.is_v5

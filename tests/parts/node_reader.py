@@ -14,6 +14,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from tests.parts.deadlines import patience, stand_in_takes
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self
@@ -62,7 +64,7 @@ class NodeReader:
             with contextlib.suppress(OSError, AttributeError):
                 connection.sock.shutdown(2)
         for thread in self._threads:
-            thread.join(5)
+            thread.join(patience(5))
 
     def beats(self, node: str) -> list[float]:
         """Return when the heartbeat of a node changed."""
@@ -114,7 +116,7 @@ class NodeReader:
                     if event["type"] == "ERROR":
                         break
                     take(event["type"], event["object"])
-            time.sleep(_AGAIN_SECONDS)
+            stand_in_takes(_AGAIN_SECONDS)
 
     def _events(self, path: str) -> Iterator[Any]:
         connection = http.client.HTTPSConnection("127.0.0.1", self._plane.port, context=self._tls)

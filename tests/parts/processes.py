@@ -5,6 +5,7 @@ They end with the process that started them, even where that is killed.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import itertools
@@ -14,11 +15,12 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+
+from tests.parts.deadlines import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -123,18 +125,22 @@ def leftovers(folder: Path, seconds: float) -> list[str]:
     What is about to end has ``seconds`` to do so. A process works there that has the folder in its
     command line, or as its working directory.
     """
-    give_up = time.monotonic() + seconds
+    left: list[str] = []
     # A program that started the tests may name the folder, too.
     others = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    while True:
+
+    def is_clean() -> bool:
+        nonlocal left
         left = [f"mount {mount}" for mount in _mounts() if mount.is_relative_to(folder)]
         for process in psutil.process_iter(["pid", "cmdline", "cwd"]):
             words = (*(process.info["cmdline"] or ()), process.info["cwd"] or "")
             if process.info["pid"] not in others and any(str(folder) in word for word in words):
                 left.append(f"process {process.info['pid']}: {' '.join(words[:-1])}")
-        if not left or time.monotonic() >= give_up:
-            return left
-        time.sleep(_STEP_SECONDS)
+        return not left
+
+    with contextlib.suppress(AssertionError):
+        wait_until(is_clean, "nothing is left", seconds)
+    return left
 
 
 def _mounts() -> list[Path]:
@@ -142,7 +148,8 @@ def _mounts() -> list[Path]:
     return [Path(os.fsdecode(line.split(b" ")[1])) for line in lines]
 
 
-def _end_with_the_parent() -> None:
+def end_with_the_parent() -> None:
+    """Have this process killed when the thread ends that started it; a ``preexec_fn``."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
@@ -168,7 +175,7 @@ class Running:
                 stdout=file if output is None else output,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                preexec_fn=_end_with_the_parent if is_first else None,
+                preexec_fn=end_with_the_parent if is_first else None,
             )
         self._name = str(arguments[0])
 
@@ -184,13 +191,16 @@ class Running:
 
     def wait_until(self, is_up: Callable[[], bool], seconds: float) -> None:
         """Wait until ``is_up``; raise ``PartFailed`` with the end of its log if it does not."""
-        give_up = time.monotonic() + seconds
-        while not is_up():
-            if self.status is not None:
-                raise PartFailed(f"{self._name} ended with {self.status}:\n{self._log_tail()}")
-            if time.monotonic() >= give_up:
-                raise PartFailed(f"{self._name} is not up after {seconds} s:\n{self._log_tail()}")
-            time.sleep(_STEP_SECONDS)
+
+        def is_decided() -> bool:
+            return is_up() or self.status is not None
+
+        try:
+            wait_until(is_decided, lambda: f"{self._name} is up:\n{self._log_tail()}", seconds)
+        except AssertionError as error:
+            raise PartFailed(str(error)) from None
+        if self.status is not None and not is_up():
+            raise PartFailed(f"{self._name} ended with {self.status}:\n{self._log_tail()}")
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""

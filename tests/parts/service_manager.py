@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import socket
 
+from tests.parts.deadlines import patience
+
 
 class Manager:
     """A datagram socket at ``address``; one that begins with a NUL byte is abstract."""
@@ -19,7 +21,7 @@ class Manager:
     async def receives(self, line: str) -> list[str]:
         """Return the next message with ``line``; raises ``TimeoutError`` after 15 s."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(patience(15)):
             while True:
                 message = (await loop.sock_recv(self._socket, 4096)).decode().split("\n")
                 self.received.append(message)

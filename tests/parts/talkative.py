@@ -10,8 +10,8 @@ import logging
 import os
 import sys
 import threading
-import time
 
+from tests.parts.deadlines import wait_until
 from vigil.main import main
 
 _STEP_SECONDS = 0.01
@@ -20,8 +20,7 @@ PRINTED = "printed by a library"
 
 
 def _talk() -> None:
-    while not logging.getLogger().handlers:
-        time.sleep(_STEP_SECONDS)
+    wait_until(lambda: logging.getLogger().handlers, "logging is set up", 60)
     for stream in (sys.stderr, sys.stdout):
         stream.write(f"{PRINTED}\n")
     with contextlib.suppress(BlockingIOError):

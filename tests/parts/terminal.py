@@ -6,10 +6,13 @@ import errno
 import fcntl
 import os
 import pty
+import select
 import subprocess
 import termios
 import time
 from typing import TYPE_CHECKING, NamedTuple
+
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +52,7 @@ def typed(
     os.close(other)
     os.set_blocking(own, False)
     shown = b""
-    give_up = time.monotonic() + _SECONDS
+    give_up = time.monotonic() + patience(_SECONDS)
     try:
         while (read := _read(own)) is not None:
             shown += read
@@ -70,7 +73,7 @@ def _read(terminal: int) -> bytes | None:
     try:
         return os.read(terminal, 4096)
     except BlockingIOError:
-        time.sleep(0.01)
+        select.select([terminal], [], [], 0.01)
         return b""
     except OSError as error:
         if error.errno != errno.EIO:

@@ -7,6 +7,8 @@ import fcntl
 import os
 import threading
 
+from tests.parts.deadlines import patience
+
 _SMALL = 4096
 _FILLING = b"\n"
 
@@ -48,12 +50,12 @@ class UnreadPipe:
     def all_lines(self) -> list[str]:
         """Return all lines that were written; all programs that have ``writer`` must have ended."""
         assert self._thread is not None
-        self._thread.join(10)
+        self._thread.join(patience(10))
         return self.lines()
 
     def close(self) -> None:
         """Give everything back; the programs have ended."""
         self.close_writer()
         if self._thread is not None:
-            self._thread.join(10)
+            self._thread.join(patience(10))
         os.close(self._reader)

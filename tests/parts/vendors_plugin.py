@@ -7,6 +7,8 @@ import json
 import ssl
 from typing import TYPE_CHECKING, Any
 
+from tests.parts.deadlines import patience
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -56,7 +58,9 @@ def write(
     """Create a ConfigMap of kube-system, or replace it where it is there; status and answer."""
     token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"]
     tls = ssl.create_default_context(cafile=str(plane.directory / "ca.crt"))
-    connection = http.client.HTTPSConnection("127.0.0.1", plane.port, context=tls, timeout=10)
+    connection = http.client.HTTPSConnection(
+        "127.0.0.1", plane.port, context=tls, timeout=patience(10)
+    )
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     body = json.dumps({"metadata": {"name": name}, "data": dict(data)})
     try:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
+
+from tests.parts.deadlines import wait_until
 
 if TYPE_CHECKING:
     from tests.parts.controlplane import ControlPlane
@@ -34,6 +37,10 @@ _RECORD_SECONDS = 0.9
 to 1.3 s (consumers#1.14)."""
 _ENDED = ("Failed", "Terminated", "Aborted", "Completed")
 _ENDING = {"TerminateJob": ("Terminating", "Terminated"), "AbortJob": ("Aborting", "Aborted")}
+
+
+def _is_served(plane: ControlPlane, path: str) -> bool:
+    return plane.ask("GET", path)[0] == 200
 
 
 def install(plane: ControlPlane) -> None:
@@ -62,10 +69,8 @@ def install(plane: ControlPlane) -> None:
             },
         )
     for plural, _, group, version in _KINDS:
-        until = time.monotonic() + 20
-        while plane.ask("GET", f"/apis/{group}/{version}/{plural}")[0] != 200:
-            assert time.monotonic() < until, f"{plural} are not served"
-            time.sleep(0.1)
+        path = f"/apis/{group}/{version}/{plural}"
+        wait_until(partial(_is_served, plane, path), f"{plural} are served")
     queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
     plane.request("POST", QUEUES, queue | {"metadata": {"name": "default"}})
     set_queue(plane, "Open")
@@ -123,10 +128,11 @@ class Volcano:
 
     def until(self, name: str, phase: str, seconds: float = 20) -> None:
         """Wait until the job has this phase."""
-        give_up = time.monotonic() + seconds
-        while self.phase(name) != phase:
-            assert time.monotonic() < give_up, f"{name} is {self.job(name)['status']}, not {phase}"
-            time.sleep(0.05)
+        wait_until(
+            lambda: self.phase(name) == phase,
+            lambda: f"{name} is {self.job(name)['status']}, not {phase}",
+            seconds,
+        )
 
     def evict(self, name: str, reason: str = "CardUnhealthy", node: str = "n0") -> None:
         """Do as the scheduler does about a fault: record it, and delete all pods with grace."""

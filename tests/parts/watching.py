@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent
 from stores.interruption import Interrupted
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -41,7 +42,7 @@ class Watching:
     async def until(self, happened: Callable[[Watching], bool], seconds: float = 20.0) -> None:
         """Wait until ``happened``."""
         try:
-            async with asyncio.timeout(seconds), self._more:
+            async with asyncio.timeout(patience(seconds)), self._more:
                 await self._more.wait_for(lambda: happened(self))
         except TimeoutError:
             raise AssertionError(f"did not happen; seen: {self.events[-10:]}") from None

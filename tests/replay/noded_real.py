@@ -18,6 +18,7 @@ from contract.errors import StoreError
 from contract.names import NODE_INFO_NAMESPACE, node_info_name
 from stores.base import Document
 from tests.compatibility import different, unlisted
+from tests.parts.deadlines import time_passes
 from tests.parts.recording_player import merged
 from tests.replay.node import ELSEWHERE
 from tests.replay.noded import (
@@ -106,7 +107,7 @@ class NodedPlay:
 
     async def _until(self, at_ms: float) -> None:
         at = self._begin + at_ms / 1000 / self.speed
-        await asyncio.sleep(max(0.0, at - time.monotonic()))
+        await time_passes(at - time.monotonic())
 
     async def _do(self, step: dict[str, Any], node: str) -> None:
         match step["do"]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
+from tests.parts.deadlines import time_passes, until
 from tests.parts.recording_player import merged
 from tests.replay.player import OPERATOR, Shown, ends_ms
 
@@ -106,16 +107,19 @@ class RealPlay:
         return self._begin_ms - int(self.recording["started_ms"])
 
     async def _until(self, at_ms: float) -> None:
-        await asyncio.sleep(max(0.0, (self._begin_ms + at_ms - _now_ms()) / 1000))
+        await time_passes((self._begin_ms + at_ms - _now_ms()) / 1000)
 
     async def _started(self) -> None:
         """Wait for the first document; on a machine that is busy the rest begins later."""
         if not self._is_api_server_up:
             return
         begun_ms = _now_ms()
-        while all(one.by == OPERATOR for one in self.shown):
-            assert _now_ms() - begun_ms < _START_LIMIT_MS, "there is no first document"
-            await asyncio.sleep(_LOOK_SECONDS)
+        await until(
+            lambda: any(one.by != OPERATOR for one in self.shown),
+            "the first document",
+            _START_LIMIT_MS / 1000,
+            _LOOK_SECONDS,
+        )
         self._begin_ms += max(0, _now_ms() - begun_ms - _START_MS)
 
     async def _do(self, step: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ from contract.names import (
 )
 from stores.base import Document, LastWriter
 from tests.acceptance.reading import signed
+from tests.parts.deadlines import stand_in_waits
 from tests.replay.player import NODE, Player
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent.config import AgentConfiguration
-    from agent.pages.status import AgentStatus
+    from contract.pages.agent_status import AgentStatus
 
 FAULT = "80E01801"
 CODES = "dcmi_get_device_errorcode_v2"
@@ -65,7 +66,7 @@ class Beside(Player):
     async def _writes(self, program: str, names: str | None) -> None:
         while True:
             self.write(program, names)
-            await asyncio.sleep(PERIOD_SECONDS)
+            await stand_in_waits(PERIOD_SECONDS)
 
     def write(self, program: str, names: str | None = None) -> None:
         """Write device-info once, as the plugin does that finds every chip well."""

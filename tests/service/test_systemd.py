@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.systemd import notify_manager
+from tests.parts.deadlines import stays
 from tests.parts.service_manager import Manager
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ async def test_the_watchdog_is_fed_only_while_nothing_stalls(manager: Manager) -
         daemon.stalled = {"publisher": 31.0}
         await manager.receives("STATUS=stalled: publisher")
         manager.received.clear()
-        await asyncio.sleep(0.3)
+        await stays(0.3, because="the watchdog would be fed several times")
         assert manager.lines_with("WATCHDOG") == []
         daemon.stalled = {}
         assert "STATUS=ready" in await manager.receives("WATCHDOG=1")
@@ -92,7 +93,7 @@ async def test_a_manager_that_does_not_listen_is_logged_once(
 ) -> None:
     daemon = Daemon({"NOTIFY_SOCKET": str(tmp_path / "nobody")})
     async with daemon.lives():
-        await asyncio.sleep(0.6)
+        await stays(0.6, because="several messages are sent, to nobody")
     assert caplog.text.count("does not listen: No such file or directory") == 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +10,7 @@ import pytest
 from contract.errors import StoreRefused
 from stores.base import Beat, Changed, Document, Selection
 from stores.interruption import Interrupted
+from tests.parts.deadlines import until
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -31,12 +31,14 @@ def as_made(beats: tuple[Beat, ...]) -> tuple[Beat, ...]:
 
 async def shows(store: Store, *expected: Beat) -> None:
     """Wait until the store, whose answers may be a moment old, shows exactly these beats."""
-    for _ in range(500):
+    found: set[Beat] = set()
+
+    async def is_so() -> bool:
+        nonlocal found
         found = set(as_made(await store.beats()))
-        if found == set(expected):
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail(f"after 5 s the store shows {found}")
+        return found == set(expected)
+
+    await until(is_so, lambda: f"the store shows {found}")
 
 
 async def test_there_are_no_beats_at_first(store: Store) -> None:

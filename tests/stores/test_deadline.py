@@ -8,12 +8,13 @@ import pytest
 
 from contract.errors import StoreRefused, StoreUnavailable
 from stores.deadline import answered_within
+from tests.parts.deadlines import stand_in_waits
 
 
 async def test_late_answer_is_store_unavailable() -> None:
     with pytest.raises(StoreUnavailable, match=r"^no answer within 0\.01 s$"):
         async with answered_within(0.01):
-            await asyncio.sleep(60)
+            await stand_in_waits(60)
 
 
 async def test_timeout_of_the_store_itself_has_the_same_text() -> None:
@@ -31,7 +32,7 @@ async def test_other_errors_pass() -> None:
 async def test_cancellation_from_outside_is_no_late_answer() -> None:
     async def ask() -> None:
         async with answered_within(60.0):
-            await asyncio.sleep(60)
+            await stand_in_waits(60)
 
     asking = asyncio.create_task(ask())
     await asyncio.sleep(0)

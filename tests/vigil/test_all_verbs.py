@@ -14,6 +14,7 @@ import pytest
 import typer.core
 import typer.main
 
+from tests.parts.deadlines import patience
 from tests.parts.verbs import columns_of, run_verb
 from tests.vigil.stand import AT_MS, LEADER, Stand, vigil
 from tests.vigil.verbs import LATER, VERBS, aggregator
@@ -271,5 +272,5 @@ def test_a_reader_that_goes_away_is_no_trouble(known: Stand) -> None:
     os.read(reader, 10)
     os.close(reader)
     with suppress(subprocess.TimeoutExpired):
-        assert running.communicate(timeout=30)[1] == b""
+        assert running.communicate(timeout=patience(30))[1] == b""
     assert running.poll() == 1

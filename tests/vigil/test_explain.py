@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.parts.deadlines import patience
 from tests.parts.verbs import columns_of, run_verb
 
 
@@ -67,7 +68,7 @@ def test_a_terminal_without_utf_8_gets_what_it_can_show() -> None:
         [sys.executable, "-m", "vigil", "explain", "80E01801", "--lang", "zh"],
         capture_output=True,
         env=os.environ | {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"},
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
     assert done.returncode == 0
@@ -114,7 +115,7 @@ def test_a_closed_pipe_is_no_traceback() -> None:
         [sys.executable, "-m", "vigil", "explain", "80E01801"],
         stdout=writer,
         stderr=subprocess.PIPE,
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
     os.close(writer)

@@ -8,10 +8,16 @@ from importlib.metadata import version
 
 import pytest
 
+from tests.parts.deadlines import patience
+
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
+        check=False,
     )
 
 

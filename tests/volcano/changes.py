@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.parts.deadlines import wait_until
 from tests.parts.volcano import COMMANDS, GROUPS, JOBS, PODS
 
 if TYPE_CHECKING:
@@ -106,10 +107,4 @@ class Changes:
         self, kind: str, how: str, fits: Callable[[Change], bool], seconds: float = 30
     ) -> Change:
         """Return the first such change, for which it waits."""
-        until = time.monotonic() + seconds
-        while True:
-            found = self.all(kind, how, fits)
-            if found:
-                return found[0]
-            assert time.monotonic() < until, f"no such change: {kind} {how}"
-            time.sleep(0.02)
+        return wait_until(lambda: self.all(kind, how, fits), f"{kind} {how}", seconds)[0]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from tests.elastic.jobs import as_written, vcjob
+from tests.parts.deadlines import wait_until
 from tests.parts.volcano import GROUPS, JOBS, PODS
 
 if TYPE_CHECKING:
@@ -32,10 +32,7 @@ class Real:
 
     def sees(self, happened: Callable[[], bool], what: str) -> None:
         """Wait for something."""
-        until = time.monotonic() + 20
-        while not happened():
-            assert time.monotonic() < until, what
-            time.sleep(0.02)
+        wait_until(happened, what, 20)
 
     def delete_pods(self, name: str) -> None:
         """Delete all pods of a job with their grace, as an eviction does."""

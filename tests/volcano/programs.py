@@ -6,12 +6,12 @@ import base64
 import contextlib
 import socket
 import subprocess
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.parts.deadlines import wait_until
 from tests.parts.processes import Running, free_ports
 from tests.parts.volcano import QUEUES, set_queue
 
@@ -45,11 +45,13 @@ def install_kinds(plane: ControlPlane, built: Path) -> None:
                 spec = definition["spec"]
                 version = next(each["name"] for each in spec["versions"] if each["served"])
                 paths.append(f"/apis/{spec['group']}/{version}/{spec['names']['plural']}")
-    until = time.monotonic() + _UP_SECONDS
-    for path in paths:
-        while plane.ask("GET", path)[0] != 200:
-            assert time.monotonic() < until, f"{path} is not served"
-            time.sleep(0.1)
+    missing = set(paths)
+
+    def are_served() -> bool:
+        missing.difference_update([path for path in missing if plane.ask("GET", path)[0] == 200])
+        return not missing
+
+    wait_until(are_served, lambda: f"not served: {missing}", _UP_SECONDS, 0.1)
 
 
 def install(plane: ControlPlane, built: Path) -> None:
@@ -132,11 +134,8 @@ def leader_worker_sets(plane: ControlPlane, built: Path, *, gang: bool) -> Itera
     command: list[str | Path] = [built / "lws", f"--config={here / 'configuration.yaml'}"]
     try:
         with _program(plane, command, "lws"):
-            until = time.monotonic() + _UP_SECONDS
-            while not _listens(port):
-                log = (plane.directory / "lws.log").read_text()
-                assert time.monotonic() < until, log
-                time.sleep(0.1)
+            log = plane.directory / "lws.log"
+            wait_until(lambda: _listens(port), log.read_text, _UP_SECONDS, 0.1)
             yield
     finally:
         plane.request("DELETE", f"{path}/lws")

@@ -7,7 +7,6 @@ elastic``.
 from __future__ import annotations
 
 import statistics
-import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +15,7 @@ import pytest
 from contract.documents.elastic_job import CAUSE, KEPT
 from tests.advisor.player import recorded
 from tests.parts.controlplane import ControlPlane
+from tests.parts.deadlines import let_time_pass, nothing_happens_for
 from tests.parts.volcano import CHIPS, JOBS, PODS
 from tests.volcano.changes import Change, Changes
 from tests.volcano.programs import controllers, install
@@ -276,7 +276,7 @@ def test_a_quota_that_is_used_up_is_named_and_nothing_is_started_over_and_over(
         site.sees(lambda: elastic.state("quota")[0] == "no-cause", "it has ended again", 300)
         assert "a quota is used up" in elastic.state("quota")[1]
         assert "exceeded quota: none" in str(site.events("quota"))
-        time.sleep(3)
+        nothing_happens_for(3, because="another start would follow the end at once")
         job = site.volcano.job("quota")
         assert job["status"]["state"]["phase"] == "Terminated"
         assert msgspec.json.decode(job["metadata"]["annotations"][KEPT])["start"] == 1
@@ -330,7 +330,7 @@ def _ends_by_a_fault(site: Site, name: str, grace: int, chip: int) -> str:
 def _is_started_once(site: Site, changes: Changes, name: str, uid: str, size: int) -> None:
     """Check that one start follows, with the fault as its cause, and nothing remains of it."""
     _started_again(site, changes, name, uid, size, 8)
-    time.sleep(_QUIET_SECONDS)
+    nothing_happens_for(_QUIET_SECONDS, because="another start would follow the end at once")
     annotations = site.volcano.job(name)["metadata"]["annotations"]
     kept = msgspec.json.decode(annotations[KEPT])
     assert kept["start"] == 1
@@ -351,7 +351,7 @@ def test_a_kill_at_the_end(
     with Changes(site.plane) as changes:
         _ends_by_a_fault(site, name, grace, chip + 2 * int(after > 0) + 2 * int(after > 0.1))
         changes.first("job", "MODIFIED", lambda one: _is(one, name, "Terminated"), 60)
-        time.sleep(after)
+        let_time_pass(after)
         elastic.kill()
         elastic.start()
         _is_started_once(site, changes, name, uid, 2)
@@ -368,7 +368,7 @@ def test_an_orderly_end_before_that_of_the_job(
         elastic.stop()
         _ends_by_a_fault(site, name, grace, chip)
         changes.first("job", "MODIFIED", lambda one: _is(one, name, "Terminated"), 60)
-        time.sleep(3)
+        let_time_pass(3)
         assert not site.around.has_record(name), "the record is gone"
         elastic.start()
         _is_started_once(site, changes, name, uid, 2)
@@ -403,7 +403,7 @@ def test_a_restart_while_it_waits_for_room(site: Site, elastic: Elastic, chip: i
         _ends_by_a_fault(site, name, 1, chip)
         site.sees(lambda: elastic.state(name)[0] == "waiting-for-room", "it waits")
         elastic.stop() if chip == 6 else elastic.kill()
-        time.sleep(3)
+        let_time_pass(3)
         elastic.start()
         site.sees(lambda: elastic.state(name)[0] == "waiting-for-room", "it waits still")
         site.repair()

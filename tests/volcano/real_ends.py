@@ -20,6 +20,7 @@ import pytest
 
 from contract.documents.elastic_job import CAUSE, ENDED, KEPT
 from tests.parts.controlplane import ControlPlane
+from tests.parts.deadlines import let_time_pass, nothing_happens_for
 from tests.parts.volcano import JOBS, PODS
 from tests.volcano.changes import Change, Changes
 from tests.volcano.programs import controllers, install
@@ -125,13 +126,13 @@ def _kill(
     ``end_seconds`` is when the end is due, from now. Returns when it was killed (steady).
     """
     if offset < 0:
-        time.sleep(max(0.0, end_seconds + offset))
+        let_time_pass(end_seconds + offset)
     else:
         changes.first("job", "MODIFIED", _has_ended, 90)
-        time.sleep(offset)
+        let_time_pass(offset)
     at = time.monotonic()
     leader.kill()
-    time.sleep(pause)
+    let_time_pass(pause)
     leader.start()
     return at
 
@@ -145,7 +146,7 @@ def _check_start(
     """
     site.sees(lambda: bool(_starts(changes)), f"{name} is started", _LONGEST_SECONDS + 30)
     site.volcano.until(name, "Running", 60)
-    time.sleep(_QUIET_SECONDS)
+    nothing_happens_for(_QUIET_SECONDS, because="another start would follow the end at once")
     (start,) = _starts(changes)
     steps = changes.all("job", "MODIFIED", lambda _: True)
     assert {one.item["metadata"]["uid"] for one in steps} == {uid}
@@ -212,7 +213,7 @@ def test_programs_restart_while_a_job_waits_for_room(
             is_back = chance.random() < 0.5
             for one in daemons:
                 chance.choice((one.kill, one.stop))()
-            time.sleep(chance.uniform(0, 5))
+            let_time_pass(chance.uniform(0, 5))
             if is_back:
                 site.repair()
             for one in daemons:
@@ -232,7 +233,7 @@ def test_programs_restart_while_a_job_waits_for_room(
 def test_no_start_follows_an_end_without_a_fault(site: Site, seed: int) -> None:
     """A program fails while all nodes are healthy, and the leader is killed around that."""
     chance, name = random.Random(2000 + seed), f"fails-{seed}"
-    time.sleep(_BEFORE_SECONDS)
+    let_time_pass(_BEFORE_SECONDS)
     with (
         _daemons(site, name, 1 + seed % 2) as daemons,
         ThreadPoolExecutor(max_workers=1) as pool,
@@ -245,12 +246,12 @@ def test_no_start_follows_an_end_without_a_fault(site: Site, seed: int) -> None:
         with Changes(site.plane) as changes:
             offset = chance.uniform(-1, _AROUND_SECONDS)
             killed = pool.submit(_kill, leader, changes, offset, 1.0, chance.choice((0.0, 3.0)))
-            time.sleep(1.0)
+            let_time_pass(1.0)
             change = {"status": {"phase": "Failed"}}
             site.plane.request("PATCH", f"{PODS}/{name}-w-1/status", change)
             killed.result()
             leader = _leader(site, daemons)
             site.sees(lambda: leader.state(name)[0] == "no-cause", "no fault ended it", 60)
-            time.sleep(_QUIET_SECONDS)
+            nothing_happens_for(_QUIET_SECONDS, because="a start would follow the end at once")
             assert not _starts(changes)
             assert KEPT not in site.volcano.job(name)["metadata"]["annotations"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.elastic.jobs import as_written, vcjob
+from tests.parts.deadlines import nothing_happens_for
 from tests.parts.volcano import JOBS, PODS, QUEUES, set_queue
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_restart_with_stored_max_retry_0_fails_with_the_first_pod(real: Real) ->
     ends = left["metadata"]["deletionTimestamp"]
     assert left["metadata"]["name"] == "first-w-1"
     real.sees(lambda: real.group(made) is None, "the PodGroup goes")
-    time.sleep(_SOON_SECONDS)
+    nothing_happens_for(_SOON_SECONDS, because="the controller deletes what is over at once")
     (still,) = real.around.pods("first")
     assert still["metadata"]["deletionTimestamp"] == ends, "its grace was changed"
 
@@ -77,7 +77,7 @@ def test_terminate_and_abort_end_when_all_pods_have_ended(
     real.around.holds = {f"{name}-w-1"}
     real.delete_pods(name)
     real.around.until(name, ending)
-    time.sleep(_SOON_SECONDS)
+    nothing_happens_for(_SOON_SECONDS, because="the controller deletes what is over at once")
     assert real.around.phase(name) == ending
     assert [pod["metadata"]["name"] for pod in real.around.pods(name)] == [f"{name}-w-1"]
     real.around.holds = set()

@@ -7,7 +7,6 @@ controllers made of it is compared with the table of ``advisor/lint/reach.py``.
 from __future__ import annotations
 
 import contextlib
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +15,7 @@ import pytest
 from advisor.lint.reach import JOB_LABELS, PLACES, Reach
 from contract.scheduling import GROUP_ANNOTATION, POD_TO_JOB_ANNOTATIONS
 from tests.parts.controlplane import ControlPlane
+from tests.parts.deadlines import nothing_happens_for, wait_until
 from tests.vigil.lint.manifests import RESOURCE
 from tests.vigil.lint.test_live import lint_live
 from tests.volcano import programs
@@ -209,8 +209,11 @@ def _made(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the PodGroups of a namespace and its pods, once each of them is in a PodGroup."""
     groups = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{namespace}/podgroups"
-    until = time.monotonic() + _SECONDS
-    while True:
+    made: list[dict[str, Any]] = []
+    here: list[dict[str, Any]] = []
+
+    def are_complete() -> bool:
+        nonlocal made, here
         made = plane.request("GET", groups)["items"]
         for group in made:
             # The job controller makes pods once the scheduler lets the job in.
@@ -219,10 +222,15 @@ def _made(
                 plane.ask("PATCH", path, {"status": {"phase": "Inqueue"}})
         here = plane.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
         named = [pod for pod in here if GROUP_ANNOTATION in pod["metadata"].get("annotations", {})]
-        if len(named) == pods and made:
-            return made, here
-        assert time.monotonic() < until, f"{len(here)} of {pods} pods, {len(made)} PodGroups"
-        time.sleep(0.1)
+        return len(named) == pods and bool(made)
+
+    wait_until(
+        are_complete,
+        lambda: f"{len(here)} of {pods} pods, {len(made)} PodGroups",
+        _SECONDS,
+        0.1,
+    )
+    return made, here
 
 
 def _reached(plane: ControlPlane, namespace: str, real: Real) -> dict[str, Reached]:
@@ -232,7 +240,7 @@ def _reached(plane: ControlPlane, namespace: str, real: Real) -> dict[str, Reach
         metadata["annotations"][POD_TO_JOB_ANNOTATIONS[number]] = "v"
     _create(plane, namespace, real)
     _made(plane, namespace, real.pods)
-    time.sleep(_SETTLED_SECONDS)
+    nothing_happens_for(_SETTLED_SECONDS, because="labels are copied when the pods are made")
     made = _made(plane, namespace, real.pods)
     answers = {}
     for number, path in enumerate(real.places):

@@ -19,6 +19,7 @@ import pytest
 from contract.documents.elastic_job import KEPT, CauseSource, read_cause
 from tests.elastic.bed import Bed
 from tests.parts.controlplane import ControlPlane
+from tests.parts.deadlines import let_time_pass
 from tests.parts.volcano import GROUPS, JOBS, PODS
 from tests.volcano.changes import Changes
 from tests.volcano.programs import controllers, install
@@ -57,7 +58,7 @@ class Cluster:
     def restart_controller(self, seconds: float) -> None:
         """Stop the controller for some time (s), then start it again."""
         self.stack.close()
-        time.sleep(seconds)
+        let_time_pass(seconds)
         self.stack.enter_context(controllers(self.plane, self._built))
 
     def node_of(self, pod: str) -> str:
@@ -184,7 +185,7 @@ def test_whatever_goes_wrong(cluster: Cluster, seed: int) -> None:
         ):
             started = time.monotonic()
             for at, happens in _plan(chance, cluster, daemons):
-                time.sleep(max(0.0, started + at - time.monotonic()))
+                let_time_pass(started + at - time.monotonic())
                 happens()
             is_annotated = partial(
                 changes.all, "job", "MODIFIED", lambda one: _is_commanded(one.item)

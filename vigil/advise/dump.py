@@ -6,6 +6,7 @@ Errors name the file, the line and the object.
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,23 +18,12 @@ from contract.errors import ConfigurationError, DocumentError, Problem
 from contract.scheduling import go_integer
 from contract.validation_texts import decode_text
 from vigil.advise.json_values import INSTEAD, JsonValue, parts_of
-from vigil.advise.latest_time import LatestTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-
 _MOST_PROBLEMS = 20
 """Shown of one file: a tool that wrote one wrong object wrote them all so."""
-
-
-class _Head(msgspec.Struct):
-    kind: str = ""
-    version: str = msgspec.field(default="", name="apiVersion")
-
-
-_head = msgspec.json.Decoder(_Head)
-
 _KINDS: dict[tuple[str, str], tuple[str, Callable[[kubernetes_objects.Raw], Any]]] = {
     ("", "Node"): ("nodes", kubernetes_objects.node),
     ("", "Pod"): ("pods", kubernetes_objects.pod),
@@ -59,6 +49,14 @@ _KINDS: dict[tuple[str, str], tuple[str, Callable[[kubernetes_objects.Raw], Any]
     },
 }
 """By API group and kind. Objects of other kinds are left out."""
+
+
+class _Head(msgspec.Struct):
+    kind: str = ""
+    version: str = msgspec.field(default="", name="apiVersion")
+
+
+_head = msgspec.json.Decoder(_Head)
 
 
 def sessions(sources: Sequence[str]) -> Iterator[ClusterSnapshot]:
@@ -206,3 +204,57 @@ def _error(part: JsonValue, problems: list[tuple[int, str, str]]) -> Configurati
             for index, called, what in problems
         ],
     )
+
+
+class _Metadata(msgspec.Struct):
+    creation: str | None = msgspec.field(default=None, name="creationTimestamp")
+
+
+class _Condition(msgspec.Struct):
+    heartbeat: str | None = msgspec.field(default=None, name="lastHeartbeatTime")
+    transition: str | None = msgspec.field(default=None, name="lastTransitionTime")
+
+
+class _Status(msgspec.Struct):
+    start: str | None = msgspec.field(default=None, name="startTime")
+    conditions: list[_Condition] | None = None
+
+
+class _Times(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status | None = None
+
+
+_times = msgspec.json.Decoder(_Times)
+
+
+class LatestTime:
+    """The newest time seen, in ``at_ms``; 0 before any."""
+
+    def __init__(self) -> None:
+        self.at_ms = 0
+        self._newest = ""
+
+    def update(self, raw: msgspec.Raw) -> None:
+        """Take in the times of an object."""
+        try:
+            read = _times.decode(raw)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return  # Objects differ in what their status is.
+        status = read.status or _Status()
+        texts = [read.metadata.creation, status.start]
+        for one in status.conditions or ():
+            texts += (one.heartbeat, one.transition)
+        for text in texts:
+            # Times of one form sort as texts, so that few are read.
+            if text is not None and text > self._newest:
+                self._read(text)
+
+    def _read(self, text: str) -> None:
+        try:
+            time = datetime.fromisoformat(text)
+            at_ms = int(time.timestamp() * 1000) if time.tzinfo is not None else 0
+        except (ValueError, OverflowError):
+            return
+        if at_ms > self.at_ms:
+            self.at_ms, self._newest = at_ms, text

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,6 @@ from contract.operator_rules.customization import CUSTOMIZATION_KEY
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, EmulatedServer, install_servers
 from dcmi_shim.emulator.scenario import CHIPS
-from vigil.demo.host import Host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from prometheus_client.samples import Sample
 
-
+_LOCKUP = "watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python3:1234]"
+_EMERGENCY = 0
 LOCK_UP_SECONDS = 8.0
 """How long a lockup holds that is not repeated."""
 _A3_ROLE = 2
 """The node with an on-board switch. With fewer nodes than roles its node is an A3, too."""
 _STOP_SECONDS = 5.0
-
 _AGENT_CONFIGURATION = """\
 [chip_faults]
 audit_period_seconds = {two}
@@ -61,6 +61,49 @@ enabled = false
 [clock]
 enabled = false
 """
+
+
+class Host:
+    """One emulated host. ``directory`` is its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._log = directory / "kmsg"
+        self._dpc = directory / "dpc_status_check"
+        self._dtfs = directory / "dtfs_status_check"
+        os.mkfifo(self._log)
+        # Open for reading, too: a pipe loses its content when its last reader is killed.
+        self._pipe = os.open(self._log, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._records = 0
+        self.dpc(works=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variables that make an agent read this host. There is no DTFS."""
+        return {
+            "VIGIL_KERNEL_LOG_DEVICE": str(self._log),
+            "VIGIL_STORAGE_DPC_FILE": str(self._dpc),
+            "VIGIL_STORAGE_DTFS_FILE": str(self._dtfs),
+        }
+
+    def lock_up(self) -> None:
+        """Let the kernel report that a processor is stuck."""
+        self._records += 1
+        at_us = time.monotonic_ns() // 1000
+        os.write(self._pipe, f"{_EMERGENCY},{self._records},{at_us},-;{_LOCKUP}\n".encode())
+
+    def dpc(self, *, works: bool) -> None:
+        """Let the storage client work or not; a whole file replaces the last one."""
+        draft = self._dpc.with_suffix(".new")
+        process = 0 if works else -1
+        draft.write_text(
+            f"[instidx=0]\nDPC_INTERNAL_ERROR: 0\nDPC_PROCESS_ERROR: {process}\n", encoding="ascii"
+        )
+        draft.chmod(0o600)
+        draft.replace(self._dpc)
+
+    def close(self) -> None:
+        """Give the log back."""
+        os.close(self._pipe)
 
 
 @dataclass

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.processors import manual_info
+from aggregator.processors import separation_documents
 from contract.codes.levels import ChipLevel
 from contract.documents.device_info import MANUALLY_SEPARATE_KEY
 from contract.documents.isolation_request import (
     ISOLATION_ANNOTATION,
-    LONGEST_BY,
-    LONGEST_REASON,
+    MAX_BY_CHARACTERS,
+    MAX_REASON_CHARACTERS,
     IsolationRequest,
     encode_requests,
     read_requests,
@@ -54,11 +54,11 @@ class Isolation:
 
     def __post_init__(self) -> None:
         if self.by and not (
-            0 < len(self.reason) <= LONGEST_REASON
+            0 < len(self.reason) <= MAX_REASON_CHARACTERS
             and self.reason.isprintable()
             and self.reason.strip()
         ):
-            what = f"must be 1 to {LONGEST_REASON} printable characters on one line"
+            what = f"must be 1 to {MAX_REASON_CHARACTERS} printable characters on one line"
             raise ConfigurationError("command line", [Problem("--reason", what)])
 
     @property
@@ -73,7 +73,7 @@ def stated_name() -> str:
         user = os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):
         user = f"user {os.geteuid()}"
-    name = f"{user}@{socket.gethostname()}"[:LONGEST_BY]
+    name = f"{user}@{socket.gethostname()}"[:MAX_BY_CHARACTERS]
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
@@ -111,7 +111,7 @@ def _names(document: Document) -> list[str]:
 def is_separated(document: Document, node: str, chip: str) -> bool:
     """Return whether ``clusterd-manual-info-cm`` separates the chip. Raises ``DocumentError``."""
     text = document.data.get(node)
-    return text is not None and chip in manual_info.read_chips(node, text)
+    return text is not None and chip in separation_documents.read_chips(node, text)
 
 
 def without_separation(document: Document, node: str, chip: str) -> Document | None:
@@ -121,9 +121,9 @@ def without_separation(document: Document, node: str, chip: str) -> Document | N
     """
     if not is_separated(document, node, chip):
         return None
-    chips = manual_info.read_chips(node, document.data[node])
+    chips = separation_documents.read_chips(node, document.data[node])
     del chips[chip]
     data = {key: text for key, text in document.data.items() if key != node}
     if chips:
-        data[node] = manual_info.render_chips(chips)
+        data[node] = separation_documents.render_chips(chips)
     return msgspec.structs.replace(document, data=data)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent.node.labels import BASE_DEVICE_INFOS
-from aggregator.processors import manual_info
+from aggregator.processors import separation_documents
 from contract.documents.device_info import decode
 from contract.documents.isolation_request import read_requests
 from contract.documents.separation import chip_of, read_names
@@ -51,7 +51,7 @@ class FoundChip:
                 if is_named(document, self.chip)
             ),
             *(
-                f"{manual_info.NAMESPACE}/{manual_info.NAME} of {store.url}"
+                f"{separation_documents.NAMESPACE}/{separation_documents.CHIPS_NAME} of {store.url}"
                 for store in self.separating
             ),
         ]
@@ -71,7 +71,7 @@ async def find(stores: Stores, node: str, chip: str) -> FoundChip:
         if len(types) == 1:
             found.chip = f"{types.pop()}-{int(number)}"
     for store in stores.all:
-        document = await store.get(manual_info.NAMESPACE, manual_info.NAME)
+        document = await store.get(separation_documents.NAMESPACE, separation_documents.CHIPS_NAME)
         try:
             if document is not None and is_separated(document, node, found.chip):
                 found.separating.append(store)

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.processors import manual_info
+from aggregator.processors import separation_documents
 from contract.codes.levels import ChipLevel, most_serious
 from contract.documents.isolation_request import read_requests
 from contract.documents.separation import chip_of
 from contract.errors import StoreConflict, StoreError, StoreForbidden, StoreRefused, quoted
 from vigil.aggregator_stores import open_stores
 from vigil.exit_status import ExitStatus
+from vigil.heartbeats import Silence
 from vigil.isolation.change import Consent, edited_report, is_named, without_separation
-from vigil.isolation.found_chip import FoundChip, find, refusal
+from vigil.isolation.found_chip import FoundChip, beats_of, find, refusal
 from vigil.isolation.shown_isolation import Published, ShownChip
-from vigil.isolation.wait import wait_until_shown
 from vigil.reports.show import answering, print_json, print_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from aggregator.config import AggregatorConfiguration
     from stores.base import Document, Store
     from vigil.aggregator_stores import Stores
     from vigil.isolation.change import Isolation
+    from vigil.isolation.found_chip import FoundChip
+    from vigil.isolation.shown_isolation import ShownChip
 
 _UNCHANGED = "nothing was changed"
 _ATTEMPTS = 5
@@ -37,6 +40,10 @@ _RIGHTS = (
     "in mindx-dl. With the overlay beside-device-plugin it needs the right write to device-info of "
     "the API group npu-vigil"
 )
+_WAIT_SECONDS = 30.0
+_LOOK_SECONDS = 0.25
+_REQUESTS = 2
+"""A broker compares no versions: the agent's own write may overwrite the first request."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -167,7 +174,7 @@ class _Run:
             for store in () if change.isolates else found.separating:
                 await _edit(
                     store,
-                    *(manual_info.NAMESPACE, manual_info.NAME),
+                    *(separation_documents.NAMESPACE, separation_documents.CHIPS_NAME),
                     lambda there: without_separation(there, change.node, change.chip),
                 )
         except StoreError as error:
@@ -283,3 +290,62 @@ def _by_whom(document: Document, found: FoundChip) -> str:
     if request is not None:
         by = f"by {request.by} (as stated): {request.reason}"
     return f"{found.chip} is isolated already, {by}; nothing was changed"
+
+
+async def wait_until_shown(
+    stores: Stores,
+    change: Isolation,
+    found: FoundChip,
+    published: Published,
+    write: Callable[[], Awaitable[None]],
+    *,
+    is_written: bool,
+) -> tuple[list[ShownChip], str | None]:
+    """Return what cluster-info shows of the chip, and why that is not ``change``, else ``None``.
+
+    ``write`` makes the change again where the agent took it out.
+    Ends early where the agent of the node falls silent. Raises ``StoreError``.
+    """
+    node, chip = change.node, found.chip
+    give_up = time.monotonic() + _WAIT_SECONDS
+    requests = 1
+    silence = Silence(found.beats)
+    while True:
+        shown = await published.shown(chip)
+        if shown and all(one.is_isolated is change.isolates for one in shown):
+            return shown, None
+        if change.isolates and not await _is_requested(found):
+            if requests == _REQUESTS:
+                why = (
+                    f"the agent of {node} took the request out again: it knows no chip {chip}, or "
+                    "it is of an earlier release"
+                )
+                return shown, why
+            requests += 1
+            await write()
+        silent_seconds = silence.seconds(await beats_of(stores, node))
+        if silent_seconds or time.monotonic() >= give_up:
+            done = "written" if is_written else "no document isolates it"
+            why = _why_not(f"{node}/{chip}", node, silent_seconds, is_shown=bool(shown))
+            return shown, f"{done}, but cluster-info does not show that{why}"
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _is_requested(found: FoundChip) -> bool:
+    for store, document in found.reports:
+        there = await store.get(document.namespace, document.name)
+        if there is not None and not is_named(there, found.chip):
+            return False
+    return True
+
+
+def _why_not(place: str, node: str, silent_seconds: float, *, is_shown: bool) -> str:
+    if silent_seconds:
+        return (
+            f": no heartbeat of {node} came for {silent_seconds:.0f} s; its agent takes the change "
+            "when it runs again"
+        )
+    after = f" after {_WAIT_SECONDS:.0f} s"
+    if not is_shown:
+        return f"{after}: it has no entry of {node}; an aggregator must run"
+    return f"{after}: see vigil explain {place}"

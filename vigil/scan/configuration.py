@@ -1,22 +1,40 @@
-"""Check of the configuration, as the agent would read it."""
+"""Checks of what is configured: the agent, the operator's fault configuration, the aggregator.
+
+The agent's is read as the agent would read it; the others only where they are.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from agent.config import load_agent
-from contract.errors import ConfigurationError
+from agent.fault_configuration.files import read_files
+from aggregator.accepted_namespaces import ALL
+from aggregator.config import load_aggregator
+from contract.errors import ConfigurationError, StoreError
+from contract.operator_rules.fault_configuration import CONFIG_MAPS, DOCUMENTS, InForce, judge
+from pacing.abandonable_thread import AbandonableThread
+from stores.deadline import answered_within
 from vigil.exit_status import ExitStatus
 from vigil.scan.findings import not_applicable, ok, problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable, Mapping
 
     from agent.config import AgentConfiguration
+    from contract.operator_rules.fault_configuration import OperatorConfigMap
+    from stores.base import Document
     from vigil.scan.findings import Check
 
 CONFIGURATION, NODE = "configuration", "node-name"
+PUBLIC_FAULTS, RANK_TABLES = "public-fault-namespaces", "rank-table-namespaces"
+USUAL_FILE = Path("/etc/npu-vigil/aggregator.toml")
+_SECONDS = 10.0
+_VARIABLES = ("VIGIL_PUBLIC_FAULTS_NAMESPACES", "VIGIL_RANK_TABLES_NAMESPACES")
+FAULT_CONFIGURATION = "fault-configuration"
+Read: TypeAlias = "Callable[[str, str], Awaitable[Document | None]]"
+"""Reads a document by namespace and name, as ``Store.get``."""
 
 
 def check_configuration(
@@ -42,3 +60,83 @@ def check_configuration(
         ok(CONFIGURATION, source, facts={"source": source}),
         ok(NODE, node, facts={"node": node}),
     )
+
+
+async def check_namespaces(file: Path | None, environment: Mapping[str, str]) -> tuple[Check, ...]:
+    """Return both settings of the aggregator that ``file`` or ``environment`` configures.
+
+    Without ``file`` the usual one is read, if it is there.
+    """
+    try:
+        return await AbandonableThread(lambda: _settings(file, environment), "scan").result(
+            _SECONDS
+        )
+    except TimeoutError:
+        found = f"{file or USUAL_FILE} hangs: no answer within {_SECONDS:g} s"
+        advice = "put the aggregator's file on a local disk"
+        return tuple(problem(name, found, advice) for name in (PUBLIC_FAULTS, RANK_TABLES))
+
+
+def _settings(file: Path | None, environment: Mapping[str, str]) -> tuple[Check, ...]:
+    if file is None and USUAL_FILE.is_file():
+        file = USUAL_FILE
+    given = {name: environment[name] for name in _VARIABLES if name in environment}
+    if file is None and not given:
+        why = (
+            f"no aggregator is configured here ({USUAL_FILE} is not there): scan where it runs, "
+            "or give --aggregator-config"
+        )
+        return tuple(not_applicable(name, why) for name in (PUBLIC_FAULTS, RANK_TABLES))
+    try:
+        configuration = load_aggregator(file, given, {})
+    except ConfigurationError as error:
+        found = f"{error.source}: {'; '.join(map(str, error.problems))}"
+        advice = "correct all of it; docs/configuration.md has every option"
+        return tuple(problem(name, found, advice) for name in (PUBLIC_FAULTS, RANK_TABLES))
+    advice = "name the namespaces of those who may isolate chips in public_faults.namespaces"
+    return (
+        _shown(PUBLIC_FAULTS, configuration.public_faults.namespaces, advice),
+        _shown(RANK_TABLES, configuration.rank_tables.namespaces, ""),
+    )
+
+
+def _shown(name: str, namespaces: tuple[str, ...], advice: str) -> Check:
+    facts: dict[str, object] = {"namespaces": list(namespaces)}
+    if ALL in namespaces:
+        return ok(name, "all namespaces", advice, facts)
+    return ok(name, ", ".join(namespaces), facts=facts)
+
+
+async def check_fault_configuration(configuration: AgentConfiguration, read: Read | None) -> Check:
+    """Return what is wrong in the operator's tables and rules, in the store and in files."""
+    given: dict[OperatorConfigMap, Mapping[str, str] | None] = {}
+    unread = "the store is not asked" if read is None else ""
+    for config_map in CONFIG_MAPS if read is not None else ():
+        assert read is not None
+        try:
+            async with answered_within(_SECONDS):
+                document = await read(config_map.namespace, config_map.name)
+            given[config_map] = None if document is None else document.data
+        except StoreError as error:
+            unread = str(error)
+    try:
+        files = await AbandonableThread(
+            lambda: read_files(configuration.fault_config_dir), "scan"
+        ).result(_SECONDS)
+    except TimeoutError:
+        found = f"{configuration.fault_config_dir} hangs: no answer within {_SECONDS:g} s"
+        return problem(FAULT_CONFIGURATION, found, "put the files on a local disk")
+    judged = judge(given, files.texts, InForce(), files.unreadable)
+    sources = {key: str(judged.in_force.place_of(key)) for key in DOCUMENTS}
+    found = ", ".join(f"{key} from {place}" for key, place in sources.items())
+    if judged.problems:
+        texts = [str(one) for one in judged.problems]
+        advice = "correct it (vigil validate FILE); what is wrong has no effect, the rest has"
+        return problem(
+            FAULT_CONFIGURATION, "; ".join(texts), advice, facts={"problems": texts, **sources}
+        )
+    if unread:
+        return not_applicable(
+            FAULT_CONFIGURATION, f"{found}; what the store has is not known: {unread}"
+        )
+    return ok(FAULT_CONFIGURATION, found, facts={**sources})

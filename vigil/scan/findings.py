@@ -1,16 +1,23 @@
-"""Results of checks, and the exit status that follows from them."""
+"""Results of checks, the exit status that follows from them, and their text."""
 
 from __future__ import annotations
 
+import textwrap
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from contract.counted import counted
 from vigil.exit_status import ExitStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Facts: TypeAlias = dict[str, object]
 """Figures and names by what they are."""
+_WIDTH = 100
+_INDENT = " " * 32
 
 
 class CheckState(StrEnum):
@@ -83,3 +90,46 @@ def report(node: str | None, checks: tuple[Check, ...]) -> ScanReport:
     order = (ExitStatus.WRONG_USE, ExitStatus.OUTSIDE, ExitStatus.NOT_WELL)
     status = next((one for one in order if one in found), ExitStatus.OK)
     return ScanReport(node, status, checks)
+
+
+_WORDS = {
+    CheckState.OK: "ok",
+    CheckState.WARNING: "warning",
+    CheckState.PROBLEM: "PROBLEM",
+    CheckState.NOT_APPLICABLE: "-",
+}
+
+
+def lines(report: ScanReport) -> Iterator[str]:
+    """Yield a list with a paragraph for each check, problems and warnings counted at its end."""
+    for check in report.checks:
+        yield from _paragraph(check)
+    totals = "; ".join(
+        f"{counted(len(names), state.value)}: {', '.join(names)}"
+        for state in (CheckState.PROBLEM, CheckState.WARNING)
+        if (names := [check.name for check in report.checks if check.state is state])
+    )
+    yield ""
+    yield f"{report.node or '(no node name)'}: {totals or 'all well'}"
+
+
+def _paragraph(check: Check) -> Iterator[str]:
+    found = check.found.splitlines() or [""]
+    head = f"{_WORDS[check.state]:<8} {check.name:<22} "
+    yield from _wrapped(head, found[0])
+    for line in found[1:]:
+        yield from _wrapped(_INDENT, line.strip())
+    if check.advice:
+        yield from _wrapped(f"{'':<23} to do: ".ljust(32), check.advice)
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    # A path or command must stay in one piece, so that it can be copied.
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=head,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [head.rstrip()]

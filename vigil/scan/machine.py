@@ -1,27 +1,44 @@
-"""Checks of this machine: user, kernel log, clock."""
+"""Checks of this machine: user, kernel log, clock, state directory, and shared storage.
+
+Also whether the address for pages is free, and whether the ClusterD for faults of storage answers.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.state_dir import is_claimed
 from collectors.clock_programs import clock_answers, running_keepers
 from collectors.host_clock import is_synchronised, kernel_clock
 from collectors.kernel_log.collector import KernelLogSection
 from collectors.kernel_log.device import DEFAULT_DEVICE, opened
 from collectors.kernel_log.evidence import KernelEvidence
+from collectors.storage.collector import StorageSection, check_once
+from collectors.storage.status_parser import DPC, DTFS
 from pacing.abandonable_thread import AbandonableThread
+from service.pages.daemon_pages import LISTEN_NAME
 from vigil.scan.findings import not_applicable, ok, problem, warning
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
+    from collectors.storage.status_parser import Instances, StorageClient
     from vigil.scan.findings import Check
 
 USER, KERNEL_LOG, CLOCK = "user", "kernel-log", "clock"
-_DEVICE_SECONDS = 5.0
+_LOG_SECONDS = 5.0
 _CLOCK_SECONDS = 0.5
 _LONGEST_RECORD = 8192
+STATE_DIR, AGENT, LISTEN = "state-dir", "agent", "listen"
+_STATE_DIR_SECONDS = 5.0
+_FREE_BYTES = 128 << 20
+"""Twice the journal at its largest, with what SQLite needs beside it."""
+CLUSTERD = "clusterd"
+_FILE_SECONDS = 5.0
+_CONNECT_SECONDS = 5.0
 
 
 def check_user(configuration: AgentConfiguration) -> Check:
@@ -61,7 +78,7 @@ async def check_kernel_log(configuration: AgentConfiguration) -> Check:
             return f"{path} can be read"
 
     try:
-        readable = await AbandonableThread(read, "scan").result(_DEVICE_SECONDS)
+        readable = await AbandonableThread(read, "scan").result(_LOG_SECONDS)
     except TimeoutError:
         return problem(KERNEL_LOG, f"{path} hangs", "the kernel does not answer; see the console")
     except OSError as error:
@@ -114,3 +131,153 @@ def _clock_evidence() -> list[str]:
     answering = {answer.program for answer in answers}
     silent = [name for name in running_keepers() if name not in answering]
     return [*map(str, answers), *(f"{name} runs" for name in silent)]
+
+
+async def check_state_directory(configuration: AgentConfiguration) -> tuple[Check, ...]:
+    """Check the state directory, whether an agent works on it, and whether the address is free."""
+    directory = configuration.state_dir
+    try:
+        checks, runs = await AbandonableThread(lambda: _state_dir(directory), "scan").result(
+            _STATE_DIR_SECONDS
+        )
+    except TimeoutError:
+        advice = "give --state-dir a local disk; see dmesg for this one"
+        hangs = problem(
+            STATE_DIR, f"{directory} hangs: no answer in {_STATE_DIR_SECONDS:g} s", advice
+        )
+        return (hangs, not_applicable(AGENT, "not known"), _listen(configuration, None))
+    address = _noted(directory) if runs else None
+    return (*checks, _listen(configuration, address))
+
+
+def _state_dir(directory: Path) -> tuple[tuple[Check, ...], bool]:
+    runs = is_claimed(directory)
+    agent = ok(
+        AGENT, f"an agent works on {directory}" if runs else "none runs", facts={"runs": runs}
+    )
+    return (_directory(directory), agent), runs
+
+
+def _directory(directory: Path) -> Check:
+    there = directory
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    advice = (
+        "give it a directory that can be written; without one the agent works, but forgets "
+        "everything when it ends"
+    )
+    if not there.is_dir():
+        return problem(STATE_DIR, f"{there} is no directory", advice)
+    if not os.access(there, os.W_OK | os.X_OK):
+        return problem(STATE_DIR, f"{there} cannot be written by user {os.geteuid()}", advice)
+    room = os.statvfs(there)
+    free = room.f_bavail * room.f_frsize
+    found = f"{directory}, {free >> 20} MiB free"
+    if free < _FREE_BYTES:
+        advice = f"the journal needs up to {_FREE_BYTES >> 20} MiB; make room on this file system"
+        return problem(STATE_DIR, found, advice, facts={"free_bytes": free})
+    will = "" if there == directory else "; the agent will make it"
+    return ok(STATE_DIR, found + will, facts={"free_bytes": free})
+
+
+def _noted(directory: Path) -> str | None:
+    """Return the address on which the running agent listens, from its file."""
+    try:
+        return (directory / LISTEN_NAME).read_text().strip().removeprefix("http://")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _listen(configuration: AgentConfiguration, used_by_agent: str | None) -> Check:
+    address = configuration.listen
+    if address is None:
+        return not_applicable(LISTEN, "no --listen: health and metrics only on the agent's socket")
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, place = found[0]
+        with socket.socket(family, kind, protocol) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
+    except OSError as error:
+        is_port_of_agent = used_by_agent is not None and used_by_agent.rpartition(":")[2] == port
+        if error.errno == errno.EADDRINUSE and is_port_of_agent:
+            return ok(LISTEN, f"{address} is used by the agent that runs")
+        text = f"{address} cannot be listened on: {error.strerror or error}"
+        advice = "choose another --listen, or end whoever has it: ss -ltnp"
+        return problem(LISTEN, text, advice)
+    return ok(LISTEN, f"{address} is free")
+
+
+async def check_storage(configuration: AgentConfiguration) -> tuple[Check, ...]:
+    """Check whether the files of DPC and DTFS can be read, and whether ClusterD answers."""
+    storage, any_owner = configuration.settings_of(StorageSection), configuration.trust_driver
+    return (
+        await _file(DPC, Path(storage.dpc_file), any_owner=any_owner),
+        await _file(DTFS, Path(storage.dtfs_file), any_owner=any_owner),
+        await _clusterd(configuration),
+    )
+
+
+async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
+    """Read the files as the collector does. A fault in it is no problem of the set-up."""
+    name = f"storage-{client.name.lower()}"
+
+    def read() -> Instances | None:
+        is_there = os.path.lexists(path)
+        return check_once(client, path, any_owner=any_owner) if is_there else None
+
+    try:
+        instances = await AbandonableThread(read, "scan").result(_FILE_SECONDS)
+    except TimeoutError:
+        advice = f"the kernel module of {client.name} does not answer; see dmesg"
+        return problem(name, f"{path} hangs: no answer in {_FILE_SECONDS:g} s", advice)
+    except OSError as error:
+        advice = f"let root read it; faults of {client.name} are not seen until then"
+        return problem(name, f"{path} cannot be read: {error.strerror}", advice)
+    except ValueError as error:
+        advice = (
+            f"only root may own and write it, and {client.name} alone fills it; its faults are "
+            "not seen until then"
+        )
+        found = str(error) if str(path) in str(error) else f"{path}: {error}"
+        return problem(name, found, advice)
+    if instances is None:
+        return not_applicable(name, f"there is no {path}: no {client.name} on this host")
+    raised = sorted(
+        {
+            flag.code
+            for flags in instances.values()
+            for flag, is_raised in zip(client.flags, flags, strict=True)
+            if is_raised
+        }
+    )
+    found = (
+        f"{path} can be read; instances: {len(instances)}, raised: {', '.join(raised) or 'none'}"
+    )
+    return ok(name, found, facts={"instances": len(instances), "raised": raised})
+
+
+async def _clusterd(configuration: AgentConfiguration) -> Check:
+    address = configuration.settings_of(StorageSection).clusterd
+    if address is None:
+        return not_applicable(CLUSTERD, "storage.clusterd is not given: faults go to the store")
+    if configuration.shadow or "node-info" not in configuration.documents:
+        return not_applicable(CLUSTERD, "node-info is not ours, so other programs report storage")
+    host, _, port = address.rpartition(":")
+
+    def connect() -> None:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+
+    try:
+        await AbandonableThread(connect, "scan").result(2 * _CONNECT_SECONDS)
+    except (OSError, TimeoutError) as error:
+        why = getattr(error, "strerror", None) or str(error) or "no answer"
+        advice = (
+            "is ClusterD started, and storage.clusterd its gRPC address? Faults of storage wait "
+            "until it takes them"
+        )
+        return problem(CLUSTERD, f"{address}: {why}", advice)
+    return ok(CLUSTERD, f"{address} takes connections")

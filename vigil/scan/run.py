@@ -8,18 +8,27 @@ from typing import TYPE_CHECKING
 from contract.errors import ConfigurationError, VigilError
 from stores.address import open_store
 from vigil.exit_status import ExitStatus
-from vigil.scan.api_server import check_cluster
-from vigil.scan.configuration import check_configuration
-from vigil.scan.directory_store import check_directory
-from vigil.scan.documents import check_fault_configuration, check_writers
-from vigil.scan.driver import check_driver
-from vigil.scan.duo_cards import check_duo_cards
+from vigil.scan.configuration import (
+    check_configuration,
+    check_fault_configuration,
+    check_namespaces,
+)
 from vigil.scan.findings import problem, report
-from vigil.scan.machine import check_clock, check_kernel_log, check_user
-from vigil.scan.namespaces import check_namespaces
-from vigil.scan.state_directory import check_state_directory
-from vigil.scan.storage import check_storage
-from vigil.scan.tools import check_bmc, check_links, check_switches
+from vigil.scan.hardware import (
+    check_bmc,
+    check_driver,
+    check_duo_cards,
+    check_links,
+    check_switches,
+)
+from vigil.scan.machine import (
+    check_clock,
+    check_kernel_log,
+    check_state_directory,
+    check_storage,
+    check_user,
+)
+from vigil.scan.store import check_cluster, check_directory, check_writers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

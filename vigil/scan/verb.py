@@ -46,8 +46,8 @@ def scan(
 
     import msgspec
 
+    from vigil.scan.findings import lines
     from vigil.scan.run import scan as look
-    from vigil.scan.show import lines
 
     # The checks report what the parts in use would log.
     logging.disable(logging.CRITICAL)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from typing_extensions import override
 
 from contract.errors import StoreUnavailable
 from contract.names import (
@@ -19,7 +24,7 @@ from stores.base import READ_SECONDS, Selection
 from stores.interruption import Interrupted
 from vigil.sources.document_jobs import jobs_of_documents
 from vigil.sources.document_report import explanation_of_documents, report_of_documents
-from vigil.sources.event_loop import EventLoop
+from vigil.sources.source import AnswerSource
 from vigil.sources.store_contents import (
     CLUSTER_INFOS,
     DEVICE_INFOS,
@@ -28,6 +33,7 @@ from vigil.sources.store_contents import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from typing import NoReturn
 
     from stores.base import Store
@@ -37,12 +43,69 @@ if TYPE_CHECKING:
     from vigil.sources.source import Signal
     from vigil.sources.store_contents import StoreContents
 
+T = TypeVar("T")
 _CLOSE_SECONDS = 2.0
 _CHANGE_SECONDS = 0.1
 """Changes within this are read together."""
 
 
-class StoreSource:
+class EventLoop:
+    """Runs coroutines one after the other, and tasks beside them, until ``close``."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T], seconds: float, what: str) -> T:
+        """Return the result of ``work``. Raises what it raises.
+
+        ``StoreUnavailable`` names ``what`` when that takes longer than ``seconds``.
+        """
+        running = asyncio.run_coroutine_threadsafe(_limited(work, seconds, what), self._loop)
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()
+            raise
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run ``work`` until it ends, or until ``close``."""
+
+        async def start() -> None:
+            task = asyncio.create_task(work)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        asyncio.run_coroutine_threadsafe(start(), self._loop).result()
+
+    def close(self, last: Coroutine[Any, Any, None], seconds: float) -> None:
+        """End all tasks, run ``last`` for at most ``seconds``, and end the thread."""
+
+        async def end() -> None:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            async with asyncio.timeout(seconds):
+                await last
+
+        with suppress(Exception, CancelledError):
+            asyncio.run_coroutine_threadsafe(end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _limited(work: Coroutine[Any, Any, T], seconds: float, what: str) -> T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError:
+        raise StoreUnavailable(f"{what} gives no answer in {seconds:g} s") from None
+
+
+class StoreSource(AnswerSource):
     """What the documents of the store at ``url`` show; see ``AnswerSource``.
 
     Settings of a broker come from the environment, as those of the aggregator.
@@ -53,31 +116,34 @@ class StoreSource:
         self._loop = EventLoop()
         self._store = self._loop.run(_opened(url, kubeconfig), READ_SECONDS, self._address)
 
+    @override
     def report(self, node: str | None) -> StatusReport:
-        """See ``AnswerSource``."""
         return report_of_documents(self._contents(node), self._address, node)
 
+    @override
     def explanation(self, node: str, part: str) -> NodeExplanation:
-        """See ``AnswerSource``."""
         return explanation_of_documents(self._contents(node), self._address, node, part)
 
+    @override
     def jobs(self) -> JobReport:
         """See ``AnswerSource``. Only an API server has pods."""
         found = jobs_of_documents(self._store, self._address)
         return self._loop.run(found, 2 * READ_SECONDS, self._address)
 
+    @override
     def history(self, *_: object) -> NoReturn:
         """See ``AnswerSource``. Documents have no history."""
         raise StoreUnavailable(
             f"documents at {self._address} have no history; an aggregator has one"
         )
 
+    @override
     def signal(self, node: str | None) -> Signal:
         """See ``AnswerSource``. Documents are followed as an aggregator follows them."""
         return _Changes(self._store, self._loop, node)
 
+    @override
     def close(self) -> None:
-        """See ``AnswerSource``."""
         self._loop.close(self._store.close(), _CLOSE_SECONDS)
 
     def _contents(self, node: str | None) -> StoreContents:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aggregator.cluster_documents.kinds import DEVICE, SWITCH, kind_of
-from aggregator.processors import manual_info
-from aggregator.public_faults import statistic_view
+from aggregator.processors import separation_documents
+from aggregator.public_faults.published_faults import STATISTIC_NAME, STATISTIC_NAMESPACE
 from contract.counted import counted
 from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import entry_texts, member, value_of
@@ -62,8 +62,8 @@ _SELECTIONS = (
     Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL),
     Selection(STATE_NAMESPACE, has_label=STATE_LABEL),
     Selection(FORGET_NAMESPACE, label=FORGET_LABEL),
-    Selection(manual_info.NAMESPACE, name=manual_info.NAME),
-    Selection(statistic_view.NAMESPACE, name=statistic_view.NAME),
+    Selection(separation_documents.NAMESPACE, name=separation_documents.CHIPS_NAME),
+    Selection(STATISTIC_NAMESPACE, name=STATISTIC_NAME),
 )
 _OF_NODES = (DEVICE_INFO_PREFIX, NODE_INFO_PREFIX, *PUBLIC_FAULT_PREFIXES.values())
 _AT_ONCE = 20
@@ -188,7 +188,7 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
 
 def _is_of_aggregator(document: Document) -> bool:
     is_record = document.namespace == FORGET_NAMESPACE or STATE_LABEL in document.labels
-    return is_record or document.name in (manual_info.NAME, statistic_view.NAME)
+    return is_record or document.name in (separation_documents.CHIPS_NAME, STATISTIC_NAME)
 
 
 async def _nodes_with_plugin(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +31,14 @@ from contract.operator_rules.fault_configuration import (
 from stores.base import Document
 from stores.directory.store import DirectoryStore
 from stores.interruption import Interrupted
+from tests.parts.deadlines import (
+    patience,
+    stand_in_takes,
+    stand_in_waits,
+    stays,
+    time_passes,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -105,24 +112,23 @@ class Follower:
         )
 
     async def until(self, level: str) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patience(5)):
             await _until(lambda: self.levels[-1:] == [level])
 
     async def until_kept(self) -> None:
         """Wait until the next start finds what is in force: both ConfigMaps are known by then."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patience(5)):
             await _until(lambda: read_stored(self.state_dir) == self.followed.judged.in_force)
 
     async def until_problems(self, *documents: str) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patience(5)):
             await _until(
                 lambda: {p.document for p in self.followed.judged.problems} == set(documents)
             )
 
 
 async def _until(happened: Callable[[], bool]) -> None:
-    while not happened():  # noqa: ASYNC110  (nobody tells)
-        await asyncio.sleep(0.005)
+    await until(happened)
 
 
 class Silent:
@@ -147,7 +153,7 @@ class OneLate(DirectoryStore):
 
     async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         if selection.name == self._late.name:
-            await asyncio.sleep(0.3)
+            await stand_in_waits(0.3)
         async for event in super().watch(selection):
             yield event
 
@@ -197,7 +203,7 @@ async def test_the_config_map_of_the_server_is_followed_too(tmp_path: Path) -> N
     def levels() -> object:
         return follower.followed.judged.catalogue.node_levels
 
-    async with follower.running(), asyncio.timeout(10):
+    async with follower.running(), asyncio.timeout(patience(10)):
         await follower.put(codes=table("SeparateNPU"))
         await put({NODE_CODES: node_table("SeparateFault")})
         await _until(lambda: levels() == {NODE_CODE: "SeparateFault"})
@@ -222,11 +228,13 @@ async def test_the_first_start_waits_for_both_config_maps(tmp_path: Path) -> Non
     follower = Follower(tmp_path, OneSilent(tmp_path / "store"))
     await follower.put(codes=table("SeparateNPU"))
     async with follower.running():
-        await asyncio.sleep(0.1)
+        await stays(
+            0.1, because="the store is watched from the start, and a change is applied at once"
+        )
         assert follower.levels[-1] == "SeparateNPU"
         assert read_stored(follower.state_dir) is None, "the other one is not known yet"
         waiting = asyncio.create_task(follower.followed.known())
-        await asyncio.sleep(0.1)
+        await stays(0.1, because="the ConfigMap that has come is judged at once")
         assert not waiting.done()
         assert isinstance(follower.store, OneSilent)
         follower.store.speaks.set()
@@ -256,8 +264,7 @@ async def test_configuration_in_force_is_stored_for_a_start_without_a_store(
             await second.followed.known()
         assert second.levels == ["SeparateNPU"]
         assert second.followed.judged.kept == {CODES}
-        await asyncio.sleep(0.05)
-        assert second.followed.trouble == "connection refused"
+        await until(lambda: second.followed.trouble == "connection refused")
     third = Follower(tmp_path)
     async with third.running():
         assert third.levels == ["SeparateNPU"], "before the store says anything"
@@ -319,7 +326,7 @@ async def test_collectors_wait_until_both_config_maps_are_judged(
 
     def slowly(before: InForce) -> Judged:
         judged = judge(before)
-        time.sleep(0.2)
+        stand_in_takes(0.2)
         return judged
 
     monkeypatch.setattr(follower.followed, "_judge", slowly)
@@ -333,7 +340,7 @@ async def test_files_are_followed(tmp_path: Path) -> None:
     follower = Follower(tmp_path)
     file = follower.directory / CODES
     async with follower.running():
-        await asyncio.sleep(0.05)
+        await time_passes(0.05)
         follower.directory.mkdir()
         file.write_text(table("SeparateNPU"))
         await follower.until("SeparateNPU")
@@ -344,7 +351,7 @@ async def test_files_are_followed(tmp_path: Path) -> None:
         await follower.put(codes=table("SubHealthFault"))
         await follower.until("SubHealthFault")
         file.write_text("{")
-        await asyncio.sleep(0.05)
+        await stays(0.05, because="a change of a file is followed at once")
         assert follower.followed.judged.problems == (), "nobody needs the file now"
         await follower.store.delete(NAMESPACE, NAME)
         await follower.until_problems(CODES)
@@ -377,7 +384,7 @@ async def test_a_mounted_config_map(tmp_path: Path) -> None:
     follower = Follower(tmp_path)
     async with follower.running():
         assert follower.levels == ["SeparateNPU"]
-        await asyncio.sleep(0.05)
+        await time_passes(0.05)
         publish(2, "RestartNPU")
         await follower.until("RestartNPU")
         publish(3, "SubHealthFault")
@@ -396,7 +403,7 @@ async def test_a_link_to_a_file_elsewhere(tmp_path: Path) -> None:
     follower.directory.mkdir()
     (follower.directory / CODES).symlink_to(elsewhere / "table")
     async with follower.running():
-        await asyncio.sleep(0.05)
+        await time_passes(0.05)
         (elsewhere / "table").write_text(table("RestartNPU"))
         await follower.until("RestartNPU")
 
@@ -490,7 +497,7 @@ async def test_many_problems_do_not_flood_the_log(
     async with follower.running():
         await follower.put(codes=json.dumps({"SeparateNPUCodes": entries}))
         await follower.until_problems(CODES)
-        await asyncio.sleep(0.05)
+        await stays(0.05, because="each problem would be logged at once")
     assert len(caplog.records) == 51
     assert "has 2001 problems" in caplog.messages[0]
     assert "vigil validate" in caplog.messages[-1]

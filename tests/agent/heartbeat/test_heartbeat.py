@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.heartbeat.claim import ClaimState
-from agent.heartbeat.heartbeat import Heartbeat, HeartbeatCallbacks
-from agent.heartbeat.holder import identity, this_holder
+from agent.heartbeat.heartbeat import Heartbeat
+from agent.name_claim import ClaimState, NameClaim, identity, this_holder
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
+from service.stalls import Stalls
 from stores.base import Beat
 from stores.directory.store import DirectoryStore
+from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -45,6 +46,27 @@ class TroubledStore(DirectoryStore):
             raise self.error
 
 
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class BenchStalls(Stalls):
+    """The tasks that the bench calls stalled; counts the marks of progress."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        self._bench = bench
+
+    def of(self, task: str, patience_seconds: float) -> Callable[[], None]:
+        def mark() -> None:
+            self._bench.marks += 1
+
+        return mark
+
+    def stalled(self) -> dict[str, float]:
+        return self._bench.stalled
+
+
 class Bench:
     """One heartbeat and the daemon around it."""
 
@@ -54,29 +76,26 @@ class Bench:
         self.permitted = 0
         self.blind = False
         self.marks = 0
-        edges = HeartbeatCallbacks(
-            stalled=lambda: self.stalled,
-            on_permitted=self._permit,
-            progress=self._mark,
-            blind=lambda: self.blind,
-            wall_clock=lambda: time.time_ns() // 1_000_000,
+        self.claim = NameClaim("node-1", HOLDER)
+        self.claim.notify(self._permit)
+        self.heartbeat = Heartbeat(
+            self.store, self.claim, interval_seconds, BenchStalls(self), self, now_ms
         )
-        self.heartbeat = Heartbeat(self.store, "node-1", HOLDER, interval_seconds, edges)
 
     def _permit(self) -> None:
         self.permitted += 1
 
-    def _mark(self) -> None:
-        self.marks += 1
+    def is_blind(self) -> bool:
+        return self.blind
+
+    def writes(self) -> str:
+        return ""
 
     async def beats(self, count: int) -> None:
         await self.until(lambda: self.heartbeat.beats >= count, f"{count} beats")
 
     async def until(self, happened: Callable[[], bool], what: str, seconds: float = 5.0) -> None:
-        give_up = time.monotonic() + seconds
-        while not happened():
-            assert time.monotonic() < give_up, f"not within {seconds} s: {what}"
-            await asyncio.sleep(0.01)
+        await until(happened, what, seconds)
 
 
 @asynccontextmanager
@@ -101,10 +120,10 @@ async def test_it_does_not_beat_while_a_task_stalls(
         await bench.until(lambda: bench.heartbeat.withheld is not None, "it stops")
         beats = bench.heartbeat.beats
         bench.stalled["links"] = 62.0
-        await asyncio.sleep(0.4)
+        await stays(0.4, because="four intervals of 0.1 s pass")
         assert bench.heartbeat.beats == beats
         assert bench.heartbeat.withheld == "no progress: links"
-        assert bench.heartbeat.may_publish, "what is known is published all the same"
+        assert bench.claim.may_publish, "what is known is published all the same"
         bench.stalled = {}
         await bench.beats(beats + 1)
         await bench.until(lambda: bench.heartbeat.withheld is None, "it says so")
@@ -142,7 +161,7 @@ async def test_a_failure_is_tried_again_long_before_the_interval_is_over(
         bench.store.error = None
         await bench.until(lambda: bench.heartbeat.beats == 1, "it beats", 3.0)
         assert bench.permitted == 1
-        assert bench.heartbeat.may_publish
+        assert bench.claim.may_publish
         assert bench.heartbeat.trouble.reason is None
     assert caplog.text.count("no route to host") == 1
     assert caplog.text.count("heartbeats work again") == 1
@@ -153,18 +172,18 @@ async def test_missing_rights_do_not_keep_faults_from_the_cluster(tmp_path: Path
     bench.store.error = StoreRefused("no right to read Leases")
     async with running(bench):
         await bench.until(lambda: bench.permitted == 1, "publishing may begin")
-        assert bench.heartbeat.may_publish
+        assert bench.claim.may_publish
         bench.store.error = StoreUnavailable("away")
         failures = bench.heartbeat.failures
         await bench.until(lambda: bench.heartbeat.failures > failures + 1, "it is away")
-        assert bench.heartbeat.may_publish
+        assert bench.claim.may_publish
         assert bench.permitted == 1
 
 
 async def test_a_store_that_hangs_is_no_stall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.heartbeat.heartbeat._REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr("agent.heartbeat.heartbeat.READ_SECONDS", 0.1)
     bench = Bench(tmp_path, 0.1)
     bench.store.hangs = True
     async with running(bench):
@@ -184,11 +203,11 @@ async def test_a_rival_that_has_to_give_way_is_logged_once(
             beats = bench.heartbeat.beats
             await rival.beat(Beat("node-1", "host-x_9", 5.0, number))
             await bench.beats(beats + 2)
-        assert bench.heartbeat.claim_state is ClaimState.OURS
-        assert caplog.text.count("has to give way") == 1
+        assert bench.claim.state is ClaimState.OURS
+        assert caplog.text.count("must stop publishing") == 1
         await rival.beat(Beat("node-1", "host-x_1", 5.0, 1))
-        await bench.until(lambda: not bench.heartbeat.may_publish, "it gives way")
-        assert bench.heartbeat.conflict == (
+        await bench.until(lambda: not bench.claim.may_publish, "it gives way")
+        assert bench.claim.conflict == (
             "conflict: another agent with the node name node-1 runs on host-x_1"
         )
 
@@ -201,7 +220,7 @@ async def test_agent_that_may_not_beat_gives_way_to_one_that_does(tmp_path: Path
         bench.stalled = {"links": 61.0}
         await bench.until(lambda: bench.heartbeat.withheld is not None, "it stops")
         await rival.beat(Beat("node-1", "host-x_9", 0.1, 1))
-        await bench.until(lambda: bench.heartbeat.conflict is not None, "it gives way")
+        await bench.until(lambda: bench.claim.conflict is not None, "it gives way")
 
 
 async def test_waiting_agent_ends_its_trouble_when_the_store_answers(tmp_path: Path) -> None:
@@ -212,7 +231,7 @@ async def test_waiting_agent_ends_its_trouble_when_the_store_answers(tmp_path: P
         await bench.until(lambda: bench.heartbeat.trouble.reason is not None, "it is away")
         bench.store.error = None
         await bench.until(lambda: bench.heartbeat.trouble.reason is None, "it is back")
-        assert bench.heartbeat.claim_state is ClaimState.WAITING
+        assert bench.claim.state is ClaimState.WAITING
 
 
 def test_a_holder_is_a_host_and_its_directory(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.heartbeat.heartbeat import Heartbeat, HeartbeatCallbacks
+from agent.heartbeat.heartbeat import Heartbeat
 from agent.heartbeat.old_readers import NodeAnnotations, RequiredLabel
+from agent.name_claim import NameClaim
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
+from service.stalls import Stalls
 from stores.base import Beat, NodeObject
 from stores.interruption import Interrupted
 
@@ -86,6 +88,17 @@ class NotingStore:
         raise AssertionError
 
 
+class BenchStalls(Stalls):
+    """The tasks that the bench calls stalled."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        self._bench = bench
+
+    def stalled(self) -> dict[str, float]:
+        return self._bench.stalled
+
+
 class Bench:
     """One heartbeat; ``clock_seconds`` is how far its clock is set back."""
 
@@ -94,16 +107,22 @@ class Bench:
         self.clock_seconds = 0
         self.stalled: dict[str, float] = {}
         self.annotations = NodeAnnotations(noting, "node-1", interval_seconds)
-        edges = HeartbeatCallbacks(
-            stalled=lambda: self.stalled,
-            on_permitted=lambda: None,
-            progress=lambda: None,
-            blind=lambda: False,
-            wall_clock=self.wall_clock,
-        )
+        claim = NameClaim("node-1", "host-a_1")
         self.heartbeat = Heartbeat(
-            store, "node-1", "host-a_1", interval_seconds, edges, also=self.annotations
+            store,
+            claim,
+            interval_seconds,
+            BenchStalls(self),
+            self,
+            self.wall_clock,
+            also=self.annotations,
         )
+
+    def is_blind(self) -> bool:
+        return False
+
+    def writes(self) -> str:
+        return ""
 
     def wall_clock(self) -> int:
         passed = asyncio.get_running_loop().time()
@@ -166,8 +185,8 @@ async def test_beats_of_one_second_differ_on_the_node() -> None:
     """noded#H6."""
     async with running(1.0) as bench:
         await asyncio.sleep(100)
-        await bench.heartbeat.check_now()
-        await bench.heartbeat.check_now()
+        await bench.heartbeat.claim.check()
+        await bench.heartbeat.claim.check()
     assert all(one != next_one for one, next_one in pairwise(bench.shown))
     assert bench.noting.annotated[0][1] == {
         "noded/heartbeat": str(BEGIN_SECONDS),

@@ -17,6 +17,7 @@ from agent.policy.state import Change, ChangeKind
 from aggregator.notify.history_file import HistoryFile, read_page
 from contract.observation import chip_subject
 from contract.pages.history import HistoryRange
+from tests.parts.deadlines import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -72,7 +73,6 @@ async def life(directory: Path, way: Way, first: int, episodes: list[str], wante
         first_sequence=first,
         wall_clock=_now_ms,
         on_recovered=lambda: None,
-        on_changes=lambda rows: forwarder.count(rows),
     )
     forwarder = HistoryForwarder(way, "node-1", journal, directory, _now_ms)
     running = asyncio.create_task(forwarder.run())
@@ -81,10 +81,7 @@ async def life(directory: Path, way: Way, first: int, episodes: list[str], wante
         await journal.committed(
             journal.append([(RowKind.CHANGES, body_of([change]))], _now_ms()), 5
         )
-    for _ in range(1000):
-        if len(way.episodes()) >= wanted:
-            break
-        await asyncio.sleep(0.02)
+    await until(lambda: len(way.episodes()) >= wanted)
     running.cancel()
     await asyncio.wait({running})
     await journal.close()

@@ -15,6 +15,7 @@ from agent.policy.step import PolicyCall
 from contract.codes.catalogue import shipped
 from contract.codes.levels import Severity
 from contract.observation import Assertion, Observation, chip_subject
+from tests.agent.held_claim import held_claim
 from tests.replay.journal import RecordedJournal
 from tests.replay.objects import RecordedObjects
 
@@ -43,8 +44,8 @@ async def test_the_document_goes_before_them(tmp_path: Path) -> None:
         cast("ClusterObjects", objects),
         Reporter("node-1"),
         cast("Journal", journal),
+        held_claim(),
         lambda: NOW_MS,
-        may_write=lambda: True,
         inventory=asyncio.Event().wait,  # type: ignore[arg-type]
     )
     events.begin(RestoredJournal(), PolicyState("node-1", "boot"), shipped())

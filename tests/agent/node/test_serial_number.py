@@ -36,7 +36,8 @@ async def test_it_is_asked_for_until_it_is_known(caplog: pytest.LogCaptureFixtur
     caplog.set_level("INFO")
     bmc = Bmc(BmcError("no BMC"), BmcError("refused"), None, None, None, "2102313")
     shown: list[str | None] = []
-    found = SerialNumber(cast("Ipmi", bmc), 10.0, lambda: shown.append(found.number))
+    found = SerialNumber(cast("Ipmi", bmc), 10.0)
+    found.notify(lambda: shown.append(found.number))
     task = asyncio.create_task(found.run())
     await asyncio.sleep(25)
     assert found.status().trouble == "refused"

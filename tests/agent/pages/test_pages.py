@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import aiohttp
@@ -10,22 +9,29 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.chip_allocation import AllocationStatus
-from agent.journal.journal import JournalStatus
 from agent.pages import status
 from agent.pages.history import JournalHistory
 from agent.pages.routes import application
-from agent.policy.state import Blindness, ChipState, Fault, PolicyState, SubjectState, Upgrade
+from agent.policy.state import Blindness, ChipState, Fault, PolicyState, SubjectState
 from agent.publishing.publication import Lag, Publication
 from contract.codes.levels import ChipLevel, NodeLevel, Severity
 from contract.codes.policies import AUTOFILL_CODE
 from contract.observation import NODE, chip_subject, host_subject
 from contract.operator_rules.fault_configuration import InForce, judge_texts
+from contract.pages.agent_status import (
+    AgentStatus,
+    AllocationStatus,
+    HeartbeatStatus,
+    JournalStatus,
+    OldHeartbeatStatus,
+    Upgrade,
+)
 from contract.pages.faults import FaultsPage, FaultStatus, names_of
 from dcmi_shim.values import Chip, Inventory, StuckCall
 from service.owned_documents.foreign_writes import ForeignWrites
 from service.pages.daemon_pages import serving
 from service.pages.event_stream import Stream
+from tests.parts.deadlines import until
 
 NOW_MS = 1_800_000_000_000
 CHIP_3 = Chip(physical_id=3, logic_id=3, card_id=3, device_id=0)
@@ -64,7 +70,7 @@ STATE = PolicyState(
 )
 
 
-HEARTBEAT = status.HeartbeatStatus(
+HEARTBEAT = HeartbeatStatus(
     holder="host-a_1",
     interval_seconds=5.0,
     standing="ours",
@@ -76,7 +82,7 @@ HEARTBEAT = status.HeartbeatStatus(
     withheld="no progress: links",
 )
 WELL = msgspec.structs.replace(HEARTBEAT, withheld=None)
-OLD = status.OldHeartbeatStatus("annotation", "label nodeDEnable=on: it is not there", None, "no")
+OLD = OldHeartbeatStatus("annotation", "label nodeDEnable=on: it is not there", None, "no")
 CONFLICT = "conflict: another agent with the node name node-1 runs on host-b_2"
 
 
@@ -85,8 +91,8 @@ READINGS = {(chip_subject(3), "health"): 2.0, (chip_subject(3), "link_up"): 1.0}
 
 
 def picture(
-    record: Publication, stalled: dict[str, float], heartbeat: status.HeartbeatStatus
-) -> status.AgentStatus:
+    record: Publication, stalled: dict[str, float], heartbeat: HeartbeatStatus
+) -> AgentStatus:
     publications = (
         status.publication_status("device-info", "doc", "directory:/x", record),
         status.publication_status(
@@ -96,7 +102,7 @@ def picture(
     stuck = (StuckCall("dcmi_get_device_health", CHIP_3, NOW_MS),)
     driver = status.driver_status("/driver", INVENTORY, None, None, 2, stuck)
     chips = status.chip_statuses(STATE, "Ascend910", READINGS)
-    return status.AgentStatus(
+    return AgentStatus(
         gauges=status.gauges_of(READINGS),
         node="node-1",
         version="1",
@@ -245,10 +251,12 @@ async def test_a_heartbeat_that_fails_is_not_ready(tmp_path: Path) -> None:
         assert "npu_vigil_legacy_heartbeat_label_missing 1.0" in metrics
         assert "npu_vigil_heartbeat_withheld 1.0" in metrics
         pages.heartbeat = WELL
-        async with asyncio.timeout(30):
-            # One exposition is good for a second.
-            while "npu_vigil_heartbeat_failing 0.0" not in (await fetch(tmp_path, "/metrics"))[1]:  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
+
+        async def works() -> bool:
+            return "npu_vigil_heartbeat_failing 0.0" in (await fetch(tmp_path, "/metrics"))[1]
+
+        # One exposition is good for a second.
+        await until(works, step_seconds=0.1)
 
 
 async def test_a_watch_that_fails_for_30_s_is_not_ready(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.state import Acknowledged, ChangeKind, PolicyState
-from agent.policy.step import next_deadline_ms, step
+from agent.policy.step import ONCE_VISIBLE_MS, next_deadline_ms, step
 from contract.codes.catalogue import Catalogue, shipped
 from contract.codes.chip_codes import AIC_BUS, AIV_BUS, HBM_MULTI_BIT
 from contract.codes.levels import ChipLevel

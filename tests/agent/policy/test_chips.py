@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.policy.restarts import restarted
-from agent.policy.state import Acknowledged, Adopted, ChipsListed, ChipsRemembered, Forgotten
+from agent.policy.state import (
+    Acknowledged,
+    Adopted,
+    ChangeKind,
+    ChipsListed,
+    ChipsRemembered,
+    Forgotten,
+    restarted,
+)
 from agent.policy.step import next_deadline_ms
 from agent.publishing.chip_lists import render
 from contract.codes.catalogue import shipped
@@ -162,6 +169,16 @@ def test_a_replaced_card_ends_faults_and_counts_but_no_isolation() -> None:
     assert (codes(replaced), replaced.chips[1].counters) == ({}, {})
     assert replaced.chips[1].isolated
     assert not replaced.chips[1].was_read, "nobody has read the new one"
+
+
+def test_the_end_of_an_isolation_is_recorded_where_another_known_chip_has_the_id_now() -> None:
+    isolated = Adopted(
+        chip_subject(1), AUTOFILL_CODE, FAULT_AUTOFILL, T, T, ChipLevel.MANUALLY_SEPARATE_NPU
+    )
+    state = started(after(known("A", "B"), [isolated]))
+    (change,) = changes(state, [listed("X", "A")])
+    assert (change.kind, change.subject) == (ChangeKind.RELEASED, chip_subject(1))
+    assert not after(state, [listed("X", "A")]).chips[1].isolated
 
 
 def test_a_forgotten_chip_is_gone_with_everything() -> None:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.state import Acknowledged, ChangeKind, Configured, PolicyState
-from agent.policy.step import next_deadline_ms, step
+from agent.policy.step import ONCE_VISIBLE_MS, next_deadline_ms, step
 from agent.publishing.chip_lists import render
 from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import LINK_DOWN

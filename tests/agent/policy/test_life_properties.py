@@ -5,7 +5,6 @@ An agent without its edges: the state, a journal of what went into it, and the s
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -26,10 +25,9 @@ from agent.policy.state import (
 from agent.policy.step import Input, next_deadline_ms, step
 from agent.publishing.chip_lists import render
 from agent.publishing.device_info import DeviceInfoDocument
-from contract.codes.catalogue import Catalogue, shipped
 from contract.codes.families import FAMILIES
 from contract.codes.levels import ChipLevel, most_serious
-from contract.codes.policies import AUTOFILL_CODE, FAULT_FREQUENCY, DurationPolicy, FrequencyPolicy
+from contract.codes.policies import AUTOFILL_CODE, FAULT_FREQUENCY
 from contract.documents.device_info import (
     MANUALLY_SEPARATE_KEY,
     DeviceInfo,
@@ -40,33 +38,19 @@ from contract.documents.separation import read_names
 from contract.observation import Observation, Subject, chip_subject
 from stores.base import Document
 from tests.agent.policy.builders import NODE, SOURCES, T, answered, inventory
-from tests.agent.policy.test_properties import ASSERTIONS
+from tests.agent.policy.histories import ASSERTIONS, random_rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from contract.codes.catalogue import Catalogue
+
 CHIPS = 2
 CODES = ("80E18005", "80E21007", "81078603", "80ABCDEF", "80E01801", "80C98009")
 MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU
-LEVELS = (MANUAL, ChipLevel.SEPARATE_NPU, ChipLevel.SUB_HEALTH_FAULT)
 PAUSES = (0, 1, 300, 2_000, 6_000, 21_000, 61_000, 130_000)
 LONGEST_RULE_MS = 60_000
 RELEASED_BY_TIME = ("was gone for longer than", "ends as the last one")
-
-
-def configuration(rng: Random) -> Catalogue:
-    """Return a catalogue with random rules for some of the codes."""
-    frequencies = {
-        code: FrequencyPolicy(60, rng.randint(1, 3), rng.choice(LEVELS), rng.choice((None, 60_000)))
-        for code in CODES
-        if rng.random() < 0.6
-    }
-    durations = {
-        code: DurationPolicy(rng.choice((0, 20_000)), 60_000, ChipLevel.PRE_SEPARATE_NPU)
-        for code in CODES
-        if rng.random() < 0.3
-    }
-    return replace(shipped(), frequencies=frequencies, durations=durations)
 
 
 class Life:
@@ -75,7 +59,7 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.now = T
-        self.tables = configuration(self.rng)
+        self.tables = random_rules(CODES, self.rng)
         self.state = PolicyState(NODE, "boot")
         self.journal: list[tuple[Catalogue, list[Input], int]] = []
         self.snapshot: tuple[int, PolicyState] = (0, self.state)
@@ -193,7 +177,7 @@ class Life:
 
     def configure(self) -> None:
         self.take([])
-        self.tables = configuration(self.rng)
+        self.tables = random_rules(CODES, self.rng)
         self.take([Configured("new", self.now)])
 
     def wait(self) -> None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.policy.deadlines import CONFIRMATION_MS
 from agent.policy.state import ChangeKind, Fault, PolicyState, tracked
-from agent.policy.step import next_deadline_ms, step
+from agent.policy.step import CONFIRMATION_MS, next_deadline_ms, step
 from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import LINK_DOWN
 from contract.observation import NODE, Assertion, SourceAnswered, SourceBlind, chip_subject

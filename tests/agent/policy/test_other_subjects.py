@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from agent.policy.deadlines import ONCE_VISIBLE_MS
-from agent.policy.event_order import RETURN_WINDOW_MS
+from agent.policy.episodes import RETURN_WINDOW_MS
 from agent.policy.state import (
     CHIP_SOURCE,
     Acknowledged,
@@ -16,7 +15,7 @@ from agent.policy.state import (
     subject_of,
     tracked,
 )
-from agent.policy.step import next_deadline_ms
+from agent.policy.step import ONCE_VISIBLE_MS, next_deadline_ms
 from collectors.chip_faults.collector import ChipFaultsCollector
 from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel, NodeLevel, Severity, SwitchLevel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from random import Random
 
 import msgspec
@@ -10,94 +9,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.chip_allocation import ChipAllocation
-from agent.policy.state import Acknowledged, Adopted, ChangeKind, PolicyState
+from agent.policy.state import Adopted, ChangeKind, PolicyState
 from agent.policy.step import Input, step
 from agent.publishing.chip_lists import render
 from contract.codes.catalogue import shipped
 from contract.codes.families import FAMILIES
-from contract.codes.levels import ChipLevel, Severity, most_serious
-from contract.codes.policies import FAULT_DURATION
+from contract.codes.levels import ChipLevel, most_serious
 from contract.documents.device_info import DeviceInfo, encode, verify_published
 from contract.observation import (
-    Assertion,
-    Gap,
-    Observation,
-    SourceAnswered,
-    SourceBlind,
-    Subject,
     chip_subject,
 )
-from tests.agent.policy.builders import SOURCES, T, inventory
+from tests.agent.policy.builders import T, inventory
+from tests.agent.policy.histories import (
+    CHIPS,
+    History,
+    input_at,
+    observation_at,
+    time_of,
+)
 
-CODES = ("80E3A201", "80E21007", "81078603", "8118043C", "80ABCDEF", "8C2FA009")
-CHIPS = 2
 EMPTY = PolicyState("node-1", "boot")
-
-
-ASSERTIONS = tuple(Assertion)
-PAUSES = (0, 1, 300, 2_000, 6_000, 21_000, 61_000)
-
-
-def input_at(now: int, rng: Random) -> Input:
-    kind = rng.choice("ooooooooooobagkx")
-    subject = chip_subject(rng.randrange(CHIPS))
-    match kind:
-        case "b":
-            return SourceBlind(rng.choice(SOURCES), subject, now, "hangs")
-        case "a":
-            return SourceAnswered(rng.choice(SOURCES), subject, now)
-        case "g":
-            return Gap(SOURCES[0], now, "queue full")
-        case "k":
-            return Acknowledged("mindx-dl-deviceinfo-node-1", rng.randrange(60), now)
-        case "x":
-            return Adopted(subject, rng.choice(CODES), FAULT_DURATION, now - 30_000, now)
-    return observation_at(now, subject, rng)
-
-
-def observation_at(now: int, subject: Subject, rng: Random) -> Observation:
-    return Observation(
-        source=rng.choice(SOURCES),
-        subject=subject,
-        code=rng.choice(CODES),
-        assertion=rng.choice(ASSERTIONS),
-        seen_at_ms=now,
-        severity=rng.choice((None, *Severity)),
-        driver_raised_at_ms=rng.choice((None, now, now - 1, now - 400, now - 3_000)),
-        serial=rng.choice((None, 0, 1, 2, 3, 4)),
-    )
-
-
-@dataclass(frozen=True)
-class History:
-    """Reports and acknowledgements, each a little later than the one before.
-
-    Hypothesis draws only a seed and a length: drawing every field is a hundred times slower.
-    """
-
-    seed: int
-    length: int
-
-    def inputs(self) -> list[Input]:
-        rng, now, inputs = Random(self.seed), T, []
-        for _ in range(self.length):
-            now += rng.choice(PAUSES)
-            inputs.append(input_at(now, rng))
-        return inputs
-
 
 MANY = settings(max_examples=400, deadline=None)
 SEEDS = st.integers(0, 2**32)
 HISTORIES = st.builds(History, SEEDS, st.integers(10, 60)).map(History.inputs)
-
-
-def time_of(item: Input) -> int:
-    match item:
-        case Observation():
-            return item.seen_at_ms
-        case SourceBlind():
-            return item.since_ms
-    return item.at_ms
 
 
 def played(inputs: list[Input]) -> PolicyState:

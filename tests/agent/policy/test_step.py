@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.state import Acknowledged, Blindness, ChangeKind, PolicyState, tracked
-from agent.policy.step import next_deadline_ms, step
+from agent.policy.step import ONCE_VISIBLE_MS, next_deadline_ms, step
 from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel, Severity
 from contract.observation import (

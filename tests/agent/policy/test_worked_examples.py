@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.state import Acknowledged
+from agent.policy.step import ONCE_VISIBLE_MS
 from agent.publishing.chip_lists import render
 from contract.codes.families import FAMILIES
 from contract.codes.levels import Severity

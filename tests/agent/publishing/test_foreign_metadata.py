@@ -11,8 +11,10 @@ from agent.publishing.publisher import DesiredDocument, absent
 from contract.errors import StoreRefused
 from stores.base import Document
 from stores.kubernetes_api.store import KubernetesStore
-from tests.agent.publishing.test_publisher import LABELS, until
+from tests.agent.publishing.test_publisher import LABELS
 from tests.agent.publishing.test_publisher_absence import PLACE, Node
+from tests.parts import deadlines
+from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,10 +30,10 @@ HOLDER = "example.com/holds"
 class HealedNode(Node):
     """A node whose document is healthy before it is deleted."""
 
-    def wanted(self) -> DesiredDocument:
+    def desired(self) -> DesiredDocument:
         if not self.content:
             return absent(self.revision, self.healthy)
-        return super().wanted()
+        return super().desired()
 
     def healthy(self, stamp: int) -> Document:
         return Document(*PLACE, {"stamp": str(stamp), "content": "healthy"}, LABELS)
@@ -64,27 +66,28 @@ async def patch(control_plane: ControlPlane, **metadata: object) -> None:
 
 async def shows(store: KubernetesStore, content: str | None, seconds: float = 10) -> Document:
     """Wait until the document has this content."""
-    for _ in range(int(seconds * 20)):
+
+    async def document() -> Document | None:
         shown = await store.get(*PLACE)
-        if shown is not None and shown.data["content"] == content:
-            return shown
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"the document does not have the content {content!r}")
+        return shown if shown is not None and shown.data["content"] == content else None
+
+    shown = await deadlines.until(document, f"the content {content!r}", seconds)
+    assert shown is not None
+    return shown
 
 
 async def is_gone(store: KubernetesStore) -> bool:
-    for _ in range(200):
-        if await store.get(*PLACE) is None:
-            return True
-        await asyncio.sleep(0.05)
-    return False
+    async def gone() -> bool:
+        return await store.get(*PLACE) is None
+
+    return await deadlines.until(gone, "the document is deleted")
 
 
 async def test_a_finalizer_survives_and_is_no_foreign_change(
     control_plane: ControlPlane, store: KubernetesStore, node: HealedNode
 ) -> None:
     await patch(control_plane, finalizers=[HOLDER])
-    await asyncio.sleep(1)
+    await stays(1, because="the publisher waits _WATCH_SECONDS, 0.5, before it repairs")
     node.render("worse")
     assert (await shows(store, "worse")).finalizers == (HOLDER,)
     assert node.publisher.record.foreign.total == 0
@@ -97,7 +100,7 @@ async def test_what_a_finalizer_holds_is_healthy_before_it_is_deleted_and_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     await patch(control_plane, finalizers=[HOLDER])
-    await asyncio.sleep(1)
+    await stays(1, because="the publisher waits _WATCH_SECONDS, 0.5, before it repairs")
     node.render("")
     seen: list[str] = []
     while len(seen) < 5:
@@ -108,12 +111,12 @@ async def test_what_a_finalizer_holds_is_healthy_before_it_is_deleted_and_named(
     assert set(seen) == {"healthy"}
     await until(lambda: node.acknowledged[-1:] == [None], "the deletion", 10)
     assert f"finalizers of others hold it: {HOLDER}" in caplog.text
-    await asyncio.sleep(2)
+    await stays(2, because="the publisher waits _WATCH_SECONDS, 0.5, before it deletes again")
     assert node.publisher.record.foreign.total == 0
     assert len(node.acknowledged) == 2, "it is not deleted again and again"
     await patch(control_plane, finalizers=None)
     assert await is_gone(store)
-    await asyncio.sleep(1)
+    await stays(1, because="the publisher waits _WATCH_SECONDS, 0.5, before it repairs")
     assert node.publisher.record.foreign.total == 0
 
 
@@ -121,17 +124,18 @@ async def test_a_fault_while_it_is_held_is_shown_and_outlives_the_finalizer(
     control_plane: ControlPlane, store: KubernetesStore, node: HealedNode
 ) -> None:
     await patch(control_plane, finalizers=[HOLDER])
-    await asyncio.sleep(1)
+    await stays(1, because="the publisher waits _WATCH_SECONDS, 0.5, before it repairs")
     node.render("")
     await until(lambda: node.acknowledged[-1:] == [None], "the deletion", 10)
     node.render("faulty")
     assert (await shows(store, "faulty")).is_deleting
     await patch(control_plane, finalizers=None)
-    for _ in range(200):
+
+    async def another() -> Document | None:
         shown = await store.get(*PLACE)
-        if shown is not None and not shown.is_deleting:
-            break
-        await asyncio.sleep(0.05)
+        return None if shown is None or shown.is_deleting else shown
+
+    shown = await deadlines.until(another, "another document")
     assert shown is not None
     assert (shown.data["content"], shown.finalizers) == ("faulty", ())
 
@@ -143,7 +147,7 @@ async def test_an_owner_survives_while_it_exists(
     place = f"/api/v1/namespaces/{PLACE[0]}/configmaps/owner"
     owner = await asyncio.to_thread(control_plane.request, "GET", place)
     await patch(control_plane, ownerReferences=[reference("owner", owner["metadata"]["uid"])])
-    await asyncio.sleep(1)
+    await stays(1, because="the publisher waits _WATCH_SECONDS, 0.5, before it repairs")
     node.render("worse")
     (kept,) = (await shows(store, "worse")).owners
     assert (kept.kind, kept.name, kept.uid) == ("ConfigMap", "owner", owner["metadata"]["uid"])

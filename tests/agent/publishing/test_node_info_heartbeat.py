@@ -15,7 +15,8 @@ import pytest
 from agent.fault_state import FaultState
 from agent.journal.journal import Journal
 from agent.journal.rows import RowKind
-from agent.node_documents import DocumentsContext, NodeDocuments
+from agent.node_documents import NodeDocuments
+from agent.own_documents import DocumentsContext
 from agent.policy.state import PolicyState
 from agent.publishing.node_info import NodeInfoDocument
 from agent.publishing.node_info_heartbeat import NodeInfoBeat, NodeInfoHeartbeat
@@ -35,8 +36,9 @@ from contract.observation import NODE, Assertion, Observation, SourceAnswered, h
 from service.stalls import Stalls
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.directory.store import DirectoryStore
+from tests.agent.held_claim import held_claim
 from tests.agent.policy.builders import T, after, healthy
-from tests.agent.publishing.test_publisher import until
+from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -190,10 +192,8 @@ class Life:
             self.fault_state,
             self.journal,
             self.stalls,
+            held_claim(),
             self.now_ms,
-            may_publish=lambda: True,
-            check_now=lambda: asyncio.sleep(0),
-            has_rival=lambda: False,
             on_chips_restored=lambda: None,
         )
         beating = None
@@ -321,9 +321,9 @@ async def test_nothing_of_it_is_written_while_the_collectors_stand_still(tmp_pat
     async with life(tmp_path) as this:
         await until(lambda: len(this.beats) >= 2, "beats")
         this.stalled["bmc"] = 99.0
-        await asyncio.sleep(0.3)
+        await stays(0.3, because="a beat that has begun is written")
         count = len(set(this.beats))
-        await asyncio.sleep(0.6)
+        await stays(0.6, because="a stall must outlast several beats")
         assert len(set(this.beats)) == count
         this.stalled.clear()
         await until(lambda: len(set(this.beats)) >= count + 2, "it beats again")
@@ -336,7 +336,7 @@ async def test_a_publisher_that_stands_still_stops_every_beat(
     passed = 0.0
     life = Life(tmp_path, generation, 5.0)
     stalls = Stalls(lambda: passed)
-    desk = replace(life.documents._context, progress=stalls)
+    desk = replace(life.documents._context, stalls=stalls)
     NodeDocuments("node-1", ["device-info", "node-info"], desk)
     assert stalls.stalled() == {}
     passed = 31.0

@@ -13,6 +13,7 @@ import pytest
 
 from agent.publishing.ownership import Ownership, other_program, owned_by
 from contract.errors import StoreRefused, StoreUnavailable
+from service.stalls import Stalls
 from stores.base import LastWriter
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ async def owning(writers: Writers, owned: Owned = DEVICE_INFO) -> AsyncIterator[
     ownership = Ownership(
         cast("Store", writers),
         owned,
+        Stalls(),
         now_ms,
-        progress=lambda: None,
         on_change=lambda: None,
         on_failure=lambda _: None,
     )

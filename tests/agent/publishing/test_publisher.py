@@ -15,13 +15,14 @@ from agent.publishing import publisher as publisher_module
 from agent.publishing.publisher import (
     DesiredDocument,
     DocumentPublisher,
-    PublisherCallbacks,
     absent,
 )
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreUnavailable
 from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.directory import files
 from stores.directory.store import DirectoryStore
+from tests.agent.publishing.published import PlainDocument
+from tests.parts.deadlines import patience, stand_in_waits, stays, time_passes, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -52,16 +53,16 @@ class TroubledStore(DirectoryStore):
     async def get(self, namespace: str, name: str) -> Document | None:
         if self.error is not None:
             raise self.error
-        await asyncio.sleep(self.get_delay_seconds / 2)
+        await stand_in_waits(self.get_delay_seconds / 2)
         document = await super().get(namespace, name)
-        await asyncio.sleep(self.get_delay_seconds / 2)
+        await stand_in_waits(self.get_delay_seconds / 2)
         return document
 
     async def put(self, document: Document, *, expected: str | None = None) -> str:
         self.tries += 1
         if self.error is not None:
             raise self.error
-        await asyncio.sleep(self.delay_seconds)
+        await stand_in_waits(self.delay_seconds)
         version = await super().put(document, expected=expected)
         self.written.append(document)
         if self.vanishes:
@@ -83,10 +84,15 @@ class TroubledStore(DirectoryStore):
             raise StoreUnavailable("connection reset")
 
 
-class Bench:
+def wall_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class Bench(PlainDocument):
     """One publisher with its desired document."""
 
     def __init__(self, root: Path, store: type[TroubledStore] = TroubledStore) -> None:
+        super().__init__(SPACE, NAME)
         self.store = store(f"directory:{root}", root)
         self.foreign = DirectoryStore(f"directory:{root}", root)
         self.content: str | None = "healthy"
@@ -100,34 +106,20 @@ class Bench:
         self.foreign_seen: list[str] = []
         self.before_writes = 0
         self.before_repairs = 0
-        self.has_rival = False
         self.stranger_stops = False
         self.loses_its_name = False
         self.while_committing: Callable[[], None] = lambda: None
-        self.publisher = DocumentPublisher(
-            self.store,
-            SPACE,
-            NAME,
-            PublisherCallbacks(
-                desired=self.wanted,
-                stamp_of=lambda document: int(document.data["stamp"]),
-                verify=self.verify,
-                before_write=self.before_write,
-                before_repair=self.before_repair,
-                on_first_read=self.first_read.append,
-                on_foreign=self.on_foreign,
-                on_acknowledged=lambda document, revision: self.acknowledged.append(
-                    ("" if document is None else document.data["content"], revision)
-                ),
-                on_shown=self.is_shown,
-                wall_clock=lambda: int(time.time() * 1000),
-                progress=lambda: None,
-                has_rival=lambda: self.has_rival,
-            ),
-        )
+        self.publisher = DocumentPublisher(self.store, self, wall_ms, lambda: None)
         self.record = self.publisher.record
 
-    def is_shown(self) -> None:
+    def on_first_read(self, existing: Document | None) -> None:
+        self.first_read.append(existing)
+
+    def on_acknowledged(self, document: Document | None, revision: int) -> None:
+        content = "" if document is None else document.data["content"]
+        self.acknowledged.append((content, revision))
+
+    def on_shown(self) -> None:
         self.shown += 1
 
     async def before_repair(self) -> None:
@@ -136,7 +128,7 @@ class Bench:
         if self.loses_its_name:
             self.content = None
 
-    def wanted(self) -> DesiredDocument | None:
+    def desired(self) -> DesiredDocument | None:
         content = self.content
         if content is None:
             return None
@@ -149,9 +141,9 @@ class Bench:
             self.refresh_seconds,
         )
 
-    def on_foreign(self, document: Document) -> bool:
-        self.foreign_seen.append(document.data["content"])
-        return document.data["content"] == "an operator's"
+    def on_foreign_write(self, foreign: Document) -> bool:
+        self.foreign_seen.append(foreign.data["content"])
+        return foreign.data["content"] == "an operator's"
 
     def verify(self, document: Document) -> None:
         if self.refuses and self.refuses in document.data["content"]:
@@ -184,9 +176,11 @@ class Bench:
 
     async def shows(self, content: str, seconds: float = 5) -> float:
         begin = time.monotonic()
-        while (await self.stored()).get("content") != content:
-            assert time.monotonic() - begin < seconds, f"{content} is not stored: {self.record}"
-            await asyncio.sleep(0.005)
+
+        async def is_stored() -> bool:
+            return (await self.stored()).get("content") == content
+
+        await until(is_stored, lambda: f"{content} is stored: {self.record}", seconds, 0.005)
         return time.monotonic() - begin
 
 
@@ -202,19 +196,12 @@ async def running(place: Path | Bench) -> AsyncIterator[Bench]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(condition: Callable[[], bool], what: str, seconds: float = 5) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        await asyncio.sleep(0.005)
-
-
 async def test_desired_document_is_written_once_and_acknowledged(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bench.acknowledged == [("healthy", 1)], "the first write")
         assert bench.first_read == [None]
         bench.publisher.wake(0)
-        await asyncio.sleep(0.2)
+        await stays(0.2, because="what is woken writes at once")
         assert len(bench.store.written) == 1, "an unchanged document was written again"
         assert bench.record.waiting is None
         bench.render("faulty")
@@ -239,7 +226,7 @@ async def test_nothing_is_written_before_there_is_something_to_report(tmp_path: 
     async with running(tmp_path) as bench:
         bench.content = None
         bench.publisher.wake(0)
-        await asyncio.sleep(0.2)
+        await stays(0.2, because="what is woken writes at once")
         assert bench.store.tries == 0
         assert bench.record.waiting is None, "nothing waits to be published"
         bench.render("healthy")
@@ -252,7 +239,7 @@ async def test_changes_during_a_write_go_out_together_in_the_next(tmp_path: Path
         await until(lambda: bool(bench.acknowledged), "the first write")
         bench.store.delay_seconds = 0.2
         bench.render("change 0")
-        await asyncio.sleep(0.05)
+        await time_passes(0.05)
         for number in range(1, 10):
             bench.render(f"change {number}")
         await until(
@@ -271,10 +258,10 @@ async def test_a_burst_is_not_slowed_until_stamps_are_five_seconds_ahead(tmp_pat
         await until(lambda: bool(bench.acknowledged), "the first write")
         for number in range(4):
             bench.render(f"change {number}")
-            assert await bench.shows(f"change {number}") < 0.5
+            assert await bench.shows(f"change {number}") < patience(0.5)
         for number in range(4, 20):
             bench.render(f"change {number}")
-            await asyncio.sleep(0.01)
+            await time_passes(0.01)
         await bench.shows("change 19")
         for document, at in zip(bench.store.written, [time.time()] * 99, strict=False):
             assert int(document.data["stamp"]) <= at + 5
@@ -300,14 +287,14 @@ async def test_an_outage_is_waited_for_and_logged_once(
         await until(lambda: bool(bench.acknowledged), "the first write")
         bench.store.error = StoreUnavailable("no route to host")
         bench.render("faulty")
-        await asyncio.sleep(1.2)
+        await stays(1.2, because="the pauses between tries begin with 0.1 s and double")
         bench.render("very faulty")
         assert bench.record.trouble == "no route to host"
         assert bench.record.waiting is not None
         tries = bench.store.tries
         assert tries < 10, "the store is asked without a pause"
         bench.store.error = None
-        assert await bench.shows("very faulty") < 2.5
+        assert await bench.shows("very faulty") < patience(2.5)
         await until(lambda: bench.record.trouble is None, "the end is noticed")
     texts = [record.message for record in caplog.records if record.name == "agent.publisher"]
     assert sum("cannot be published" in text for text in texts) == 1
@@ -319,10 +306,10 @@ async def test_a_store_that_is_away_at_start_is_waited_for(tmp_path: Path) -> No
     bench = Bench(tmp_path)
     bench.store.error = StoreUnavailable("connection refused")
     task = asyncio.create_task(bench.publisher.run())
-    await asyncio.sleep(0.5)
+    await stays(0.5, because="the pauses between tries begin with 0.1 s and double")
     assert bench.first_read == []
     bench.store.error = None
-    assert await bench.shows("healthy") < 2.5
+    assert await bench.shows("healthy") < patience(2.5)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -365,7 +352,7 @@ async def test_reads_that_failed_are_no_trouble_once_the_store_shows_the_documen
 ) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
-        await asyncio.sleep(0.1)
+        await until(lambda: bench.shown > 0, "the watch shows it")
         before = await bench.stored()
         bench.store.error = StoreUnavailable("away")
         await bench.writes_foreign("nonsense")
@@ -379,14 +366,14 @@ async def test_reads_that_failed_are_no_trouble_once_the_store_shows_the_documen
 async def test_a_foreign_change_is_repaired_within_a_second(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
-        await asyncio.sleep(0.1)
+        await until(lambda: bench.shown > 0, "the watch shows it")
         await bench.writes_foreign("nonsense", int(time.time()) + 2)
-        assert await bench.shows("healthy") < 1
+        assert await bench.shows("healthy") < patience(1)
         assert int((await bench.stored())["stamp"]) >= int(time.time()) + 2
         await until(lambda: bench.record.writes["repair", "acknowledged"] == 1, "the repair")
         assert bench.record.foreign.total == 1
         await bench.foreign.delete(SPACE, NAME)
-        assert await bench.shows("healthy") < 1
+        assert await bench.shows("healthy") < patience(1)
 
 
 @pytest.mark.slow
@@ -398,10 +385,10 @@ async def test_a_deletion_that_no_watch_can_show_is_repaired_soon(
         await until(lambda: bench.acknowledged[:1] == [("healthy", 1)], "the first write")
         begin = time.monotonic()
         await until(lambda: bench.acknowledged[1:] == [("healthy", 1)], "the repair")
-        assert time.monotonic() - begin < 2, "half a second is waited for the watch"
+        assert time.monotonic() - begin < patience(2), "half a second is waited for the watch"
         assert (await bench.stored())["content"] == "healthy"
         assert bench.record.foreign.total == 1
-        await asyncio.sleep(0.7)
+        await stays(0.7, because="a second repair would wait _WATCH_SECONDS, 0.5")
         assert len(bench.store.written) == 2
 
 
@@ -424,7 +411,7 @@ class EarlyWatch(TroubledStore):
         if len(self.written) == 1:
             await self.delete(SPACE, NAME)
             self.events.put_nowait(Deleted(SPACE, NAME))
-        await asyncio.sleep(0.05)
+        await stand_in_waits(0.05)
         return version
 
 
@@ -449,7 +436,7 @@ async def test_an_earlier_document_of_ours_that_is_put_back_is_repaired(tmp_path
         for count in (1, 2):
             await bench.foreign.put(earlier)
             await bench.noticed(count)
-            assert await bench.shows("faulty") < 1
+            assert await bench.shows("faulty") < patience(1)
 
 
 async def test_last_writer_is_read_before_a_repair(tmp_path: Path) -> None:
@@ -458,7 +445,7 @@ async def test_last_writer_is_read_before_a_repair(tmp_path: Path) -> None:
         bench.loses_its_name = True
         await bench.writes_foreign("another agent's")
         await until(lambda: bench.before_repairs == 1, "it is asked")
-        await asyncio.sleep(0.2)
+        await stays(0.2, because="the repair follows the question at once")
         assert (await bench.stored())["content"] == "another agent's"
     assert bench.record.foreign.total == 0
 
@@ -469,9 +456,9 @@ async def test_a_foreign_change_just_before_a_write_is_repaired_too(tmp_path: Pa
         await until(lambda: bool(bench.acknowledged), "the first write")
         bench.store.delay_seconds = 0.2
         bench.render("faulty")
-        await asyncio.sleep(0.05)
+        await time_passes(0.05)
         await bench.writes_foreign("nonsense")
-        assert await bench.shows("faulty") < 1.5
+        assert await bench.shows("faulty") < patience(1.5)
         await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "the change")
         assert bench.record.writes["change", "conflict"] == 1
 
@@ -486,12 +473,12 @@ async def test_a_foreign_change_while_the_last_one_is_read_is_repaired_too(
         assert stored is not None
         bench.store.get_delay_seconds = 0.6
         await bench.writes_foreign("nonsense")
-        await asyncio.sleep(0.15)
+        await time_passes(0.15)
         # The answer is our own document, but when it comes it is not there any more.
         await bench.foreign.put(stored)
-        await asyncio.sleep(0.3)
+        await time_passes(0.3)
         await bench.writes_foreign("more nonsense")
-        assert await bench.shows("healthy") < 2
+        assert await bench.shows("healthy") < patience(2)
 
 
 @pytest.mark.slow
@@ -503,10 +490,10 @@ async def test_a_change_of_annotations_is_nobodys_business(tmp_path: Path) -> No
         await bench.foreign.put(
             Document(SPACE, NAME, stored.data, stored.labels, annotations={"note": "mine"})
         )
-        await asyncio.sleep(0.3)
+        await stays(0.3, because="a watch shows a change of a directory at once")
         assert len(bench.store.written) == 1
         bench.render("faulty")
-        assert await bench.shows("faulty") < 1
+        assert await bench.shows("faulty") < patience(1)
 
 
 @pytest.mark.slow
@@ -525,7 +512,7 @@ async def test_a_conflict_is_named_and_a_fault_is_shown_by_the_next_try(
         await until(lambda: bench.record.conflict_since_ms is not None, "the conflict is said")
         assert f"conflict: another program writes {NAME}" in caplog.text
         bench.render("faulty")
-        await asyncio.sleep(0.3)
+        await stays(0.3, because="in a conflict a write waits longer")
         assert (await bench.stored())["content"] == "theirs"
         await bench.shows("faulty")
         assert "the conflict is over" not in caplog.text
@@ -539,7 +526,7 @@ async def test_writes_of_another_agent_with_this_name_are_no_conflict(
 ) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
-        bench.has_rival = True
+        bench.is_other_agent_alive = True
         for _ in range(7):
             repairs = bench.record.writes["repair", "acknowledged"]
             await bench.writes_foreign("theirs")
@@ -557,7 +544,7 @@ async def test_a_conflict_with_another_agent_with_this_name_ends_when_it_is_seen
             await bench.writes_foreign(f"theirs {number}")
             await bench.noticed(number)
         await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
-        bench.has_rival = True
+        bench.is_other_agent_alive = True
         bench.publisher.wake(0)
         assert await bench.shows("healthy") < 0.9, "no pause is waited for"
         await until(lambda: bench.record.conflict_since_ms is None, "its end")
@@ -572,7 +559,7 @@ async def test_a_conflict_ends_with_the_next_write_of_another_agent_with_this_na
             await bench.writes_foreign(f"theirs {number}")
             await bench.noticed(number)
         await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
-        bench.has_rival = True
+        bench.is_other_agent_alive = True
         await bench.writes_foreign("the rival's")
         await until(lambda: bench.record.conflict_since_ms is None, "its end")
         assert caplog.text.count("the conflict is over: another agent with this node name") == 1
@@ -589,7 +576,7 @@ async def test_constant_foreign_writes_do_not_prevent_ours(
         async def write_all_the_time() -> None:
             while not bench.stranger_stops:
                 await bench.writes_foreign("theirs")
-                await asyncio.sleep(0.005)
+                await stand_in_waits(0.005)
 
         stranger = asyncio.create_task(write_all_the_time())
         await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
@@ -617,7 +604,7 @@ async def test_operators_edit_before_the_first_write_counts(tmp_path: Path) -> N
     async with running(bench):
         await until(lambda: bool(bench.first_read), "the first read")
         await bench.writes_foreign("an operator's")
-        await asyncio.sleep(0.1)
+        await time_passes(0.1)
         bench.render("healthy")
         await bench.shows("healthy")
         assert bench.foreign_seen == ["an operator's"]
@@ -645,7 +632,7 @@ async def test_a_change_does_not_wait_for_a_refresh_that_takes_long(tmp_path: Pa
         bench.store.delay_seconds = 0.0
         bench.refresh_seconds = 300.0
         bench.render("faulty")
-        assert await bench.shows("faulty") < 3
+        assert await bench.shows("faulty") < patience(3)
         assert bench.record.foreign.total == 0
 
 
@@ -660,7 +647,7 @@ async def test_document_that_readers_would_refuse_is_not_written(
         assert (await bench.stored())["content"] == "healthy"
         assert "readers would refuse" in caplog.text
         bench.render("good content")
-        assert await bench.shows("good content") < 1
+        assert await bench.shows("good content") < patience(1)
 
 
 async def comes_back(bench: Bench, root: Path, older: bytes | None) -> None:
@@ -682,12 +669,12 @@ async def test_lost_write_is_repeated_and_counts_as_no_foreign_write(tmp_path: P
     async with running(root) as bench:
         await bench.shows("healthy")
         older = (root / SPACE / f"{NAME}.json").read_bytes()
-        await asyncio.sleep(1.1)  # so that the next stamp is a later one
+        await stays(1.1, because="the next stamp must be that of a later second")
         bench.render("faulty")
         await bench.shows("faulty")
         for number in range(8):
             await comes_back(bench, root, older if number % 2 else None)
-            assert await bench.shows("faulty") < 5
+            assert await bench.shows("faulty") < patience(5)
         assert bench.record.foreign.total == 0
         assert bench.record.conflict_since_ms is None
         # An operator's release would be in a newer document.

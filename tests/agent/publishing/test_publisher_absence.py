@@ -13,13 +13,14 @@ import pytest
 from agent.publishing.publisher import (
     DesiredDocument,
     DocumentPublisher,
-    PublisherCallbacks,
     absent,
 )
 from contract.errors import StoreUnavailable
 from stores.base import Document
 from stores.kubernetes_api.store import KubernetesStore
-from tests.agent.publishing.test_publisher import LABELS, Bench, running, until
+from tests.agent.publishing.published import PlainDocument
+from tests.agent.publishing.test_publisher import LABELS, Bench, running, wall_ms
+from tests.parts.deadlines import patience, stays, time_passes, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,7 +42,7 @@ async def test_absence_is_acknowledged_without_a_request_where_nothing_is(tmp_pa
     task = asyncio.create_task(bench.publisher.run())
     await until(lambda: bench.acknowledged == [("", 1)], "the absence")
     bench.render("")
-    await asyncio.sleep(0.2)
+    await stays(0.2, because="what is woken writes at once")
     assert bench.store.tries == 0
     assert bench.record.waiting is None
     assert bench.record.acknowledged_at_ms is not None
@@ -62,7 +63,7 @@ async def test_document_that_is_not_desired_is_deleted_and_written_again_when_de
         assert await bench.stored() == {}
         assert bench.record.writes["change", "acknowledged"] == 1
         bench.render("faulty")
-        assert await bench.shows("faulty") < 1
+        assert await bench.shows("faulty") < patience(1)
         assert int((await bench.stored())["stamp"]) > stamp, "readers drop what is not newer"
         assert bench.record.foreign.total == 0
 
@@ -77,7 +78,7 @@ async def test_document_stored_at_the_start_is_deleted_only_when_absence_is_desi
     task = asyncio.create_task(bench.publisher.run())
     await until(lambda: bool(bench.first_read), "the first read")
     bench.publisher.wake(0)
-    await asyncio.sleep(0.3)
+    await stays(0.3, because="what is woken writes at once")
     assert (await bench.stored())["content"] == "old"
     assert bench.store.tries == 0
     bench.render("")
@@ -109,7 +110,7 @@ async def test_program_that_keeps_writing_a_deleted_document_is_a_conflict(
         for count in (1, 2, 3, 4):
             await bench.writes_foreign("theirs", count)
             await bench.noticed(count)
-            await asyncio.sleep(0.1)
+            await time_passes(0.1)
         assert bench.record.conflict_since_ms is not None
         assert (await bench.stored())["content"] == "theirs"
         await until(lambda: bench.store.deleted == 4, "the deletion")
@@ -124,7 +125,7 @@ async def test_a_deletion_during_an_outage_is_made_when_it_is_over(tmp_path: Pat
         bench.store.error = StoreUnavailable("no route to host")
         bench.render("")
         await until(lambda: bench.record.trouble is not None, "the outage is said")
-        await asyncio.sleep(0.6)
+        await stays(0.6, because="the pauses between tries begin with 0.1 s and double")
         assert bench.record.waiting is not None
         assert (await bench.stored())["content"] == "healthy"
         bench.store.error = None
@@ -150,7 +151,7 @@ async def test_desired_document_that_changes_during_the_commit_is_written(tmp_pa
         await bench.shows("healthy")
         bench.while_committing = lambda: setattr(bench, "content", None)
         bench.render("")
-        await asyncio.sleep(0.2)
+        await stays(0.2, because="a deletion follows the commit at once")
         assert bench.store.deleted == 0, "deleted although the source went blind"
         bench.while_committing = lambda: None
         bench.render("faulty")
@@ -167,32 +168,20 @@ async def test_a_deletion_whose_answer_was_lost_is_recognised(tmp_path: Path) ->
         assert bench.record.foreign.total == 0
 
 
-class Node:
+class Node(PlainDocument):
     """A publisher on a real API server."""
 
     def __init__(self, store: KubernetesStore) -> None:
+        super().__init__(*PLACE)
         self.content = "faulty"
         self.revision = 1
         self.acknowledged: list[Document | None] = []
-        self.publisher = DocumentPublisher(
-            store,
-            *PLACE,
-            PublisherCallbacks(
-                desired=self.wanted,
-                stamp_of=lambda document: int(document.data["stamp"]),
-                verify=lambda document: None,
-                before_write=lambda: asyncio.sleep(0),
-                before_repair=lambda: asyncio.sleep(0),
-                on_first_read=lambda document: None,
-                on_foreign=lambda document: False,
-                on_acknowledged=lambda document, revision: self.acknowledged.append(document),
-                on_shown=lambda: None,
-                wall_clock=lambda: int(time.time() * 1000),
-                progress=lambda: None,
-            ),
-        )
+        self.publisher = DocumentPublisher(store, self, wall_ms, lambda: None)
 
-    def wanted(self) -> DesiredDocument:
+    def on_acknowledged(self, document: Document | None, revision: int) -> None:
+        self.acknowledged.append(document)
+
+    def desired(self) -> DesiredDocument:
         if not self.content:
             return absent(self.revision)
         return DesiredDocument(self.revision, self.content, self.stamped, math.inf)

@@ -10,8 +10,9 @@ from contract.documents.write_numbers import decode_owned, decode_writes
 from contract.errors import StoreUnavailable
 from stores.base import LastWriter
 from tests.agent.policy.builders import answered
-from tests.agent.publishing.test_publisher import running, until
+from tests.agent.publishing.test_publisher import running
 from tests.agent.test_node_documents import life, now_ms
+from tests.parts.deadlines import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ import pytest
 
 from agent.journal.rows import JournalRow, RowKind
 from agent.policy.state import PolicyState
-from agent.publishing.fault_service import FaultServiceCallbacks, FaultServiceClient
+from agent.publishing.fault_service import FaultServiceClient
 from agent.publishing.fault_service_address import FaultServiceAddress
 from agent.publishing.public_fault import PublicFaultDocument
 from agent.publishing.unacknowledged_faults import (
@@ -25,6 +25,8 @@ from agent.publishing.unacknowledged_faults import (
 )
 from contract.documents.public_fault import decode_public_fault
 from contract.observation import Assertion, Observation, SourceAnswered, storage_subject
+from service.stalls import Stalls
+from tests.agent.held_claim import held_claim
 from tests.agent.policy.builders import NODE, after
 from tests.parts.clusterd import Cache
 
@@ -262,8 +264,8 @@ class RecordingClient(FaultServiceClient):
     """A service whose messages a ``Cache`` accepts a moment later, or one without answers."""
 
     def __init__(self, bench: Bench, cache: Cache, chance: random.Random) -> None:
-        edges = FaultServiceCallbacks(lambda: True, wall_ms, lambda: None)
-        super().__init__(FaultServiceAddress("127.0.0.1:1"), bench.faults, edges)
+        address = FaultServiceAddress("127.0.0.1:1")
+        super().__init__(address, bench.faults, held_claim(), Stalls(), wall_ms)
         self.cache = cache
         self.chance = chance
         self.is_away = False

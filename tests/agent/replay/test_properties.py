@@ -19,7 +19,7 @@ from agent.replay.replay import replay
 from contract.codes.catalogue import shipped
 from contract.codes.levels import most_serious
 from contract.observation import chip_subject
-from tests.agent.policy.test_properties import PAUSES, input_at
+from tests.agent.policy.histories import PAUSES, input_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ import pytest
 from agent.journal.file import FILE_NAME
 from agent.journal.reader import read_rows
 from agent.journal.rows import RowKind
-from agent.policy.deadlines import ONCE_VISIBLE_MS
 from agent.policy.state import Released
+from agent.policy.step import ONCE_VISIBLE_MS
 from agent.replay.level_history import Span
 from agent.replay.replay import replay
 from contract.errors import JournalError

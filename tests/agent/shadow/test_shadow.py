@@ -10,20 +10,26 @@ import pytest
 from msgspec.structs import replace
 
 from agent.pages import status
-from agent.pages.status import DriverStatus
 from agent.publishing.publisher import DesiredDocument
-from agent.shadow.comparison import MISSING_MS, ComparisonResult, WriteResult
-from agent.shadow.difference import DocumentDifference, Fact, Field
+from agent.shadow.comparison import MISSING_MS, ComparisonResult
+from agent.shadow.difference import DocumentDifference, Fact
 from agent.shadow.difference_log import DifferenceLog
 from agent.shadow.reasons import Background
-from agent.shadow.shadow import Shadow, ShadowCallbacks
+from agent.shadow.shadow import Shadow
+from contract.pages.agent_status import (
+    ChipStatus,
+    DriverStatus,
+    Field,
+    HeartbeatStatus,
+    WriteResult,
+)
 from tests.agent.shadow.documents import rich_tree, written
 from tests.replay.cluster import RecordedCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from agent.shadow.difference_log import ReportedDifference
+    from contract.pages.agent_status import ReportedDifference
     from stores.base import Document, Store
 
 pytestmark = pytest.mark.looptime(resolution=2**-20)
@@ -44,36 +50,40 @@ class Bench:
         self.written: list[tuple[str, bool]] = []
         self.reported: list[ReportedDifference] = []
         loop = asyncio.get_running_loop()
+        self.namespace = RIGHT.namespace
+        self.name = RIGHT.name
+        self.background = Background(lambda code: True, lambda device: False)
         self.shadow = Shadow(
             cast("Store", self.cluster),
-            RIGHT.namespace,
-            RIGHT.name,
-            ShadowCallbacks(
-                desired=self._wanted,
-                lingers=lambda: False,
-                on_first_read=self.first.append,
-                on_written=lambda document, edited: self.written.append(
-                    (document.data["ManuallySeparateNPU"], edited)
-                ),
-                on_reported=self.reported.append,
-                background=Background(lambda code: True, lambda device: False),
-                wall_clock=lambda: BEGIN_MS + round(loop.time() * 1000),
-                progress=lambda: None,
-            ),
+            self,
+            lambda: BEGIN_MS + round(loop.time() * 1000),
+            lambda: None,
         )
 
-    def _wanted(self) -> DesiredDocument | None:
+    def lingers(self) -> bool:
+        return False
+
+    def on_first_read(self, existing: Document | None) -> None:
+        self.first.append(existing)
+
+    def record_owner_write(self, foreign: Document, may_be_edited: bool) -> None:
+        self.written.append((foreign.data["ManuallySeparateNPU"], may_be_edited))
+
+    def on_reported(self, difference: ReportedDifference) -> None:
+        self.reported.append(difference)
+
+    def desired(self) -> DesiredDocument | None:
         document = self.wanted
         if document is None:
             return None
         return DesiredDocument(1, document, lambda stamp: document, 300.0)
 
     def not_ready(self) -> tuple[str, ...]:
-        chips = [status.ChipStatus(0, "Ascend910-0", None, None, True, "", 0, (), ())]
+        chips = [ChipStatus(0, "Ascend910-0", None, None, True, "", 0, (), ())]
         return status.not_ready((), chips, DRIVER, HEARTBEAT, self.shadow.status())
 
 
-HEARTBEAT = status.HeartbeatStatus("a_1", 5.0, "unknown", None, 0, 0, None, None, None)
+HEARTBEAT = HeartbeatStatus("a_1", 5.0, "unknown", None, 0, 0, None, None, None)
 
 
 @contextlib.asynccontextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +15,8 @@ from stores.directory.mark import MARK_NAME
 from tests.aggregator.chip_reader import ChipReader
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import T0, faulty, report
+from tests.parts import deadlines
+from tests.parts.deadlines import stays
 from tests.parts.fuse import mounts
 from tests.parts.mounted import Mounted
 from tests.vigil.forget.test_nodes import vigil_forget
@@ -92,17 +93,18 @@ def errors(daemon: Daemon) -> list[str]:
 
 async def until(daemon: Daemon, text: str, seconds: float = NOTICED_SECONDS) -> None:
     """Wait until the aggregator is not ready for the reason ``text``."""
-    began = time.monotonic()
-    while not await asyncio.to_thread(not_ready_for, daemon, text):
-        assert time.monotonic() - began < seconds, daemon.ask("/readyz")
-        await asyncio.sleep(0.1)
+    await deadlines.until(
+        lambda: asyncio.to_thread(not_ready_for, daemon, text),
+        lambda: daemon.ask("/readyz"),
+        seconds,
+        0.1,
+    )
 
 
 async def until_ready(daemon: Daemon, seconds: float = NOTICED_SECONDS) -> None:
-    began = time.monotonic()
-    while not await asyncio.to_thread(ready, daemon):
-        assert time.monotonic() - began < seconds, daemon.ask("/readyz")
-        await asyncio.sleep(0.1)
+    await deadlines.until(
+        lambda: asyncio.to_thread(ready, daemon), lambda: daemon.ask("/readyz"), seconds, 0.1
+    )
 
 
 async def test_an_unmounted_directory_and_its_return(
@@ -136,7 +138,7 @@ async def test_an_aggregator_that_is_started_before_the_mount(
     # It knew no mark: there was nothing to forget.
     await shown(reader)
     await until_ready(daemon)
-    await asyncio.sleep(WRITTEN_SECONDS)
+    await stays(WRITTEN_SECONDS, because="what is known is written after _GATHER_SECONDS, 0.5")
     daemon.stop()
     mounted.unmount()
     await asyncio.to_thread(daemon.spawn)
@@ -182,7 +184,7 @@ async def test_agents_that_beat_in_the_new_directory_make_it_count(
     for node in NODES[:3]:
         await there.put(report(node, faulty()))
     async with Fleet(there, NODES[:2], 0.5).beating():
-        await asyncio.sleep(2)
+        await stays(2, because="four heartbeats pass")
         assert not await asyncio.to_thread(ready, daemon)
     async with Fleet(there, NODES[:3], 0.5).beating():
         await until_ready(daemon, 10)
@@ -209,9 +211,7 @@ async def test_an_operator_confirms_it_and_forgets_the_nodes_that_are_not_there(
     reader.may_end(NODES[4:])
     options = (*where, "--config", str(published_too(tmp_path)))
     assert (await asyncio.to_thread(vigil_forget, NODES[4], *options))[0] == 0
-    async with asyncio.timeout(20):
-        while reader.healthy != set(NODES[4:]):  # noqa: ASYNC110  (it reads in a task)
-            await asyncio.sleep(0.1)
+    await deadlines.until(lambda: reader.healthy == set(NODES[4:]), seconds=20)
     await there.close()
 
 
@@ -231,15 +231,12 @@ async def replaced(mounted: Mounted, new: Path) -> Store:
 
 async def shown(reader: ChipReader) -> None:
     """Wait until the fault of each node is published."""
-    async with asyncio.timeout(10):
-        while set(reader.ill) != set(NODES):  # noqa: ASYNC110  (it reads in a task)
-            await asyncio.sleep(0.05)
+    await deadlines.until(lambda: set(reader.ill) == set(NODES), seconds=10)
 
 
 async def until_reported(daemon: Daemon, update_time: int) -> None:
-    async with asyncio.timeout(10):
-        while True:
-            node = await asyncio.to_thread(daemon.node, "n1")
-            if node["reported_update_time"] == update_time:
-                return
-            await asyncio.sleep(0.1)
+    async def is_reported() -> bool:
+        node = await asyncio.to_thread(daemon.node, "n1")
+        return bool(node["reported_update_time"] == update_time)
+
+    await deadlines.until(is_reported, "the document is reported", 10)

@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from aggregator.absence.last_known import KnownBeat, LastKnown, LastKnownStore
-from aggregator.absence.last_known_file import FILE_NAME, KnownFile, LastKnownRow
+from aggregator.absence.last_known import (
+    FILE_NAME,
+    KnownBeat,
+    KnownFile,
+    LastKnown,
+    LastKnownRow,
+    LastKnownStore,
+)
 from aggregator.liveness.rules import kept
 from service.clock import system_clock
 from tests.aggregator.nodes import faulty, healthy, report
+from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -70,9 +77,11 @@ async def test_recorded_rows_are_loaded_and_removed_ones_are_not(tmp_path: Path)
 async def test_it_is_written_behind_without_an_end(tmp_path: Path) -> None:
     async with running(tmp_path) as known:
         known.record(A, N1.namespace, N1.name, N1)
-        async with asyncio.timeout(10):
-            while A not in await asyncio.to_thread(load, tmp_path):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+
+        async def is_written() -> bool:
+            return A in await asyncio.to_thread(load, tmp_path)
+
+        await until(is_written, "it is written")
         assert known.trouble is None
 
 
@@ -136,7 +145,7 @@ async def test_without_a_place_the_aggregator_continues(tmp_path: Path) -> None:
     assert known.load() == {}
     known.record(A, N1.namespace, N1.name, N1)
     task = asyncio.create_task(known.run())
-    await asyncio.sleep(0.8)
+    await stays(0.8, because="the first write is due after _GATHER_SECONDS, 0.5")
     assert not task.done()
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,8 @@ from tests.aggregator.chip_reader import ChipReader
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import T0, faulty, forget_document, report
+from tests.parts import deadlines
+from tests.parts.deadlines import stays
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -59,10 +62,15 @@ async def store(broker: Broker) -> AsyncIterator[Store]:
 
 
 async def until(what: str, reached: Callable[[], object], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, f"never: {what}"
-        await asyncio.sleep(_LOOK_SECONDS)
+    await deadlines.until(reached, lambda: f"never: {what}", seconds)
+
+
+async def _has_state(store: Store, names: set[str]) -> bool:
+    return names <= {one.name for one in await store.list(_STATE)}
+
+
+async def _has_no_record(store: Store, node: str) -> bool:
+    return await store.get(FORGET_NAMESPACE, forget_record_name(node)) is None
 
 
 async def write(store: Store, node: str) -> None:
@@ -108,7 +116,7 @@ async def test_a_thousand_nodes_that_an_emptied_broker_lacks_stay_and_no_node_is
         await until("all are shown", lambda: len(reader.ill) == _MANY, 40)
         await until("all have beaten", lambda: daemon.metric(_UNKNOWN) == 0)
         await until("all are held", lambda: len(silent(daemon)) == _MANY)
-        await asyncio.sleep(_WRITTEN_SECONDS)
+        await stays(_WRITTEN_SECONDS, because="what is known is written after _GATHER_SECONDS, 0.5")
         for is_restarted in (False, True):
             kept = {one.name for one in await store.list(_STATE)}
             assert kept, "who is silent is kept"
@@ -121,10 +129,9 @@ async def test_a_thousand_nodes_that_an_emptied_broker_lacks_stay_and_no_node_is
             await until("all are shown again", lambda: len(reader.shown) == _MANY)
             await until("they are named", lambda: daemon.metric(_MISSING) == _MANY)
             await until("all are held", lambda: len(silent(daemon)) == _MANY)
-            deadline = time.monotonic() + _BACK_SECONDS
-            while not kept <= {one.name for one in await store.list(_STATE)}:
-                assert time.monotonic() < deadline, "kept state is not written again"
-                await asyncio.sleep(_LOOK_SECONDS)
+            await deadlines.until(
+                partial(_has_state, store, kept), "kept state is written again", _BACK_SECONDS
+            )
             status, answer = daemon.ask("/readyz")
             assert status == 503
             assert f"lacks documents of {_MANY} of {_MANY} nodes" in str(answer)
@@ -216,21 +223,25 @@ async def test_documents_that_an_emptied_broker_lacks_stay_and_silent_nodes_are_
             await until("all beat", lambda: daemon.metric(_ALIVE) == len(nodes))
             fleet.silent.add("n5")
             await asyncio.to_thread(empty, broker)
-            await asyncio.sleep(1.0)
+            await stays(
+                1.0, because="the broker has nothing for longer than a look of the rules, 1 s"
+            )
             for node in nodes[:-1]:
                 await write(store, node)
             await until("it is named", lambda: is_named(daemon, "n5"))
             assert daemon.node("n5")["state"] == "missing"
             assert daemon.metric(_MISSING) == 1
             await until("n5 is lost", lambda: reader.lost == {"n5"})
-            await asyncio.sleep(_WRITTEN_SECONDS)
+            await stays(
+                _WRITTEN_SECONDS, because="what is known is written after _GATHER_SECONDS, 0.5"
+            )
             await asyncio.to_thread(daemon.kill)
             await asyncio.to_thread(empty, broker)
             await asyncio.to_thread(daemon.spawn)
             for node in nodes[:-1]:
                 await write(store, node)
             await until("it is lost again", lambda: is_named(daemon, "n5"))
-            await asyncio.sleep(2.0)
+            await stays(2.0, because="the liveness rules look at least every second")
             assert daemon.node("n5")["heartbeat"] == "lost"
             assert reader.lost == {"n5"}
             reader.may_end(["n5"])
@@ -238,10 +249,7 @@ async def test_documents_that_an_emptied_broker_lacks_stay_and_silent_nodes_are_
             await store.put(forget_document(record))
             await until("n5 is shown healthy", lambda: "n5" in reader.healthy)
             await until("n5 is dropped", lambda: "n5" in reader.dropped)
-            deadline = time.monotonic() + 20
-            while await store.get(FORGET_NAMESPACE, forget_record_name("n5")) is not None:
-                assert time.monotonic() < deadline, "the record stays"
-                await asyncio.sleep(0.1)
+            await deadlines.until(partial(_has_no_record, store, "n5"), "the record goes")
     log = daemon.log.read_text()
     assert "Traceback" not in log
     assert "lacks documents" in log

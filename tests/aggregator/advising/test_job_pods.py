@@ -17,6 +17,7 @@ from contract.pages.changes import STATUS, FaultChange
 from service.clock import Instant
 from stores.cluster import Snapshot, Update
 from tests.elastic.jobs import ENDED_MS, UID, read, size, vcjob, with_kept
+from tests.parts.deadlines import stays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,7 +83,7 @@ async def _stored(history: ClusterHistory, changes: Iterable[FaultChange]) -> No
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(history.run())
         history.record(changes)
-        await asyncio.sleep(1.5)
+        await stays(1.5, because="changes are gathered for _GATHER_SECONDS, 1")
         running.cancel()
 
 
@@ -237,7 +238,7 @@ async def test_pods_are_there_again_after_a_restart(tmp_path: Path) -> None:
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(history.run())
         history.keep_runs(before.take_changed())
-        await asyncio.sleep(1.5)
+        await stays(1.5, because="runs are gathered for _GATHER_SECONDS, 1")
         running.cancel()
     after = JobPods()
     after.observe("vcjobs", Snapshot({UID: job}), _LATER_MS)

@@ -12,6 +12,7 @@ from tests.aggregator.advising.test_kubernetes import post, reports, waiting
 from tests.aggregator.leaders import LEASE_SECONDS, leads
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.parts import pod_groups
+from tests.parts.deadlines import until
 from tests.vigil.advise import cluster
 
 if TYPE_CHECKING:
@@ -48,12 +49,14 @@ def is_unknown(daemon: Daemon) -> bool:
 
 async def has_kept(store: Store, what: str) -> Document:
     """Wait until a document of the kept state has ``what``."""
-    async with asyncio.timeout(20):
-        while True:
-            for one in await store.list(_KEPT):
-                if what in one.data["state"]:
-                    return one
-            await asyncio.sleep(0.1)
+
+    async def document() -> Document | None:
+        listed = await store.list(_KEPT)
+        return next((one for one in listed if what in one.data["state"]), None)
+
+    kept = await until(document, f"{what} is kept", step_seconds=0.1)
+    assert kept is not None
+    return kept
 
 
 async def test_a_leader_that_is_killed_leaves_what_the_scheduler_has_done(

@@ -18,6 +18,7 @@ from tests.advisor.controllers.test_motor_scaling_rule import labels_of, rule_te
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.contract.documents.test_cluster_device import config, fault
 from tests.parts import pod_groups
+from tests.parts.deadlines import patience
 from tests.parts.definitions import ASCEND_JOBS, POD_GROUPS
 from tests.parts.exposition import ADVISING, listed, scraped
 from tests.vigil.advise import cluster
@@ -98,7 +99,8 @@ async def test_a_fault_is_published_and_advised_about(
     assert set(not_known) == {"vcjobs", "ascendjobs"}
 
     # Nothing else runs in this process meanwhile.
-    with urllib.request.urlopen(f"{daemon.url}/api/v1/stream?node=n2", timeout=20) as stream:  # noqa: ASYNC210
+    url = f"{daemon.url}/api/v1/stream?node=n2"
+    with urllib.request.urlopen(url, timeout=patience(20)) as stream:  # noqa: ASYNC210
         await store.put(report("n2", faulty(update_time=T0 + 1)))
         assert any(line == b"event: advice\n" for line in stream)
 

@@ -13,6 +13,7 @@ from aggregator.advising.cluster_objects import AdvisedObjects
 from aggregator.advising.sessions import PERIOD_MS, Sessions
 from aggregator.advising.what_if import Busy, UnknownObject, WhatIf, WrongAssumption
 from tests.aggregator.advising.test_advice import NOW_MS, decided, filled, ill
+from tests.parts.deadlines import patience, until_succeeds
 from tests.vigil.advise import cluster
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     opened, computed = threading.Event(), what_if._computed
 
     def waits(*given: Any) -> tuple[AssumedAdvice, float]:
-        assert opened.wait(20)
+        assert opened.wait(patience(20))
         return computed(*given)
 
     monkeypatch.setattr(what_if, "_computed", waits)
@@ -88,13 +89,7 @@ async def test_one_at_a_time(asked: WhatIf, gate: threading.Event) -> None:
     with pytest.raises(Busy):
         await asked.answer([ASSUMED], None, None)
     gate.set()
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                found = await asked.answer([ASSUMED], None, None)
-                break
-            except Busy:
-                await asyncio.sleep(0.01)
+    found = await until_succeeds(lambda: asked.answer([ASSUMED], None, None), Busy)
     assert len(found.reports) == 2
 
 

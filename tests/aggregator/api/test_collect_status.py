@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 from aggregator.api.collect_status import StatusQueries
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
-from aggregator.processors.manual_separation import Separated
+from aggregator.processors.frequent_fault_separation import Separated
 from pacing.cooperative import all_of
 from tests.aggregator.nodes import T0, instant
 

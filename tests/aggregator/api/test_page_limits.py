@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.aggregator.nodes import healthy, report
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ async def test_neither_unfinished_requests_nor_silent_streams_keep_others_out(
 
         def client(source: str, sent: bytes) -> socket.socket:
             connection = opened.enter_context(socket.socket())
-            connection.settimeout(30)
+            connection.settimeout(patience(30))
             connection.bind((source, 0))
             connection.connect((url.hostname, url.port))
             connection.send(sent)

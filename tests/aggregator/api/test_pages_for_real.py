@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import time
@@ -13,7 +12,7 @@ import msgspec
 import pytest
 
 from aggregator.api.operations import OPERATIONS
-from aggregator.processors import manual_info, separation_policy
+from aggregator.processors import separation_documents
 from contract.documents.cluster_info import cluster_device_name
 from contract.documents.node_info import FaultDevice
 from contract.documents.public_fault import (
@@ -30,10 +29,11 @@ from tests.aggregator.dpu_faults.scene import LANE_DOWN, dpu_document
 from tests.aggregator.nodes import T0, node_report, report
 from tests.contract.documents.test_cluster_device import config, fault
 from tests.parts import pod_groups, pods
+from tests.parts.deadlines import until
 from tests.parts.exposition import ADVISING, AGGREGATOR, GRPC, KUBERNETES, listed, scraped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from stores.base import Store
     from tests.aggregator.conftest import Make
@@ -76,12 +76,12 @@ async def trouble(store: Store, plane: ControlPlane) -> None:
     await store.put(node_report("n3", [FaultDevice("Fan", 4, ["06000025"], "x")], "Healthy"))
     await store.put(report("n4", {"DeviceInfoCfg": "{"}))
     await store.put(dpu_document("n2", LANE_DOWN, at=time.time() - T0))
-    separated = manual_info.render_chips({"Ascend910-7": {"80C98009": T0 * 1000}})
+    separated = separation_documents.render_chips({"Ascend910-7": {"80C98009": T0 * 1000}})
     for name, data in (
-        (separation_policy.NAME, {separation_policy.KEY: POLICY}),
-        (manual_info.NAME, {"n1": separated}),
+        (separation_documents.POLICY_NAME, {separation_documents.POLICY_KEY: POLICY}),
+        (separation_documents.CHIPS_NAME, {"n1": separated}),
     ):
-        await store.put(Document(manual_info.NAMESPACE, name, data))
+        await store.put(Document(separation_documents.NAMESPACE, name, data))
     message = encode_public_fault(PUBLIC)
     await store.put(Document("default", "ccae", message, dict([PUBLIC_FAULT_LABEL])))
 
@@ -91,12 +91,6 @@ def strictly(answer: object, kind: object) -> Any:
     value = msgspec.convert(answer, kind)
     assert json.loads(msgspec.json.encode(value)) == answer
     return value
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not happened():  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
 
 
 def chip(explained: dict[str, Any], name: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ async def leader(place: Path) -> AsyncIterator[tuple[Replicas, Replica]]:
 
 def reasons(one: Replica) -> tuple[str, ...]:
     """Return why it is not ready."""
-    return one.made.readiness.health().not_ready
+    return one.made.publication.readiness.health().not_ready
 
 
 async def becomes_not_ready(site: Replicas, one: Replica, within: int) -> tuple[str, ...]:

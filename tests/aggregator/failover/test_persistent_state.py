@@ -21,6 +21,7 @@ from service.stalls import Stalls
 from stores.base import Changed, Deleted, Document, Selection
 from stores.directory.store import DirectoryStore
 from tests.aggregator.counting import SYSTEM, VIEW, Counter
+from tests.parts.deadlines import time_passes, until
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -147,22 +148,18 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
         await store.put(item("a"))
         await seen.until(lambda seen: kept("a") in seen.documents)
         follower = await stack.enter_async_context(running(root, other))
-        async with asyncio.timeout(10):
-            while follower.readiness.health().not_ready:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        assert leader.leadership.leads
+        await until(lambda: not follower.publication.readiness.health().not_ready, seconds=10)
+        assert leader.queries.leadership.leads
         assert follower.queries.leader_page().leader.role == f"follower of a-{id(one)}"
         assert other.led == []
         one.count("a")
         leader.wake()
         await seen.until(lambda seen: seen.documents[kept("a")].data == {KEY: "2"})
         await first.aclose()
-        async with asyncio.timeout(10):
-            while other.led != [True]:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: other.led == [True], seconds=10)
         assert other.counts == {"a": 2}
         other.count("a")
-        await follower.takeover.persistent_state.wait_until_stored("counts")
+        await follower.publication.takeover.persistent_state.wait_until_stored("counts")
         found = await store.get(*kept("a"))
         assert found is not None
         assert found.data == {KEY: "3"}
@@ -271,7 +268,7 @@ async def test_many_changes_are_few_writes(store: DirectoryStore) -> None:
             keeper.texts["a"] = str(number)
             keeper.changed = {"a"}
             one.poll()
-            await asyncio.sleep(0.002)
+            await time_passes(0.002)
         await one.wait_until_stored("texts")
         assert one.statuses()[0].writes <= 4
     found = await store.get(STATE_NAMESPACE, f"{STATE_PREFIX}texts-a")

@@ -21,6 +21,7 @@ from stores.base import Document
 from tests.aggregator.counting import Counter
 from tests.parts.admission import Webhook
 from tests.parts.api_proxy import ApiProxy
+from tests.parts.deadlines import patience, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -88,13 +89,11 @@ async def test_change_by_a_webhook_is_reported_without_another_read(
         with Webhook(control_plane, change):
             counter.count("a")
             one.poll()
-            async with asyncio.timeout(10):
-                while not one.conflicts:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
+            await until(lambda: one.conflicts, seconds=10)
         (conflict,) = one.conflicts
         assert f"our own write of {NAME} differs" in conflict
         assert f"key {KEY}" in conflict
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patience(10)):
             await one.wait_until_stored(Counter.name)
         assert one.conflicts == ()
     asked = {request.verb for request in proxy.requests(since=begin)}

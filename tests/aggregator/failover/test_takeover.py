@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aggregator.notify.history_file import FILE_NAME
-from aggregator.processors import separation_policy
+from aggregator.processors import separation_documents
 from contract.names import LEADER_LEASE
 from tests.aggregator.processors.test_separation_documents import SHIPPED
 from tests.aggregator.test_where_clusterd_is_wrong import job, public
@@ -54,7 +54,7 @@ def lease(site: Replicas) -> dict[str, Any]:
 
 def give(site: Replicas, replica: Replica) -> None:
     """Give the Lease to a replica by hand."""
-    holder = replica.made.leadership._identity  # type: ignore[attr-defined]
+    holder = replica.made.queries.leadership._identity  # type: ignore[attr-defined]
     spec = lease(site)["spec"] | {"holderIdentity": holder}
     status, _ = site.api.ask("PATCH", f"{LEASES}/{LEADER_LEASE}", {"spec": spec})
     assert status == 200
@@ -159,7 +159,7 @@ async def flap(site: Replicas, seconds: float) -> None:
 async def counted(site: Replicas) -> None:
     """Enable manual separation, with a job that uses the chip."""
     thing = {"namespace": "cluster-system", "name": "clusterd-config-cm"}
-    data = {separation_policy.KEY: SHIPPED}
+    data = {separation_documents.POLICY_KEY: SHIPPED}
     await site.do({"do": "put-configmap", "object": thing | {"data": data}})
     await site.device("n1", config())
     await job(site)
@@ -389,7 +389,7 @@ async def test_the_lease_is_let_go_at_once_however_slow_the_disk_and_the_store_a
             await site.pass_time(0.3)
             began = site.at_ms
             ending = asyncio.create_task(site.stop(one))
-            holder = one.made.leadership._identity  # type: ignore[attr-defined]
+            holder = one.made.queries.leadership._identity  # type: ignore[attr-defined]
             while lease(site)["spec"]["holderIdentity"] == holder:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             assert site.at_ms - began < 1000
@@ -409,7 +409,7 @@ async def test_state_read_for_a_takeover_is_discarded_once_another_replica_has_l
         await site.device("n1", config())
         one, other = await two(site)
         third = await site.begin("third", 3)
-        publisher = other.made.publishers[0]
+        publisher = other.made.publication.publishers[0]
         listed = publisher.list
 
         async def slowly() -> tuple[Document, ...]:
@@ -420,17 +420,17 @@ async def test_state_read_for_a_takeover_is_discarded_once_another_replica_has_l
 
         publisher.list = slowly  # type: ignore[method-assign]
         known: list[str] = []
-        began = other.made.takeover._began
+        began = other.made.publication.takeover._began
 
         def begins() -> None:
             began()
             entry = json.loads(other.made.pipeline.device.entries["n1"].text)
             known.append(entry["DeviceList"][f"{KEY}-Unhealthy"])
 
-        other.made.takeover._began = begins
+        other.made.publication.takeover._began = begins
         give(site, other)
         await site.pass_time(2)
-        assert other.made.leadership.leads
+        assert other.made.queries.leadership.leads
         assert not other.leads
         give(site, third)
         await site.pass_time(5)

@@ -16,6 +16,7 @@ from tests.aggregator.grpc.upstream import Client
 from tests.aggregator.leaders import LEASE_SECONDS, every_document, leads, numbered
 from tests.aggregator.nodes import published, unhealthy
 from tests.aggregator.test_where_clusterd_is_wrong import public
+from tests.parts import deadlines
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -104,9 +105,7 @@ def stamps_grow(seen: Watching) -> bool:
 
 async def until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
     """Wait for a change on a page."""
-    async with asyncio.timeout(seconds):
-        while not await asyncio.to_thread(happened):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await deadlines.until(lambda: asyncio.to_thread(happened), seconds=seconds)
 
 
 async def test_fault_acknowledged_by_a_killed_leader_is_published_by_the_next(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from aggregator.grpc.server import GrpcServer
 from service.clock import system_clock
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import AsyncIterator, Collection
     from pathlib import Path
 
@@ -155,10 +155,3 @@ class Bench:
 def tls_files(place: Path) -> TlsFiles:
     """Return the server's files, as ``tests/parts/certificates.py`` names them."""
     return TlsFiles(place / "server.crt", place / "server.key", place / "ca.crt")
-
-
-async def until(true: Any) -> None:
-    """Wait until ``true()``."""
-    async with asyncio.timeout(20):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)

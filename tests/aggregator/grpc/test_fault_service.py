@@ -19,15 +19,11 @@ from aggregator.grpc.fault_messages import (
     NodeFaultInfo,
     SwitchFaultInfo,
 )
+from aggregator.grpc.fault_service import FOR_MS, Recoveries
 from aggregator.grpc.subscriptions import SubscriptionEnd
-from aggregator.grpc.takeover_recoveries import FOR_MS, Recoveries
-from tests.aggregator.grpc.bench import (
-    Bench,
-    faulty,
-    normal,
-    until,
-)
+from tests.aggregator.grpc.bench import Bench, faulty, normal
 from tests.aggregator.grpc.upstream import Client, Stream
+from tests.parts.deadlines import patience, until, until_succeeds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -122,7 +118,7 @@ async def test_every_member_arrives_under_its_number(bench: Bench, client: Clien
 
 async def pushed(stream: Stream) -> tuple[str, str, list[str]]:
     """Return job, signal and codes of the next message."""
-    message = await asyncio.wait_for(stream.next(), 20)
+    message = await asyncio.wait_for(stream.next(), patience(20))
     assert message is not None
     nodes = message.get("nodeFaultInfo", [])
     codes = [code for node in nodes for one in node["faultDevice"] for code in one["faultCodes"]]
@@ -327,21 +323,22 @@ async def test_calls_that_wait_while_the_leader_goes() -> None:
         call = asyncio.ensure_future(client.ask("PubFault/SendPublicFault"))
         await until(lambda: bench.received)
         assert bench.server is not None
-        await asyncio.wait_for(bench.server.stop(), 20)
+        await asyncio.wait_for(bench.server.stop(), patience(20))
         assert (await refused(call))[0] is grpc.StatusCode.UNAVAILABLE
 
 
 async def until_answered(client: Client) -> None:
     """Repeat the request until it is answered, as clients do."""
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                await client.ask(GET)
-            except grpc.aio.AioRpcError as error:
-                assert error.code() is grpc.StatusCode.UNAVAILABLE  # noqa: PT017
-                await asyncio.sleep(0.01)
-            else:
-                return
+
+    async def ask() -> None:
+        try:
+            await client.ask(GET)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                raise ConnectionError from error
+            raise
+
+    await until_succeeds(ask, ConnectionError)
 
 
 async def test_questions(bench: Bench, client: Client) -> None:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import grpc
 import grpc.aio
@@ -28,9 +29,10 @@ from aggregator.grpc.subscriptions import Subscriber as Who
 from aggregator.grpc.wire_messages import large_fault_signal
 from contract.errors import ListenError
 from service.clock import Instant
-from tests.aggregator.grpc.bench import Bench, node_faults, normal, until
+from tests.aggregator.grpc.bench import Bench, node_faults, normal
 from tests.aggregator.grpc.test_fault_service import refused, until_answered
 from tests.aggregator.grpc.upstream import Client, Stream
+from tests.parts.deadlines import patience, stays, until
 
 GET, REGISTER = "fault.Fault/GetFaultMsgSignal", "fault.Fault/Register"
 JOB = "11111111-1111-4111-8111-111111111111"
@@ -238,7 +240,7 @@ async def test_more_connections_than_are_let_in() -> None:
         held = [await asyncio.open_connection(host, int(port)) for _ in range(MOST_CONNECTIONS)]
         try:
             reader, writer = await asyncio.open_connection(host, int(port))
-            assert await asyncio.wait_for(reader.read(1), 20) == b""
+            assert await asyncio.wait_for(reader.read(1), patience(20)) == b""
             writer.close()
         finally:
             for _, writer in held:
@@ -277,7 +279,7 @@ async def test_leader_does_not_wait_for_a_name_to_be_looked_up(
 
     def look_up(*_: object, **__: object) -> list[object]:
         asked.set()
-        answered.wait(20)
+        answered.wait(patience(20))
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
@@ -324,8 +326,8 @@ async def test_leader_listens_as_soon_as_the_port_is_free(
         await until(lambda: server.trouble.reason)
         assert "Address already in use" in str(server.status().trouble)
         assert server.port is None
-        await asyncio.sleep(1.2)
-    async with asyncio.timeout(10), Client(target) as client:
+        await stays(1.2, because="the port is tried every _AGAIN_SECONDS, 1")
+    async with asyncio.timeout(patience(10)), Client(target) as client:
         await until_answered(client)
         assert server.status().trouble is None
         await server.set_leading(False)
@@ -341,7 +343,7 @@ async def test_former_leader_tries_no_longer_to_listen() -> None:
         await until(lambda: server.trouble.reason)
         await server.set_leading(False)
         assert server.status().trouble is None
-    await asyncio.sleep(1.2)
+    await stays(1.2, because="the port was tried every _AGAIN_SECONDS, 1")
     assert server.port is None
 
 
@@ -356,6 +358,9 @@ async def test_clients_that_replace_each_other_are_logged_once_a_minute(
     streams: list[Stream] = []
     async with bench.serving(clock=hand) as target, Client(target) as one, Client(target) as other:
 
+        def has_turned(wanted: int) -> bool:
+            return len(bench.turned) >= wanted
+
         async def take(turns: int) -> list[str]:
             """Let both clients take the place in turns; return what was logged of them."""
             caplog.clear()
@@ -365,7 +370,7 @@ async def test_clients_that_replace_each_other_are_logged_once_a_minute(
                 wanted = len(bench.turned) + (2 if streams else 1)
                 await client.ask(REGISTER, who)
                 streams.append(client.listen("fault.Fault/SubscribeFaultMsgSignal", who))
-                await until(lambda wanted=wanted: len(bench.turned) >= wanted)
+                await until(partial(has_turned, wanted))
             return [record.getMessage() for record in caplog.records]
 
         assert len(await take(30)) == 2

@@ -10,8 +10,9 @@ import grpc.aio
 import pytest
 
 from contract.documents.public_fault import Influence, PublicFault, PublicFaultEntry
-from tests.aggregator.grpc.bench import Answer, Bench, until
+from tests.aggregator.grpc.bench import Answer, Bench
 from tests.aggregator.grpc.upstream import Client
+from tests.parts.deadlines import patience, until
 
 SEND, REGISTER = "PubFault/SendPublicFault", "config.Config/Register"
 SUBSCRIBE = "config.Config/SubscribeRankTable"
@@ -145,7 +146,7 @@ async def test_bytes_that_are_not_even_http() -> None:
         for content in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"\x00" * 5000):
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(content)
-            await asyncio.wait_for(reader.read(), 20)
+            await asyncio.wait_for(reader.read(), patience(20))
             writer.close()
         async with Client(target) as client:
             assert (await client.ask(REGISTER))["info"] == "register success"

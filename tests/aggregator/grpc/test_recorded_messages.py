@@ -20,6 +20,7 @@ from aggregator.grpc.fault_messages import (
 from tests.aggregator.grpc.bench import Bench, normal
 from tests.aggregator.grpc.test_fault_service import GET, REGISTER, refused, subscribed
 from tests.aggregator.grpc.upstream import Client
+from tests.parts.deadlines import patience
 from tests.vectors import VECTORS
 
 CLIENT = {"jobId": "", "role": "cluster-view"}
@@ -89,7 +90,7 @@ async def test_the_stream_of_a_job_and_of_the_cluster(job: str) -> None:
         stream = await subscribed(client, bench, registered["client"])
         for one in recorded:
             bench.put(a_message(one))
-            assert bare(await asyncio.wait_for(stream.next(), 20)) == bare(one)
+            assert bare(await asyncio.wait_for(stream.next(), patience(20))) == bare(one)
 
 
 async def test_questions_and_their_answers() -> None:

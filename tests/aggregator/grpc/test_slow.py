@@ -12,6 +12,7 @@ from aggregator.grpc.fault_messages import FAULT, DeviceFaultInfo, FaultMsgSigna
 from tests.aggregator.grpc.bench import Bench, node_faults, normal
 from tests.aggregator.grpc.test_fault_service import EVERYBODY, pushed, subscribed
 from tests.aggregator.grpc.upstream import Client
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,7 +56,7 @@ async def test_one_that_never_reads_blocks_no_other(bench: Bench) -> None:
                 bench.put(long(names[change % JOBS], change))
                 if change % 100 == 0:
                     await asyncio.sleep(0)
-            await asyncio.wait_for(following, 40)
+            await asyncio.wait_for(following, patience(40))
             kept = tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
@@ -76,5 +77,5 @@ async def test_one_that_never_reads_blocks_no_other(bench: Bench) -> None:
             bench.put(long(names[change % JOBS], CHANGES + change))
             await asyncio.sleep(0)
         assert bench.server is not None
-        await asyncio.wait_for(bench.server.stop(), 20)
+        await asyncio.wait_for(bench.server.stop(), patience(20))
         assert bench.server.status().subscribers == 0

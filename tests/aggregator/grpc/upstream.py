@@ -20,6 +20,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message_factory import GetMessageClass
 
+from tests.parts.deadlines import patience
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -108,7 +110,7 @@ class Client:
         service, name = method.split("/")
         shape = _pool().FindServiceByName(service).methods_by_name[name]
         call = self.channel.unary_unary(f"/{method}", *_codecs(shape))
-        return _shown(await call(_request(shape, request or {}), timeout=20))
+        return _shown(await call(_request(shape, request or {}), timeout=patience(20)))
 
     def listen(self, method: str, request: Mapping[str, Any] | None = None) -> Stream:
         """Return a stream of replies."""
@@ -120,12 +122,12 @@ class Client:
     async def ask_raw(self, path: str, content: bytes) -> bytes:
         """Return one reply to bytes that may be no request."""
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self.channel.unary_unary(path)
-        return await call(content, timeout=20)
+        return await call(content, timeout=patience(20))
 
     async def listen_raw(self, path: str, content: bytes, seconds: float) -> None:
         """Listen with such bytes, and to the first answer."""
         call: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self.channel.unary_stream(path)
-        await call(content, timeout=seconds).read()
+        await call(content, timeout=patience(seconds)).read()
 
 
 class Stream:

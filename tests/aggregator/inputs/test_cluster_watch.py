@@ -17,6 +17,7 @@ from service.stalls import Stalls
 from stores.address import open_store
 from stores.cluster import KindUnavailable, Snapshot, Update
 from stores.interruption import Interrupted
+from tests.parts.deadlines import time_passes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,7 +40,7 @@ class Feed:
         """Yield these, and wait until they are applied."""
         for event in events:
             self._given.put_nowait(event)
-        await asyncio.sleep(0.01)
+        await time_passes(0.01)
 
     async def events(self) -> AsyncIterator[Any]:
         self.asked += 1

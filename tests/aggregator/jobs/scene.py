@@ -10,7 +10,7 @@ import msgspec
 from aggregator.cluster_documents.published_node import PublishedNode
 from aggregator.inputs.node_context import JobState, NodeState, PodState
 from aggregator.jobs.job_view import JobView
-from aggregator.jobs.relation_tables import SHIPPED
+from aggregator.jobs.relations import SHIPPED
 from contract.documents.cluster_device import CodeFault, DeviceRecord
 from contract.documents.node_info import FaultDevice, NodeRecord
 from contract.documents.switch_info import SwitchEvent, SwitchRecord
@@ -19,7 +19,7 @@ from service.clock import Instant
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aggregator.jobs.relation_tables import RelationTables
+    from aggregator.jobs.relations import RelationTables
     from aggregator.jobs.status import JobStatus
 
 T0_MS = 1_760_000_000_000

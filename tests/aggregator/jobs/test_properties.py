@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator.jobs.relation_tables import SHIPPED, RelationTables
+from aggregator.jobs.relations import SHIPPED, RelationTables
 from tests.aggregator.jobs.scene import (
     CQE,
     LINK_DOWN,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggregator.jobs.relation_tables import SHIPPED, RelationRow
+from aggregator.jobs.relations import SHIPPED, RelationRow
 
 
 def test_shipped_tables_are_those_of_upstream() -> None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.liveness import rules as liveness
-from aggregator.liveness.first_heartbeat_probe import HeartbeatProbe
+from aggregator.liveness.monitor import HeartbeatProbe
 from aggregator.liveness.rules import HeartbeatListing, LostNodes, ProbeResult
 from contract.errors import StoreForbidden, StoreUnavailable
 from service.clock import Instant
 from stores.base import Beat
+from tests.parts.deadlines import stand_in_waits
 
 if TYPE_CHECKING:
     from contract.errors import StoreError
@@ -93,7 +94,7 @@ class Server:
         self.asked.append(node)
         self._now += 1
         self.most = max(self.most, self._now)
-        await asyncio.sleep(self.seconds)
+        await stand_in_waits(self.seconds)
         self._now -= 1
         if self.error is not None:
             raise self.error

@@ -12,6 +12,7 @@ from stores.address import open_store
 from stores.base import Beat
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, report
+from tests.parts.deadlines import until
 from tests.parts.relay import Relay
 
 if TYPE_CHECKING:
@@ -100,9 +101,10 @@ def unread_metric(url: str) -> str:
 async def shown(daemon: Daemon, **wanted: str) -> None:
     """Wait until the API shows these heartbeats."""
     found: dict[str, str] = {}
-    for _ in range(250):
+
+    async def is_shown() -> bool:
+        nonlocal found
         found = {node: (await asyncio.to_thread(daemon.node, node))["heartbeat"] for node in wanted}
-        if found == wanted:
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"wanted {wanted}, got {found}")
+        return found == wanted
+
+    await until(is_shown, lambda: f"wanted {wanted}, got {found}", 25, 0.1)

@@ -6,7 +6,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from contract.documents.episodes import EpisodeEvent
 from contract.observation import chip_subject
 from contract.pages.history import HistoryRange
 from stores.base import HistoryAck, HistoryBatch
+from tests.parts.deadlines import let_time_pass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,7 +176,7 @@ def test_acknowledged_batches_survive_the_death_of_the_process(tmp_path: Path) -
     ) as writer:
         assert writer.stdout is not None
         answered = [int(writer.stdout.readline()) for _ in range(20)]
-        time.sleep(0.05)
+        let_time_pass(0.05)
         writer.send_signal(signal.SIGKILL)
         answered += [int(line) for line in writer.stdout if line.endswith("\n")]
     sequences = [int(one.split()[1]) for one in kept(tmp_path)]

@@ -11,7 +11,7 @@ import pytest
 from aggregator.inputs import node_documents as intake
 from aggregator.inputs.node_document_reader import read_documents
 from aggregator.inputs.node_documents import DocumentSource
-from aggregator.notify.node_log import NodeLog
+from aggregator.notify.notifier import NodeLog
 from contract.pages.changes import FaultChange
 from service.stalls import Stalls
 from stores.base import Changed, DocumentsListed
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stores.base import Selection, Store, WatchEvent
     from tests.aggregator.daemon import Daemon
 
-LOGGER = "aggregator.notify.node_log"
+LOGGER = "aggregator.notify.notifier"
 CODE = "80E18402"
 
 

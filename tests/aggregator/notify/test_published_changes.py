@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from aggregator.notify.history_file import FILE_NAME, HistoryFile, read_publishe
 from contract.pages.changes import FaultChange
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries
 from tests.aggregator.nodes import T0, faulty, healthy, report, unhealthy
+from tests.parts.deadlines import until
 from tests.parts.watching import Watching, watching
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ def shows(node: str, chip: int) -> Callable[[Watching], bool]:
 
 async def has(daemon: Daemon, expected: list[Row]) -> None:
     """Wait for these rows, and that there are no others."""
-    async with asyncio.timeout(20):
-        while len(rows(daemon)) < len(expected):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await until(lambda: len(rows(daemon)) >= len(expected), seconds=20)
     assert sorted(map(str, rows(daemon))) == sorted(map(str, expected))
 
 

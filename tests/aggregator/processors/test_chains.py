@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from aggregator.processors.manual_info import render_chips
+from aggregator.processors.separation_documents import render_chips
 from contract.documents.cluster_device import DeviceRecord, render_device_entry
 from tests.aggregator.processors.cases import (
     T,

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.inputs.node_context import NodeContext
-from aggregator.processors.manual_separation import KEPT_MS, ManualSeparation, Separated
-from aggregator.processors.separation_policy import SeparationPolicy
-from aggregator.processors.software_fault_window import MOST, WINDOW_MS, FaultWindows
+from aggregator.processors.frequent_fault_separation import (
+    KEPT_MS,
+    MAX_WAITING,
+    WINDOW_MS,
+    FaultWindows,
+    ManualSeparation,
+    Separated,
+    SeparationPolicy,
+)
 from aggregator.processors.state_types import NO_DEVICE_STATE, DeviceState, Occurrence
 from tests.aggregator.processors.cases import T, chip, node_context, one, pod, process, record
 
@@ -138,9 +144,9 @@ def test_a_clock_that_was_set_back_does_not_hold_a_fault_for_ever() -> None:
 
 def test_too_many_are_not_kept() -> None:
     windows = FaultWindows()
-    windows.add(at(number, job=str(number)) for number in range(MOST + 3))
+    windows.add(at(number, job=str(number)) for number in range(MAX_WAITING + 3))
     assert windows.lost_total == 3
-    assert len(list(windows.waiting)) == MOST
+    assert len(list(windows.waiting)) == MAX_WAITING
     windows.clear()
     assert list(windows.waiting) == []
 

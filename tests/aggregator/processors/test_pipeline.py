@@ -9,10 +9,9 @@ import msgspec
 from aggregator.inputs.node_context import JobState, NodeContext, PodState
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
-from aggregator.processors import manual_info, separation_policy
-from aggregator.processors.manual_info import NAMESPACE
+from aggregator.processors import separation_documents
 from aggregator.processors.record_edits import add_faults
-from aggregator.processors.separation_policy import KEY
+from aggregator.processors.separation_documents import NAMESPACE, POLICY_KEY
 from aggregator.processors.state import (
     PersistedNode,
     bucket_of_node,
@@ -29,8 +28,8 @@ from tests.aggregator.processors.test_separation_documents import SHIPPED, text
 from tests.contract.documents.test_cluster_device import KEY as RESOURCE
 
 if TYPE_CHECKING:
-    from aggregator.processors.engine import PublicFaultProcessor
-    from aggregator.processors.manual_separation import Counts
+    from aggregator.processors.chains import PublicFaultProcessor
+    from aggregator.processors.frequent_fault_separation import Counts
     from service.clock import Instant
 
 NAME = "cluster-info-device-0"
@@ -83,8 +82,8 @@ class Bench:
         return self.step(at)
 
     def separating(self, at: float = 0, how: str = ONCE) -> None:
-        self.apply(at, separation_policy.NAME, {KEY: how})
-        self.apply(at, manual_info.NAME, None)
+        self.apply(at, separation_documents.POLICY_NAME, {POLICY_KEY: how})
+        self.apply(at, separation_documents.CHIPS_NAME, None)
 
     def step(self, at: float) -> frozenset[str]:
         changed = self.pipeline.step(instant(at))
@@ -211,9 +210,9 @@ def test_an_operator_releases_a_chip() -> None:
     bench.put(1, "n1", healthy())
     bench.run(1, 40)
     assert bench.unhealthy("n1") == chip(3)
-    bench.apply(41, manual_info.NAME, bench.view())
+    bench.apply(41, separation_documents.CHIPS_NAME, bench.view())
     assert bench.unhealthy("n1") == chip(3)
-    assert bench.apply(42, manual_info.NAME, None) == {NAME}
+    assert bench.apply(42, separation_documents.CHIPS_NAME, None) == {NAME}
     assert bench.unhealthy("n1") == ""
 
 
@@ -225,7 +224,7 @@ def test_a_policy_that_is_switched_off_releases_and_one_that_is_on_counts_what_s
     bench.separating(1)
     bench.run(1, 40)
     assert "ManuallySeparateNPU" in str(bench.entry("n1"))
-    assert bench.apply(50, separation_policy.NAME, {KEY: text("false")}) == {NAME}
+    assert bench.apply(50, separation_documents.POLICY_NAME, {POLICY_KEY: text("false")}) == {NAME}
     assert "ManuallySeparateNPU" not in str(bench.entry("n1"))
     assert bench.processing.devices["n1"].seen == {}
 
@@ -297,14 +296,14 @@ def test_a_release_while_no_replica_leads_counts() -> None:
     leader.run(1, 40)
     shown = leader.view()
     assert shown is not None
-    follower.apply(41, manual_info.NAME, shown)
+    follower.apply(41, separation_documents.CHIPS_NAME, shown)
     assert follower.view() is None, "who follows decides nothing"
-    follower.apply(50, manual_info.NAME, {"n1": shown["n1"]})
+    follower.apply(50, separation_documents.CHIPS_NAME, {"n1": shown["n1"]})
     follower.processing.restore(leader.kept, instant(51))
     follower.step(51)
     assert set(follower.view() or {}) == {"n1"}
     assert (follower.unhealthy("n1"), follower.unhealthy("n2")) == (chip(3), "")
-    follower.apply(52, manual_info.NAME, None)
+    follower.apply(52, separation_documents.CHIPS_NAME, None)
     assert follower.unhealthy("n1") == "", "it was seen to be in the document"
 
 

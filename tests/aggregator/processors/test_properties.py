@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator.inputs.node_context import JobState, NodeContext, PodState
-from aggregator.processors.chains import ChainContext, DeviceResult, process_device
-from aggregator.processors.engine import ProcessorEngine
+from aggregator.processors.chains import ChainContext, DeviceResult, ProcessorEngine, process_device
 from aggregator.processors.state_types import NO_DEVICE_STATE
 from contract.codes.levels import ChipLevel
 from contract.documents.cluster_device import CodeFault, DeviceRecord

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from aggregator.processors.manual_separation import ManualSeparation, Separated
-from aggregator.processors.separation_policy import SeparationPolicy
+from aggregator.processors.frequent_fault_separation import (
+    ManualSeparation,
+    Separated,
+    SeparationPolicy,
+)
 from aggregator.processors.state_types import Occurrence
 from contract.codes.levels import ChipLevel
 from tests.aggregator.nodes import T0, faulty, healthy, instant, unhealthy

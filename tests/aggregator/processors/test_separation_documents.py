@@ -8,12 +8,22 @@ import logging
 import pytest
 
 from aggregator.plugin import View
-from aggregator.processors import manual_info
-from aggregator.processors import separation_policy as policy
-from aggregator.processors.manual_info import NAMESPACE, read_chips
-from aggregator.processors.manual_separation import ManualSeparation, Separated
-from aggregator.processors.separation_documents import PATIENCE_MS, SeparationDocuments, rendered
-from aggregator.processors.separation_policy import KEY, SeparationPolicy, read_policy
+from aggregator.processors.frequent_fault_separation import (
+    ManualSeparation,
+    Separated,
+    SeparationPolicy,
+)
+from aggregator.processors.separation_documents import (
+    CHIPS_NAME,
+    NAMESPACE,
+    PATIENCE_MS,
+    POLICY_KEY,
+    POLICY_NAME,
+    SeparationDocuments,
+    read_chips,
+    read_policy,
+    rendered,
+)
 from aggregator.processors.state_types import Occurrence
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.errors import DocumentError
@@ -41,7 +51,7 @@ def text(
 
 
 def test_the_shipped_policy() -> None:
-    assert read_policy({KEY: SHIPPED}) == SeparationPolicy(True, 24, 3, 48)
+    assert read_policy({POLICY_KEY: SHIPPED}) == SeparationPolicy(True, 24, 3, 48)
     assert not SeparationPolicy().enabled, "off until a document says otherwise"
 
 
@@ -49,7 +59,7 @@ def test_the_shipped_policy() -> None:
     "given", [(1, 1, 1), (720, 50, 240), (1, 50, -1)], ids=["least", "most", "never"]
 )
 def test_bounds_that_are_right(given: tuple[int, int, int]) -> None:
-    assert read_policy({KEY: text("false", *given)}) == SeparationPolicy(False, *given)
+    assert read_policy({POLICY_KEY: text("false", *given)}) == SeparationPolicy(False, *given)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +93,10 @@ def test_bounds_that_are_right(given: tuple[int, int, int]) -> None:
 )
 def test_a_policy_that_is_refused(wrong: str, where: str) -> None:
     with pytest.raises(DocumentError) as refused:
-        read_policy({KEY: wrong})
-    assert refused.value.where in [f"{KEY}.{one}" if one else KEY for one in where.split("|")]
+        read_policy({POLICY_KEY: wrong})
+    assert refused.value.where in [
+        f"{POLICY_KEY}.{one}" if one else POLICY_KEY for one in where.split("|")
+    ]
 
 
 def test_a_policy_without_its_key_is_refused() -> None:
@@ -100,15 +112,15 @@ class Bench:
         self.documents = SeparationDocuments(self.separation, stores)
 
     def policy(self, texts: str | None, source: int = 0) -> frozenset[str]:
-        data = None if texts is None else {KEY: texts}
-        return self._apply(policy.NAME, data, source)
+        data = None if texts is None else {POLICY_KEY: texts}
+        return self._apply(POLICY_NAME, data, source)
 
     def chips(self, data: dict[str, str] | None, source: int = 0) -> frozenset[str]:
-        return self._apply(manual_info.NAME, data, source)
+        return self._apply(CHIPS_NAME, data, source)
 
     def listed(self, data: dict[str, str] | None = None, source: int = 0) -> frozenset[str]:
-        documents = () if data is None else (Document(NAMESPACE, manual_info.NAME, data),)
-        return self.see(manual_info.NAME, DocumentsListed(documents), source)
+        documents = () if data is None else (Document(NAMESPACE, CHIPS_NAME, data),)
+        return self.see(CHIPS_NAME, DocumentsListed(documents), source)
 
     def _apply(self, name: str, data: dict[str, str] | None, source: int) -> frozenset[str]:
         if data is None:
@@ -165,7 +177,7 @@ def test_switched_off_everything_is_released_and_the_document_goes() -> None:
     bench.separate("n1")
     assert set(bench.shown()) == {"n1"}
     assert bench.policy(text("false")) == {"n1"}
-    assert bench.documents.views() == (View(NAMESPACE, manual_info.NAME, None),)
+    assert bench.documents.views() == (View(NAMESPACE, CHIPS_NAME, None),)
 
 
 def test_an_operator_releases_a_chip_by_deleting_it() -> None:
@@ -244,7 +256,7 @@ def test_separations_by_another_program_are_adopted_at_the_start_only() -> None:
     assert bench.separation.of("n1") == {chip(0)}
     assert bench.shown() == texts
     assert bench.chips({**texts, "n9": texts["n1"]}) == frozenset()
-    bench.see(manual_info.NAME, Interrupted("away"))
+    bench.see(CHIPS_NAME, Interrupted("away"))
     assert bench.listed({**texts, "n9": texts["n1"]}) == frozenset()
     assert set(bench.separation.chips) == {"n1"}
     assert bench.listed() == {"n1"}, "released while nobody could be heard"
@@ -275,7 +287,7 @@ def test_another_store_without_the_document_releases_no_chip() -> None:
     bench.listed(source=1)
     listed_of = [bench.documents.listed]
     for source in range(2):
-        bench.see(policy.NAME, DocumentsListed(()), source)
+        bench.see(POLICY_NAME, DocumentsListed(()), source)
         listed_of.append(bench.documents.listed)
     assert listed_of == [False, False, True]
     texts = bench.shown()
@@ -311,8 +323,8 @@ def test_other_documents_are_nobodys() -> None:
     bench = on()
     bench.separate("n1")
     bench.chips(bench.shown())
-    bench.see(manual_info.NAME, Deleted(NAMESPACE, "another"))
-    bench.see(manual_info.NAME, Changed(Document(NAMESPACE, "another", {})))
+    bench.see(CHIPS_NAME, Deleted(NAMESPACE, "another"))
+    bench.see(CHIPS_NAME, Changed(Document(NAMESPACE, "another", {})))
     assert bench.separation.of("n1") == {chip(0)}
 
 

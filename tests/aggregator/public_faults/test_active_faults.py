@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from aggregator.public_faults import active_faults as ledger_module
 from aggregator.public_faults.active_faults import ActiveFaults
-from aggregator.public_faults.persisted_rows import Rows, read
-from aggregator.public_faults.values import FaultOutcome, PublicFaultReport
+from aggregator.public_faults.values import FaultOutcome, PublicFaultReport, Rows, read_rows
 from service.clock import Instant
 from tests.aggregator.public_faults.messages import REPORTED_MS, at
 
@@ -190,7 +189,7 @@ def restarted(rows: Rows, now: Instant) -> tuple[ActiveFaults, Rows]:
     """Return the state of another process that begins with what the one before has kept."""
     names = {f"{number:02}" for number in range(32)}
     texts = {name: text for name in names if (text := rows.text(name)) is not None}
-    state, unreadable = read(texts)
+    state, unreadable = read_rows(texts)
     assert not unreadable
     again = Rows()
     ledger = ActiveFaults(again)

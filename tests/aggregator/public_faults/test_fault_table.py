@@ -28,6 +28,7 @@ from tests.aggregator.public_faults.messages import (
     places,
     standing,
 )
+from tests.parts.deadlines import patience, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,7 +160,7 @@ async def test_the_file_is_followed(
     file = tmp_path / "publicCustomization.json"
     seen: asyncio.Queue[str | None] = asyncio.Queue()
     task = asyncio.create_task(follow_table(file, seen.put_nowait))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patience(30)):
         file.write_text("one")
         while await seen.get() != "one":
             pass
@@ -169,8 +170,7 @@ async def test_the_file_is_followed(
         file.unlink()
         assert await seen.get() is None
         file.mkdir()
-        while "cannot be read" not in caplog.text:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: "cannot be read" in caplog.text)
         file.rmdir()
         (tmp_path / "large").write_bytes(b"\xff" + b"x" * (11 * 1024 * 1024))
         (tmp_path / "large").rename(file)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from aggregator.public_faults.persisted_rows import Rows
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
-from aggregator.public_faults.values import PublicFaultReport, UnplacedFault
+from aggregator.public_faults.values import PublicFaultReport, Rows, UnplacedFault
 from contract.documents.public_fault import Influence, PublicFaultEntry, encode_public_fault
 from contract.names import PUBLIC_FAULT_LABEL, owner_of
 from stores.base import Changed, Deleted, Document, DocumentsListed

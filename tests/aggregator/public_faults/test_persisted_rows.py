@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.public_faults import persisted_rows as rows_module
-from aggregator.public_faults.persisted_rows import Rows, read
-from aggregator.public_faults.values import EndedFault
+from aggregator.public_faults import values as rows_module
+from aggregator.public_faults.values import EndedFault, Rows, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,10 +45,10 @@ def test_rows_read_back_equal_the_rows_put(monkeypatch: pytest.MonkeyPatch) -> N
             there.discard(one)
         if step % 7 == 0:
             store = written(rows, store)
-            assert set(read(store)[0].over) == there
+            assert set(read_rows(store)[0].over) == there
         if step == 301:
             rows = Rows()  # another process, for which the parts are one again
-            for kept in read(store)[0].over:
+            for kept in read_rows(store)[0].over:
                 rows.put("over", kept.key, kept)
             rows.compare(store)
     assert len(store) > 3
@@ -64,7 +63,7 @@ def test_unchanged_buckets_are_not_written() -> None:
     rows.put("away", ("n1",), 5)
     store = written(rows, {})
     again = Rows()
-    state, unreadable = read(store)
+    state, unreadable = read_rows(store)
     assert unreadable == []
     for one in reversed(state.over):
         again.put("over", one.key, one)
@@ -87,6 +86,6 @@ def test_unchanged_buckets_are_not_written() -> None:
     ],
 )
 def test_unreadable_bucket_is_reported(text: str) -> None:
-    state, (problem,) = read({"07": text, "08": '{"away":{"n1":1}}'})
+    state, (problem,) = read_rows({"07": text, "08": '{"away":{"n1":1}}'})
     assert problem.startswith("07: ")
     assert state.away == {"n1": 1}

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from aggregator.cluster_documents.entry import ClusterEntry, merge
 from aggregator.inputs.node_context import NodeState
-from aggregator.public_faults.apply_to_record import MOST_SHOWN, with_public_faults
 from aggregator.public_faults.plugin import PublicFaultsPlugin
+from aggregator.public_faults.published_faults import MOST_SHOWN, with_public_faults
 from aggregator.public_faults.values import ActivePublicFault
 from contract.documents import device_info
 from contract.documents.cluster_device import (

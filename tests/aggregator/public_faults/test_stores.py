@@ -20,6 +20,7 @@ from tests.aggregator.public_faults.messages import (
     standing,
 )
 from tests.parts.broker import AGGREGATOR
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -80,7 +81,7 @@ async def test_documents_of_nodes_and_of_any_program_are_received(store: Store) 
             more.set()
 
     async def until(happened: Callable[[PublicFaultsPlugin], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patience(30)):
             while not happened(faults):
                 more.clear()
                 await more.wait()

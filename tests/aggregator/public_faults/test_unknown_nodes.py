@@ -131,7 +131,7 @@ def test_over_grpc_a_node_that_is_not_there_is_refused_for_good() -> None:
 def test_reports_about_nodes_that_never_come_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("aggregator.public_faults.unknown_nodes.MOST", 20)
+    monkeypatch.setattr("aggregator.public_faults.kept_messages.MAX_UNKNOWN", 20)
     faults = begun()
     for number in range(50):
         message = fault_message(one(f"fault-{number:04}", node=f"ghost-{number}"))

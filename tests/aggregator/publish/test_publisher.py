@@ -21,6 +21,7 @@ from service.election.leadership import Always
 from service.stalls import Stalls
 from stores.base import Document, DocumentsListed
 from tests.aggregator.nodes import T0, healthy, record
+from tests.aggregator.publish.desired import Desired
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -92,10 +93,7 @@ class Cluster:
                 WriteQueue(WRITES_PER_SECOND, clock),
                 TOUCH_SECONDS,
             ),
-            value=lambda name: Value(text(name, self.stamps[name]), 1, self.stamps[name]),
-            acknowledged=lambda *_: None,
-            appeared=lambda _: None,
-            followed=lambda *_: None,
+            Desired(lambda name: Value(text(name, self.stamps[name]), 1, self.stamps[name])),
         )
 
     def _document(self, name: str) -> Document:

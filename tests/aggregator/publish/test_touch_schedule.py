@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggregator.publish.touch_schedule import TouchSchedule
+from aggregator.publish.document_writer import TouchSchedule
 from tests.aggregator.nodes import instant
 
 NAMES = [f"cluster-info-device-{number}" for number in range(12)]

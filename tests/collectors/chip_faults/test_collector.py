@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.chip_faults.collector import ChipFaultsCollector, ChipFaultsSection
 from collectors.registry import COLLECTORS
 from contract.codes.chip_codes import CARD_DROP, RESET_FINISHED
@@ -48,7 +47,6 @@ async def collecting(
     recorded = RecordedReports()
     beats: list[float] = [] if marks is None else marks
     loop = asyncio.get_running_loop()
-    collector = ChipFaultsCollector(ChipFaultsSection(), AgentOptions())
     around = collector_context(
         recorded,
         virtual_ms,
@@ -57,7 +55,8 @@ async def collecting(
         progress=lambda: beats.append(loop.time()),
         chips=chips,
     )
-    task = asyncio.create_task(collector.run(around))
+    collector = ChipFaultsCollector(ChipFaultsSection(), around)
+    task = asyncio.create_task(collector.run())
     try:
         yield recorded
     finally:
@@ -69,8 +68,9 @@ async def collecting(
         assert max(pauses, default=0) <= collector.period_seconds
 
 
-def test_the_table_makes_collectors() -> None:
-    made = [make(make.settings(), AgentOptions()) for make in COLLECTORS]
+async def test_the_table_makes_collectors() -> None:
+    around = collector_context(RecordedReports(), virtual_ms, ScriptedDriver())
+    made = [make(make.settings(), around) for make in COLLECTORS]
     assert [one.name for one in made] == [make.name for make in COLLECTORS]
 
 
@@ -444,6 +444,6 @@ async def test_a_failing_inventory_ends_the_collector() -> None:
 
     driver.listed = fail  # type: ignore[method-assign, assignment]
     with pytest.raises(DriverError, match="no supported chip family"):
-        await ChipFaultsCollector(ChipFaultsSection(), AgentOptions()).run(
-            collector_context(RecordedReports(), virtual_ms, driver)
-        )
+        await ChipFaultsCollector(
+            ChipFaultsSection(), collector_context(RecordedReports(), virtual_ms, driver)
+        ).run()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.chip_faults.collector import LIST_PERIOD, ChipFaultsCollector, ChipFaultsSection
 from tests.collectors.scripted import (
     CHIP_1,
@@ -42,10 +41,9 @@ async def collecting(
     def show(_: Subject, name: str, value: float | None) -> None:
         readings[name] = value
 
-    collector = ChipFaultsCollector(ChipFaultsSection(list_period_seconds=period), AgentOptions())
-    task = asyncio.create_task(
-        collector.run(collector_context(recorded, virtual_ms, driver, show=show))
-    )
+    around = collector_context(recorded, virtual_ms, driver, show=show)
+    collector = ChipFaultsCollector(ChipFaultsSection(list_period_seconds=period), around)
+    task = asyncio.create_task(collector.run())
     try:
         yield recorded
     finally:

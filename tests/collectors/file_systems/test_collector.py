@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from pydantic import ValidationError
 
-from collectors.base import AgentOptions
 from collectors.boot import boot_id
 from collectors.file_systems.collector import (
     FileSystemsCollector,
@@ -42,13 +42,15 @@ from contract.codes.host_codes import (
 )
 from contract.observation import Assertion, Gap, Observation, Subject, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms, word
+from tests.parts import deadlines
 from tests.parts.collector_context import SavedInMemory, collector_context
+from tests.parts.deadlines import patience, stays, time_passes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
-    from collectors.base import Sink
+    from collectors.base import CollectorContext, Sink
     from contract.observation import Report
 
 NOW_MS = 1_800_000_000_000
@@ -302,12 +304,12 @@ class Host:
 
     def collector(
         self, full_percent: float = 100.0, deadline_seconds: float = 5.0
-    ) -> FileSystemsCollector:
-        return FileSystemsCollector(
+    ) -> Callable[[CollectorContext], FileSystemsCollector]:
+        return partial(
+            FileSystemsCollector,
             FileSystemsSection(
                 full_percent=full_percent, full_cleared_percent=full_percent
             ).model_copy(update={"deadline_seconds": deadline_seconds}),
-            AgentOptions(),
             host=HostMounts((), self.proc),
         )
 
@@ -320,7 +322,7 @@ def host(tmp_path: Path) -> Host:
 
 @contextlib.asynccontextmanager
 async def running(
-    collector: FileSystemsCollector,
+    make: Callable[[CollectorContext], FileSystemsCollector],
     memory: SavedInMemory | None = None,
     tracked: Mapping[tuple[Subject, str], int] | None = None,
 ) -> AsyncIterator[tuple[RecordedReports, Sink]]:
@@ -340,7 +342,7 @@ async def running(
         tracked=tracked,
         listen=listeners.append,
     )
-    task = asyncio.create_task(collector.run(around))
+    task = asyncio.create_task(make(around).run())
     try:
         yield recorded, push
     finally:
@@ -350,9 +352,7 @@ async def running(
 
 
 async def until(recorded: RecordedReports, count: int) -> list[str]:
-    async with asyncio.timeout(5):
-        while len(recorded.words()) < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await deadlines.until(lambda: len(recorded.words()) >= count, seconds=5)
     return recorded.words()
 
 
@@ -402,7 +402,7 @@ async def test_hanging_file_system_blinds_no_other(
     def hanging(path: str) -> os.statvfs_result:
         asked.append(path)
         if path.endswith("/data") and not release.is_set():
-            release.wait(10)
+            release.wait(patience(10))
         return statvfs(path)
 
     monkeypatch.setattr(os, "statvfs", hanging)
@@ -412,14 +412,12 @@ async def test_hanging_file_system_blinds_no_other(
         assert words[-1] == "node 0 blind: /data: no answer within 0.05 s"
         before = len(asked)
         push([Gap(KERNEL_LOG, 1, "lost")])
-        await asyncio.sleep(0.05)
+        await stays(0.05, because="another look follows a gap at once")
         assert len(asked) == before + 1, "it is left out"
         release.set()
-        await asyncio.sleep(0.05)
+        await time_passes(0.05)
         push([Gap(KERNEL_LOG, 1, "lost")])
-        async with asyncio.timeout(5):
-            while ANSWERED not in recorded.words():  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        await deadlines.until(lambda: ANSWERED in recorded.words(), seconds=5)
         assert any(f"{DISK} present" in one for one in recorded.words())
 
 

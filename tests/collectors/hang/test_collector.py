@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.hang.collector import HangCollector
 from collectors.hang.tracker import Figures, HangSection, HangTracker, looks_hung
 from contract.codes.chip_codes import HANG
@@ -25,7 +24,9 @@ from dcmi_shim.library.discovery import VendorPaths, find_library
 from dcmi_shim.values import Chip
 from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import CHIP_1, UNSUPPORTED, RecordedReports, ScriptedDriver, word
+from tests.parts import deadlines
 from tests.parts.collector_context import collector_context
+from tests.parts.deadlines import stays
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -128,9 +129,9 @@ async def detecting(
         recorded, wall_clock, driver, tracked=tracked, driver_root=root, environment=os.environ
     )
     collector = HangCollector(
-        HangSection(period_seconds=ROUND, deadline_seconds=2, enabled=detect), AgentOptions()
+        HangSection(period_seconds=ROUND, deadline_seconds=2, enabled=detect), around
     )
-    task = asyncio.create_task(collector.run(around))
+    task = asyncio.create_task(collector.run())
     try:
         yield recorded
     finally:
@@ -144,9 +145,7 @@ def wall_clock() -> int:
 
 
 async def until(condition: Callable[[], object], seconds: float = 5) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await deadlines.until(condition, seconds=seconds)
 
 
 @pytest.mark.slow
@@ -166,7 +165,7 @@ async def test_a_driver_without_process_lists_is_not_blind() -> None:
     driver = ScriptedDriver()
     driver.trouble = {("processes", chip): UNSUPPORTED for chip in (0, 1)}
     async with detecting(driver, tracked={(CHIP_1, HANG): 1}) as recorded:
-        await asyncio.sleep(4 * ROUND)
+        await stays(4 * ROUND, because="four rounds of queries pass")
         assert recorded.words() == [f"chip 1 blind: {UNSUPPORTED}"]
     assert [chip for _, _, chip in driver.asked] == [0, 1]
 
@@ -176,7 +175,7 @@ async def test_disabled_detection_ends_hangs_without_a_call() -> None:
     driver = ScriptedDriver()
     tracked = {(CHIP_1, HANG): 1, (chip_subject(9), HANG): 1}
     async with detecting(driver, tracked=tracked, detect=False) as recorded:
-        await asyncio.sleep(3 * ROUND)
+        await stays(3 * ROUND, because="three rounds of queries would pass")
         assert recorded.words() == [f"chip 1 {ENDS}", f"chip 9 {ENDS}"]
     assert not driver.asked
 
@@ -185,7 +184,7 @@ async def test_disabled_detection_ends_hangs_without_a_call() -> None:
 async def test_a_chip_that_is_gone_is_blind() -> None:
     driver = ScriptedDriver()
     async with detecting(driver, tracked={(chip_subject(9), HANG): 1}) as recorded:
-        await asyncio.sleep(4 * ROUND)
+        await stays(4 * ROUND, because="four rounds of queries pass")
         gone = "chip 9 blind: the driver does not show this chip"
         assert recorded.words() == [gone]
         driver.chips.append(Chip(9, 9, 9, 0))
@@ -268,7 +267,7 @@ async def test_a_tool_that_hangs_or_a_process_that_is_gone_is_no_evidence(
     hardware.load(4, traffic=False, processes=[busy])
     async with on_hardware(server[0]) as recorded:
         await until(lambda: f"chip 4 {BEGINS}" in recorded.words(), 15)
-        await asyncio.sleep(3 * ROUND)
+        await stays(3 * ROUND, because="three rounds of queries pass")
         others = [word for word in recorded.words() if not word.startswith("chip 4")]
         assert sorted(word[:20] for word in others) == [
             "chip 1 blind: hccn_t",

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import HostMounts
 from collectors.kernel_log.collector import KernelLogCollector, KernelLogSection
@@ -36,10 +35,11 @@ from contract.observation import Observation, Subject, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver
 from tests.parts.collector_context import SavedInMemory as Memory
 from tests.parts.collector_context import collector_context
+from tests.parts.deadlines import stays, time_passes, until
 from tests.parts.kernel_log import DRIVER, HARMLESS, HUNG, KILLED, LOCKUP, KernelLogPipe, line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
 ANSWERED = "node 0 answered"
 LOCKED = f"host 0 Kernel occur {SOFT_LOCKUP}"
@@ -73,20 +73,14 @@ async def running(
     settings = KernelLogSection(device=str(device)).model_copy(
         update={"hold_seconds": hold_seconds}  # shorter than an operator may set
     )
-    collector = KernelLogCollector(settings, AgentOptions())
-    task = asyncio.create_task(collector.run(around))
+    collector = KernelLogCollector(settings, around)
+    task = asyncio.create_task(collector.run())
     try:
         yield recorded
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not happened():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 def remembered(memory: Memory) -> SavedLogPosition:
@@ -169,7 +163,7 @@ async def test_ten_thousand_lines_do_not_starve_others(log: KernelLogPipe) -> No
             sequence += 100
             log.write(*lines)
             await asyncio.sleep(0)
-            await asyncio.sleep(0.0005)
+            await time_passes(0.0005)
         log.write(line(sequence + 1, LOCKUP))
         await until(lambda: recorded.words() == [ANSWERED, LOCKED])
 
@@ -179,7 +173,7 @@ async def test_a_missing_log_is_blindness_and_ends_nothing(tmp_path: Path) -> No
     held = {(KERNEL, SOFT_LOCKUP): 1}
     async with running(path, Memory(), held, hold_seconds=0.05) as recorded:
         await until(lambda: len(recorded.words()) == 1)
-        await asyncio.sleep(0.2)
+        await stays(0.2, because="the fault would end after hold_seconds, 0.05")
     (blind,) = recorded.words()
     assert blind.startswith("node 0 blind: ")
     assert "/dev" in blind
@@ -240,7 +234,7 @@ async def test_suppressed_reports_are_blindness_and_no_recovery(log: KernelLogPi
             ),
         )
         await until(lambda: len(recorded.words()) == 3)
-        await asyncio.sleep(0.3)
+        await stays(0.3, because="what is held ends after hold_seconds")
     _, occur, blind = recorded.words()
     assert occur == f"host 0 Kernel occur {HUNG_TASK}"
     assert blind.startswith("node 0 blind: further hung tasks are not reported")
@@ -263,7 +257,7 @@ async def test_an_error_of_the_driver_outlasts_its_rate_limit(log: KernelLogPipe
     async with running(log.path, Memory(), hold_seconds=0.4) as recorded:
         await until(lambda: recorded.words() == [ANSWERED])
         log.write(line(1, DRIVER, 5), line(2, "net_ratelimit: 9 callbacks suppressed", 4))
-        await asyncio.sleep(0.2)
+        await time_passes(0.2)
         log.write(line(3, "devdrv_ioctl: 9 callbacks suppressed", 4))
         await until(lambda: len(recorded.words()) == 3)
         begun = time.monotonic()
@@ -276,9 +270,9 @@ async def test_lost_records_restart_the_silence(log: KernelLogPipe) -> None:
     async with running(log.path, Memory(), hold_seconds=0.4) as recorded:
         await until(lambda: recorded.words() == [ANSWERED])
         log.write(line(1, LOCKUP))
-        await asyncio.sleep(0.25)
+        await time_passes(0.25)
         log.write(line(9, HARMLESS, 6))
-        await asyncio.sleep(0.25)
+        await stays(0.25, because="the fault would end after hold_seconds, 0.4")
         assert f"host 0 Kernel absent {SOFT_LOCKUP}" not in recorded.words()
         await until(lambda: f"host 0 Kernel absent {SOFT_LOCKUP}" in recorded.words())
 
@@ -314,7 +308,7 @@ async def test_a_flood_about_one_device_is_read_quickly(log: KernelLogPipe) -> N
             for _ in range(20):
                 log.write(*(line(sequence + one, text) for one in range(1, 101)))
                 sequence += 100
-                await asyncio.sleep(0.001)
+                await time_passes(0.001)
         log.write(line(sequence + 1, LOCKUP))
         await until(lambda: LOCKED in recorded.words())
     assert len(recorded.words()) == 2 + len(mounted[:1])
@@ -341,7 +335,7 @@ async def test_a_pipe_does_not_end_when_a_writer_goes(tmp_path: Path) -> None:
             end = os.open(path, os.O_WRONLY)
             os.write(end, line(sequence, text).encode())
             os.close(end)
-            await asyncio.sleep(0.02)
+            await time_passes(0.02)
         await until(lambda: recorded.words() == [ANSWERED, LOCKED])
 
 

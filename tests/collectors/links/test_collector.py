@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
@@ -28,14 +29,16 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import HCCN_TOOL, install
 from dcmi_shim.values import Chip, Inventory
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, word
+from tests.parts import deadlines
 from tests.parts.collector_context import collector_context
+from tests.parts.deadlines import patience, stays, time_passes
 from tests.parts.process_table import processes_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from collectors.base import Sink
+    from collectors.base import CollectorContext, Sink
     from contract.observation import Report, Subject
 
 
@@ -44,10 +47,14 @@ def links(
     npu_exporter_names: bool = False,
     hccn_error: Literal["blind", "down"] = "blind",
     **seconds: float,
-) -> LinksCollector:
-    """Return a collector with these settings."""
+) -> Callable[[CollectorContext], LinksCollector]:
+    """Return what makes a collector with these settings."""
     options = AgentOptions(npu_exporter_names=npu_exporter_names, hccn_error=hccn_error)
-    return LinksCollector(LinksSection(**seconds), options)
+
+    def make(context: CollectorContext) -> LinksCollector:
+        return LinksCollector(LinksSection(**seconds), replace(context, options=options))
+
+    return make
 
 
 pytestmark = pytest.mark.slow
@@ -96,7 +103,7 @@ class Node:
 @contextlib.asynccontextmanager
 async def running(
     root: Path,
-    collector: LinksCollector,
+    make: Callable[[CollectorContext], LinksCollector],
     tracked: dict[tuple[Subject, str], int] | None = None,
     driver: ScriptedDriver | None = None,
 ) -> AsyncIterator[Node]:
@@ -113,7 +120,7 @@ async def running(
         listen=node.listeners.append,
         progress=node.made_progress,
     )
-    task = asyncio.create_task(collector.run(around))
+    task = asyncio.create_task(make(around).run())
     try:
         yield node
     finally:
@@ -124,9 +131,7 @@ async def running(
 
 async def until(condition: Callable[[], object], seconds: float = 5) -> float:
     began = time.monotonic()
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await deadlines.until(condition, seconds=seconds)
     return time.monotonic() - began
 
 
@@ -195,7 +200,7 @@ async def test_an_event_makes_it_ask_two_seconds_later(root: Path, hardware: Emu
         for report in ("80E01801", UB_PORT_DOWN):
             node.event(0, Assertion.OCCUR, report)
         node.event(1, Assertion.OCCUR)
-        assert 1.9 < await until(lambda: f"present {LINK_DOWN}" in node.words(1)) < 4
+        assert 1.9 < await until(lambda: f"present {LINK_DOWN}" in node.words(1)) < patience(4)
         assert node.words(0) == ["answered", f"absent {LINK_DOWN}"]
         assert node.words(2) == ["answered"]
         # The driver says that it is over, the tool does not: it returns.
@@ -267,7 +272,7 @@ async def test_a_bad_tool_is_a_link_that_is_down_where_that_is_wanted(
         script(tmp_path, "exit 3")
     async with running(tmp_path, links(period_seconds=0.3, hccn_error="down")) as node:
         await until(lambda: everyone(node))
-        await asyncio.sleep(0.7)
+        await stays(0.7, because="two periods of 0.3 s pass")
         for chip in range(CHIPS):
             blindness, down = node.words(chip)
             assert blindness.startswith("blind: ")
@@ -284,7 +289,7 @@ async def test_no_tool_and_a_tool_that_comes_later(tmp_path: Path, root: Path) -
     async with running(tmp_path, links(period_seconds=0.3)) as node:
         await until(lambda: node.words_about("node 0 "))
         script(tmp_path, 'echo "link status: UP"', mode=0o644)
-        await asyncio.sleep(0.4)
+        await stays(0.4, because="a period of 0.3 s passes")
         assert node.words_about("node 0 ") == [f"blind: {place}: No such file or directory"]
         assert not any(node.words(chip) for chip in range(CHIPS))
         assert node.up() == {}
@@ -306,7 +311,7 @@ async def test_a_tool_that_failed_quickly_is_asked_again_soon(
     async with running(root, links(period_seconds=60)) as node:
         await until(lambda: blind(node) == [2])
         hardware.tool("hccn_tool", "ok", 2)
-        assert 0.2 < await until(lambda: node.words(2)[-1] == "answered") < 2
+        assert 0.2 < await until(lambda: node.words(2)[-1] == "answered") < patience(2)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +327,7 @@ async def test_a_tool_that_must_not_be_run(tmp_path: Path, mode: int, reason: st
     trusting = around.paths
     strict = type(trusting)(trusting.driver_root, mode == 0o644, {})
     around = type(around)(**{**vars(around), "paths": strict})
-    task = asyncio.create_task(links().run(around))
+    task = asyncio.create_task(links()(around).run())
     await until(lambda: node.words_about("node 0 "))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -336,7 +341,7 @@ async def test_one_chip_hangs_and_the_others_go_on(root: Path, hardware: Emulato
         await until(lambda: everyone(node))
         assert node.words(1) == ["blind: hccn_tool -i 1 -link -g: no answer within 0.3 s; killed"]
         hardware.link(2, up=False, quietly=True)
-        assert await until(lambda: f"present {LINK_DOWN}" in node.words(2)) < 2.5
+        assert await until(lambda: f"present {LINK_DOWN}" in node.words(2)) < patience(2.5)
         hardware.tool("hccn_tool", "ok", 1)
         await until(lambda: node.words(1)[-1] == "answered", 3)
         assert blind(node) == [1]
@@ -348,7 +353,7 @@ async def test_a_tool_that_hangs_for_all_does_not_pile_up(root: Path, hardware: 
     async with running(root, links(period_seconds=0.3, deadline_seconds=0.1)) as node:
         for _ in range(100):
             most = max(most, len(processes_of(root / HCCN_TOOL)))
-            await asyncio.sleep(0.01)
+            await time_passes(0.01)
         assert blind(node) == [*range(CHIPS)]
         assert most == 1
         hardware.tool("hccn_tool", "ok")
@@ -360,7 +365,7 @@ async def test_a_slow_tool_is_waited_for(root: Path, hardware: Emulator) -> None
     hardware.tool("hccn_tool", "slow", delay_ms=150)
     hardware.link(0, up=False)
     async with running(root, links(period_seconds=5, deadline_seconds=2)) as node:
-        assert await until(lambda: len(node.up()) == CHIPS) < 4
+        assert await until(lambda: len(node.up()) == CHIPS) < patience(4)
         assert node.words(0) == ["answered", f"present {LINK_DOWN}"]
         assert blind(node) == []
 
@@ -372,7 +377,7 @@ async def test_one_run_at_a_time(root: Path, hardware: Emulator) -> None:
         root,
         links(period_seconds=0.2, npu_exporter_names=True),
     ) as node:
-        await asyncio.sleep(1)
+        await stays(1, because="five periods of 0.2 s pass")
         assert len(node.up()) == CHIPS
         assert blind(node) == []
 
@@ -410,7 +415,7 @@ async def test_readings_for_the_exporters_names(root: Path, hardware: Emulator) 
         await until(lambda: shown(1) == {})
         assert len(shown(3)) == 35
     async with running(root, links(period_seconds=0.2)) as node:
-        await asyncio.sleep(0.6)
+        await stays(0.6, because="three periods of 0.2 s pass")
         assert {name for _, name in node.readings} == {"link_up"}
 
 
@@ -435,7 +440,7 @@ async def test_a_node_without_a_network_plane_proves_nothing(tmp_path: Path) -> 
     script(tmp_path, f"touch {log}; exit 3")
     driver = Other("Ascend310P", Chip(0, 0, 0, 0))
     async with running(tmp_path, links(period_seconds=0.2), driver=driver) as node:
-        await asyncio.sleep(0.5)
+        await stays(0.5, because="two periods of 0.2 s pass")
         assert (node.recorded.batches, node.readings, log.exists()) == ([], {}, False)
         assert node.progress >= 3
 
@@ -526,14 +531,14 @@ async def test_elsewhere_an_ethernet_port_counts_when_the_driver_reports_it(
     ub = [f"present {code}" for code in (UB_PORT_DOWN, UB_SEPARATE)]
     async with running(tmp_path, links(period_seconds=0.2), driver=driver) as node:
         await until(lambda: node.words(8)[1:] == ub)
-        await asyncio.sleep(0.5)
+        await stays(0.5, because="two periods of 0.2 s pass")
         assert node.words(8)[1:] == ub, "the port is not used"
         node.event(8, Assertion.OCCUR, UBOE_PORT_DOWN)
         uboe = [f"present {code}" for code in (UBOE_PORT_DOWN, UBOE_SUB_HEALTH)]
         await until(lambda: node.words(8)[3:5] == uboe, 4)
         node.event(8, Assertion.RECOVER, UBOE_PORT_DOWN)
         await until(lambda: node.words(8)[-1] == f"absent {UBOE_SUB_HEALTH}", 4)
-        await asyncio.sleep(2.5)
+        await stays(2.5, because="twelve periods of 0.2 s pass")
         assert f"present {UBOE_SUB_HEALTH}" not in node.words(8)[5:]
 
 
@@ -546,7 +551,7 @@ async def test_the_driver_reported_it_before_a_restart(tmp_path: Path) -> None:
     tracked = {(chip_subject(8), UBOE_PORT_DOWN): 1, (chip_subject(8), UBOE_SUB_HEALTH): 1}
     async with running(tmp_path, links(period_seconds=0.2), tracked, driver) as node:
         await until(lambda: node.words(8) == ["answered"])
-        await asyncio.sleep(0.5)
+        await stays(0.5, because="two periods of 0.2 s pass")
         assert node.words(8) == ["answered"]
         node.event(8, Assertion.ABSENT, UBOE_PORT_DOWN)
         gone = {f"absent {code}" for code in (UBOE_PORT_DOWN, UBOE_SUB_HEALTH)}

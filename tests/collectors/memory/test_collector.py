@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.memory.collector import MemoryCollector, MemorySection
 from collectors.memory.pressure import (
     OomKills,
@@ -21,12 +21,13 @@ from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY_PRESSURE, 
 from contract.observation import Assertion, Gap, Observation, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
 from tests.parts.collector_context import SavedInMemory, collector_context
+from tests.parts.deadlines import time_passes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from collectors.base import Sink
+    from collectors.base import CollectorContext, Sink
     from contract.observation import Report
 
 PRESSURE = """\
@@ -108,14 +109,17 @@ def kernel(tmp_path: Path) -> Kernel:
     return Kernel(tmp_path)
 
 
-def collector_of(kernel: Kernel, **percent: float) -> MemoryCollector:
-    """Return a collector of this kernel's memory."""
-    return MemoryCollector(MemorySection(**percent), AgentOptions(), kernel.proc)  # type: ignore[arg-type]
+def collector_of(kernel: Kernel, **percent: float) -> Callable[[CollectorContext], MemoryCollector]:
+    """Return what makes a collector of this kernel's memory."""
+    return partial(MemoryCollector, MemorySection(**percent), proc=kernel.proc)  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager
 async def running(
-    collector: MemoryCollector, memory: SavedInMemory | None = None, *, short: bool = False
+    make: Callable[[CollectorContext], MemoryCollector],
+    memory: SavedInMemory | None = None,
+    *,
+    short: bool = False,
 ) -> AsyncIterator[tuple[RecordedReports, Sink]]:
     """Run the collector; yield its reports, and the sink for other collectors' reports."""
     recorded = RecordedReports()
@@ -134,8 +138,8 @@ async def running(
         tracked=tracked,
         listen=listeners.append,
     )
-    task = asyncio.create_task(collector.run(around))
-    await asyncio.sleep(0.1)
+    task = asyncio.create_task(make(around).run())
+    await time_passes(0.1)
     try:
         yield recorded, push
     finally:

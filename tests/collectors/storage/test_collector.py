@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.base import AgentOptions
 from collectors.storage.collector import StorageCollector, StorageSection
 from contract.observation import storage_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
@@ -81,13 +80,12 @@ class Host:
             dpc_file=str(tmp_path / "dpc") if dpc_file is None else dpc_file,
             dtfs_file=str(tmp_path / "dtfs"),
         )
-        collector = StorageCollector(settings, AgentOptions())
         around = collector_context(
             recorded, virtual_ms, ScriptedDriver(), tracked=tracked, saved_state=self.memory
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("collectors.storage.collector.read_checked", self.read)
-            task = asyncio.create_task(collector.run(around))
+            task = asyncio.create_task(StorageCollector(settings, around).run())
             await asyncio.sleep(0.1)
             yield recorded
             task.cancel()
@@ -301,11 +299,10 @@ async def test_a_file_that_hangs_holds_up_nothing(
     settings = StorageSection(
         period_seconds=0.1, dpc_file=str(tmp_path / "dpc"), dtfs_file=str(tmp_path / "dtfs")
     )
-    collector = StorageCollector(settings, AgentOptions())
+    around = collector_context(recorded, virtual_ms, ScriptedDriver())
+    collector = StorageCollector(settings, around)
     collector.deadline_seconds = 0.2
-    task = asyncio.create_task(
-        collector.run(collector_context(recorded, virtual_ms, ScriptedDriver()))
-    )
+    task = asyncio.create_task(collector.run())
     await asyncio.sleep(0.5)
     released.set()
     await asyncio.sleep(0.4)

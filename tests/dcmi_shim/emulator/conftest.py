@@ -15,6 +15,7 @@ import pytest
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import LIBRARY, install
 from tests.dcmi_shim.emulator.driver import Driver
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +104,7 @@ class Watcher:
         self._lines: SimpleQueue[str] = SimpleQueue()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
-        self.return_code = int(self._lines.get(timeout=10))
+        self.return_code = int(self._lines.get(timeout=patience(10)))
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -112,7 +113,7 @@ class Watcher:
 
     def event(self, timeout: float = 5) -> dict[str, Any]:
         """Return the next event; raises ``queue.Empty`` if there is none within ``timeout``."""
-        found: dict[str, Any] = json.loads(self._lines.get(timeout=timeout))
+        found: dict[str, Any] = json.loads(self._lines.get(timeout=patience(timeout)))
         return found
 
     def kill(self) -> None:
@@ -125,8 +126,8 @@ class Watcher:
         self._end()
 
     def _end(self) -> None:
-        self.process.wait(10)
-        self._reader.join(10)
+        self.process.wait(patience(10))
+        self._reader.join(patience(10))
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()

@@ -8,6 +8,8 @@ import time
 from ctypes import byref, c_int, c_uint, c_ulonglong
 from typing import TYPE_CHECKING
 
+from tests.parts import deadlines
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -90,7 +92,5 @@ class Driver:
 def wait_until(holds: Callable[[], bool], timeout_s: float = 3) -> float:
     """Wait until ``holds``; return the duration (s). Fails when it takes too long."""
     begin = time.monotonic()
-    while not holds():
-        assert time.monotonic() - begin < timeout_s
-        time.sleep(0.001)
+    deadlines.wait_until(holds, seconds=timeout_s, step_seconds=0.001)
     return time.monotonic() - begin

@@ -17,6 +17,7 @@ from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, LIBRARY, install
 from dcmi_shim.emulator.scenario import parse_scenario, play
+from tests.parts.deadlines import patience
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def ipmitool(
         capture_output=True,
         text=True,
         check=False,
-        timeout=10,
+        timeout=patience(10),
     )
 
 
@@ -120,7 +121,7 @@ def test_a_hang_ends_with_its_cause(a2: Server) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         waiting.wait(0.2)
     a2.emulator.bmc.ok()
-    assert waiting.communicate(timeout=5)[0] == " db 07 00 00 00 00 00\n"
+    assert waiting.communicate(timeout=patience(5))[0] == " db 07 00 00 00 00 00\n"
 
 
 @pytest.mark.slow
@@ -136,7 +137,7 @@ def test_only_one_run_at_a_time_if_asked(a2: Server) -> None:
     a2.emulator.bmc.ok()
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "Could not open device at /dev/ipmi0" in refused.stderr
-    assert first.communicate(timeout=5)[0] == " db 07 00 00 00 00 00\n"
+    assert first.communicate(timeout=patience(5))[0] == " db 07 00 00 00 00 00\n"
 
 
 def test_the_environment_wins(a2: Server, tmp_path: Path) -> None:

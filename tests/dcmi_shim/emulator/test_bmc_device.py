@@ -12,6 +12,7 @@ from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.install import IPMI_PRELOAD
 from dcmi_shim.ipmi import device as ipmi_device
 from tests.dcmi_shim.emulator.test_bmc import root_of
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from tests.dcmi_shim.emulator.conftest import Server
@@ -33,7 +34,7 @@ def ask(
         environment["VIGIL_IPMI_DEVICE"] = device
     command = [str(client), device, str(wait_ms), *request.split()]
     result = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=10
+        command, env=environment, capture_output=True, text=True, check=False, timeout=patience(10)
     )
     return result.stdout
 

@@ -13,6 +13,7 @@ from contract.codes.levels import Severity
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import LIBRARY, install
 from tests.dcmi_shim.emulator.driver import Driver, Event, FaultEvent, Filter, Handler, wait_until
+from tests.parts.deadlines import let_time_pass
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,7 @@ def test_a_recovery_carries_time_and_serial_of_its_occurrence(
     watcher = watchers.start(a2)
     a2.emulator.occur(2, "80E18402")
     a2.emulator.occur(2, "80E01801", Severity.MINOR)
-    time.sleep(0.02)
+    let_time_pass(0.02)
     a2.emulator.recover(2, "80E18402")
     a2.emulator.once(2, "80C98006")
     hbm, ecc, recovery, one_off = (watcher.event() for _ in range(4))

@@ -14,6 +14,7 @@ import pytest
 
 from contract.errors import ConfigurationError
 from tests.dcmi_shim.emulator.driver import wait_until
+from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,12 +38,12 @@ class Call(threading.Thread):
 def test_a_call_hangs_on_one_chip_until_it_is_cleared(a3: Server) -> None:
     a3.emulator.hang("get_device_health", chip=3)
     stuck = Call(lambda: a3.driver.health(1, 1))
-    time.sleep(0.1)
+    nothing_happens_for(0.1, because="a call answers within milliseconds")
     assert stuck.is_alive()
     assert a3.driver.health(1, 0) == 0
     assert a3.driver.codes(1, 1) == []
     a3.emulator.clear("dcmi_get_device_health", chip=2)
-    time.sleep(0.02)
+    nothing_happens_for(0.02, because="a call that is let go answers within milliseconds")
     assert stuck.is_alive()
     a3.emulator.clear("dcmi_get_device_health", chip=3)
     stuck.join(1)
@@ -53,7 +54,7 @@ def test_a_call_hangs_on_one_chip_until_it_is_cleared(a3: Server) -> None:
 def test_clear_reset_and_start_end_a_hanging_call(a2: Server, how: str) -> None:
     a2.emulator.hang("dcmi_init")
     stuck = Call(a2.driver.init)
-    time.sleep(0.05)
+    nothing_happens_for(0.05, because="a call answers within milliseconds")
     assert stuck.is_alive()
     ends: dict[str, Callable[[], None]] = {
         "clear": lambda: a2.emulator.clear("init"),
@@ -73,13 +74,13 @@ def test_a_slow_call(a2: Server) -> None:
     assert time.monotonic() - begin < 0.5
     begin = time.monotonic()
     assert a2.driver.health(2) == 0
-    assert 0.5 <= time.monotonic() - begin < 3
+    assert 0.5 <= time.monotonic() - begin < patience(3)
 
 
 def test_a_slow_call_is_cut_short(a2: Server) -> None:
     a2.emulator.slow("get_device_health", 60_000)
     stuck = Call(lambda: a2.driver.health(0))
-    time.sleep(0.05)
+    let_time_pass(0.05)
     a2.emulator.reset()
     stuck.join(1)
     assert stuck.answer == 0
@@ -88,7 +89,7 @@ def test_a_slow_call_is_cut_short(a2: Server) -> None:
 def test_sampling_ends_with_a_reset(a2: Server) -> None:
     out = create_string_buffer((2000).to_bytes(4, "little"), 88)
     sampling = Call(lambda: int(a2.driver.library.dcmi_get_pcie_link_bandwidth_info(0, 0, out)))
-    time.sleep(0.05)
+    let_time_pass(0.05)
     a2.emulator.reset()
     sampling.join(1)
     assert sampling.answer == 0
@@ -156,7 +157,7 @@ def test_calls_of_two_threads_at_once_are_counted(a2: Server) -> None:
     out = create_string_buffer(4)
     stuck = Call(lambda: int(a2.driver.library.dcmi_get_device_voltage(0, 0, out)))
     wait_until(stuck.is_alive)
-    time.sleep(0.05)
+    let_time_pass(0.05)
     assert a2.driver.health(0) == 0
     assert a2.driver.health(1) == 0
     assert a2.emulator.status()["concurrent_calls"] == 2

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from contract.errors import ConfigurationError, EmulatorError
 from dcmi_shim.emulator.scenario import FailStep, RaiseStep, parse_scenario, play, read_scenario
 from tests.dcmi_shim.emulator.driver import wait_until
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from tests.dcmi_shim.emulator.conftest import Server, Watchers
@@ -52,7 +53,7 @@ def test_every_action_is_played_at_its_time(a3: Server, watchers: Watchers) -> N
     watcher = watchers.start(a3)
     begin = time.monotonic()
     play(parse_scenario(EVERYTHING, "story.toml"), a3.emulator)
-    assert 0.15 <= time.monotonic() - begin < 3
+    assert 0.15 <= time.monotonic() - begin < patience(3)
     events = [watcher.event() for _ in range(3)]
     assert [(e["deviceid"], e["code"], e["assertion"], e["severity"]) for e in events] == [
         (15, "80E01801", 1, 1),

@@ -9,7 +9,6 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from dcmi_shim.emulator.functions import functions
 from dcmi_shim.emulator.install import LIBRARY, install
 from tests.dcmi_shim.emulator.driver import Driver, wait_until
 from tests.dcmi_shim.emulator.test_hooks import Call
+from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,13 +67,13 @@ def _start(program: str, *arguments: object) -> subprocess.Popen[str]:
 
 def _kill(process: subprocess.Popen[str]) -> None:
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=patience(10))
 
 
 def test_a_control_killed_while_it_holds_the_state_blocks_no_other(a2: Server) -> None:
     holder = _start(HOLD, a2.emulator_dir / "state", LOCK_BYTE)
     call = Call(lambda: a2.driver.health(0))
-    time.sleep(0.1)
+    nothing_happens_for(0.1, because="a call answers within milliseconds")
     assert call.is_alive()
     _kill(holder)
     call.join(1)
@@ -85,7 +85,7 @@ def test_controls_killed_in_the_middle_of_changes(a2: Server, watchers: Watchers
     watcher = watchers.start(a2)
     for _ in range(5):
         changer = _start(CHANGE_FOR_EVER, a2.emulator_dir)
-        time.sleep(0.05)
+        let_time_pass(0.05)
         _kill(changer)
         assert a2.driver.health(1) == 0
     a2.emulator.reset()
@@ -133,7 +133,7 @@ def test_a_damaged_state_is_an_internal_error_until_it_is_made_whole(
 def test_a_subscriber_survives_damage(a2: Server, watchers: Watchers) -> None:
     watcher = watchers.start(a2)
     os.truncate(a2.emulator_dir / "state", 100)
-    time.sleep(0.7)
+    let_time_pass(0.7)
     a2.emulator.start("a2")
     a2.emulator.occur(2, "80E18402")
     assert watcher.event()["code"] == "80E18402"
@@ -256,7 +256,7 @@ print(time.monotonic() - begin)
     a2.emulator.slow("get_device_voltage", 400)
     process = _start(program, a2.library)
     for _ in range(5):
-        time.sleep(0.05)
+        let_time_pass(0.05)
         process.send_signal(signal.SIGUSR1)
-    output, _ = process.communicate(timeout=10)
+    output, _ = process.communicate(timeout=patience(10))
     assert float(output) >= 0.4

@@ -20,6 +20,7 @@ from dcmi_shim.emulator.install import LIBRARY, SWITCH_LIBRARY, install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from tests.dcmi_shim.emulator.conftest import Watcher
 from tests.dcmi_shim.emulator.driver import wait_until
+from tests.parts.deadlines import nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -288,9 +289,9 @@ def test_subscriptions_of_one_process(a3: Server, switches: Switches) -> None:
     # The same filter again takes the place of the first.
     assert subscribe(filters[0], handlers[16]) == 0
     a3.emulator.switch_occur(PORT_FAILS)
-    assert sorted(received.get(timeout=5) for _ in range(15)) == [(n, 2) for n in range(1, 15)] + [
-        (16, 2)
-    ]
+    assert sorted(received.get(timeout=patience(5)) for _ in range(15)) == [
+        (n, 2) for n in range(1, 15)
+    ] + [(16, 2)]
     assert [subscribe(one, Handler()) for one in filters] == [0] * 15 + [-8016]
     a3.emulator.switch_recover(PORT_FAILS)
     with pytest.raises(queue.Empty):
@@ -350,10 +351,10 @@ def test_hooks(a3: Server, switches: Switches) -> None:
     answers: list[object] = []
     stuck = threading.Thread(target=lambda: answers.append(switches.listed()))
     stuck.start()
-    time.sleep(0.05)
+    nothing_happens_for(0.05, because="a call answers within milliseconds")
     assert answers == []
     a3.emulator.reset()
-    stuck.join(5)
+    stuck.join(patience(5))
     assert answers == [[]]
     with pytest.raises(ConfigurationError, match="not about a chip"):
         a3.emulator.hang("lq_dcmi_get_fault_info", chip=1)

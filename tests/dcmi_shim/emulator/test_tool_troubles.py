@@ -13,6 +13,7 @@ import pytest
 from contract.errors import ConfigurationError
 from dcmi_shim.emulator.install import HCCN_TOOL, LIBRARY
 from dcmi_shim.emulator.scenario import parse_scenario, play
+from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ def _start(server: Server, chip: int = 0) -> subprocess.Popen[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
-    stdout, stderr = process.communicate(timeout=10)
+    stdout, stderr = process.communicate(timeout=patience(10))
     return process.returncode, stdout, stderr
 
 
@@ -55,11 +56,11 @@ def test_a_hang_on_one_chip_and_its_end(a2: Server, how: str) -> None:
     a2.emulator.tool("hccn_tool", "hang", 3)
     stuck = _start(a2, 3)
     assert _ask(a2, 2) == UP
-    time.sleep(0.05)
+    nothing_happens_for(0.05, because="the tool answers within milliseconds")
     assert stuck.poll() is None
     if how == "ok":
         a2.emulator.tool("hccn_tool", "ok", 2)
-        time.sleep(0.02)
+        nothing_happens_for(0.02, because="a tool that is let go answers within milliseconds")
         assert stuck.poll() is None
         a2.emulator.tool("hccn_tool", "ok", 3)
     elif how == "reset":
@@ -74,7 +75,7 @@ def test_slow_and_failing_and_garbled(a2: Server) -> None:
     a2.emulator.tool("hccn_tool", "slow", delay_ms=200)
     began = time.monotonic()
     assert _ask(a2) == UP
-    assert 0.2 <= time.monotonic() - began < 2
+    assert 0.2 <= time.monotonic() - began < patience(2)
     a2.emulator.tool("hccn_tool", "ok")
     a2.emulator.tool("hccn_tool", "fail", 1, exit_status=3, text='say "no" \\ never')
     a2.emulator.tool("hccn_tool", "garble", 2)
@@ -113,7 +114,7 @@ def test_it_answers_for_another_chip(a2: Server) -> None:
 def test_it_refuses_a_run_beside_another(a2: Server) -> None:
     a2.emulator.tool("hccn_tool", "hang", 3)
     first = _start(a2, 3)
-    time.sleep(0.05)
+    let_time_pass(0.05)
     assert _ask(a2, 2) == UP
     a2.emulator.tool("hccn_tool", "busy")
     assert _ask(a2, 2) == (11, b"hccn_tool is busy, please try again.\n", b"")

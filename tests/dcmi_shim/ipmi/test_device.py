@@ -15,6 +15,7 @@ import pytest
 from contract.codes.levels import Severity
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.install import IPMI_PRELOAD, IPMITOOL
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,7 @@ class Reader:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
-        assert self.process.wait(10) == 0
+        assert self.process.wait(patience(10)) == 0
         self.process.stdout.close()
         return time.monotonic() - began
 
@@ -154,7 +155,7 @@ def test_a_bmc_that_is_slow_and_one_that_is_too_slow(hardware: Emulator, reader:
     hardware.bmc.slow(700)
     output, seconds = reader.read()
     assert "the BMC does not answer within 0.5 s" in output
-    assert 0.5 <= seconds < 2
+    assert 0.5 <= seconds < patience(2)
     hardware.bmc.ok()
     assert reader.read()[0] == []
 
@@ -166,7 +167,7 @@ def test_many_slow_pages_end_together(hardware: Emulator, reader: Reader) -> Non
     hardware.bmc.slow(300)
     output, seconds = reader.read()
     assert "the list takes more than 3 s" in output
-    assert seconds < 5
+    assert seconds < patience(5)
 
 
 @pytest.mark.slow
@@ -186,14 +187,14 @@ def test_a_call_that_hangs_in_the_kernel(
     hardware.bmc.hang(where)
     output, seconds = reader.read()
     assert f"{call} has not returned for" in output
-    assert seconds < 3.5
+    assert seconds < patience(3.5)
     for _ in range(3):
         output, seconds = reader.read()
         assert f"{call} has not returned for" in output
         assert seconds < 0.4
         assert reader.threads == 1
     hardware.bmc.ok()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patience(5)
     while isinstance(output, str) and time.monotonic() < deadline:
         output, _ = reader.read()
     assert [alarm[0] for alarm in output] == ["28000009"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import os
 import shutil
@@ -16,6 +15,7 @@ from contract.errors import DriverCallStuck, DriverGone, DriverNotFound
 from dcmi_shim.library.discovery import VendorPaths, find_library
 from dcmi_shim.library.driver_upgrade import Installed
 from tests.dcmi_shim.conftest import QUICK, running
+from tests.parts.deadlines import stays
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +173,7 @@ async def test_a_library_that_may_not_be_loaded_replaces_none(root: Root) -> Non
         another.chmod(0o666)
         another.replace(root.path)
         assert not await state.driver.is_in_place()
-        await asyncio.sleep(5 * QUICK.look_seconds)
+        await stays(5 * QUICK.look_seconds, because="five looks at the library pass")
         assert state.driver.child_pid == old
         assert await state.driver.health(chip) == 0
         with pytest.raises(DriverNotFound, match="may be written by others"):

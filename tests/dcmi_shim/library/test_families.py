@@ -14,6 +14,7 @@ from dcmi_shim.emulator.install import LIBRARY, install
 from dcmi_shim.library.discovery import FoundLibrary
 from dcmi_shim.values import Chip
 from tests.dcmi_shim.conftest import running
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,9 @@ async def test_two_families_are_refused_with_both_names(
         assert trouble is not None
         assert "310P3" in trouble
         library.take_back("other-family-1")
-        assert (await asyncio.wait_for(state.driver.inventory(), 5)).family == "Ascend910B"
+        assert (
+            await asyncio.wait_for(state.driver.inventory(), patience(5))
+        ).family == "Ascend910B"
 
 
 @pytest.mark.slow
@@ -89,7 +92,7 @@ async def test_a_die_that_answers_beside_one_that_does_not(
 
 async def test_64_chips(small_driver: Callable[[str], SmallDriver]) -> None:
     async with running(small_driver("many").library) as state:
-        inventory = await asyncio.wait_for(state.driver.inventory(), 10)
+        inventory = await asyncio.wait_for(state.driver.inventory(), patience(10))
         assert [chip.physical_id for chip in inventory.chips] == list(range(64))
         assert state.driver.trouble is None
         answers = [await state.driver.error_codes(chip) for chip in inventory.chips]
@@ -129,7 +132,7 @@ async def test_a_library_of_the_second_generation_without_its_lists(tmp_path: Pa
 async def test_a_library_of_the_second_generation_without_its_chips(tmp_path: Path) -> None:
     async with running(a5_without(tmp_path, "dcmiv2_get_device_list")) as state:
         with pytest.raises(DriverError, match="dcmi"):
-            await asyncio.wait_for(state.run, 10)
+            await asyncio.wait_for(state.run, patience(10))
 
 
 @pytest.mark.slow
@@ -145,7 +148,7 @@ async def test_lists_of_several_chips_in_one_message(
         library.command("hang-codes-1")
         with pytest.raises(DriverCallStuck):
             await driver.code_lists((good, bad))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patience(20)):
             found = None
             while found is None:
                 with contextlib.suppress(DriverGone):  # while another process is started

@@ -10,6 +10,7 @@ import pytest
 from contract.errors import DriverCallError, DriverError
 from dcmi_shim.values import SuperPod
 from tests.dcmi_shim.conftest import running
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,7 @@ async def test_no_inventory_is_made_of_lies(
     async with running(liar.library) as state:
         if lie == "lie-strange-name":
             with pytest.raises(DriverError, match="belongs to no supported chip family"):
-                await asyncio.wait_for(state.run, 5)
+                await asyncio.wait_for(state.run, patience(5))
             return
         await state.until(lambda: "inventory: " in caplog.text)
         if lie == "lie-65-cards":
@@ -53,7 +54,7 @@ async def test_no_inventory_is_made_of_lies(
             state.driver.list_again(True)
         assert state.driver.found is None
         liar.take_back(lie)
-        assert len((await asyncio.wait_for(state.driver.inventory(), 2)).chips) == 3
+        assert len((await asyncio.wait_for(state.driver.inventory(), patience(2))).chips) == 3
 
 
 async def test_names_and_pods(small_driver: Callable[[str], SmallDriver]) -> None:

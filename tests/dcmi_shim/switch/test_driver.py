@@ -20,6 +20,7 @@ from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.values import DriverGap, DriverSwitchEvent
 from tests.dcmi_shim.conftest import QUICK, dropped, wall_clock
+from tests.parts.deadlines import patience, time_passes, until, until_succeeds, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -60,19 +61,10 @@ class Running:
 
     async def faults_at_last(self) -> tuple[DriverSwitchEvent, ...]:
         """Return the faults once the library answers."""
-        async with asyncio.timeout(5):
-            while True:
-                with contextlib.suppress(DriverGone):
-                    return await self.driver.faults()
-                await asyncio.sleep(0.005)
+        return await until_succeeds(self.driver.faults, DriverGone)
 
     async def until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                while not condition():  # noqa: ASYNC110
-                    await asyncio.sleep(0.005)
-        except TimeoutError:
-            pytest.fail(f"did not happen within {seconds} s; said so far:\n{self.received[-5:]}")
+        await until(condition, lambda: f"received so far:\n{self.received[-5:]}", seconds)
 
 
 @contextlib.asynccontextmanager
@@ -132,7 +124,7 @@ async def test_a_hanging_list_costs_no_event_and_ends(
             await state.driver.faults()
         assert time.monotonic() - began < 0.4, "it is left out, its deadline is 0.5 s"
         await state.until(lambda: "was replaced" in state.gaps)
-        await asyncio.sleep(0.3)
+        await time_passes(0.3)
         switch.take_back("events")
         switch.take_back("hang-list")
         await state.until(lambda: "lq_dcmi_get_fault_info answers again" in state.gaps)
@@ -220,10 +212,7 @@ async def test_a_flood_is_counted_not_hidden(small_driver: Callable[[str], Small
     async with running(found(switch)) as state:
         await state.driver.faults()
         switch.command("flood")
-        deadline = time.monotonic() + 20
-        while not switch.noted("flooded"):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)  # noqa: ASYNC251
+        wait_until(lambda: switch.noted("flooded"), seconds=20)
         await state.until(lambda: len(state.serials) + dropped(state.gaps) == 50_000, 30)
         assert dropped(state.gaps) > 0
         assert state.serials == sorted(set(state.serials))
@@ -279,7 +268,7 @@ async def test_a_slow_start_is_let_end_and_keeps_no_caller_waiting(
         for _ in range(2):
             with pytest.raises(DriverGone, match=r"has been starting for 0\.2 s or longer"):
                 await state.driver.faults()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < patience(2)
         switch.take_back("hang-init")
         assert await state.faults_at_last() == ()
     assert len(switch.noted("opened")) == 1
@@ -311,13 +300,11 @@ async def test_the_end_leaves_no_process(small_driver: Callable[[str], SmallDriv
         await state.driver.faults()
         switch.command("hang-list")
         call = asyncio.create_task(state.driver.faults())
-        await asyncio.sleep(0.05)
+        await time_passes(0.05)
         pid = state.driver.child_pid
         began = time.monotonic()
         state.driver.close()
         with pytest.raises(DriverGone):
             await call
         assert time.monotonic() - began < 0.4
-    async with asyncio.timeout(3):
-        while Path(f"/proc/{pid}").exists():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: not Path(f"/proc/{pid}").exists(), seconds=3)

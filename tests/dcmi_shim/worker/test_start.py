@@ -11,6 +11,7 @@ import pytest
 from contract.errors import DriverError, DriverGone, DriverNotFound
 from dcmi_shim.library.discovery import FoundLibrary
 from tests.dcmi_shim.conftest import QUICK, running
+from tests.parts.deadlines import patience
 from tests.parts.unread import UnreadPipe
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ async def test_a_library_that_can_never_work(
 ) -> None:
     async with running(small_driver("no_dcmi").library) as state:
         with pytest.raises(DriverError, match="neither dcmi_init nor dcmiv2_init"):
-            await asyncio.wait_for(state.run, 5)
+            await asyncio.wait_for(state.run, patience(5))
 
 
 async def test_missing_dependency_of_the_library_is_named(
@@ -95,7 +96,7 @@ async def test_missing_dependency_of_the_library_is_named(
     needed.unlink()
     async with running(FoundLibrary(path, (), ())) as state:
         with pytest.raises(DriverNotFound, match=r"cannot be loaded: libneeded\.so: cannot open"):
-            await asyncio.wait_for(state.run, 5)
+            await asyncio.wait_for(state.run, patience(5))
 
 
 async def test_half_a_library(small_driver: Callable[[str], SmallDriver], tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ async def test_half_a_library(small_driver: Callable[[str], SmallDriver], tmp_pa
         # It is loaded once the installation is complete.
         path.unlink()
         path.write_bytes(whole)
-        assert len((await asyncio.wait_for(state.driver.inventory(), 3)).chips) == 2
+        assert len((await asyncio.wait_for(state.driver.inventory(), patience(3))).chips) == 2
 
 
 async def test_init_fails_then_works(small_driver: Callable[[str], SmallDriver]) -> None:
@@ -118,7 +119,7 @@ async def test_init_fails_then_works(small_driver: Callable[[str], SmallDriver])
         assert state.gaps.count("dcmi_init answered -8005") == 1
         assert "not usable in this container" in state.gaps
         refuses.take_back("refuse")
-        assert len((await asyncio.wait_for(state.driver.inventory(), 2)).chips) == 2
+        assert len((await asyncio.wait_for(state.driver.inventory(), patience(2))).chips) == 2
 
 
 @pytest.mark.slow
@@ -150,7 +151,7 @@ async def test_opening_hangs_then_works(small_driver: Callable[[str], SmallDrive
     async with running(hangs.library, settings) as state:
         await state.until(lambda: "takes longer than 0.3 s" in state.gaps)
         hangs.take_back("hang-opening")
-        assert len((await asyncio.wait_for(state.driver.inventory(), 2)).chips) == 2
+        assert len((await asyncio.wait_for(state.driver.inventory(), patience(2))).chips) == 2
 
 
 @pytest.mark.slow
@@ -178,7 +179,7 @@ async def test_subscription_hangs_or_crashes_means_polling_until_it_works(
     refuses = small_driver("refuses")
     refuses.command(trouble)
     async with running(refuses.library) as state:
-        chip = (await asyncio.wait_for(state.driver.inventory(), 2)).chips[0]
+        chip = (await asyncio.wait_for(state.driver.inventory(), patience(2))).chips[0]
         assert await state.driver.health(chip) == 0
         assert "dcmi_subscribe_fault_event" in str(state.driver.polling_reason)
         refuses.take_back(trouble)

@@ -16,6 +16,7 @@ from stores.base import LeaderElectionRecord
 from stores.directory.lock import DirectoryLock
 from stores.directory.store import DirectoryStore
 from stores.interruption import Interrupted
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -222,7 +223,7 @@ async def test_one_leads_on_while_renewals_take_long(seconds: float) -> None:
         for _ in range(3000):
             await asyncio.sleep(0.1)
             assert not b.leadership.leads
-            assert server.record.duration_seconds <= 120
+            assert server.record.duration_seconds <= patience(120)
             led.append(a.leadership.leads)
         assert all(led)
         assert a.leadership.failing.seconds(NEVER_MS) == 0

@@ -15,9 +15,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.http import address
-from service.http.host_names import is_of_this_host
-from service.http.limits import ListenerLimits
+from service.http.address import is_of_this_host
+from service.http.connections import ListenerLimits
 from service.pages.daemon_pages import application, serving
+from tests.parts.deadlines import patience, stand_in_waits, stays, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -58,7 +59,7 @@ class Client:
 
     async def answer(self) -> tuple[int, bytes]:
         """Return the status and the body of the next answer."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(patience(PATIENCE_SECONDS)):
             head = await self.reader.readuntil(b"\r\n\r\n")
             self.headers = head.decode()
             length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
@@ -66,7 +67,7 @@ class Client:
 
     async def ended(self) -> bytes:
         """Return the bytes that come until the server closes the connection."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(patience(PATIENCE_SECONDS)):
             with contextlib.suppress(ConnectionError):
                 return await self.reader.read()
             return b""
@@ -298,7 +299,7 @@ async def test_an_exposition_is_rendered_once_for_all_requests_within_a_second(
     async def render() -> bytes:
         nonlocal rendered
         rendered += 1
-        await asyncio.sleep(0.05)
+        await stand_in_waits(0.05)
         return b"rendered %d\n" % rendered
 
     shown = application(dict, tuple, render, {})
@@ -312,7 +313,7 @@ async def test_an_exposition_is_rendered_once_for_all_requests_within_a_second(
         assert set(await asyncio.gather(*(ask() for _ in range(12)))) == {"rendered 1"}
         begun = time.monotonic()
         while await ask() == "rendered 1":
-            assert time.monotonic() - begun < PATIENCE_SECONDS
+            assert time.monotonic() - begun < patience(PATIENCE_SECONDS)
         assert rendered == 2
 
 
@@ -340,11 +341,11 @@ async def test_without_descriptors_it_is_logged_once_and_goes_on_later(
                     taken.enter_context(socket.socket())
             client.send(HELLO)
             # Longer than a pause, so that it is tried more than once.
-            await asyncio.sleep(0.5)
+            await stays(0.5, because="longer than a pause, so that it is tried more than once")
             refused = [record for record in caplog.records if "not accepted" in record.message]
             assert len(refused) == 1
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft + 512, hard))
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(patience(PATIENCE_SECONDS)):
             assert (await served.metrics())["npu_vigil_http_accept_failures_total",] >= 1
     assert sum("not accepted" in record.message for record in caplog.records) == 1
 
@@ -366,15 +367,15 @@ async def test_an_address_that_is_taken_is_served_when_it_is_free(
             async with aiohttp.ClientSession(connector=connector) as session:
                 answer = await session.get("http://daemon/metrics")
                 assert "npu_vigil_http_listening 0.0" in await answer.text()
-            await asyncio.sleep(0.3)
+            await stays(0.3, because="longer than a pause, so that it is tried more than once")
             other.close()
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while not (tmp_path / "listen").exists():  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
+            await until((tmp_path / "listen").exists, seconds=PATIENCE_SECONDS)
             served = Site(tmp_path)
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while (await served.metrics())["npu_vigil_http_listening",] != 1:  # noqa: ASYNC110
-                    await asyncio.sleep(0.1)
+
+            async def listens() -> bool:
+                return (await served.metrics())["npu_vigil_http_listening",] == 1
+
+            await until(listens, "it listens", PATIENCE_SECONDS, 0.1)
             await served.close()
     logged = [record.message for record in caplog.records if place in record.message]
     assert [line.partition(":")[0] for line in logged] == [

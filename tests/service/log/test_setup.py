@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.parts.deadlines import patience
 from tests.parts.unread import UnreadPipe
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def written(kind: str, *, names_it: bool, program: tuple[str, ...] = ("-c", PROG
     os.close(writer)
     with os.fdopen(reader, "rb") as everything:
         output = everything.read().decode()
-    process.wait(10)
+    process.wait(patience(10))
     return output.splitlines()
 
 
@@ -135,9 +136,11 @@ def test_an_end_whose_output_is_not_read_waits_for_a_second(
 ) -> None:
     begin = time.monotonic()
     program = [sys.executable, "-c", SET_UP + last]
-    process = subprocess.run(program, stderr=pipe.writer, cwd=ROOT, timeout=30, check=False)
+    process = subprocess.run(
+        program, stderr=pipe.writer, cwd=ROOT, timeout=patience(30), check=False
+    )
     assert process.returncode == status
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < patience(10)
 
 
 def test_oldest_unread_lines_are_kept_and_the_rest_is_counted(
@@ -160,7 +163,7 @@ log.info("line %d", number + 1)
         assert process.stdout.readline() == b"logged\n"
         pipe.read_on()
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(patience(10)) == 0
     lines = pipe.all_lines()
     numbers = [int(line.rpartition(" ")[2]) for line in lines if STAMPED.match(line)]
     assert 1000 < len(numbers) < 10_000
@@ -182,7 +185,7 @@ def test_a_reader_that_is_gone_disturbs_no_other() -> None:
         stdout=subprocess.PIPE,
         stderr=writer,
         cwd=ROOT,
-        timeout=30,
+        timeout=patience(30),
         check=True,
     )
     os.close(writer)
@@ -198,11 +201,11 @@ def test_a_journal_that_stands_still_is_not_waited_for() -> None:
             [sys.executable, "-c", SET_UP],
             stderr=writer.fileno(),
             cwd=ROOT,
-            timeout=30,
+            timeout=patience(30),
             check=False,
         )
         assert process.returncode == 0
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < patience(10)
         assert reader.recv(100).startswith(b"2")
 
 

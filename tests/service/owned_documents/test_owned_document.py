@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import StoreConflict, StoreUnavailable
-from service.owned_documents.foreign_parts import MOST_BYTES
+from service.owned_documents.foreign_parts import MAX_BYTES
 from service.owned_documents.foreign_writes import UNKNOWN
 from service.owned_documents.owned_document import (
     Overtaken,
@@ -18,6 +18,7 @@ from service.owned_documents.owned_document import (
 )
 from stores.base import Document, LastWriter
 from stores.directory.store import DirectoryStore
+from tests.parts.deadlines import patience, stand_in_waits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +86,7 @@ async def test_a_write_keeps_what_others_added(
     store: NamingStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     owned = OwnedDocument(SPACE, NAME)
-    large = "x" * MOST_BYTES
+    large = "x" * MAX_BYTES
     data, labels = {"more": "theirs", **OURS.data}, {"team": "a", **OURS.labels}
     await store.put(Document(SPACE, NAME, data, labels, {"large": large}))
     owned.observe(await store.get(SPACE, NAME))
@@ -143,13 +144,13 @@ async def test_a_request_without_news_gives_way_when_it_takes_long() -> None:
 
     async def takes_long() -> None:
         try:
-            await asyncio.sleep(60)
+            await stand_in_waits(60)
         finally:
             ended.set()
 
     with pytest.raises(Overtaken):
         await made_unless(takes_long(), is_overtaken)
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), patience(5))
     assert len(asked) == 2
 
     async def fails() -> None:

@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from contract.pages.changes import FaultChange
 from service.pages.event_stream import PATH, Stream
+from tests.parts.deadlines import patience, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -53,7 +54,7 @@ class Listening:
         """Return id, name and data of the next event."""
         fields: dict[str, str] = {}
         while True:
-            line = (await asyncio.wait_for(self._answer.content.readline(), 10)).decode()
+            line = (await asyncio.wait_for(self._answer.content.readline(), patience(10))).decode()
             if line == "\n" and "event" in fields:
                 return fields.get("id", ""), fields["event"], json.loads(fields["data"])
             name, _, value = line.strip().partition(": ")
@@ -62,7 +63,7 @@ class Listening:
 
     async def ended(self) -> None:
         """Wait until the server has ended the answer."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patience(30)):
             while await self._answer.content.readline():
                 pass
 
@@ -138,7 +139,7 @@ async def test_a_slow_client_is_informed_and_blocks_no_other(
 async def test_head_request_takes_no_place(
     stream: Stream, client: TestClient[web.Request, web.Application]
 ) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         answer = await client.head(PATH)
         assert answer.status == 200
         assert answer.content_type == "text/event-stream"
@@ -180,9 +181,9 @@ async def test_client_that_leaves_frees_its_place(
     answer = await client.get(PATH)
     assert stream.clients == 1
     answer.close()
-    for _ in range(500):
+
+    def is_free() -> bool:
         send(stream, change(1))
-        if stream.clients == 0:
-            break
-        await asyncio.sleep(0.01)
-    assert stream.clients == 0
+        return stream.clients == 0
+
+    await until(is_free, "its place is free")

@@ -11,6 +11,7 @@ import pytest
 from contract.errors import StoreUnavailable
 from stores.base import Changed, Document, DocumentsListed, Selection
 from tests.parts.api_proxy import ApiProxy, Direction, Rule
+from tests.parts.deadlines import patience, stays, time_passes, until
 
 if TYPE_CHECKING:
     from stores.base import Store, WatchEvent
@@ -34,9 +35,7 @@ def _document(text: str) -> Document:
 async def until_stored(plane: ControlPlane, text: str) -> None:
     """Wait until the API server has this text."""
     path = f"/api/v1/namespaces/{_SPACE}/configmaps/one"
-    async with asyncio.timeout(10):
-        while plane.request("GET", path)["data"] != {"text": text}:  # noqa: ASYNC110  (of a server)
-            await asyncio.sleep(0.02)
+    await until(lambda: plane.request("GET", path)["data"] == {"text": text}, seconds=10)
 
 
 async def test_it_reads_requests(proxy: ApiProxy, store: Store) -> None:
@@ -56,11 +55,11 @@ async def test_request_over_a_frozen_connection_arrives_when_it_thaws(
     await store.put(_document("1"))
     assert proxy.freeze_old(Direction.TO_SERVER) == 1
     late = asyncio.create_task(store.put(_document("2")))
-    await asyncio.sleep(0.2)
+    await time_passes(0.2)
     late.cancel()
     with pytest.raises(asyncio.CancelledError):
         await late
-    await asyncio.sleep(0.2)
+    await stays(0.2, because="a request that passes is stored within milliseconds")
     path = f"/api/v1/namespaces/{_SPACE}/configmaps/one"
     assert control_plane.request("GET", path)["data"] == {"text": "1"}
     proxy.thaw()
@@ -99,9 +98,9 @@ async def test_a_silenced_watch_lives_and_delivers_nothing(proxy: ApiProxy, stor
     events = store.watch(Selection(_SPACE, label=("part", "test")))
     assert isinstance(await anext(events), DocumentsListed)
     first: asyncio.Future[WatchEvent] = asyncio.ensure_future(anext(events))
-    await asyncio.sleep(0.3)
+    await time_passes(0.3)
     await store.put(_document("1"))
-    assert isinstance(await asyncio.wait_for(first, 5), Changed)
+    assert isinstance(await asyncio.wait_for(first, patience(5)), Changed)
     proxy.silence(Rule(resource="configmaps"))
     second: asyncio.Future[WatchEvent] = asyncio.ensure_future(anext(events))
     await store.put(_document("2"))

@@ -16,6 +16,7 @@ from stores.interruption import Interrupted
 from stores.kubernetes_api import feed
 from stores.kubernetes_api import watch as kubernetes_watch
 from tests.parts import pod_groups, pods
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -57,7 +58,7 @@ class Following(Generic[V]):
     async def until(self, happened: Callable[[dict[str, V]], bool]) -> None:
         """Read events until it is so."""
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(patience(30)):
                 while not self.seen or not happened(self.now):
                     self._take(await anext(self._events))
         except TimeoutError:
@@ -244,7 +245,7 @@ async def test_nodes_are_reported_with_address_serial_number_and_readiness(
 async def test_pod_groups_come_when_volcano_is_installed(
     volcano: ControlPlane, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "_ASK_AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(feed, "_RETRY_SECONDS", 0.2)
     async with following(cluster.jobs()) as seen:
         await seen.until(lambda now: not now)
         assert [type(event) for event in seen.seen] == [KindUnavailable]

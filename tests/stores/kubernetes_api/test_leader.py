@@ -12,6 +12,7 @@ from contract.names import LEADER_LEASE
 from stores.address import open_store
 from stores.base import LeaderElectionRecord
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -74,7 +75,7 @@ async def test_it_is_followed(control_plane: ControlPlane, lease: LeaderLease) -
             seen.put_nowait(event)
 
     task = asyncio.create_task(follow())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience(20)):
         assert await seen.get() == LeaderElectionRecord("", 0)
         first = await lease.write(LeaderElectionRecord("a", 10))
         assert await seen.get() == first

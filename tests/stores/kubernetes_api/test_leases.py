@@ -16,6 +16,7 @@ from contract.refusal import Reason
 from stores.address import open_store
 from stores.base import Beat
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import patience, until
 
 if TYPE_CHECKING:
     from stores.base import Store
@@ -49,12 +50,15 @@ def make(plane: ControlPlane, name: str, spec: dict[str, Any], **annotations: st
 
 async def shown(store: Store, count: int) -> dict[str, Beat]:
     """Return the beats by node, once the cache has so many."""
-    for _ in range(500):
+    beats: tuple[Beat, ...] = ()
+
+    async def are_shown() -> bool:
+        nonlocal beats
         beats = await store.beats()
-        if len(beats) == count:
-            return {beat.node: beat for beat in beats}
-        await asyncio.sleep(0.01)
-    pytest.fail(f"after 5 s there are {beats}")
+        return len(beats) == count
+
+    await until(are_shown, lambda: f"{count} beats: {beats}")
+    return {beat.node: beat for beat in beats}
 
 
 async def test_a_lease_contains_holder_interval_and_time(
@@ -179,7 +183,7 @@ async def test_a_lease_that_names_another_node_leaves_the_last_good_beat(
         "spec": {"renewTime": "2030-01-01T00:00:00.000000Z"},
     }
     control_plane.request("PATCH", f"{LEASES}/npu-vigil-node-1", foreign)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         while kubernetes.refusals.is_empty:
             await kubernetes.beats()
     assert await shown(kubernetes, 2) == {"node-1": first, "node-2": second}
@@ -197,7 +201,7 @@ async def test_one_is_answered_from_the_cache_and_all_only_while_etcd_answers(
     await shown(kubernetes, 1)
     control_plane.pause_etcd()
     try:
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(patience(3)):
             assert await kubernetes.beats("node-1") == (a_beat(),)
         # The cache has them all, too, but no agent can beat now: silence would mean nothing.
         with pytest.raises((StoreUnavailable, TimeoutError)):

@@ -10,6 +10,7 @@ import pytest
 from contract.errors import StoreRefused
 from stores.base import Beat, Document, LeaderElectionRecord
 from stores.kubernetes_api.store import KubernetesStore
+from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,12 +56,12 @@ async def remove_by_force(control_plane: ControlPlane) -> None:
         control_plane.request("PUT", f"{SPACE}/finalize", found)
 
     await asyncio.to_thread(remove)
-    for _ in range(200):  # the admission of the API server learns it by a watch
-        status, _ = await asyncio.to_thread(control_plane.ask, "GET", SPACE)
-        if status == 404:
-            break
-        await asyncio.sleep(0.05)
-    await asyncio.sleep(1)
+
+    async def is_gone() -> bool:
+        return (await asyncio.to_thread(control_plane.ask, "GET", SPACE))[0] == 404
+
+    await until(is_gone, "the namespace is gone")
+    await stays(1, because="the admission of the API server learns it by a watch")
 
 
 async def test_it_is_named_as_the_reason_where_it_may_not_be_created(

@@ -13,6 +13,7 @@ from stores.address import open_store
 from stores.base import Involved, KubernetesEvent, NodeObject
 from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
+from tests.parts.deadlines import patience
 from tests.parts.pods import make as make_pod
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ async def test_a_missing_right_to_list_nodes_is_reported(control_plane: ControlP
 
 async def _with_patience(events: AsyncIterator[T]) -> AsyncGenerator[T, None]:
     while True:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patience(10)):
             found = await anext(events)
         yield found
 

@@ -15,6 +15,7 @@ from stores.base import Changed, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from stores.kubernetes_api import watch as kubernetes_watch
 from stores.kubernetes_api.client import connection as kubernetes_connection
+from tests.parts.deadlines import patience, stays, time_passes
 from tests.parts.relay import Relay
 from tests.parts.watching import watching
 
@@ -120,7 +121,7 @@ async def test_an_api_server_away_at_the_start_is_waited_for(control_plane: Cont
     assert isinstance(first, Interrupted)
     assert control_plane.url in first.reason
     await asyncio.to_thread(control_plane.start_apiserver)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience(20)):
         while not isinstance(await anext(aiter(events)), DocumentsListed):
             pass
     await store.close()
@@ -133,7 +134,7 @@ async def test_a_frozen_api_server_is_unavailable_in_time(
     await kubernetes.put(a_document("one", "1"))
     control_plane.pause_apiserver()
     try:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(patience(15)):
             with pytest.raises(StoreUnavailable, match="no answer in time"):
                 await kubernetes.put(a_document("one", "2"))
     finally:
@@ -162,7 +163,7 @@ async def test_a_watch_of_what_never_changes_is_no_trouble(
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=1.0, sock_read=1.1)
     monkeypatch.setattr(kubernetes_connection, "_WATCH_TIMEOUT", timeout)
     async with watching(kubernetes, Selection("mindx-dl")) as seen:
-        await asyncio.sleep(2.5)
+        await stays(2.5, because="two timeouts of the connection, 1.1 s each")
         await kubernetes.put(a_document("one", "1"))
         await seen.until(lambda seen: PLACE in seen.documents)
     assert [type(event) for event in seen.events] == [DocumentsListed, Changed]
@@ -173,7 +174,7 @@ async def test_a_watch_that_is_cut_goes_on_without_a_list(
 ) -> None:
     """As proxies do with what is quiet for a minute."""
     async with watching(relayed, Selection("mindx-dl")) as seen:
-        await asyncio.sleep(1.1)
+        await stays(1.1, because="the watch is quiet for a while")
         await kubernetes.put(a_document("one", "1"))
         await relay.drop()
         await kubernetes.put(a_document("one", "2"))
@@ -192,7 +193,7 @@ async def test_a_watch_that_the_server_ends_goes_on_without_a_list(
     async with watching(kubernetes, Selection("mindx-dl")) as seen:
         for number in range(24):
             await kubernetes.put(a_document("one", str(number)))
-            await asyncio.sleep(0.2)
+            await time_passes(0.2)
         await seen.until(lambda seen: seen.documents[PLACE].data == {"text": "23"})
     changes = [event.document.data["text"] for event in seen.of(Changed)]
     assert changes == [str(number) for number in range(24)]

@@ -13,6 +13,7 @@ from stores.address import open_store
 from stores.base import PodUsage
 from stores.cluster import Snapshot, Update
 from tests.parts import pods
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +36,7 @@ async def test_of_one_node_everything_about_its_pods_is_reported(
     pods.make(control_plane, "two", "n1", "Ascend910-2", asking=("x", "y"))
     events = kubernetes.usage("n1")
     assert events is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience(20)):
         listed = await anext(events)
         assert isinstance(listed, Snapshot)
         shown = {pod.name: replace(pod, uid="") for pod in listed.items.values()}
@@ -65,7 +66,7 @@ async def test_chips_assigned_by_volcano_are_reported_for_every_kind_of_card(
     pods.make(control_plane, "soon", "n1", annotations=chosen)
     events = kubernetes.usage("n1")
     assert events is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience(20)):
         listed = await anext(events)
     assert isinstance(listed, Snapshot)
     assert [pod.assigned for pod in listed.items.values()] == [(f"{resource}-3",)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import pytest
 
 from stores.base import Document
 from stores.kubernetes_api.writers import ManagedFields, newest_writer
+from tests.parts.deadlines import stays
 
 if TYPE_CHECKING:
     from stores.base import Store
@@ -33,13 +33,13 @@ async def test_the_program_that_changed_data_last(
     assert writer is not None
     assert writer.name == "npu-vigil"
     assert abs(writer.at_ms / 1000 - time.time()) < 3
-    await asyncio.sleep(1.1)  # the server keeps whole seconds
+    await stays(1.1, because="the server keeps whole seconds")
     write(control_plane, "device-plugin", "theirs")
     first = await kubernetes.writer("kube-system", "one")
     assert first is not None
     assert first.name == "device-plugin"
     # Neither people nor touches count, and a touch does not make the document ours.
-    await asyncio.sleep(1.1)
+    await stays(1.1, because="the server keeps whole seconds")
     write(control_plane, "kubectl-edit", "x", "ManuallySeparateNPU")
     await kubernetes.touch("kube-system", "one")
     assert await kubernetes.writer("kube-system", "one") == first

@@ -16,6 +16,7 @@ from stores.mqtt.beats import BrokerHeartbeats
 from stores.mqtt.connection import BrokerConnection
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import AGGREGATOR
+from tests.parts.deadlines import patience, stays, until, until_succeeds
 from tests.parts.relay import Relay
 
 if TYPE_CHECKING:
@@ -45,12 +46,14 @@ async def observer(broker: Broker, protocol: str) -> AsyncIterator[Store]:
 async def shown(store: Store, wanted: Callable[[Beat], bool]) -> Beat:
     """Return the only beat, as soon as it is as wanted."""
     found: tuple[Beat, ...] = ()
-    for _ in range(500):
+
+    async def is_shown() -> bool:
+        nonlocal found
         found = await store.beats()
-        if len(found) == 1 and wanted(found[0]):
-            return found[0]
-        await asyncio.sleep(0.01)
-    pytest.fail(f"after 5 s the store shows {found}")
+        return len(found) == 1 and wanted(found[0])
+
+    await until(is_shown, lambda: f"the beat is as wanted: {found}")
+    return found[0]
 
 
 async def test_a_broken_connection_is_reported_by_the_will(
@@ -65,13 +68,7 @@ async def test_a_broken_connection_is_reported_by_the_will(
         broken = await shown(observer, lambda beat: beat.is_broken)
         assert (broken.holder, broken.beaten_at_ms) == ("host-a", BEAT.beaten_at_ms)
         again = msgspec.structs.replace(BEAT, beaten_at_ms=BEAT.beaten_at_ms + 1)
-        async with asyncio.timeout(10):
-            while True:
-                try:
-                    await agent.beat(again)
-                    break
-                except StoreUnavailable:
-                    await asyncio.sleep(0.05)
+        await until_succeeds(lambda: agent.beat(again), StoreUnavailable)
         await shown(observer, lambda beat: not beat.is_broken)
         # Who comes now sees the beat, too.
         assert not (await observer.beats("node-1"))[0].is_broken
@@ -105,7 +102,7 @@ async def test_a_clean_stop_leaves_the_beat(broker: Broker, observer: Store, pro
     agent = open_store(broker.tls_url, mqtt=broker.certified("node-1", protocol), node="node-1")
     await agent.beat(BEAT)
     await agent.close()
-    await asyncio.sleep(0.3)
+    await stays(0.3, because="a will is published when the connection ends")
     beat = await shown(observer, lambda beat: beat.holder == "host-a")
     assert not beat.is_broken
 
@@ -119,7 +116,7 @@ async def test_a_will_of_an_earlier_connection_is_no_news(
     stranger = BrokerConnection(parse_address(broker.url), Mqtt(), None)
     late = {"node": "node-1", "connection": "earlier", "is_broken": True, "holder": "host-a"}
     await stranger.publish(TOPIC, msgspec.json.encode(late), retain=True)
-    await asyncio.sleep(0.2)
+    await stays(0.2, because="a message is received within milliseconds")
     assert not (await shown(observer, lambda beat: True)).is_broken
     await stranger.close()
     await agent.close()
@@ -150,23 +147,23 @@ async def test_beats_have_an_age_and_none_while_nothing_can_be_received(
     await agent.beat(BEAT)
     first = await shown(observer, lambda beat: True)
     assert first.age_ms is not None
-    await asyncio.sleep(0.2)
+    await stays(0.2, because="the age must grow by 0.2 s")
     later = await shown(observer, lambda beat: True)
     assert later.age_ms is not None
     assert 150 <= later.age_ms - first.age_ms < 5000
     broker.stop()
     await agent.close()
-    await asyncio.sleep(0.1)
-    with pytest.raises(StoreUnavailable):
-        await observer.beats()
+
+    async def fails() -> bool:
+        try:
+            await observer.beats()
+        except StoreUnavailable:
+            return True
+        return False
+
+    await until(fails, "the end of the broker is noticed")
     broker.start()
-    async with asyncio.timeout(10):
-        while True:
-            try:
-                (back,) = await observer.beats()
-                break
-            except StoreUnavailable:
-                await asyncio.sleep(0.05)
+    (back,) = await until_succeeds(observer.beats, StoreUnavailable)
     assert back.holder == "host-a"
 
 
@@ -181,7 +178,7 @@ async def test_beats_are_not_reported_while_the_broker_stands_still(
                 await observer.beats()
     finally:
         broker.thaw()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(patience(5)):
         assert await observer.beats() == ()
 
 
@@ -194,22 +191,10 @@ async def test_beats_of_a_broker_that_ended_are_marked_as_retained(
     assert not (await shown(observer, lambda beat: True)).is_retained
     broker.stop()
     broker.start()
-    async with asyncio.timeout(10):
-        while True:
-            try:
-                (found,) = await observer.beats()
-                break
-            except StoreUnavailable:
-                await asyncio.sleep(0.05)
+    (found,) = await until_succeeds(observer.beats, StoreUnavailable)
     assert found.is_retained
     again = msgspec.structs.replace(BEAT, beaten_at_ms=BEAT.beaten_at_ms + 1)
-    async with asyncio.timeout(10):
-        while True:
-            try:
-                await agent.beat(again)
-                break
-            except StoreUnavailable:
-                await asyncio.sleep(0.05)
+    await until_succeeds(lambda: agent.beat(again), StoreUnavailable)
     await shown(observer, lambda beat: not beat.is_retained and not beat.is_broken)
     await agent.close()
 
@@ -234,7 +219,7 @@ async def test_nonsense_is_reported_once_and_replaces_no_beat(
     connection = BrokerConnection(parse_address(broker.url), Mqtt(), None)
     for _ in range(2):
         await connection.publish(TOPIC, nonsense, retain=True)
-    await asyncio.sleep(0.1)
+    await stays(0.1, because="a message is received within milliseconds")
     assert (await shown(observer, lambda beat: True)).holder == "host-a"
     assert len([one for one in caplog.records if TOPIC in one.getMessage()]) == 1
     await connection.close()
@@ -248,7 +233,7 @@ async def test_a_mistake_of_the_program_ends_all_users_of_the_connection(broker:
     connection = BrokerConnection(parse_address(broker.url), Mqtt(), "node-1", mistaken)
     heartbeats = BrokerHeartbeats(connection, None)
     for _ in range(2):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patience(5)):
             with pytest.raises(ZeroDivisionError):
                 await connection.session()
             with pytest.raises(ZeroDivisionError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -16,8 +15,9 @@ from contract.refusal import Reason
 from contract.topics import ack_topic, events_topic
 from stores.address import open_store
 from stores.base import EventChannel, HistoryAck, HistoryBatch, Store
-from stores.mqtt.channel_codec import LARGEST_BYTES, decode_batch
+from stores.mqtt.channel import MAX_BYTES, decode_batch
 from tests.parts.broker import Broker
+from tests.parts.deadlines import until
 from tests.parts.processes import Running, program
 from tests.tiers import needs
 
@@ -66,10 +66,7 @@ class Listening:
             self.seen.append(event)
 
     async def until(self, wanted: object) -> None:
-        deadline = time.monotonic() + 10
-        while wanted not in self.seen:
-            assert time.monotonic() < deadline, (wanted, self.seen)
-            await asyncio.sleep(0.01)
+        await until(lambda: wanted in self.seen, lambda: (wanted, self.seen), 10)
 
     async def close(self) -> None:
         self._task.cancel()
@@ -90,12 +87,12 @@ async def publish(broker: Broker, tmp_path: Path, topic: str, payload: bytes) ->
 async def received_once(listening: Listening, store: Store) -> None:
     """Send the batch until it is received, from when on the subscription is there."""
     listening.seen.clear()
-    for _ in range(200):
+
+    async def is_received() -> bool:
         await channel_of(store).send(BATCH)
-        if BATCH in listening.seen:
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("the batch is not received")
+        return BATCH in listening.seen
+
+    await until(is_received, "the batch is received", step_seconds=0.05)
 
 
 @pytest.mark.server
@@ -103,11 +100,12 @@ async def test_batches_arrive_and_are_not_retained(store: Store) -> None:
     await channel_of(store).send(BATCH)
     first = Listening(channel_of(store).batches())
     later = msgspec.structs.replace(BATCH, lost=1)
-    for _ in range(20):  # until the subscription is there
+
+    async def is_received() -> bool:
         await channel_of(store).send(later)
-        if first.seen:
-            break
-        await asyncio.sleep(0.05)
+        return bool(first.seen)
+
+    await until(is_received, "the subscription is there", step_seconds=0.05)
     await first.until(later)
     assert BATCH not in first.seen
     await first.close()
@@ -156,7 +154,7 @@ async def test_bad_batches_are_logged_once_and_nothing_comes_of_them(
         ({"lost": -1}, "$.lost"),
         ({"after": 7}, "$.events: one is not in the range"),
         ({"events": [EVENT, EVENT]}, "$.events: they are not in order"),
-        ({"events": "x" * LARGEST_BYTES}, "bytes, at most"),
+        ({"events": "x" * MAX_BYTES}, "bytes, at most"),
     ],
 )
 def test_malformed_batch_is_refused(change: dict[str, object], what: str) -> None:

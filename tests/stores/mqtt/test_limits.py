@@ -27,6 +27,7 @@ from stores.mqtt.limits import (
 )
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import Broker
+from tests.parts.deadlines import stays, time_passes, until, until_succeeds
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 from tests.parts.watching import watching
 
@@ -69,27 +70,18 @@ async def refused(store: Store, document: Document) -> str:
 
     A write over a broken connection is repeated.
     """
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                await store.put(document)
-            except StoreRefused as error:
-                return str(error)
-            except StoreUnavailable:
-                await asyncio.sleep(0.05)
-                continue
-            raise AssertionError("it was taken")
+
+    async def refusal() -> str:
+        with pytest.raises(StoreRefused) as caught:
+            await store.put(document)
+        return str(caught.value)
+
+    return await until_succeeds(refusal, StoreUnavailable, seconds=30)
 
 
 async def taken(store: Store, document: Document) -> None:
     """Write a document until the store accepts it, also over broken connections."""
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                await store.put(document)
-                return
-            except StoreError:
-                await asyncio.sleep(0.05)
+    await until_succeeds(lambda: store.put(document), StoreError, seconds=30)
 
 
 @pytest.mark.server
@@ -223,7 +215,8 @@ async def test_size_limit_is_assumed_after_two_connections_ended_over_a_packet_a
     start: Callable[..., Broker], caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
     broker = start("max_inflight_messages 0")
-    plays = Plays(largest=LIMIT, answers_after_seconds=0.01)
+    # Documents of other sizes are read back: their subscriptions wait for answers beside it.
+    plays = Plays(largest=LIMIT, answers_after_seconds=0.01, grants_after_seconds=0.01)
     async with MqttProxy(broker.port, plays) as proxy:
         store = open_store(proxy.url, mqtt=Mqtt.model_validate({"protocol": protocol}))
         writing = asyncio.create_task(all_taken(store, many(40, 10_000)))
@@ -429,16 +422,26 @@ async def test_suspect_waits_until_everything_else_is_acknowledged() -> None:
     tasks += [asyncio.create_task(send("suspect", alone=True))]
     tasks += [asyncio.create_task(send(name)) for name in "bcd"]
     for _ in range(4):
-        await asyncio.sleep(0.01)
+        await time_passes(0.01)
         window.free()
-    await asyncio.sleep(0.01)
+    await until(lambda: len(order) == 5)
     assert order == ["a", "b", "c", "d", "suspect"]
     tasks.append(asyncio.create_task(send("late")))
-    await asyncio.sleep(0.01)
+    await stays(0.01, because="a place is passed on at once")
     assert "late" not in order, "nothing goes beside a suspect"
     window.end_exclusive()
     await asyncio.gather(*tasks)
     assert order[-1] == "late"
+
+
+async def test_suspect_waits_for_the_answer_to_a_subscription() -> None:
+    window = LearnedLimits(BROKER).begin(BrokerLimits())
+    window.begin_subscription()
+    suspect = asyncio.create_task(window.take(alone=True))
+    await asyncio.sleep(0)
+    assert not suspect.done(), "a break now would not be proof against it"
+    window.end_subscription()
+    await suspect
 
 
 async def test_window_without_acknowledgements_times_out(monkeypatch: pytest.MonkeyPatch) -> None:

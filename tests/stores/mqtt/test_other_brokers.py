@@ -17,6 +17,7 @@ from stores.mqtt.connection import BrokerConnection
 from stores.mqtt.documents import encode
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import Broker
+from tests.parts.deadlines import patience, time_passes, until
 from tests.parts.mochi import Mochi
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 from tests.parts.watching import watching
@@ -40,11 +41,11 @@ def opened(broker: Mochi | MqttProxy, protocol: str, node: str | None = None) ->
 
 async def problem(store: Store) -> str:
     """Return why no write succeeds, after any temporary failure."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patience(30)):
         for _ in range(3):
             with pytest.raises(StoreError) as caught:
                 await store.put(ONE)
-            await asyncio.sleep(0.2)
+            await time_passes(0.2)
     return str(caught.value)
 
 
@@ -118,14 +119,15 @@ async def test_a_larger_document_than_it_takes_holds_nothing_else_up(
         store = opened(broker, protocol)
         await store.put(ONE)
         large = Document("mindx-dl", "mindx-dl-nodeinfo-node-1", {"text": "x" * 40_000})
-        text = ""
-        async with asyncio.timeout(30):
-            while "bytes as a packet" not in text:
-                try:
-                    await store.put(large)
-                except StoreError as error:
-                    text = str(error)
-                await asyncio.sleep(0.1)
+
+        async def is_named() -> bool:
+            try:
+                await store.put(large)
+            except StoreError as error:
+                return "bytes as a packet" in str(error)
+            return False
+
+        await until(is_named, "its size is named", 30, 0.1)
         await store.put(ONE)
         await store.beat(Beat("node-1", "host", 5.0, 7))
         await store.close()
@@ -246,9 +248,10 @@ async def test_new_connection_is_tried_with_the_size_of_the_largest_document(
 
 
 async def taken(store: Store, document: Document = ONE) -> None:
-    async with asyncio.timeout(20):
-        while await fails(store, document):  # noqa: ASYNC110  (it announces nothing)
-            await asyncio.sleep(0.1)
+    async def succeeds() -> bool:
+        return not await fails(store, document)
+
+    await until(succeeds, step_seconds=0.1)
 
 
 @PROTOCOLS

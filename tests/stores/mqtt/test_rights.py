@@ -17,6 +17,7 @@ from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import Broker
+from tests.parts.deadlines import time_passes, until, until_succeeds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -55,15 +56,6 @@ def connections(broker: Broker) -> int:
     return broker.log.read_text().count("New client connected")
 
 
-async def until(happened: Callable[[], bool]) -> None:
-    """Wait until it happened."""
-    async with asyncio.timeout(30):
-        while True:
-            if happened():
-                return
-            await asyncio.sleep(0.05)
-
-
 async def reasons(work: Callable[[], Awaitable[object]], found: list[StoreError]) -> None:
     """Try again and again; why it failed is added to ``found``."""
     while True:
@@ -71,7 +63,7 @@ async def reasons(work: Callable[[], Awaitable[object]], found: list[StoreError]
             await work()
         except StoreError as error:
             found.append(error)
-        await asyncio.sleep(0.05)
+        await time_passes(0.05)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -120,16 +112,6 @@ async def test_one_right_that_is_missing_stops_nothing_else(
     store = open_store(broker.tls_url, mqtt=mqtt, node="node-1")
     node_info = Document("mindx-dl", "mindx-dl-nodeinfo-node-1", {"text": "x"})
 
-    async def keep_the_other() -> None:
-        async with asyncio.timeout(20):
-            while True:
-                try:
-                    await store.put(node_info)
-                except StoreError:
-                    await asyncio.sleep(0.05)
-                else:
-                    return
-
     try:
         for _ in range(3):
             with pytest.raises(StoreError) as caught:
@@ -137,7 +119,7 @@ async def test_one_right_that_is_missing_stops_nothing_else(
             if protocol == "5":
                 assert isinstance(caught.value, StoreForbidden)
             assert "vigil/v1/nodes/node-1/device-info" in str(caught.value)
-            await keep_the_other()
+            await until_succeeds(lambda: store.put(node_info), StoreError)
     finally:
         await store.close()
     assert [one.getMessage() for one in caplog.records if one.name.startswith("asyncio")] == []

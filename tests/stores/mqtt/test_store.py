@@ -19,6 +19,7 @@ from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection, Received, Subscribed
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import AGGREGATOR, Broker
+from tests.parts.deadlines import patience, stays, until_succeeds
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -138,13 +139,8 @@ async def test_a_password_that_all_users_can_read_is_refused(broker: Broker) -> 
     with pytest.raises(StoreForbidden, match="read by everybody"):
         await opened.get("mindx-dl", "one")
     mqtt.password_file.chmod(0o600)
-    async with asyncio.timeout(10):
-        while True:
-            try:
-                assert await opened.get("mindx-dl", "one") is None
-                break
-            except StoreForbidden:
-                await asyncio.sleep(0.05)
+    got = await until_succeeds(lambda: opened.get("mindx-dl", "one"), StoreForbidden)
+    assert got is None
     await opened.close()
 
 
@@ -269,14 +265,14 @@ async def test_a_part_of_a_list_is_never_taken_for_all(tmp_path: Path, protocol:
 async def test_too_many_messages_interrupt_their_reader(
     broker: Broker, anybody: BrokerConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stores.mqtt.connection.MOST_WAITING", 10)
+    monkeypatch.setattr("stores.mqtt.connection.MAX_WAITING", 10)
     topic = "vigil/v1/nodes/node-1/events"
     writer = BrokerConnection(parse_address(broker.url), Mqtt(), None)
     seen = anybody.messages("vigil/v1/nodes/+/events")
     assert isinstance(await anext(seen), Subscribed)
     for number in range(20):
         await writer.publish(topic, str(number).encode(), retain=False)
-    await asyncio.sleep(0.3)
+    await stays(0.3, because="messages are received within milliseconds")
     interrupted = await anext(seen)
     assert isinstance(interrupted, Interrupted)
     assert "11 messages dropped" in interrupted.reason
@@ -310,11 +306,13 @@ async def test_a_broker_that_accepts_and_sends_nothing_is_left_without_noise(
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="timed out"):
             await store.get("kube-system", "x")
-        await asyncio.sleep(0.5)
+        await stays(0.5, because="the next connection is tried after 0.25 s")
     await store.close()
     server.close()
     del store
-    async with asyncio.timeout(10):  # every connection was left, and none is left open here
+    async with asyncio.timeout(
+        patience(10)
+    ):  # every connection was left, and none is left open here
         await asyncio.gather(*served)
     gc.collect()
     assert [one for one in caplog.records if one.name == "asyncio"] == []
@@ -334,11 +332,5 @@ async def test_a_document_that_the_broker_finds_too_large_stops_no_other(tmp_pat
         store = open_store(broker.url, mqtt=Mqtt())
         with pytest.raises(StoreUnavailable, match="mindx-dl-big: the connection broke"):
             await store.put(Document("mindx-dl", "mindx-dl-big", {"text": "x" * 2000}))
-        async with asyncio.timeout(10):
-            while True:
-                try:
-                    await store.put(device_info())
-                    break
-                except StoreUnavailable:
-                    await asyncio.sleep(0.05)
+        await until_succeeds(lambda: store.put(device_info()), StoreUnavailable)
         await store.close()

@@ -17,6 +17,7 @@ from dcmi_shim.emulator.control import PROFILES
 from stores.address import open_store
 from stores.base import Document, Selection
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import patience
 from vigil.demo import actions
 from vigil.demo.command import DemoOptions, play
 from vigil.demo.story import STORY, DemoStep, story_of
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.daemon
 
 
+# The speed divides the intervals of heartbeats and polls: a machine that is slow gets longer ones.
+SPEED = str(max(1.0, 5 / patience(1.0)))
 EVERYWHERE = {"kube-root-ca.crt", "extension-apiserver-authentication"}
 FAULT = {"80E01801": "RestartBusiness"}
 
@@ -38,14 +41,15 @@ def _demo(*options: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "vigil", "demo", *options],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=patience(110),
         check=False,
     )
 
 
+@pytest.mark.exec
 @pytest.mark.timeout(120)
 def test_demo_reaches_every_expected_state() -> None:
-    done = _demo("--json", "--speed", "5")
+    done = _demo("--json", "--speed", SPEED)
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["well"]
@@ -60,7 +64,7 @@ def test_demo_reaches_every_expected_state() -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("profile", [one for one in PROFILES if one not in ("a2", "a3")])
 def test_demo_of_each_family(profile: str) -> None:
-    done = _demo("--json", "--speed", "5", "--nodes", "2", "--profile", profile)
+    done = _demo("--json", "--speed", SPEED, "--nodes", "2", "--profile", profile)
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["well"]
@@ -73,7 +77,7 @@ async def test_demo_runs_on_a_real_api_server_and_leaves_nothing(
 ) -> None:
     kubeconfig = str(control_plane.kubeconfig)
     done = await asyncio.to_thread(
-        _demo, "--speed", "5", "--store", "kubernetes:", "--kubeconfig", kubeconfig
+        _demo, "--speed", SPEED, "--store", "kubernetes:", "--kubeconfig", kubeconfig
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(STORY)} of {len(STORY)} expected states were reached" in done.stdout
@@ -152,7 +156,7 @@ def test_a_demo_that_is_stopped_leaves_no_process(tmp_path: Path, number: signal
         assert "the nodes start" in demo.stdout.readline()
         assert _processes_of(url)
         demo.send_signal(number)
-        demo.communicate(timeout=20)
+        demo.communicate(timeout=patience(20))
     assert demo.returncode == 128 + number
     assert _processes_of(url) == []
 

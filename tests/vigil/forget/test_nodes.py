@@ -25,6 +25,7 @@ from stores.base import Beat, Document, FoundMark
 from stores.directory.mark import MARK_NAME
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import T0, faulty, healthy, node_report, report
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -72,7 +73,7 @@ def vigil_forget(*arguments: str) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         env=clean,
         check=False,
     )

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.parts.deadlines import patience
 from tests.vigil.stand import AGENT, AT_MS, Stand, vigil
 from tests.vigil.verbs import aggregator
 from vigil.reports.times import ago, since
@@ -44,8 +45,7 @@ def test_an_answer_that_is_none_is_named(
 
 def test_no_escape_of_a_daemon_reaches_the_terminal(stand: Stand) -> None:
     bad = "\x1b]0;x\x07\u202enode"
-    driver = {"trouble": bad}
-    stand.body = json.dumps(AGENT | {"driver": driver, "node": bad}).encode()
+    stand.answers["/api/v1/status"] = AGENT | {"driver": {"trouble": bad}, "node": bad}
     _, output, _ = vigil(stand, "status")
     assert not any(letter in output.decode() for letter in "\x1b\x07\u202e")
 
@@ -64,7 +64,7 @@ def test_a_terminal_without_utf_8_gets_what_it_can_show(stand: Stand) -> None:
         [sys.executable, "-m", "vigil", "faults", "--lang", "zh", "--server", stand.url],
         capture_output=True,
         env=os.environ | {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"},
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
     assert done.returncode == 1

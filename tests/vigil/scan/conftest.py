@@ -12,6 +12,7 @@ import pytest
 
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +62,12 @@ class Server(Node):
         begin = time.monotonic()
         command = [sys.executable, "-m", "vigil", "scan", *self.arguments(), *more, "--json"]
         result = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, check=False, timeout=60
+            command,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=patience(60),
         )
         assert not result.stderr, result.stderr
         return Scanned(result.returncode, result.stdout, time.monotonic() - begin)

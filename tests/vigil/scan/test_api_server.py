@@ -13,7 +13,7 @@ from stores.kubernetes_api.access import Access
 from tests.end_to_end.places import Cluster
 from tests.packaging.test_rights import AGENT, granted
 from tests.parts.kustomize import apply, take_back
-from vigil.scan.rights import rights_of
+from vigil.scan.store import rights_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from tests.parts.broker import AGGREGATOR, Broker
 from tests.parts.certificates import make_client
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 from tests.parts.processes import program
-from vigil.scan.certificates import end_of_pem
+from vigil.scan.broker import end_of_pem
 
 if TYPE_CHECKING:
     from pathlib import Path

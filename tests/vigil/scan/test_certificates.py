@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.parts.certificates import make_authority
 from tests.tiers import needs
-from vigil.scan.certificates import check_end, end_of_der
+from vigil.scan.broker import check_end, end_of_der
 from vigil.scan.findings import CheckState
 
 if TYPE_CHECKING:

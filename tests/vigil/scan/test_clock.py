@@ -9,8 +9,7 @@ import pytest
 from agent.config import AgentConfiguration
 from vigil.exit_status import ExitStatus
 from vigil.scan import machine
-from vigil.scan.findings import CheckState, report
-from vigil.scan.show import lines
+from vigil.scan.findings import CheckState, lines, report
 
 if TYPE_CHECKING:
     from typing import Any

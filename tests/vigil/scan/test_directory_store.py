@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vigil.exit_status import ExitStatus
-from vigil.scan.directory_store import check_directory
+from vigil.scan.store import check_directory
 
 if TYPE_CHECKING:
     from pathlib import Path

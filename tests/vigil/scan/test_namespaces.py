@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vigil.scan import namespaces
+from vigil.scan import configuration
+from vigil.scan.configuration import PUBLIC_FAULTS, RANK_TABLES, check_namespaces
 from vigil.scan.findings import Check, CheckState
-from vigil.scan.namespaces import PUBLIC_FAULTS, RANK_TABLES, check_namespaces
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Replace the usual path of the aggregator's file; return the new one."""
-    monkeypatch.setattr(namespaces, "USUAL_FILE", tmp_path / "usual.toml")
+    monkeypatch.setattr(configuration, "USUAL_FILE", tmp_path / "usual.toml")
     return tmp_path / "usual.toml"
 
 

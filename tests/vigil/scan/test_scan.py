@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
+from tests.parts.deadlines import patience
 from tests.parts.processes import free_ports
 from vigil.agent import agent
 from vigil.scan.verb import scan
@@ -163,7 +164,12 @@ def test_people_read_a_plain_list(server: Server) -> None:
     command = [sys.executable, "-m", "vigil", "scan", *server.arguments()]
     server.emulator.tool("hccn_tool", "fail", exit_status=7)
     result = subprocess.run(
-        command, env=server.environment, capture_output=True, text=True, check=False, timeout=60
+        command,
+        env=server.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(60),
     )
     lines = result.stdout.splitlines()
     assert result.returncode == 1

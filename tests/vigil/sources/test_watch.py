@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.parts.deadlines import nothing_happens_for, wait_until
 from tests.vigil.stand import AGENT, Stand
 
 if TYPE_CHECKING:
@@ -44,9 +45,7 @@ class Watching:
     def wait(self, happened: Callable[[], bool]) -> float:
         """Wait until ``happened``; return the seconds it took."""
         begin = time.monotonic()
-        while not happened():
-            assert time.monotonic() - begin < _SECONDS, self.lines()
-            time.sleep(0.005)
+        wait_until(happened, lambda: self.lines(), _SECONDS, 0.005)
         return time.monotonic() - begin
 
     def interrupt(self) -> int:
@@ -68,7 +67,7 @@ def watching(stand: Stand, tmp_path: Path) -> Iterator[Watching]:
 @pytest.mark.slow
 def test_each_change_is_one_document_and_ctrl_c_ends_it(stand: Stand, watching: Watching) -> None:
     stand.answers["/api/v1/status"] = AGENT | {"at_ms": AGENT["at_ms"] + 1000}
-    time.sleep(1)
+    nothing_happens_for(1, because="the daemon is asked several times")
     assert len(watching.lines()) == 1, "the time alone is no change"
     stand.answers["/api/v1/status"] = AGENT | {"faults": []}
     watching.wait(lambda: len(watching.lines()) == 2)
@@ -85,7 +84,7 @@ def test_an_event_of_the_stream_is_followed_by_one_question(stand: Stand, tmp_pa
     try:
         watching.wait(lambda: "/api/v1/stream" in stand.asked)
         begin, before = time.monotonic(), len(stand.asked)
-        time.sleep(1.5)
+        nothing_happens_for(1.5, because="the daemon would be asked every second")
         asked = stand.asked[before:]
         assert len(asked) <= 2 + (time.monotonic() - begin) / 1.0, "it is not asked all the time"
         stand.answers["/api/v1/status"] = AGENT | {"faults": []}

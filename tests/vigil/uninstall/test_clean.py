@@ -22,6 +22,7 @@ from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, node_report, published, report
 from tests.elastic.jobs import size, vcjob, with_kept
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import patience, time_passes, until
 from tests.parts.definitions import VCJOBS
 
 if TYPE_CHECKING:
@@ -100,9 +101,11 @@ async def fill(place: Place, daemon: Daemon, *nodes: str) -> None:
         await place.store.put(node_report(node, [part], "UnHealthy"))
     async with Fleet(place.store, nodes, INTERVAL).beating():
         await asyncio.to_thread(daemon.start)
-        async with asyncio.timeout(30):
-            while set(await place.entries() or ()) != set(nodes):  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
+
+        async def are_published() -> bool:
+            return set(await place.entries() or ()) == set(nodes)
+
+        await until(are_published, "all nodes are published", 30, 0.1)
     # Where a Lease leads, the next step would wait until it runs out.
     await asyncio.to_thread(daemon.stop if place.plane else daemon.kill)
 
@@ -118,7 +121,7 @@ async def test_faults_end_first_and_nothing_is_left(place: Place, tmp_path: Path
     assert await place.documents() == before
     working = asyncio.create_task(place.uninstall("--yes"))
     seen_healthy = 0.0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patience(60)):
         while (entries := await place.entries()) is not None:
             lists = [entry["DeviceList"] for entry in entries.values()]
             if not seen_healthy and all(one["huawei.com/Ascend910-Fault"] == "[]" for one in lists):
@@ -126,7 +129,7 @@ async def test_faults_end_first_and_nothing_is_left(place: Place, tmp_path: Path
                 nodes = await place.store.get(CLUSTER_NAMESPACE, NODES)
                 seen_healthy = time.monotonic()
                 assert nodes is not None
-            await asyncio.sleep(0.05)
+            await time_passes(0.05)
     assert seen_healthy
     assert time.monotonic() - seen_healthy > TOUCH_SECONDS - 0.5
     status, output = await working
@@ -263,7 +266,7 @@ async def test_elastic_training_that_still_runs_is_named(
         number += 1
         change = {"spec": {"leaseTransitions": number}}
         await asyncio.to_thread(control_plane.request, "PATCH", f"{LEASES}/{LEASE}", change)
-        await asyncio.sleep(0.2)
+        await time_passes(0.2)
     status, output = await working
     assert (status, "vigil elastic pod-1 still runs" in output) == (1, True), output
     job = control_plane.request("GET", f"{OF_VCJOBS}/train")

@@ -13,6 +13,7 @@ from stores.address import open_store
 from stores.base import Beat, Changed, Deleted, Document, LeaderElectionRecord, Selection
 from tests.parts.api_proxy import ApiProxy, Direction, Rule
 from tests.parts.controlplane import LEASES
+from tests.parts.deadlines import let_time_pass, patience, stays, time_passes, until
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -50,10 +51,10 @@ async def test_dead_connections_cost_one_request_two_seconds(proxy: ApiProxy, st
         assert proxy.freeze_old() > 2
         began = time.monotonic()
         await store.put(_document("6"))
-        assert time.monotonic() - began < _SOON_SECONDS
+        assert time.monotonic() - began < patience(_SOON_SECONDS)
         began = time.monotonic()
         await asyncio.gather(*(store.get(_SPACE, "one") for _ in range(5)))
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < patience(1)
         # The watch was asked anew from where it was, without a list.
         await seen.until(lambda seen: seen.documents[_SPACE, "one"].data == {"text": "6"})
         assert [one.verb for one in proxy.requests(Rule("list", "configmaps"))] == ["list"]
@@ -80,7 +81,7 @@ async def test_a_write_whose_answer_never_comes_is_no_conflict(
         store.beat(_beat(2_000)),
         return_exceptions=True,
     )
-    assert time.monotonic() - began < _SOON_SECONDS
+    assert time.monotonic() - began < patience(_SOON_SECONDS)
     assert control_plane.request("GET", _PATH)["metadata"]["resourceVersion"] == newer
     assert await store.get(_SPACE, "other") is None
     assert await store.beats("node-1") == (_beat(2_000),)
@@ -108,7 +109,7 @@ async def test_late_write_undoes_nothing_newer(
             store.objects.set_node("node-1", {"a": "late"}, {}, expected=seen.version)
         ),
     ]
-    await asyncio.sleep(0.3)
+    await time_passes(0.3)
     for task in late:
         task.cancel()
     await asyncio.gather(*late, return_exceptions=True)
@@ -121,10 +122,10 @@ async def test_late_write_undoes_nothing_newer(
     await other.close()
     proxy.thaw()
     late_ones = Rule(name="one")
-    async with asyncio.timeout(10):
-        while not {one.verb for one in proxy.requests(late_ones)} >= {"update", "patch"}:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    await asyncio.sleep(0.5)  # until they are refused
+    await until(
+        lambda: {one.verb for one in proxy.requests(late_ones)} >= {"update", "patch"}, seconds=10
+    )
+    await stays(0.5, because="the API server has refused them by then")
     assert control_plane.request("GET", "/api/v1/nodes/node-1")["metadata"]["labels"]["a"] == "2"
     assert "annotations" not in control_plane.request("GET", _PATH)["metadata"]
     assert control_plane.request("GET", _PATH)["data"] == {"text": "2"}
@@ -139,11 +140,11 @@ async def test_a_slow_server_is_not_asked_twice_all_the_time(proxy: ApiProxy, st
     proxy.delay(2.3, reads)
     opened, began = proxy.connections, time.monotonic()
     await asyncio.gather(*(store.get(_SPACE, "one") for _ in range(4)))
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < patience(4)
     assert len(proxy.requests(reads)) == 5
     # The first connection served one of them, the fifth attempt had a new one.
     assert proxy.connections - opened == 4
-    await asyncio.sleep(2.2)
+    await stays(2.2, because="attempts that were given up would come back")
     await asyncio.gather(*(store.get(_SPACE, "one") for _ in range(5)))
     assert len(proxy.requests(reads)) == 10
     # That of the fifth attempt was kept.
@@ -158,7 +159,7 @@ async def test_many_requests_ask_once_whether_their_connections_are_dead(
     proxy.freeze_old()
     since = time.monotonic()
     await asyncio.gather(*(store.get(_SPACE, "one") for _ in range(6)))
-    assert time.monotonic() - since < _SOON_SECONDS
+    assert time.monotonic() - since < patience(_SOON_SECONDS)
     assert len(proxy.requests(Rule("get", "configmaps", "one"), since)) == 12
 
 
@@ -184,7 +185,7 @@ async def test_a_process_that_stood_still_reads_what_was_answered(
     await store.put(_document("1"))
     proxy.delay(0.5, Rule("get", "configmaps", "one"))
     read = asyncio.create_task(store.get(_SPACE, "one"))
-    await asyncio.sleep(0.1)
-    time.sleep(4)  # noqa: ASYNC251  (nothing at all runs)
+    await time_passes(0.1)
+    let_time_pass(4)
     await read
     assert len(proxy.requests(Rule("get", "configmaps", "one"))) == 1

@@ -21,6 +21,7 @@ from stores.kubernetes_api.client.configuration import ConfigurationReader
 from stores.kubernetes_api.client.credential_files import CredentialFiles
 from stores.kubernetes_api.client.credential_plugin import Plugins
 from tests.parts.certificates import make_authority, make_client
+from tests.parts.deadlines import patience
 from tests.tiers import needs
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def read(
     kubeconfig: Path | str | None, environment: Mapping[str, str] | None = None, seconds: float = 10
 ) -> ClientConfiguration:
     given = {"PATH": os.environ["PATH"], **(environment or {})}
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patience(seconds)
     reading = ConfigurationReader(CredentialFiles(), Plugins(), given, deadline)
     return reading.read(None if kubeconfig is None else str(kubeconfig))
 
@@ -322,7 +323,7 @@ def test_kubeconfigs_are_merged(tmp_path: Path) -> None:
     (tmp_path / "two" / "config").write_text(json.dumps(second))
     names = [str(tmp_path / name) for name in ("one/config", "absent", "two/config")]
     files = CredentialFiles()
-    reading = ConfigurationReader(files, Plugins(), {}, time.monotonic() + 10)
+    reading = ConfigurationReader(files, Plugins(), {}, time.monotonic() + patience(10))
     found = reading.read(os.pathsep.join(names))
     assert found.endpoint.server == SERVER
     assert found.authorization == "Bearer two"
@@ -338,7 +339,7 @@ def test_first_current_context_of_several_kubeconfigs_is_used(tmp_path: Path) ->
         one["contexts"][0]["name"] = one["current-context"] = name
         one["users"][0]["name"] = one["contexts"][0]["context"]["user"] = name
         (tmp_path / name).write_text(json.dumps(one))
-    reading = ConfigurationReader(CredentialFiles(), Plugins(), {}, time.monotonic() + 10)
+    reading = ConfigurationReader(CredentialFiles(), Plugins(), {}, time.monotonic() + patience(10))
     names = os.pathsep.join(str(tmp_path / name) for name in ("one", "two"))
     assert reading.read(names).authorization == "Bearer one"
 
@@ -497,7 +498,7 @@ def test_a_plugin_that_hangs_is_ended_with_all_it_began(tmp_path: Path, ending: 
     began = time.monotonic()
     text = refused(written(tmp_path, {"exec": plugin(script=script)}), seconds=1.0)
     assert "did not end in time and was ended" in text
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < patience(5)
     gone = [int(pid) for pid in pids.read_text().split()]
     assert len(gone) == 2
     _, alive = psutil.wait_procs([psutil.Process(p) for p in gone if psutil.pid_exists(p)], 5)
@@ -509,7 +510,7 @@ def test_a_plugin_is_ended_when_no_caller_waits_any_more(tmp_path: Path) -> None
     plugins = Plugins()
     path = written(tmp_path, {"exec": plugin(script="kill -STOP $$")})
     reading = ConfigurationReader(
-        CredentialFiles(), plugins, dict(os.environ), time.monotonic() + 30
+        CredentialFiles(), plugins, dict(os.environ), time.monotonic() + patience(30)
     )
     stopping = threading.Timer(0.5, plugins.end)
     stopping.start()

@@ -8,6 +8,7 @@ import json
 import logging
 import shlex
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ from stores.kubernetes_api.client.credential_files import CredentialFiles
 from tests.parts.certificates import make_client
 from tests.parts.connect_proxy import ConnectProxy
 from tests.parts.controlplane import CHIEF_TOKEN
+from tests.parts.deadlines import patience, stays, time_passes, until_succeeds
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -106,22 +108,17 @@ async def until_written(store: Store, text: str, seconds: float = 20) -> float:
     """Try until it is written, as daemons do; the seconds that it took."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    async with asyncio.timeout(seconds):
-        while True:
-            try:
-                await store.put(a_document(text))
-            except (StoreUnavailable, StoreForbidden):
-                await asyncio.sleep(0.05)
-            else:
-                return loop.time() - began
+    work = partial(store.put, a_document(text))
+    await until_succeeds(work, StoreUnavailable, StoreForbidden, seconds=seconds)
+    return loop.time() - began
 
 
 async def until_refused(store: Store) -> None:
     """Write until that raises something."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience(10)):
         while True:
             await store.put(DOCUMENT)
-            await asyncio.sleep(0.1)
+            await time_passes(0.1)
 
 
 async def test_a_token_with_a_line_feed(store: Store, kubeconfig: Kubeconfig) -> None:
@@ -153,7 +150,7 @@ async def test_unusable_credentials_leave_the_last_good_ones_in_force(
     garbage = ("", good[:-50], good.replace(CHIEF_TOKEN, "a b"))
     for number, text in enumerate(garbage):
         kubeconfig.put(text)
-        await asyncio.sleep(1.1)  # how often files are looked at
+        await stays(1.1, because="files are looked at every second")
         for one in range(3):
             await store.put(a_document(f"{number}-{one}"))
     (begin,) = caplog.records
@@ -164,9 +161,9 @@ async def test_unusable_credentials_leave_the_last_good_ones_in_force(
     async def repaired() -> None:
         while len(caplog.records) < 2:
             await store.put(DOCUMENT)
-            await asyncio.sleep(0.1)
+            await time_passes(0.1)
 
-    await asyncio.wait_for(repaired(), 10)
+    await asyncio.wait_for(repaired(), patience(10))
     assert "are good again" in caplog.records[1].getMessage()
     assert CHIEF_TOKEN not in caplog.text
 
@@ -235,7 +232,7 @@ async def test_a_plugin_that_hangs_once(
     async def tick() -> None:
         nonlocal ticks
         while True:
-            await asyncio.sleep(0.02)
+            await time_passes(0.02)
             ticks += 1
 
     ticking = asyncio.create_task(tick())
@@ -267,7 +264,7 @@ async def test_a_file_system_that_hangs(
 
     def hanging(files: CredentialFiles, path: Path, most_bytes: int) -> bytes:
         begun.append(path)
-        answers.wait(30)
+        answers.wait(patience(30))
         return read(files, path, most_bytes)
 
     monkeypatch.setattr(CredentialFiles, "read", hanging)
@@ -293,7 +290,7 @@ async def test_a_plugin_that_is_refused_again_and_again(
 
     async def ask() -> int:
         asked = 0
-        async with asyncio.timeout(5.0) as ending:
+        async with asyncio.timeout(patience(5.0)) as ending:
             while True:
                 with pytest.raises(StoreForbidden, match="Unauthorized"):
                     await store.put(DOCUMENT)
@@ -323,9 +320,9 @@ async def test_a_plugin_that_fails_while_its_last_token_is_good(
     async def failed() -> None:
         while kubeconfig.runs < 4:
             await store.put(DOCUMENT)
-            await asyncio.sleep(0.2)
+            await time_passes(0.2)
 
-    await asyncio.wait_for(failed(), 20)
+    await asyncio.wait_for(failed(), patience(20))
     assert len(caplog.records) == 1
     assert "sh ended with status 1: no network; the credentials in use stay" in caplog.text
 

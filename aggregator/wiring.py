@@ -1,0 +1,260 @@
+"""Makes the parts of an aggregator by subject: heartbeats, missed writes, jobs, clients, advice."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aggregator.dpu_faults.plugin import DpuFaults
+from aggregator.grpc.endpoint import endpoint_of
+from aggregator.jobs.job_view import JobView
+from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
+from aggregator.liveness.monitor import HeartbeatMonitor
+from aggregator.liveness.persisted import PersistedHeartbeats
+from aggregator.missed_writes.reader import MissedWrites, documents_of
+from aggregator.notify.pod_labels import PodLabelWriter
+from aggregator.public_faults.validation import INVALID
+from aggregator.rank_tables.plugin import RankTables
+from contract.errors import StoreUnavailable
+from service.pages.event_stream import PLACES, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from aggregator.absence.lasting_stores import LastingStores
+    from aggregator.advising.advice import Advising
+    from aggregator.advising.status import AdviceChange
+    from aggregator.config import AggregatorConfiguration
+    from aggregator.failover.persistent_state import PersistentState
+    from aggregator.grpc.interfaces import Send
+    from aggregator.grpc.server import GrpcServer
+    from aggregator.inputs.cluster_state import ClusterState
+    from aggregator.inputs.known_nodes import KnownNodes
+    from aggregator.inputs.node_documents import DocumentSource, DocumentWatch
+    from aggregator.merge.pipeline import Pipeline
+    from aggregator.notify.history import ClusterHistory
+    from aggregator.notify.notifier import Notifier
+    from aggregator.public_faults.plugin import PublicFaultsPlugin
+    from aggregator.public_faults.validation import ValidationReply
+    from contract.documents.node_info import NodeRecord
+    from contract.documents.public_fault import PublicFault
+    from service.clock import Clock
+    from service.election.leadership import Leadership
+    from service.stalls import Stalls
+    from stores.base import Beat, Document, Store
+
+_ANSWER_MS = 4500
+_KEPT_MS = 500
+"""A sender of public faults waits 5 s for the answer; at least so much of it is left for the store.
+"""
+
+
+# Heartbeats.
+
+
+def heartbeats(
+    stores: Mapping[str, Store],
+    sources: Iterable[DocumentSource],
+    lasting: LastingStores,
+    clock: Clock,
+    stalls: Stalls,
+    *,
+    on_lost: Callable[[frozenset[str]], None],
+    on_listing: Callable[[str, tuple[Beat, ...]], None],
+    wake: Callable[[], None],
+) -> tuple[HeartbeatMonitor, PersistedHeartbeats]:
+    """Return what lists the heartbeats of all stores, and their persistent state.
+
+    ``on_lost`` receives the nodes that are lost, ``on_listing`` the heartbeats of each listing;
+    ``wake`` is called when there is state to store.
+    """
+    old = {
+        source.url: LegacyHeartbeatWatch(
+            source.url,
+            objects,
+            partial(_node_record, source),
+            partial(_why_unread, source.nodes),
+            clock,
+        )
+        for source in sources
+        if (objects := stores[source.url].objects) is not None
+    }
+    memory = PersistedHeartbeats(old.values(), clock, wake)
+    monitor = HeartbeatMonitor(
+        stores,
+        on_lost,
+        clock,
+        stalls,
+        old,
+        memory,
+        on_listing=on_listing,
+        lasting=lasting.urls,
+        noted=lasting.last_known.record_beat,
+    )
+    return monitor, memory
+
+
+def _node_record(source: DocumentSource, node: str) -> NodeRecord | None:
+    """Return the last good node-info of a node in a store."""
+    report = source.node.reports.get(node)
+    return None if report is None else report.record
+
+
+def _why_unread(watch: DocumentWatch) -> str | None:
+    """Return why the documents of a watch are not known as they are now; ``None`` if they are."""
+    return watch.interrupted if watch.listed else watch.interrupted or "it was not listed yet"
+
+
+# Writes that no watch has shown.
+
+
+def missed_writes(
+    stores: Mapping[str, Store],
+    sources: Sequence[DocumentSource],
+    faults: PublicFaultsPlugin,
+    apply: Callable[[int, str, Mapping[str, Document | None]], None],
+    clock: Clock,
+    wake: Callable[[], None],
+) -> dict[str, MissedWrites]:
+    """Return what reads missed writes, by URL of the store.
+
+    ``apply`` receives the number of a store, a kind and its documents by node.
+    """
+    return {
+        source.url: MissedWrites(
+            stores[source.url],
+            documents_of(source, number, faults),
+            partial(apply, number),
+            clock,
+            wake,
+        )
+        for number, source in enumerate(sources)
+    }
+
+
+# Jobs.
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobParts:
+    """What has to do with jobs: which are hit, their rank tables, faults of RDMA NICs, labels."""
+
+    view: JobView
+    rank_tables: RankTables
+    dpu_faults: DpuFaults
+    labels: PodLabelWriter
+
+
+def job_parts(
+    configuration: AggregatorConfiguration,
+    stores: Mapping[str, Store],
+    cluster_state: ClusterState,
+    pipeline: Pipeline,
+    faults: PublicFaultsPlugin,
+    nodes: KnownNodes,
+    lead: Leadership,
+) -> JobParts:
+    """Return what has to do with jobs; ``stores`` are those that are read."""
+
+    def is_read() -> bool:
+        return all(source.listed for source in pipeline.sources)
+
+    clusters = {url: store.cluster for url, store in stores.items() if store.cluster is not None}
+    view = JobView(cluster_state, pipeline.published, is_read=is_read)
+    return JobParts(
+        view=view,
+        rank_tables=RankTables(len(stores), configuration.rank_tables.namespaces),
+        dpu_faults=DpuFaults(
+            clusters,
+            faults,
+            nodes,
+            publishes=configuration.dpu_faults.publish,
+            chips=configuration.dpu_faults.chips,
+        ),
+        labels=PodLabelWriter(clusters.values(), view.labels, lead),
+    )
+
+
+# Clients.
+
+
+def event_stream(configuration: AggregatorConfiguration, clock: Clock) -> Stream:
+    """Return the stream of server-sent events. It never takes the places that other pages need."""
+    places = min(PLACES, configuration.pages.max_connections // 2)
+    return Stream(f"{clock().wall_ms:x}", places)
+
+
+def grpc_server(
+    configuration: AggregatorConfiguration,
+    jobs: JobParts,
+    send: Send,
+    clock: Clock,
+    on_client: Callable[[object], None],
+) -> GrpcServer | None:
+    """Return the server for clients of ClusterD, ``None`` where none is configured.
+
+    Without it gRPC is not imported.
+    """
+    endpoint = endpoint_of(configuration.grpc)
+    if endpoint is None:
+        return None
+    from aggregator.grpc.server import GrpcServer
+
+    return GrpcServer(endpoint, jobs.view, jobs.rank_tables, send, clock, on_client)
+
+
+async def durable_answer(
+    faults: PublicFaultsPlugin,
+    message: PublicFault,
+    persistent_state: PersistentState,
+    judge: Callable[[frozenset[str]], None],
+    clock: Clock,
+) -> ValidationReply:
+    """Apply a message over gRPC; return the answer when the faults in it are in the store.
+
+    ``judge`` receives the nodes that are to be judged again before that. Raises ``StoreError``
+    where the faults are not stored in time: the sender may repeat the message, which changes
+    nothing twice.
+    """
+    end_ms = clock().steady_ms + _ANSWER_MS
+    try:
+        answer = await faults.apply_when_ready(message, clock)
+    finally:
+        # Also if the sender went away: until the next message no other call pops these nodes.
+        judge(faults.pop_changed_nodes())
+    if answer.code == INVALID:
+        return answer
+    left_ms = max(_KEPT_MS, end_ms - clock().steady_ms)
+    try:
+        async with asyncio.timeout(left_ms / 1000):
+            await persistent_state.wait_until_stored(faults.name)
+    except TimeoutError:
+        raise StoreUnavailable("it could not be stored in time: send it again") from None
+    return answer
+
+
+# Advice.
+
+
+def advising(
+    configuration: AggregatorConfiguration,
+    stores: Mapping[str, Store],
+    history: ClusterHistory,
+    notifier: Notifier,
+    clock: Clock,
+    wake: Callable[[], None],
+) -> Advising | None:
+    """Return the advisor; ``None``, and not loaded, without its option or a store with pods."""
+    clusters = [store.cluster for store in stores.values() if store.cluster is not None]
+    if not configuration.advice.enabled or not clusters:
+        return None
+    from aggregator.advising.advice import Advising
+    from aggregator.advising.job_pods import PublishedPast
+
+    def send(changes: Iterable[AdviceChange]) -> None:
+        for change in changes:
+            notifier.stream.send("advice", change, {change.node})
+
+    return Advising(clusters[0], clock, send, wake, PublishedPast(history, notifier.levels_of))

@@ -1,0 +1,63 @@
+"""How long each test took when it was run last: ``make slow`` lists the slowest fifty.
+
+Each run records its tests in pytest's cache, with their fixtures; it keeps those of other runs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tests.parts.tree import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pytest
+
+_COUNT = 50
+_KEY = "vigil/durations"
+
+
+class Durations:
+    """Records the seconds of the tests of a run; a plug-in of pytest."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add the time of a test, or of what it needs; with workers all reports come here."""
+        self._seconds[report.nodeid] += report.duration  # type: ignore[assignment]
+
+    def pytest_sessionfinish(self) -> None:
+        """Write what was recorded, in place of what earlier runs have recorded of these tests."""
+        cache = self._config.cache
+        # A worker reports to the process that distributes.
+        if cache is not None and not hasattr(self._config, "workerinput"):
+            rounded = {test: round(seconds, 2) for test, seconds in self._seconds.items()}
+            cache.set(_KEY, cache.get(_KEY, {}) | rounded)
+
+
+def slowest(seconds: Mapping[str, float], count: int = _COUNT) -> list[str]:
+    """Return a line for each of the slowest tests, and one with the share of all seconds."""
+    order = sorted(seconds.items(), key=lambda item: -item[1])[:count]
+    lines = [f"{took:7.2f} s  {test}" for test, took in order]
+    listed, total = sum(took for _, took in order), sum(seconds.values())
+    lines.append(f"{listed:7.2f} s  of {total:.2f} s for all {len(seconds)} tests")
+    return lines
+
+
+def main() -> str | None:
+    """Print the slowest tests; return why that is not possible."""
+    path = ROOT / ".pytest_cache" / "v" / _KEY
+    if not path.is_file():
+        return "no run has recorded its tests: run make test or pytest first"
+    sys.stdout.write("\n".join(slowest(json.loads(path.read_text(encoding="utf-8")))) + "\n")
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

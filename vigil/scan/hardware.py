@@ -1,0 +1,439 @@
+"""Checks of the hardware: driver, cards, switch library, ``hccn_tool``, and the BMC."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.node.device_plugin import ADVICE, is_duo, plugins_resetting_cards
+from collectors.bmc import BmcSection
+from collectors.chip_faults.collector import ChipFaultsSection, real_list_period
+from collectors.links.collector import LinksSection, check_once, counts_uboe
+from collectors.switch import WITH_SWITCHES
+from contract.codes.families import FAMILIES
+from contract.counted import counted
+from contract.errors import (
+    BmcError,
+    DriverCallError,
+    DriverCallStuck,
+    DriverError,
+    DriverNotFound,
+    ForeignBmc,
+    ToolError,
+    ToolMissing,
+    ToolSilent,
+    VigilError,
+)
+from dcmi_shim.driver import Driver
+from dcmi_shim.hccn.tool import HccnTool
+from dcmi_shim.ipmi.bmc import Ipmi
+from dcmi_shim.ipmi.tool import NAME as IPMITOOL
+from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, VendorPaths, find_library
+from dcmi_shim.library.return_codes import NOT_READY
+from dcmi_shim.library.vendor import LINGQU
+from dcmi_shim.switch.driver import SwitchDriver
+from dcmi_shim.tool import check_tool, tool_environment
+from dcmi_shim.worker.supervisor import DriverSettings
+from pacing.abandonable_thread import AbandonableThread
+from stores.address import open_store
+from vigil.driver_session import driver_session, first_answer
+from vigil.exit_status import ExitStatus
+from vigil.scan.findings import not_applicable, ok, problem, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from agent.config import AgentConfiguration
+    from dcmi_shim.library.discovery import FoundLibrary
+    from dcmi_shim.values import Chip, Inventory
+    from vigil.scan.findings import Check
+
+LIBRARY, DRIVER, CALLS, EVENTS = "driver-library", "driver", "driver-calls", "driver-events"
+_FIND_SECONDS = 15.0
+_ANSWER_SECONDS = 12.0
+"""Behind the deadline of loading and initialising it, which is 10 s."""
+_CALLS_SECONDS = 30.0
+_MANAGER = Path("/dev/davinci_manager")
+DUO = "duo-cards"
+SWITCHES, LINKS, BMC, BMC_TOOL = "switch-library", "hccn_tool", "bmc", "ipmitool"
+MODULES = "kernel-modules"
+_MODULES = ("ipmi_msghandler", "ipmi_si", "ipmi_devintf")
+_LOADED = Path("/sys/module")
+_HUAWEI = 2011
+_SWITCH_SECONDS = 15.0
+_LINKS_SECONDS = 30.0
+_BMC_SECONDS = 20.0
+_DEVICE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What was found of the driver, and its inventory where it answers."""
+
+    checks: tuple[Check, ...]
+    inventory: Inventory | None
+
+
+async def check_driver(configuration: AgentConfiguration) -> Hardware:
+    """Find, load and ask the driver as the agent does, in a child process with deadlines."""
+    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
+    try:
+        finding = AbandonableThread(lambda: find_library(paths), "scan")
+        library = await finding.result(_FIND_SECONDS)
+    except (DriverNotFound, TimeoutError) as error:
+        found = str(error) or f"looking for it takes longer than {_FIND_SECONDS:g} s"
+        root = configuration.driver_root or DEFAULT_DRIVER_ROOT
+        advice = (
+            f"install the driver below {root}, name its place with --driver-root, or let root own "
+            "what is refused (for development: --trust-driver)"
+        )
+        left_out = tuple(not_applicable(name, "no library") for name in (DRIVER, CALLS, EVENTS))
+        return Hardware((problem(LIBRARY, found, advice, ExitStatus.OUTSIDE), *left_out), None)
+    checks = [_library_check(library)]
+    settings = DriverSettings(call_seconds=configuration.driver.call_deadline_seconds)
+    driver = Driver(library, lambda: time.time_ns() // 1_000_000, settings)
+    async with driver_session(driver) as ended:
+        inventory = await first_answer(driver.inventory(), ended, _ANSWER_SECONDS)
+        if inventory is None:
+            checks.append(_silent(driver, ended))
+            checks += (not_applicable(name, "no answer") for name in (CALLS, EVENTS))
+            return Hardware(tuple(checks), None)
+        calls, list_seconds = await _calls(driver, inventory)
+        period = real_list_period(
+            configuration.settings_of(ChipFaultsSection).list_period_seconds, list_seconds
+        )
+        checks += (_identity(driver, inventory), calls, _events(driver, inventory, period))
+        return Hardware(tuple(checks), inventory)
+
+
+def _library_check(library: FoundLibrary) -> Check:
+    if not library.warnings:
+        return ok(LIBRARY, f"{library.path}, belongs to root", facts={"path": str(library.path)})
+    found = f"{library.path}, accepted by --trust-driver though {'; '.join(library.warnings)}"
+    advice = "let root own it and no other user write it, before this is more than development"
+    return ok(
+        LIBRARY,
+        found,
+        advice,
+        facts={"path": str(library.path), "warnings": list(library.warnings)},
+    )
+
+
+def _silent(driver: Driver, ended: asyncio.Task[None]) -> Check:
+    error = ended.exception() if ended.done() else None
+    trouble = str(error) if error is not None else driver.trouble
+    hangs = [call.function for call in driver.stuck_calls()]
+    found = trouble or f"it does not list its chips within {_ANSWER_SECONDS:g} s"
+    if hangs:
+        found = f"it hangs in {', '.join(sorted(set(hangs)))}: {found}"
+    elif "takes longer" in found:
+        found = f"it hangs: {found}"
+    advice = "see dmesg and npu-smi info; a driver that hangs may need a restart of the host"
+    if not _MANAGER.exists():
+        advice += (
+            f"; {_MANAGER} is not there: the driver's kernel modules are not loaded, or the "
+            "device was not given to this container"
+        )
+    return problem(DRIVER, found, advice, ExitStatus.OUTSIDE, facts={"hangs": hangs})
+
+
+def _identity(driver: Driver, inventory: Inventory) -> Check:
+    family = FAMILIES.get(inventory.family)
+    names = [
+        str(chip.physical_id) if family is None else family.device_name(chip.physical_id)
+        for chip in inventory.chips
+    ]
+    version = inventory.driver_version
+    found = (
+        f"{counted(len(names), 'chip')} of {inventory.chip_name or inventory.family} "
+        f"({inventory.family}), "
+        f"driver {version or 'of unknown version'}: {', '.join(names)}"
+    )
+    facts: dict[str, object] = {
+        "chips": names,
+        "family": inventory.family,
+        "chip_name": inventory.chip_name,
+        "driver_version": version,
+    }
+    if not names:
+        advice = "see npu-smi info: the driver knows no card; look at dmesg and lspci"
+        return problem(
+            DRIVER, "it answers, and has no chip", advice, ExitStatus.OUTSIDE, facts=facts
+        )
+    if driver.trouble is not None:
+        advice = "see npu-smi info and dmesg; what is missing is asked for again and again"
+        return problem(DRIVER, f"{found}; but {driver.trouble}", advice, facts=facts)
+    if inventory.virtual:
+        chips = ", ".join(map(str, inventory.virtual))
+        advice = "leave device-info to the vendor's Device Plugin: --documents node-info"
+        return problem(
+            DRIVER,
+            f"{found}; chips {chips} are cut into virtual devices, which are not published",
+            advice,
+            facts=facts,
+        )
+    return ok(DRIVER, found, facts=facts)
+
+
+async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
+    """Check health and fault codes of each chip, once; return also how long the lists took."""
+    list_seconds = 0.0
+    failed: dict[str, str] = {}
+    stuck: list[str] = []
+    codes: dict[str, list[str]] = {}
+
+    async def ask(chip: Chip, what: str, call: Awaitable[object]) -> object:
+        try:
+            return await call
+        except DriverCallStuck as error:
+            stuck.append(f"{error.function} on {chip}")
+        except DriverError as error:
+            failed[f"{what} of chip {chip.physical_id}"] = str(error)
+        return None
+
+    try:
+        async with asyncio.timeout(_CALLS_SECONDS):
+            for chip in inventory.chips:
+                await ask(chip, "health", _health(driver, chip))
+                begun = time.monotonic()
+                found = await ask(chip, "fault codes", driver.error_codes(chip))
+                if found is not None:
+                    list_seconds += time.monotonic() - begun
+                if found:
+                    assert isinstance(found, tuple)
+                    codes[str(chip.physical_id)] = [f"{code:08X}" for code in found]
+    except TimeoutError:
+        stuck.append(f"not all chips answered within {_CALLS_SECONDS:g} s")
+    facts: dict[str, object] = {"hangs": stuck, "failed": dict(failed), "codes": codes}
+    if stuck or failed:
+        hanging = f"the driver hangs: {'; '.join(stuck)}" if stuck else ""
+        texts = "; ".join(failed.values())
+        advice = "other chips go on; see dmesg, and npu-smi info of that chip; a reset may help"
+        found = "; ".join(filter(None, (hanging, texts)))
+        return problem(CALLS, found, advice, facts=facts), list_seconds
+    text = f"health and fault codes of {counted(len(inventory.chips), 'chip')}"
+    if codes:
+        with_codes = "".join(f"; chip {chip} has {', '.join(some)}" for chip, some in codes.items())
+        advice = "faults of the hardware: the agent publishes them; see its /api/v1/faults"
+        return warning(CALLS, f"{text}{with_codes}", advice, facts=facts), list_seconds
+    return ok(CALLS, f"{text}; no fault", facts=facts), list_seconds
+
+
+async def _health(driver: Driver, chip: Chip) -> int | None:
+    """Return the health of ``chip``. One that is not ready is a fault; the driver answered well."""
+    try:
+        return await driver.health(chip)
+    except DriverCallError as error:
+        if error.return_code == NOT_READY:
+            return None
+        raise
+
+
+def _events(driver: Driver, inventory: Inventory, period_seconds: float) -> Check:
+    reason = driver.polling_reason
+    if reason is None:
+        return ok(EVENTS, "subscribed: faults are reported at once")
+    late = f"up to {round(period_seconds, 1):g} s late"
+    found = f"no events, faults are found by polls only, {late}: {reason}"
+    facts: dict[str, object] = {"period_seconds": round(period_seconds, 3)}
+    if not FAMILIES[inventory.family].events:
+        return ok(EVENTS, f"{found}; these chips have none", facts=facts)
+    advice = "update the driver; run as root, on the host"
+    return problem(EVENTS, found, advice, facts=facts)
+
+
+async def check_duo_cards(
+    configuration: AgentConfiguration, inventory: Inventory | None
+) -> tuple[Check, ...]:
+    """Check whether device-info and such a plugin agree; nothing where there are no such cards."""
+    if inventory is None or not is_duo(inventory):
+        return ()
+    if configuration.compatibility.duo_cards == "together":
+        return (ok(DUO, "both dies of a card are unhealthy when one is"),)
+    found = await _plugins(configuration)
+    if found:
+        what = (
+            f"a Device Plugin resets both dies of a card as one (-hotReset=0): {', '.join(found)}"
+        )
+        return (problem(DUO, what, ADVICE, facts={"plugins": found}),)
+    return (ok(DUO, "each die counts for itself; no Device Plugin with -hotReset=0 is seen"),)
+
+
+async def _plugins(configuration: AgentConfiguration) -> list[str]:
+    node = configuration.node_name
+    if not configuration.store.startswith("kubernetes:"):
+        return await plugins_resetting_cards(None, node)
+    try:
+        store = open_store(configuration.store, configuration.kubeconfig)
+    except VigilError:  # which another check reports
+        return await plugins_resetting_cards(None, node)
+    try:
+        return await plugins_resetting_cards(store.objects, node)
+    finally:
+        await store.close()
+
+
+async def check_switches(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
+    """Check whether the switch library of a server that has switches lists their faults."""
+    if inventory is None:
+        return not_applicable(SWITCHES, "the driver does not show whether there are switches")
+    if inventory.family != WITH_SWITCHES:
+        return not_applicable(SWITCHES, f"an {inventory.family} server has no switches on board")
+    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
+    driver = SwitchDriver(lambda: find_library(paths, LINGQU), lambda: time.time_ns() // 1_000_000)
+    try:
+        async with driver_session(driver), asyncio.timeout(_SWITCH_SECONDS):
+            faults = await driver.faults()
+    except (DriverError, TimeoutError) as error:
+        found = str(error) or f"it hangs: no answer within {_SWITCH_SECONDS:g} s"
+        advice = (
+            "install the switch library that belongs to the driver; one that is starting may take "
+            "90 s, so scan again"
+        )
+        return problem(SWITCHES, found, advice)
+    return ok(
+        SWITCHES,
+        f"it answers and lists {counted(len(faults), 'fault')}",
+        facts={"faults": len(faults)},
+    )
+
+
+async def check_links(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
+    """Check whether ``hccn_tool`` answers, asked about the first chip of each card."""
+    if inventory is None:
+        return not_applicable(LINKS, "without the driver no chip is known to ask about")
+    family = FAMILIES.get(inventory.family)
+    if family is None or not family.has_network:
+        return not_applicable(LINKS, f"an {inventory.family} chip has no network of its own")
+    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
+    tool = HccnTool(paths)
+    cards: dict[int, Chip] = {}
+    for chip in inventory.chips:
+        cards.setdefault(chip.card_id, chip)
+    down, failed = [], []
+    seconds = configuration.settings_of(LinksSection).deadline_seconds
+    end = asyncio.get_running_loop().time() + _LINKS_SECONDS
+    for chip in cards.values():
+        left = end - asyncio.get_running_loop().time()
+        if left <= 0:
+            failed.append(f"no time was left to ask about {chip}")
+            break
+        try:
+            faults = await check_once(
+                tool, inventory.family, chip, min(seconds, left), counts_uboe=counts_uboe(inventory)
+            )
+            if any(faults.values()):
+                down.append(family.device_name(chip.physical_id))
+        except ToolMissing as error:
+            advice = (
+                "install the driver's tools, or name its place with --driver-root; until then "
+                "links are blind"
+            )
+            return problem(LINKS, str(error), advice)
+        except ToolSilent as error:
+            failed.append(f"it hangs: {error}")
+        except ToolError as error:
+            failed.append(str(error))
+    facts: dict[str, object] = {"cards": len(cards), "down": down, "failed": failed}
+    if failed:
+        advice = f"run {tool.path} by hand as root; no other user may run it at the same time"
+        return problem(LINKS, "; ".join(failed), advice, facts=facts)
+    found = f"{tool.path} answers about {counted(len(cards), 'card')}; links "
+    if down:
+        advice = "see cables, optical modules and the switch; the agent publishes these faults"
+        return warning(LINKS, f"{found}down: {', '.join(down)}", advice, facts=facts)
+    return ok(LINKS, f"{found}all up", facts=facts)
+
+
+async def check_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
+    """Check whether the BMC lists its alarms by the way that the agent would take."""
+    settings = configuration.settings_of(BmcSection)
+    if not settings.enabled:
+        names = (BMC, BMC_TOOL, MODULES)
+        return tuple(not_applicable(name, "bmc.enabled is false") for name in names)
+    device = Path(settings.device)
+    has_device = await AbandonableThread(device.exists, "scan").result(_DEVICE_SECONDS)
+    tool = _bmc_tool(device if has_device else None, trust=configuration.trust_driver)
+    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
+    ipmi = Ipmi(device, paths, settings.deadline_seconds)
+    way = str(device) if has_device else IPMITOOL
+    try:
+        async with asyncio.timeout(_BMC_SECONDS):
+            alarms = await ipmi.alarms(None)
+            serial = await ipmi.serial_number()
+    except ForeignBmc as error:
+        foreign = await _foreign(ipmi, f"by {way}: {error.answer}", way)
+        return (foreign, tool, not_applicable(MODULES, "the BMC answers without more of them"))
+    except (BmcError, ToolError, TimeoutError) as error:
+        found = str(error) or f"the list of alarms is not complete within {_BMC_SECONDS:g} s"
+        advice = (
+            "modprobe ipmi_si ipmi_devintf, or install ipmitool; where the server has no BMC: "
+            "bmc.enabled = false"
+        )
+        if has_device:
+            advice = "run as root; a BMC that does not answer may need a restart of its own"
+        silent = problem(BMC, f"by {way}: {found}", advice, facts={"way": way})
+        return (silent, tool, _modules(settings))
+    modules = _modules(settings)
+    found = f"{len(alarms)} active alarms, serial number {serial or 'unknown'}, read by {way}"
+    facts = {"way": way, "alarms": len(alarms), "serial_number": serial}
+    if alarms:
+        return (warning(BMC, found, "see the BMC's list of alarms", facts), tool, modules)
+    return (ok(BMC, found, facts=facts), tool, modules)
+
+
+async def _foreign(ipmi: Ipmi, found: str, way: str) -> Check:
+    """Return the check of a BMC without Huawei's command, with its maker where it names one."""
+    try:
+        async with asyncio.timeout(_BMC_SECONDS):
+            maker = await ipmi.manufacturer()
+    except (BmcError, ToolError, TimeoutError):
+        maker = None
+    facts: dict[str, object] = {"way": way, "manufacturer": maker}
+    if maker == _HUAWEI:
+        found = f"Huawei's BMC without the list of alarms, {found}"
+        advice = "update the firmware of the BMC; until then: bmc.enabled = false"
+        return problem(BMC, found, advice, facts=facts)
+    named = "" if maker is None else f" but of manufacturer {maker} (Huawei is {_HUAWEI})"
+    found = f"the BMC is not Huawei's{named}, {found}"
+    advice = (
+        "set bmc.enabled = false: only the alarms of Huawei's BMCs can be read; watch this one by "
+        "its maker's tools"
+    )
+    return problem(BMC, found, advice, facts=facts)
+
+
+def _modules(settings: BmcSection) -> Check:
+    """Return a hint for an unreachable BMC; a driver built into the kernel is no module."""
+    loaded = [name for name in _MODULES if (_LOADED / name).is_dir()]
+    missing = [name for name in _MODULES if name not in loaded]
+    found = f"loaded: {', '.join(loaded) or 'none'}"
+    if not missing:
+        return ok(MODULES, found, facts={"loaded": loaded})
+    advice = (
+        f"modprobe {' '.join(missing)} makes {settings.device} on a server with a BMC; "
+        "write them to /etc/modules-load.d/ipmi.conf to have them after a restart"
+    )
+    found = f"{found}; not loaded: {', '.join(missing)}"
+    return ok(MODULES, found, advice, facts={"loaded": loaded, "missing": missing})
+
+
+def _bmc_tool(device: Path | None, *, trust: bool) -> Check:
+    path = shutil.which(IPMITOOL, path=tool_environment(os.environ)["PATH"])
+    if path is None:
+        if device is not None:
+            return not_applicable(BMC_TOOL, f"there is none, and {device} needs none")
+        advice = "install ipmitool, or load the kernel modules ipmi_si and ipmi_devintf"
+        return warning(BMC_TOOL, "there is neither a device of the BMC nor ipmitool", advice)
+    try:
+        check_tool(Path(path), trust_driver=trust)
+    except ToolMissing as error:
+        if device is not None:
+            return not_applicable(BMC_TOOL, f"{error}; {device} needs none")
+        return problem(BMC_TOOL, str(error), "let root own it and its directories")
+    return ok(BMC_TOOL, path if device is None else f"{path}, not needed beside {device}")

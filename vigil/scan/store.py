@@ -1,0 +1,310 @@
+"""Checks of the store: a directory or an API server, the rights there, and other writers."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from agent.node.own_node_only import ADVICE, MISSING
+from agent.publishing.ownership import other_program, owned_by
+from collectors.bmc import BmcSection
+from contract.errors import ConfigurationError, StoreError, StoreRefused
+from contract.names import (
+    DEVICE_INFO_NAMESPACE,
+    HEARTBEAT_NAMESPACE,
+    NODE_INFO_NAMESPACE,
+    device_info_name,
+    heartbeat_name,
+    node_info_name,
+)
+from contract.operator_rules.fault_configuration import (
+    CONFIG_MAPS,
+)
+from pacing.abandonable_thread import AbandonableThread
+from stores.deadline import answered_within
+from stores.directory.files import BEATS, document_path
+from stores.directory.owner import shared_problem
+from vigil.exit_status import ExitStatus
+from vigil.scan.findings import CheckState, not_applicable, ok, problem
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterator
+
+    from agent.config import AgentConfiguration
+    from stores.base import Store
+    from stores.kubernetes_api.access import Access, Right
+    from vigil.scan.findings import Check
+
+DIRECTORY = "directory"
+_DIRECTORY_SECONDS = 10.0
+_FREE_BYTES = 16 << 20
+_OF_A_NETWORK = ("nfs", "cifs", "smb", "9p", "ceph", "glusterfs", "lustre", "fuse.")
+SERVER, NAMESPACES = "api-server", "namespaces"
+RIGHTS, OWN_NODE_ONLY = "rights", "own-node-only"
+_SERVER_SECONDS = 15.0
+_PROBE = "npu-vigil-scan"
+"""A name that no document has; nothing of this name is ever made."""
+_EVERYWHERE = ""
+_CORE = ""
+_LEASES = "coordination.k8s.io"
+WRITERS = "other-writers"
+_WRITERS_SECONDS = 10.0
+
+
+async def check_directory(url: str, node: str, *, others_may_write: bool) -> Check:
+    """Check whether the documents of ``node`` can be written in ``directory:PATH``."""
+    place = url.removeprefix("directory:")
+    try:
+        return await AbandonableThread(
+            lambda: _directory(Path(place).expanduser().absolute(), node, others_may_write), "scan"
+        ).result(_DIRECTORY_SECONDS)
+    except TimeoutError:
+        advice = "a mounted file system whose server is away? see dmesg and mount"
+        found = f"{place} hangs: no answer within {_DIRECTORY_SECONDS:g} s"
+        return problem(DIRECTORY, found, advice, ExitStatus.OUTSIDE)
+    except OSError as error:
+        advice = "see ls -ld and mount of this path"
+        found = f"{place} cannot be used: {error.strerror}"
+        return problem(DIRECTORY, found, advice, ExitStatus.OUTSIDE)
+
+
+def _directory(place: Path, node: str, others_may_write: bool) -> Check:
+    there = place
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        advice = f"remove {there}, or name another directory"
+        return problem(DIRECTORY, f"{there} is no directory", advice, ExitStatus.OUTSIDE)
+    if place.is_dir() and not others_may_write and (shared := shared_problem(place)):
+        advice = f"chown root and chmod go-w {place}, or name a directory of the agent's own"
+        return problem(DIRECTORY, shared, advice, ExitStatus.WRONG_USE)
+    written = (
+        document_path(place, DEVICE_INFO_NAMESPACE, device_info_name(node)),
+        document_path(place, NODE_INFO_NAMESPACE, node_info_name(node)),
+        document_path(place, BEATS, node),
+    )
+    for folder in (there, *(file.parent for file in written)):
+        if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            found = f"{folder} cannot be read and written by user {os.geteuid()}"
+            advice = f"chown or remount {folder}; the agent must be able to write there"
+            return problem(DIRECTORY, found, advice, ExitStatus.OUTSIDE)
+    apart = [str(file) for file in written if file.exists() and _lies_apart(file)]
+    if apart:
+        found = f"on another file system than its directory: {', '.join(apart)}"
+        advice = "mount directories, not files: a file that is a mount cannot be replaced"
+        return problem(DIRECTORY, found, advice, ExitStatus.OUTSIDE)
+    room = os.statvfs(there)
+    free = room.f_bavail * room.f_frsize
+    if free < _FREE_BYTES:
+        found = f"{place} has {free >> 20} MiB left"
+        return problem(
+            DIRECTORY, found, "make room on this file system", facts={"free_bytes": free}
+        )
+    will = "" if there == place else "; the agent will make it"
+    kind = _file_system(there)
+    facts: dict[str, object] = {"free_bytes": free, "file_system": kind}
+    found = f"{place} ({kind}), {free >> 20} MiB free{will}"
+    advice = ""
+    if kind.startswith(_OF_A_NETWORK):
+        advice = (
+            f"{kind} does not notify an aggregator on another machine of changes here: between "
+            "machines use a broker"
+        )
+    return ok(DIRECTORY, found, advice, facts)
+
+
+def _file_system(place: Path) -> str:
+    """Return the kind of file system of ``place``; the last mount over a directory counts."""
+    mounts = {Path(one.mountpoint): one.fstype for one in psutil.disk_partitions(all=True)}
+    real = place.resolve()
+    return next((mounts[part] for part in (real, *real.parents) if part in mounts), "unknown")
+
+
+def _lies_apart(file: Path) -> bool:
+    return file.is_mount() or file.stat().st_dev != file.parent.stat().st_dev
+
+
+async def check_cluster(configuration: AgentConfiguration) -> tuple[Check, ...]:
+    """Check what of the API server the agent could use."""
+    # The client costs 0.4 s, which who uses another store does not pay.
+    from stores.address import kubeconfig_files
+    from stores.kubernetes_api.access import Access
+
+    try:
+        access = Access(kubeconfig_files(configuration.kubeconfig))
+    except ConfigurationError as error:
+        found = "; ".join(str(one) for one in error.problems)
+        return _left_out(problem(SERVER, found, "give --kubeconfig", ExitStatus.WRONG_USE))
+    try:
+        async with answered_within(_SERVER_SECONDS):
+            server = ok(SERVER, f"Kubernetes {await access.version()}")
+    except ConfigurationError as error:
+        found = "; ".join(str(one) for one in error.problems)
+        advice = "see kubectl --kubeconfig ... version"
+        return _left_out(problem(SERVER, found, advice, ExitStatus.WRONG_USE))
+    except StoreError as error:
+        found = str(error)
+        advice = "see kubectl --kubeconfig ... version; a firewall, a proxy, a certificate?"
+        return _left_out(problem(SERVER, found, advice, ExitStatus.OUTSIDE))
+    else:
+        namespaces = await _answered(NAMESPACES, _namespaces(access))
+        own_node_only = await _answered(OWN_NODE_ONLY, _own_node_only(access, configuration))
+        deletes = own_node_only.state is CheckState.OK
+        rights = await _answered(RIGHTS, _rights(access, configuration, deletes))
+        return (server, namespaces, rights, own_node_only)
+    finally:
+        await access.close()
+
+
+def _left_out(check: Check) -> tuple[Check, ...]:
+    return (
+        check,
+        *(not_applicable(name, "no API server") for name in (NAMESPACES, RIGHTS, OWN_NODE_ONLY)),
+    )
+
+
+async def _answered(name: str, check: Awaitable[Check]) -> Check:
+    try:
+        async with answered_within(_SERVER_SECONDS):
+            return await check
+    except StoreError as error:
+        return problem(name, str(error), "scan again when the API server answers")
+
+
+async def _namespaces(access: Access) -> Check:
+    missing, unknown = [], []
+    for namespace in (DEVICE_INFO_NAMESPACE, NODE_INFO_NAMESPACE):
+        there = await access.has_namespace(namespace, _PROBE)
+        if there is None:
+            unknown.append(namespace)
+        elif not there:
+            missing.append(namespace)
+    if missing:
+        advice = "; ".join(f"kubectl create namespace {one}" for one in missing)
+        return problem(
+            NAMESPACES, f"missing: {', '.join(missing)}", advice, facts={"missing": missing}
+        )
+    if unknown:
+        # An account without the right to create a document there cannot see it, nor needs it.
+        return not_applicable(NAMESPACES, f"not known, for want of rights: {', '.join(unknown)}")
+    return ok(NAMESPACES, f"{DEVICE_INFO_NAMESPACE} and {NODE_INFO_NAMESPACE} are there")
+
+
+async def _own_node_only(access: Access, configuration: AgentConfiguration) -> Check:
+    """Check by dry runs whether the API server refuses writes of this agent to other nodes."""
+    if configuration.shadow:
+        return not_applicable(OWN_NODE_ONLY, "in shadow nothing is written")
+    is_in_force = await access.is_own_node_only(configuration.node_name)
+    if is_in_force is None:
+        return not_applicable(OWN_NODE_ONLY, "no answer to a dry run of a write shows it")
+    if not is_in_force:
+        return problem(OWN_NODE_ONLY, MISSING, ADVICE)
+    return ok(OWN_NODE_ONLY, "the API server refuses writes to what belongs to other nodes")
+
+
+async def _rights(access: Access, configuration: AgentConfiguration, deletes: bool) -> Check:
+    wanted = rights_of(configuration, deletes_device_info=deletes)
+    missing = await access.missing(wanted)
+    if missing:
+        listed = [f"{right} ({wanted[right]})" for right in missing]
+        advice = (
+            "apply the roles of daemonset/base; what a missing right is for does not happen, and "
+            "everything else does"
+        )
+        return problem(RIGHTS, f"missing: {'; '.join(listed)}", advice, facts={"missing": listed})
+    return ok(
+        RIGHTS, f"all {len(wanted)} that this configuration needs", facts={"rights": len(wanted)}
+    )
+
+
+def rights_of(
+    configuration: AgentConfiguration, *, deletes_device_info: bool = True
+) -> dict[Right, str]:
+    """Return every right that an agent with this configuration asks for, and what for.
+
+    It may delete device-info only where own-node-only is in force.
+    """
+    return dict(_wanted_rights(configuration, deletes_device_info))
+
+
+def _wanted_rights(
+    configuration: AgentConfiguration, deletes_device_info: bool
+) -> Iterator[tuple[Right, str]]:
+    from stores.kubernetes_api.access import Right
+
+    node, documents = configuration.node_name, configuration.documents
+    writes = not configuration.shadow
+    for config_map in CONFIG_MAPS:
+        for verb in ("list", "watch"):
+            right = Right(config_map.namespace, _CORE, "configmaps", verb, config_map.name)
+            yield right, "the fault configuration"
+    if "device-info" in documents:
+        name = device_info_name(node)
+        changes = ("update", "delete") if deletes_device_info else ("update",)
+        yield from _document_rights(DEVICE_INFO_NAMESPACE, name, "device-info", writes, changes)
+        for verb in ("list", "watch"):
+            yield Right(_EVERYWHERE, _CORE, "pods", verb), "chips in use"
+        if writes:
+            yield Right(DEVICE_INFO_NAMESPACE, _CORE, "events", "create"), "Events about chips"
+            purpose = "Events about the node's fault configuration"
+            yield Right(NODE_INFO_NAMESPACE, _CORE, "events", "create"), purpose
+    if "node-info" in documents and writes:
+        name = node_info_name(node)
+        yield from _document_rights(
+            NODE_INFO_NAMESPACE, name, "node-info", writes, ("update", "delete")
+        )
+    if not writes:
+        return
+    beat = heartbeat_name(node)
+    yield Right(HEARTBEAT_NAMESPACE, _LEASES, "leases", "create"), "the heartbeat"
+    for verb in ("get", "patch"):
+        yield Right(HEARTBEAT_NAMESPACE, _LEASES, "leases", verb, beat), "the heartbeat"
+    serial_number = "node-info" in documents and configuration.settings_of(BmcSection).enabled
+    keeps = configuration.node_labels.enabled and ("device-info" in documents or serial_number)
+    generation = configuration.heartbeat.generation
+    if keeps or generation != "lease":
+        for verb in ("list", "watch"):
+            yield Right(_EVERYWHERE, _CORE, "nodes", verb, node), "what its Node has"
+    if keeps or generation == "annotation":
+        purpose = "labels and annotations of the Node"
+        yield Right(_EVERYWHERE, _CORE, "nodes/status", "patch", node), purpose
+
+
+def _document_rights(
+    namespace: str, name: str, kind: str, writes: bool, changes: tuple[str, ...]
+) -> Iterator[tuple[Right, str]]:
+    from stores.kubernetes_api.access import Right
+
+    reads = ("get", "list", "watch") if writes else ("list", "watch")
+    for verb in (*reads, *(changes if writes else ())):
+        yield Right(namespace, _CORE, "configmaps", verb, name), kind
+    if writes:
+        # Who creates has no name yet, by which it could be allowed.
+        yield Right(namespace, _CORE, "configmaps", "create"), kind
+
+
+async def check_writers(configuration: AgentConfiguration, store: Store) -> Check:
+    """Check whether a Device Plugin or NodeD writes what this agent is to write."""
+    if configuration.shadow:
+        return not_applicable(WRITERS, "in shadow nothing is written, others are expected")
+    owned = owned_by(configuration.node_name, configuration.documents)
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        async with answered_within(_WRITERS_SECONDS):
+            found = [
+                other_program(one, await store.writer(one.namespace, one.name), now_ms)
+                for one in owned
+            ]
+    except StoreRefused as error:
+        return not_applicable(WRITERS, f"who writes is not known: {error}")
+    except StoreError as error:
+        return problem(WRITERS, str(error), "scan again when the store answers", ExitStatus.OUTSIDE)
+    others = [str(other) for other in found if other is not None]
+    if others:
+        advice = "one of the two must stop, see above: until then this agent is not ready"
+        return problem(WRITERS, "; ".join(others), advice)
+    return ok(WRITERS, f"no other program writes {' or '.join(one.kind for one in owned)}")
