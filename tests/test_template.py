@@ -117,34 +117,33 @@ def plain(**more: str) -> dict[str, str]:
     return dict(os.environ) | {"LC_ALL": "C.UTF-8"} | more
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"env": plain(TZ="Asia/Shanghai", TMPDIR="/var/tmp", SOMETHING="ä中\udcff")},
-        {"env": {"LC_ALL": "C.UTF-8"}},
-        {"env": {"LC_ALL": "POSIX"}},
-        {"env": plain(PYTHONHASHSEED="7")},
-        {"cwd": "/"},
-        {"umask": 0o27},
-        {"start_new_session": True},
-        {"process_group": 0},
-        {"stdin": None, "stderr": subprocess.STDOUT, "input": None},
-    ],
-    ids=str,
-)
+_STATES: Mapping[str, dict[str, Any]] = {
+    "usual": {},
+    "variables": {"more": {"TZ": "Asia/Shanghai", "TMPDIR": "/var/tmp", "SOMETHING": "ä中\udcff"}},
+    "another seed": {"more": {"PYTHONHASHSEED": "7"}},
+    "empty environment": {"env": {"LC_ALL": "C.UTF-8"}},
+    "another locale": {"env": {"LC_ALL": "POSIX"}},
+    "directory": {"cwd": "/"},
+    "umask": {"umask": 0o27},
+    "session": {"start_new_session": True},
+    "group": {"process_group": 0},
+    "own input": {"stdin": None},
+}
+
+
+@pytest.mark.parametrize("state", _STATES)
 def test_a_process_is_in_the_same_state(
-    options: dict[str, Any], templates: Templates, environment: Path
+    state: str, templates: Templates, environment: Path
 ) -> None:
     command = installed(environment, _LOOKS)
-    options = {"stdin": None, "input": "text", "stderr": subprocess.PIPE, "env": plain()} | options
+    options = {"env": plain(**_STATES[state].get("more", {}))} | _STATES[state]
+    options.pop("more", None)
+    if "stdin" not in options:
+        options["input"] = "text"
 
     def looks() -> Any:
-        given = {name: value for name, value in options.items() if value is not None}
-        if "input" in given:
-            given.pop("stdin", None)
         done = subprocess.run(
-            [command, "--an-option", "ü"], stdout=subprocess.PIPE, text=True, check=True, **given
+            [command, "--an-option", "ü"], capture_output=True, text=True, check=True, **options
         )
         assert not done.stderr
         return json.loads(done.stdout)

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from tests.tiers import mark_tiers
+
 REFUSED = pytest.fail.Exception
 # For documentation: no machine has this address.
 ELSEWHERE = ("192.0.2.1", 80)
@@ -49,3 +51,13 @@ def test_a_connection_to_another_machine_is_refused() -> None:
 def test_a_connection_to_this_machine_is_allowed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         socket.create_connection(server.getsockname()).close()
+
+
+def test_a_test_that_the_makefile_would_not_run_alone_is_an_error(
+    request: pytest.FixtureRequest,
+) -> None:
+    request.node.add_marker("alone")
+    source = request.node.path.read_text(encoding="utf-8")
+    assert f"mark.{'alone'}" not in source
+    with pytest.raises(pytest.UsageError, match="alone"):
+        mark_tiers([request.node])

@@ -4,7 +4,8 @@
 ``daemon``  runs a daemon or a command of the product as a process
 ``slow``    waits in real time, or computes, for more than about a second, or plays all recordings
             a second time
-``alone``   judges how quick something is
+``alone``   judges how quick something is; the file itself has the marker, by which the Makefile
+            finds it
 ``unit``    everything else: Python, its packages and a C compiler are enough
 
 A test has ``server`` or ``daemon`` when one of its fixtures was declared with ``needs``; one that
@@ -51,8 +52,14 @@ def needs(tier: str) -> Callable[[_Fixture], _Fixture]:
 
 
 def mark_tiers(items: Iterable[pytest.Item]) -> None:
-    """Give each test its markers; ``unit`` where there is no other."""
+    """Give each test its markers; ``unit`` where there is no other.
+
+    Raises ``UsageError`` for a test that is alone and that the Makefile does not find.
+    """
     for item in items:
+        alone = item.get_closest_marker("alone")
+        if alone is not None and "mark.alone" not in item.path.read_text(encoding="utf-8"):
+            raise pytest.UsageError(f"{item.nodeid}: its own file must have pytest.mark.alone")
         for tier in sorted(_of_fixtures(item)):
             item.add_marker(tier)
         if item.get_closest_marker("apiserver") is not None:

@@ -10,6 +10,7 @@ from tests.acceptance.daemons import Agent, Daemon
 from tests.acceptance.hardware import GAPPED, Hardware, compile_library
 from tests.acceptance.installed import install
 from tests.acceptance.places import Cluster, Folder
+from tests.parts.once import once
 from tests.tiers import needs
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ class MakeAgent(Protocol):
 @pytest.fixture(scope="session")
 @needs("daemon")
 def vigil(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the product; return the path of its command."""
-    return install(tmp_path_factory.mktemp("installed"))
+    """Install the product, once for a run; return the path of its command."""
+    installed = once(tmp_path_factory.getbasetemp(), "installed", install)
+    return installed / "environment" / "bin" / "vigil"
 
 
 @pytest.fixture(scope="session")

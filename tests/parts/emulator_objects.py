@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dcmi_shim.emulator import install
+from tests.parts.once import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,8 +24,7 @@ def compile_once(patch: pytest.MonkeyPatch, base: Path) -> None:
     ``base`` is the folder for temporary files of this process; with several workers it lies in
     that of the run. Where a test chooses another compiler (``CC``), it compiles as in production.
     """
-    run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder = run / "emulator-objects"
+    folder = run_folder(base) / "emulator-objects"
     folder.mkdir(exist_ok=True)
     compiler = os.environ.get("CC")
     compiled = install.compiled

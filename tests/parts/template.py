@@ -45,10 +45,12 @@ _PACKAGES = (
     *("advisor", "agent", "aggregator", "collectors", "contract", "dcmi_shim", "elastic", "pacing"),
     *("service", "stores", "vigil"),
 )
-_READ_AT_THE_START = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "COVERAGE_")
+_READ_AT_THE_START = ("PYTHON", "LD_", "MALLOC_", "GLIBC_")
 """So begin variables that an interpreter or a library reads before the product runs."""
 _SPACE = " " * 100_000
 """So long are command line and environment of a command at most."""
+_MEASURED = "COVERAGE_PROCESS_START"
+"""Set by ``make coverage``, which measures a process from its start on."""
 _PLAIN_LOCALES = ("C.UTF-8", "C.utf8")
 _ANSWER_SECONDS = 60.0
 _PR_SET_CHILD_SUBREAPER = 36
@@ -102,6 +104,7 @@ class Templates:
         if (
             locale not in _PLAIN_LOCALES
             or not at_start.items() <= self._environment.items()
+            or _MEASURED in wanted
             or self._limits != _limits()
         ):
             return None

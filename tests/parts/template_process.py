@@ -35,7 +35,10 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MAX_REQUEST_BYTES = 1 << 17
 MAX_DESCRIPTORS = 64
@@ -171,15 +174,18 @@ def _show(request: dict[str, Any]) -> None:
     environment = [f"{name}={value}" for name, value in request["environment"].items()]
     # proc(5): the addresses of arguments and environment; the name is in brackets before.
     fields = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()
-    places = list(map(int, fields[45:49]))
-    areas = ((words, places[0], places[1]), (environment, places[2], places[3]))
-    for texts, begin, end in areas:
-        content = b"".join(os.fsencode(text) + b"\0" for text in texts)
-        if len(content) > end - begin:
-            raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
-        ctypes.memset(begin, 0, end - begin)
-        ctypes.memmove(begin, content, len(content))
+    begins, ends, environment_begins, environment_ends = map(int, fields[45:49])
+    _write(words, begins, ends - begins)
+    _write(environment, environment_begins, environment_ends - environment_begins)
     os.environ.update(request["environment"])
+
+
+def _write(texts: Sequence[str], address: int, room: int) -> None:
+    content = b"".join(os.fsencode(text) + b"\0" for text in texts)
+    if len(content) > room:
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+    ctypes.memset(address, 0, room)
+    ctypes.memmove(address, content, len(content))
 
 
 def _become(request: dict[str, Any], is_unbuffered: bool) -> None:
