@@ -27,7 +27,7 @@ _SHOWN_AFTER_MS = 8000
 class AbsentDocument(msgspec.Struct, frozen=True):
     """A known document that its store lacks.
 
-    ``since_ms`` is wall time. ``stands_at_ms``: steady time from which the absence is no passing
+    ``since_ms`` is wall time. ``stands_at_ms``: steady time from which the absence is not a passing
     state; the owner of an immutable document deletes and creates it. ``is_reported``: the store
     reported a deletion.
     """

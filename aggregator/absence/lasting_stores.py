@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class LastingStores:
-    """The stores, of ``stores`` by URL, whose absence of a document is no deletion.
+    """The stores, of ``stores`` by URL, whose absence of a document is not a deletion.
 
     ``changed`` is called when a step has something to do.
     """

@@ -26,7 +26,7 @@ push a node out of it. Chosen by measurement: ``docs/decisions/009``.
 
 _AROUND_BYTES = 2048
 """Of a document beside its text: names, labels and annotations."""
-_LEAST_BYTES = 1024
+_MIN_BYTES = 1024
 
 
 def text_limit(largest: int) -> int:
@@ -34,7 +34,7 @@ def text_limit(largest: int) -> int:
 
     It is JSON within JSON there: each quote and each backslash takes twice the room.
     """
-    return max(_LEAST_BYTES, min(VALUE_LIMIT, (largest - _AROUND_BYTES) // 2))
+    return max(_MIN_BYTES, min(VALUE_LIMIT, (largest - _AROUND_BYTES) // 2))
 
 
 class Value(msgspec.Struct, frozen=True):

@@ -88,7 +88,9 @@ class DocumentCache(Generic[R]):
             return False
         try:
             if document.problem:
-                raise DocumentError(document.name, "$", f"is no document: {document.problem}")
+                raise DocumentError(
+                    document.name, "$", f"is not a valid document: {document.problem}"
+                )
             if problem := node_name_problem(node):
                 raise DocumentError(document.name, "metadata.name", f"the node's name {problem}")
             if before is None and len(self.reports) >= MAX_NODES:
@@ -113,7 +115,7 @@ class DocumentCache(Generic[R]):
         digest = hashlib.blake2b(digest_size=16)
         for text in texts:
             digest.update(b"none," if text is None else b"%d," % len(text))
-            # A text that is no Unicode is refused when it is read, and needs a digest before.
+            # Text that is not valid Unicode is refused when it is read, and needs a digest before.
             digest.update((text or "").encode(errors="surrogatepass"))
         return digest.digest()
 

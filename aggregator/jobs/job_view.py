@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from service.clock import Instant
 
 _NO_IMPACTS: dict[str, NodeImpact] = {}
-_MOST_CHANGED = 100_000
+_MAX_CHANGED = 100_000
 
 
 class JobView:
@@ -253,7 +253,7 @@ class JobView:
         """Mark messages as changed; the oldest marks are dropped where no server pops them."""
         for job_id in job_ids:
             self._changed[job_id] = None
-        while len(self._changed) > _MOST_CHANGED:
+        while len(self._changed) > _MAX_CHANGED:
             del self._changed[next(iter(self._changed))]
 
     # What is asked

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from service.stalls import Stalls
     from stores.base import Beat, Store
 
-_AT_ONCE = 8
+_MAX_CONCURRENT = 8
 
 
 class HeartbeatProbe:
@@ -67,7 +67,7 @@ class HeartbeatProbe:
 
     async def _probe(self, nodes: list[str]) -> None:
         """Make dry runs for some of ``nodes``: the slowest of them counts for all."""
-        sample = random.sample(nodes, min(_AT_ONCE, len(nodes)))
+        sample = random.sample(nodes, min(_MAX_CONCURRENT, len(nodes)))
         took = await asyncio.gather(*map(self._took_ms, sample))
         now_ms = self._clock().steady_ms
         answered = [ms for ms in took if ms is not None]
@@ -94,7 +94,7 @@ class HeartbeatProbe:
 
 _log = logging.getLogger(__name__)
 
-_SHORTEST_PAUSE_SECONDS = 0.1
+_MIN_PAUSE_SECONDS = 0.1
 
 
 class HeartbeatMonitor:
@@ -174,7 +174,7 @@ class HeartbeatMonitor:
 
     @property
     def unread_stores(self) -> tuple[Unread, ...]:
-        """The stores whose beats were not listed for long; a missing right is no failure."""
+        """The stores whose beats were not listed for long; a missing right is not a failure."""
         unread_places = self.unread
         return tuple(
             msgspec.structs.replace(unread_places[url], is_long=False)
@@ -272,7 +272,7 @@ class HeartbeatMonitor:
             if not any(listing.heartbeats for listing in own):
                 own = list(self.listings.values())
             pause = (liveness.next_ms(own, began_ms) - self._clock().steady_ms) / 1000
-            await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, pause))
+            await asyncio.sleep(max(_MIN_PAUSE_SECONDS, pause))
 
     async def _list(self, url: str, store: Store) -> None:
         was, asked = self._beats[url].problem, self._clock()

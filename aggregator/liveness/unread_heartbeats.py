@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from service.clock import Instant
 
 _PERIODS = 2
-SHORTEST_MS = 10_000
+MIN_UNREAD_MS = 10_000
 _LONG_MS = 30_000
 
 
@@ -52,7 +52,7 @@ def unread(
     for place, age_ms in ages_ms(listings, began_ms, now).items():
         listing = listings[place]
         period_ms = liveness.listing_period_ms([listing])
-        patience_ms = max(SHORTEST_MS, _PERIODS * period_ms)
+        patience_ms = max(MIN_UNREAD_MS, _PERIODS * period_ms)
         if age_ms > patience_ms:
             reason = listing.problem or "there is no answer yet"
             text = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stores.base import Beat
 
 PATIENCE_MS = 2000
-AGAIN_MS = 5000
+RETRY_MS = 5000
 """Until a document is read again that could not be read."""
 
 
@@ -115,4 +115,4 @@ class Claims:
         for claim in asked:
             waiting = self._waiting.get(claim)
             if waiting is not None:
-                self._waiting[claim] = waiting._replace(due_ms=now_ms + AGAIN_MS)
+                self._waiting[claim] = waiting._replace(due_ms=now_ms + RETRY_MS)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FEW = 50
+_MAX_SINGLE_READS = 50
 """Documents of more nodes are listed, not read one by one."""
 _READ_SECONDS = 30.0
 
@@ -175,7 +175,9 @@ class MissedWrites:
             with documents.listening() as changed:
                 async with answered_within(_READ_SECONDS):
                     names = documents.names_of(numbers)
-                    results = await read_by_name(self._store, documents.selection, names, _FEW)
+                    results = await read_by_name(
+                        self._store, documents.selection, names, _MAX_SINGLE_READS
+                    )
         except StoreError as error:
             self.counts[FAILED] += len(asked)
             self.claims.failed(asked, self._clock().steady_ms)

@@ -52,9 +52,9 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _PRUNE_SECONDS = 60.0
-_HELD_BATCHES = 2_000
-_HELD_EVENTS = 20_000
-_ANSWER_SECONDS = 5.0
+_MAX_HELD_BATCHES = 2_000
+_MAX_HELD_EVENTS = 20_000
+_ANSWER_TIMEOUT_SECONDS = 5.0
 _GATHER_SECONDS = 1.0
 """How long published changes are gathered: each commit waits for the disk, and no reader for this
 one.
@@ -179,7 +179,7 @@ class ClusterHistory:
         A process that is killed loses those of the last second.
         """
         for change in changes:
-            if len(self._changes) >= _HELD_EVENTS:
+            if len(self._changes) >= _MAX_HELD_EVENTS:
                 self._status.dropped += 1
             else:
                 self._changes.append(change)
@@ -244,7 +244,7 @@ class ClusterHistory:
             if isinstance(event, Interrupted):
                 continue  # the store logs that; nodes send again
             size = max(1, len(event.events))
-            if len(self._waiting) >= _HELD_BATCHES or self._waiting_events > _HELD_EVENTS:
+            if len(self._waiting) >= _MAX_HELD_BATCHES or self._waiting_events > _MAX_HELD_EVENTS:
                 self._status.left += 1
                 continue
             self._waiting.append((url, event))
@@ -314,7 +314,7 @@ class ClusterHistory:
         channels = {(batch.node, batch.journal): url for url, batch in batches}
         # A node that does not receive this sends again, and is answered again.
         with contextlib.suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS):
                 for ack in acks:
                     await self._channels[channels[ack.node, ack.journal]].acknowledge(ack)
 

@@ -30,7 +30,7 @@ SCHEMA_VERSION = 2
 MAX_AGE_MS = 90 * 86_400_000
 MAX_BYTES = 256 << 20
 _PRUNE_ROWS = 2_000
-_JOURNALS_OF_A_NODE = 8
+_MAX_JOURNALS_PER_NODE = 8
 _BUSY_SECONDS = 5.0
 
 _SCHEMA = """
@@ -223,7 +223,7 @@ class HistoryFile:
         self._connection.execute(
             "DELETE FROM positions WHERE node = ? AND journal NOT IN (SELECT journal FROM positions"
             " WHERE node = ? ORDER BY received_at_ms DESC, journal = ? DESC LIMIT ?)",
-            (node, node, journal, _JOURNALS_OF_A_NODE),
+            (node, node, journal, _MAX_JOURNALS_PER_NODE),
         )
 
     def prune(self, now_ms: int, *, max_bytes: int = MAX_BYTES) -> bool:

@@ -162,7 +162,7 @@ class Notifier:
             unwritten = pipeline.dirty - pipeline.nodes
             for node in sorted((rows.keys() | pipeline.nodes) - unwritten):
                 self._observe(node, now)
-        self._blind.pop_changes(now.wall_ms)  # blind sources of an earlier run are no change
+        self._blind.pop_changes(now.wall_ms)  # blind sources of an earlier run are not a change
         self._is_seeded = True
         self.history.begin_span()
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 NODE_BURST, NODE_PER_SECOND = 100, 1
 RESOURCE_BURST, RESOURCE_PER_SECOND = 4000, 2000
-_MOST_BUCKETS = 65_536
+_MAX_BUCKETS = 65_536
 
 
 class MessageLimits:
@@ -89,7 +89,7 @@ class _Buckets:
         """Return the bucket of ``key``, a full one where it has none."""
         bucket = self._buckets.get(key)
         if bucket is None:
-            if len(self._buckets) >= _MOST_BUCKETS:
+            if len(self._buckets) >= _MAX_BUCKETS:
                 self._purge(now_ms)
             bucket = self._buckets[key] = TokenBucket(*self._limits)
         return bucket
@@ -97,11 +97,11 @@ class _Buckets:
     def _purge(self, now_ms: int) -> None:
         """Remove the full buckets; if nearly all are in use, remove all: memory has an end."""
         used = {key: bucket for key, bucket in self._buckets.items() if not bucket.is_full(now_ms)}
-        self._buckets = used if len(used) < _MOST_BUCKETS // 2 else {}
+        self._buckets = used if len(used) < _MAX_BUCKETS // 2 else {}
 
 
 _ROUNDS_PER_CHECK = 100
-_LOGGED_MOST = 250
+_MAX_LOGGED = 250
 """Reports in one piece of work: each may be logged."""
 
 
@@ -403,7 +403,7 @@ class MessageProcessor:
         """
         problems: list[Problem] = []
         for number, report in enumerate(reports):
-            if number % _LOGGED_MOST == _LOGGED_MOST - 1:
+            if number % _MAX_LOGGED == _MAX_LOGGED - 1:
                 yield PIECE
             level = self._tables.in_force.levels.get(report.code)
             if level is None and report.assertion != "recover":

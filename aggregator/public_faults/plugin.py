@@ -59,19 +59,19 @@ STATISTIC = Selection(namespace=STATISTIC_NAMESPACE, name=STATISTIC_NAME)
 _ABOUT = f"{LAST}about"
 """The bucket that marks the others as complete, even if there is none."""
 
-PATIENCE_SECONDS = 4.0
+READY_TIMEOUT_SECONDS = 4.0
 """How long a message over gRPC waits until the nodes are known: shorter than the 5 s of senders."""
 
 _UNSYNCED_MS = 500
 _WAITING_MS = 1000
 _ABSENT_MS = 500
 
-_PATIENCE_MS = 30_000
+_STORE_TIMEOUT_MS = 30_000
 """How long a store that is away delays the use of upstream's state in other stores, and
 our views.
 """
 
-_SHOWN, _OF_A_NODE = 400, 5
+_MAX_SHOWN_PER_STEP, _OF_A_NODE = 400, 5
 """Most faults that are shown anew in one step: many changed nodes must not delay the others."""
 
 
@@ -157,7 +157,7 @@ class PublicFaultsPlugin:
         return self._processor.apply_message(message)
 
     async def apply_when_ready(
-        self, message: PublicFault, clock: Clock, patience_seconds: float = PATIENCE_SECONDS
+        self, message: PublicFault, clock: Clock, patience_seconds: float = READY_TIMEOUT_SECONDS
     ) -> ValidationReply:
         """Apply a message that came over gRPC, as soon as it is known which nodes there are.
 
@@ -225,7 +225,7 @@ class PublicFaultsPlugin:
         """See ``Timed``."""
         due = [self._active.next_due_ms()]
         if not self._is_whole and self._began_ms is not None:
-            due.append(max(self._began_ms, self._last_step_ms) + _PATIENCE_MS)
+            due.append(max(self._began_ms, self._last_step_ms) + _STORE_TIMEOUT_MS)
         if not self.ready.is_set():
             due.append(self._last_step_ms + _UNSYNCED_MS)
         else:
@@ -251,7 +251,7 @@ class PublicFaultsPlugin:
         """Return nodes to be judged again, as many as can be at once; ``next_due_ms`` is when the
         next ones can.
         """
-        active, room, some = self._active, _SHOWN, set()
+        active, room, some = self._active, _MAX_SHOWN_PER_STEP, set()
         while active.dirty and room > 0:
             node = active.dirty.pop()
             some.add(node)
@@ -386,7 +386,7 @@ class PublicFaultsPlugin:
         if self._began_ms is None:
             self._began_ms = now.steady_ms
         is_all = len(self._statistic) == self._sources
-        waited = self._statistic and now.steady_ms >= self._began_ms + _PATIENCE_MS
+        waited = self._statistic and now.steady_ms >= self._began_ms + _STORE_TIMEOUT_MS
         if not self._is_whole and self.restorations and (is_all or waited):
             self._is_whole = True
             for data in self._statistic.values():

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stores.base import Document, Store
 
 _FIRST = 1 / 3
-_AGAIN_MS = 5000
+_RETRY_MS = 5000
 
 
 class TouchSchedule:
@@ -50,7 +50,7 @@ class TouchSchedule:
 
     def failed(self, now: Instant) -> None:
         """Schedule the touch again after it failed, in time for readers."""
-        self._next_ms = now.steady_ms + min(self._period_ms, _AGAIN_MS)
+        self._next_ms = now.steady_ms + min(self._period_ms, _RETRY_MS)
 
     def due_ms(self, now: Instant) -> int:
         """Return the milliseconds until it must be touched; 0 or less when that is now."""
@@ -63,7 +63,7 @@ _log = logging.getLogger(__name__)
 
 _RECHECK_SECONDS = 60.0
 _TICK_SECONDS = 0.001
-_LONGEST_WINDOW_SECONDS = 0.2
+_MAX_WINDOW_SECONDS = 0.2
 _NO_LEADER_SECONDS = 0.5
 
 
@@ -166,7 +166,7 @@ class DocumentWriter(Generic[W]):
     async def _find_writer(self) -> None:
         """Find out which program besides us writes the document, as far as the store knows.
 
-        Another aggregator that leads by now is no foreign program: its writes are no conflict.
+        Another aggregator that leads by now is not a foreign program: its writes do not conflict.
         """
         output = self.output
         output.must_find_writer = False
@@ -190,7 +190,7 @@ class DocumentWriter(Generic[W]):
                 self._touches.written(self._clock())
             self._desired.on_acknowledged(output.acknowledged)
             # A storm of changes must not keep the store busy more than half of the time.
-            window = min(took_ms / 1000, _LONGEST_WINDOW_SECONDS)
+            window = min(took_ms / 1000, _MAX_WINDOW_SECONDS)
             await asyncio.sleep(max(window, self._pause_seconds))
         elif self._refused_in_a_row != 1:
             await asyncio.sleep(backoff.next_seconds())

@@ -10,7 +10,7 @@ import pytest
 
 from aggregator.config import AggregatorConfiguration
 from aggregator.daemon import Aggregator
-from aggregator.failover.persistent_state import KEY, LARGEST_BYTES, PersistentState
+from aggregator.failover.persistent_state import KEY, MAX_DOCUMENT_BYTES, PersistentState
 from aggregator.notify.history import ClusterHistory
 from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.rate_limited_queue import WriteQueue
@@ -207,7 +207,7 @@ async def keeping(store: DirectoryStore, keeper: Texts) -> AsyncIterator[Persist
 async def test_a_text_that_is_too_large_stops_no_other_and_is_logged(
     store: DirectoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keeper = Texts(large="x" * (LARGEST_BYTES + 1), small="y")
+    keeper = Texts(large="x" * (MAX_DOCUMENT_BYTES + 1), small="y")
     async with keeping(store, keeper) as one:
         await one.wait_until_stored("texts")
         (status,) = one.statuses()

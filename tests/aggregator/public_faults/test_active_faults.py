@@ -146,7 +146,7 @@ def test_our_clock_may_be_set_back(ledger: ActiveFaults) -> None:
 def test_there_are_so_many_faults_at_most(
     ledger: ActiveFaults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_module, "MOST_FAULTS", 2)
+    monkeypatch.setattr(ledger_module, "MAX_FAULTS", 2)
     outcomes = [
         ledger.apply(report_of("occur", name=f"fault-000{number}"), LEVEL, at(0), placed=True)
         for number in range(3)
@@ -160,7 +160,7 @@ def test_there_are_so_many_faults_at_most(
 def test_one_node_leaves_room_for_the_others(
     ledger: ActiveFaults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_module, "MOST_OF_A_NODE", 2)
+    monkeypatch.setattr(ledger_module, "MAX_FAULTS_PER_NODE", 2)
 
     def occurs(number: int, node: str, seconds: float = 0) -> FaultOutcome:
         one = report_of("occur", name=f"fault-000{number}", node=node, seconds=seconds)

@@ -155,7 +155,7 @@ def test_pending_message_is_judged_by_the_table_of_its_turn() -> None:
 async def test_the_file_is_followed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fault_table, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(fault_table, "_POLL_SECONDS", 0.02)
     file = tmp_path / "publicCustomization.json"
     seen: asyncio.Queue[str | None] = asyncio.Queue()
     task = asyncio.create_task(follow_table(file, seen.put_nowait))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from aggregator.cluster_documents.entry import ClusterEntry, merge
 from aggregator.inputs.node_context import NodeState
 from aggregator.public_faults.plugin import PublicFaultsPlugin
-from aggregator.public_faults.published_faults import MOST_SHOWN, with_public_faults
+from aggregator.public_faults.published_faults import MAX_NODE_FAULTS, with_public_faults
 from aggregator.public_faults.values import ActivePublicFault
 from contract.documents import device_info
 from contract.documents.cluster_device import (
@@ -296,9 +296,9 @@ def test_a_fault_that_is_reported_under_ever_new_names_leaves_the_entry_small() 
 
 
 def test_as_many_times_as_there_is_room_for_are_reported_like_upstream() -> None:
-    one_more = [("010001001", "SubHealthFault", (0,), T0 + n) for n in range(MOST_SHOWN + 1)]
+    one_more = [("010001001", "SubHealthFault", (0,), T0 + n) for n in range(MAX_NODE_FAULTS + 1)]
     shown_faults = with_public_faults(eight(), standing_of(*one_more[:-1]), T0).faults
-    assert len(shown_faults) == MOST_SHOWN
+    assert len(shown_faults) == MAX_NODE_FAULTS
     assert len(with_public_faults(eight(), standing_of(*one_more), T0).faults) == 1
 
 
@@ -307,7 +307,7 @@ def test_of_ever_new_codes_the_worst_are_reported_for_each_chip() -> None:
     mild = [(f"{n:09}", "SubHealthFault", tuple(range(31)), T0 + n) for n in range(2000)]
     worse = [(f"9{n:08}", "SeparateNPU", (n % 8, 31), T0) for n in range(100)]
     record = with_public_faults(eight(), standing_of(*mild, *worse), T0)
-    assert len(record.faults) == MOST_SHOWN
+    assert len(record.faults) == MAX_NODE_FAULTS
     assert len(render_device_entry("n1", record, T0)) < VALUE_LIMIT // 4
     counts = Counter(one.chip for one in record.faults)
     assert set(counts) == {f"Ascend910-{chip}" for chip in range(32)}
