@@ -19,7 +19,7 @@ from aggregator.cluster_publication import ClusterPublication
 from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.cluster_watch import follow
 from aggregator.inputs.known_nodes import KnownNodes
-from aggregator.inputs.node_document_reader import read_documents
+from aggregator.inputs.node_document_watch import read_documents
 from aggregator.merge.pipeline import Pipeline
 from aggregator.merge.stale_documents import StaleDocuments
 from aggregator.notify.notifier import Notifier

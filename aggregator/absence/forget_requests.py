@@ -23,7 +23,7 @@ from stores.interruption import ASK_AGAIN_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aggregator.absence.rules import Absence
+    from aggregator.absence.ended_documents import Absence
     from service.clock import Clock
     from stores.base import Store
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from aggregator.liveness.rules import ObservedHeartbeat
+    from aggregator.liveness.lost_nodes import ObservedHeartbeat
     from service.clock import Clock
 
 FILE_NAME = "last-known.sqlite"

@@ -2,7 +2,7 @@
 
 A broker without persistence restarts empty, a directory is unmounted or replaced. So what such a
 store lacks keeps its last state. It ends only when its agent, an operator or an explicit deletion
-ends it (``rules.py``, ``docs/decisions/021``).
+ends it (``ended_documents.py``, ``docs/decisions/021``).
 """
 
 from __future__ import annotations

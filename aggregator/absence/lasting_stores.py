@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aggregator.absence.directory_mark import DirectoryMarks
+from aggregator.absence.ended_documents import Absence
 from aggregator.absence.forget_requests import ForgetRequests
 from aggregator.absence.last_known import LastKnown, LastKnownStore
 from aggregator.absence.last_known_documents import LastingDocumentWatch
-from aggregator.absence.rules import Absence
 from aggregator.inputs.node_documents import DocumentSource
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.liveness import legacy_rules
-from aggregator.liveness import rules as liveness
+from aggregator.liveness import lost_nodes as liveness
 from aggregator.liveness.legacy_rules import LegacyNodes, Seen
+from aggregator.liveness.lost_nodes import HeartbeatListing
 from aggregator.liveness.persisted_row import LastSeen, changed_at_seconds, remembered
-from aggregator.liveness.rules import HeartbeatListing
 from contract.errors import StoreError
 from contract.names import HEARTBEAT_LABEL
 from service.log.trouble import Trouble

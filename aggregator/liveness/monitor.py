@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from aggregator.liveness import clock_skew
-from aggregator.liveness import rules as liveness
+from aggregator.liveness import lost_nodes as liveness
 from aggregator.liveness.clock_skew import Skews
+from aggregator.liveness.lost_nodes import Brake, HeartbeatListing, LostNodes, ProbeResult
 from aggregator.liveness.persisted_row import remembered
-from aggregator.liveness.rules import Brake, HeartbeatListing, LostNodes, ProbeResult
 from aggregator.liveness.unread_heartbeats import Unread, ages_ms, unread
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
 from service.log.shortened import shortened
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
+    from aggregator.liveness.lost_nodes import ObservedHeartbeat
     from aggregator.liveness.persisted import PersistedHeartbeats
-    from aggregator.liveness.rules import ObservedHeartbeat
     from service.clock import Clock, Instant
     from service.stalls import Stalls
     from stores.base import Beat, Store

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
-    from aggregator.liveness.rules import HeartbeatListing
+    from aggregator.liveness.lost_nodes import HeartbeatListing
     from service.clock import Clock, Instant
 
 _BUCKETS = 16

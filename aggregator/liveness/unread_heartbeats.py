@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.liveness import rules as liveness
+from aggregator.liveness import lost_nodes as liveness
 from service.clock import shown_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aggregator.liveness.rules import HeartbeatListing
+    from aggregator.liveness.lost_nodes import HeartbeatListing
     from service.clock import Instant
 
 _PERIODS = 2

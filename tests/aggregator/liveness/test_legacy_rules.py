@@ -12,15 +12,15 @@ from aggregator.liveness.legacy_rules import (
     Seen,
     observed,
 )
-from aggregator.liveness.persisted import PersistedHeartbeats
-from aggregator.liveness.persisted_row import LastSeen, remembered
-from aggregator.liveness.rules import (
+from aggregator.liveness.lost_nodes import (
     LONG_AGO_MS,
     HeartbeatListing,
     LostNodes,
     judge,
     listed,
 )
+from aggregator.liveness.persisted import PersistedHeartbeats
+from aggregator.liveness.persisted_row import LastSeen, remembered
 from contract.documents.node_info import (
     Generation,
     NodeBeat,

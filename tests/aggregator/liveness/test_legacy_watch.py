@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from aggregator.liveness import lost_nodes as liveness
 from aggregator.liveness import persisted
-from aggregator.liveness import rules as liveness
 from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
+from aggregator.liveness.lost_nodes import HeartbeatListing, LostNodes
 from aggregator.liveness.persisted import PersistedHeartbeats
 from aggregator.liveness.persisted_row import LastSeen
-from aggregator.liveness.rules import HeartbeatListing, LostNodes
 from contract.documents.node_info import Generation, NodeBeat, NodeRecord
 from service.clock import Instant
 from stores.base import NodeObject

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.inputs import node_documents as intake
-from aggregator.inputs.node_document_reader import read_documents
+from aggregator.inputs.node_document_watch import read_documents
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.notify.notifier import NodeLog
 from contract.pages.changes import FaultChange

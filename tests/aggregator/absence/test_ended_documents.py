@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aggregator.absence.ended_documents import Absence
 from aggregator.absence.last_known_documents import LastingDocumentWatch
-from aggregator.absence.rules import Absence
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
 from contract.documents.cluster_info import cluster_device_name
