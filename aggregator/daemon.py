@@ -315,6 +315,7 @@ class Aggregator:
         self._wake.set()
 
     def _publish_lost(self, lost: frozenset[str]) -> None:
+        # Shown on pages in any case.
         if self._configuration.liveness.publish:
             self.pipeline.set_lost(lost)
             self._wake.set()
@@ -329,8 +330,10 @@ class Aggregator:
         """
         now = self._clock()
         moved, self._moved = self._moved, set()
+        # First, so that a node whose document went is judged in this step.
         self.pipeline.forget_deleted(now)
         self.pipeline.judge_again(self.lasting.end_absent(self.heartbeat_monitor, now))
+        # Before the plugins: public faults ask which nodes and chips there are.
         self._known_nodes.update(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.plugins.step(now))
         changed = self.pipeline.step(now)
@@ -342,6 +345,7 @@ class Aggregator:
         tasks.create_task(self.lasting.marks.run(), name="marks of directories")
         stale = StaleDocuments(self.pipeline, lambda: self.heartbeat_monitor.alive)
         tasks.create_task(stale.run(), name="stale documents")
+        # Only now: what the run before has published as lost is restored.
         tasks.create_task(self.heartbeat_monitor.run(self.pipeline.lost), name="list heartbeats")
         for url, missed in self.missed_writes.items():
             tasks.create_task(missed.run(), name=f"read missed writes in {url}")
@@ -368,6 +372,7 @@ class Aggregator:
         self.plugins.begin(tasks)
         readiness.await_start("waiting for the first list of the nodes' documents")
         await self._listed()
+        # A wrong mount must be known before its missing documents are judged.
         await self.lasting.marks.check()
         await self.notifier.seed(self._clock())
         self._step()

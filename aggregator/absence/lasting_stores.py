@@ -128,10 +128,12 @@ class LastingStores:
         """
         ended: set[str] = set()
         for url, absence in self.absences.items():
+            # First: nothing may end while the directory is another one.
             absence.hold(self.marks.problem(url) is not None)
             if not absence.is_due(now):
                 continue
             ended |= absence.step(partial(monitor.beats, url), now)
+            # A node whose heartbeat is still there would be lost at once if it were forgotten.
             gone = frozenset(node for node in absence.over if not absence.has_beat(node))
             monitor.forget(url, gone)
             absence.over -= gone

@@ -178,6 +178,7 @@ class PersistentState:
 
     def _restore_plugin(self, name: str, documents: tuple[Document, ...]) -> None:
         plugin = self._plugins[name]
+        # What it changed before belongs to the state that is replaced now.
         plugin.pop_changed()
         there = {
             document.name.removeprefix(f"{STATE_PREFIX}{name}-"): document for document in documents
@@ -305,6 +306,7 @@ class PersistentState:
                     if not self._leadership.leads or await self._write(key):
                         return
 
+        # A bucket that marks the others as complete must not be stored before them.
         for is_last in (False, True):
             keys = [key for key in self._dirty if _is_last(key) is is_last]
             await asyncio.gather(*(write(key) for key in keys if not self._must_wait(key)))

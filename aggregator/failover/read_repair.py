@@ -99,6 +99,7 @@ class ReadRepair:
                 continue
             for watch, documents in zip(source.watches, answer, strict=True):
                 changed = listening[watch]
+                # The watch has shown something newer during the read: that counts, not the answer.
                 moved |= changed & nodes
                 still = {
                     node: document for node, document in documents.items() if node not in changed

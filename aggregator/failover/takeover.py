@@ -1,5 +1,11 @@
 """Takes over from another leader, and hands over to the next one.
 
+A term lasts from the election of this replica until another one leads. At its begin everything is
+read once more, then the term is compared: where another replica has led meanwhile, what was read
+counts for nothing. A write of an earlier term that arrives late is refused, because each document
+was marked or replaced since (``persistent_state.py``, ``document_writer.py``). At the end of a term
+the writers stop first, then the last state is stored, then gRPC ends.
+
 A follower reads everything, computes the same values and follows what the leader writes. To take
 over it restores the state of the plugins and reads documents, versions and stamps from the store as
 they are then, whatever its watches have shown so far; only then it writes.
@@ -90,6 +96,8 @@ class Takeover:
         while True:
             while not self._leadership.leads:
                 await self._wait_for_change()
+            # Leadership may be lost and won again while this waits; then all that was read is too
+            # old.
             term = self._leadership.taken_total
             await self._take_over(tasks, term)
             while self._leadership.leads and self._leadership.taken_total == term:
@@ -109,9 +117,11 @@ class Takeover:
         if not self._leadership.leads or self._leadership.taken_total != term:
             return  # another replica leads, or has led since this was read
         self.leads = True
+        # Before the state is written: the first step may change it.
         self._began()
         self.persistent_state.lead(tasks)
         self.collect(self._clock(), at_once=True)
+        # Last: clients over gRPC must find what was restored.
         await self._plugins.set_leading(True)
 
     async def _read_again(self) -> None:
@@ -143,6 +153,7 @@ class Takeover:
     async def give_up(self) -> None:
         """End: store the state that is left, and let another replica lead at once."""
         try:
+            # Longer than this no replica leads, while another one waits for the lock or the Lease.
             async with asyncio.timeout(_GIVE_UP_SECONDS):
                 await self._hand_over()
         except TimeoutError:
@@ -165,6 +176,7 @@ class Takeover:
             return None
         if now.steady_ms < self._views_due_ms and not at_once:
             return self._views_due_ms
+        # Views are compared as a whole, so not at every step of a storm.
         self._views_due_ms = now.steady_ms + _VIEWS_MS
         wanted = self._plugins.views()
         for views in self.views.values():

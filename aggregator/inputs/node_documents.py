@@ -98,6 +98,7 @@ class DocumentCache(Generic[R]):
             reading = self.kind.read(document)
         except DocumentError as error:
             self.rejected_total += 1
+            # One refusal after the other is one state of the node.
             since_ms = now_ms if rejected is None else rejected.since_ms
             self.rejected[node] = Rejected(since_ms, str(error), digest)
             return True
@@ -259,6 +260,7 @@ class DocumentWatch:
             if self.present.get(node, "").isdecimal():
                 self._ahead[node] = None
             return self._forget(node)
+        # Only numbers can be compared: other stores give no order of versions.
         if document.version.isdecimal() and self.present.get(node) != document.version:
             self._ahead[node] = document.version
         return self._take(document, now_ms)
@@ -267,6 +269,7 @@ class DocumentWatch:
         self, documents: Iterable[Document], now_ms: int, deleted_at_ms: int | None
     ) -> frozenset[str]:
         changed: set[str] = set()
+        # A list is newer than all that was read by name before it.
         self._ahead.clear()
         gone = set(self.present)
         there = set()

@@ -67,6 +67,7 @@ class HeartbeatProbe:
 
     async def _probe(self, nodes: list[str]) -> None:
         """Make dry runs for some of ``nodes``: the slowest of them counts for all."""
+        # The API server is slow already: a few dry runs show how slow.
         sample = random.sample(nodes, min(_MAX_CONCURRENT, len(nodes)))
         took = await asyncio.gather(*map(self._took_ms, sample))
         now_ms = self._clock().steady_ms
@@ -269,6 +270,8 @@ class HeartbeatMonitor:
             own = [self._beats[url]]
             if url in self._old:
                 own.append(self._old[url].listing)
+            # A store without heartbeats is listed as often as the others: its first node may beat
+            # there.
             if not any(listing.heartbeats for listing in own):
                 own = list(self.listings.values())
             pause = (liveness.next_ms(own, began_ms) - self._clock().steady_ms) / 1000
@@ -286,6 +289,7 @@ class HeartbeatMonitor:
                 self._forbidden.add(url)
             if was is None:
                 _log.warning("heartbeats in %s cannot be listed, no node is late: %s", url, error)
+            # Heartbeats on the Nodes may still be read when those of the store are not.
             self._judge_old(url, self._clock())
             return
         self._forbidden.discard(url)
@@ -300,6 +304,8 @@ class HeartbeatMonitor:
         lasting = None
         if url in self._lasting:
             is_first = before.listed_at_ms is None
+            # Nodes of an earlier run that are not in the first list have fallen silent, as far as
+            # is known.
             lasting = self._restored_heartbeats(url) if is_first else before.heartbeats
         listed = liveness.listed(before, beats, now.steady_ms, lost, took_ms, lasting)
         if lasting is not None:
@@ -309,6 +315,7 @@ class HeartbeatMonitor:
         probes.probe(set(liveness.late(listed)) - lost.keys())
         self._judge_old(url, now)
         self._judge()
+        # After the judgement: what heartbeats end must see which nodes are silent.
         self._on_listing(url, beats)
         self._log_wrong_clocks()
 

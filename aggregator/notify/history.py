@@ -225,6 +225,7 @@ class ClusterHistory:
         """
         now_ms = self._clock().wall_ms
         spans = await self._read(partial(read_spans, self._path))
+        # A process that dropped changes has gaps, whatever its span is.
         if self._began_ms and not self._status.dropped:
             spans.append((self._began_ms, now_ms))
         at_ms, until_ms = since_ms, min(until_ms, now_ms)
@@ -244,6 +245,7 @@ class ClusterHistory:
             if isinstance(event, Interrupted):
                 continue  # the store logs that; nodes send again
             size = max(1, len(event.events))
+            # The node sends again what was not acknowledged, so nothing is lost by this.
             if len(self._waiting) >= _MAX_HELD_BATCHES or self._waiting_events > _MAX_HELD_EVENTS:
                 self._status.left += 1
                 continue
@@ -257,6 +259,7 @@ class ClusterHistory:
         next_prune_ms = 0
         while True:
             await is_set_within(self._came, _PRUNE_SECONDS)
+            # Before the batches are taken: one that arrives during the write starts another round.
             self._came.clear()
             batches = tuple(self._waiting)
             self._waiting.clear()
@@ -298,6 +301,7 @@ class ClusterHistory:
         stored = self._file.store_batches(batches, now_ms) if batches else StoredBatches(())
         if changes:
             self._file.store_changes(changes)
+            # Only after the commit: changes that could not be stored stay queued.
             for _ in changes:
                 self._changes.popleft()
             self._status.published += len(changes)

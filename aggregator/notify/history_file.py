@@ -119,6 +119,7 @@ class HistoryFile:
             for batch in batches:
                 stored, lost_after = self._position(batch)
                 key = batch.node, batch.journal
+                # The newest answer of a journal is the last one: acknowledgements keep their order.
                 acks.pop(key, None)
                 acks[key] = HistoryAck(batch.node, batch.journal, max(stored, batch.upto))
                 if batch.after > stored:
@@ -158,6 +159,8 @@ class HistoryFile:
                     for change in changes
                 ),
             )
+            # A missing table is a history without levels, which differs from one in which nothing
+            # stands.
             if not _has_table(self._connection, "standing"):
                 self._connection.execute(_STANDING)  # the file before this one was broken
             for change in changes:

@@ -154,6 +154,7 @@ class MessageProcessor:
             return self._answered(INVALID, resource, [Problem(error.where, error.what)])
         held = 0
         if not self._has_begun:
+            # Limited before it waits: a sender must not fill the queue while nodes are unknown.
             reports, limited = self._within_limits(message.resource, reports)
             if reports and self.waiting.put(None, reports):
                 held = len(reports)
@@ -222,6 +223,7 @@ class MessageProcessor:
                     self._count(origin)
             else:
                 self.outcomes.count(self._reader.known(reports[0].resource), "held")
+                # Behind earlier texts of the same document, which must not be overtaken.
                 self.waiting.put(origin, reports, problems)
 
     def apply_restored(self) -> None:
@@ -251,6 +253,7 @@ class MessageProcessor:
     def serve(self) -> None:
         """Apply what has waited, as far as limits allow."""
         if not self._serves:
+            # One pass at a time: a second one would apply the same messages twice.
             self._serves = True
             self.backlog.add(self._serving())
 
@@ -366,6 +369,7 @@ class MessageProcessor:
         for number, report in enumerate(reports):
             if number % PIECE == PIECE - 1:
                 yield PIECE
+            # A newer report of the fault replaces the one that waits for its node.
             if self.unknown_nodes:
                 self.unknown_nodes.drop(report)
             recovers = report.assertion == "recover"

@@ -135,8 +135,10 @@ class DocumentWriter(Generic[W]):
         """Write until cancelled."""
         output, backoff = self.output, Backoff()
         while True:
+            # Before the value is read: a change during the write must start another round.
             self.wake.clear()
             value = self._desired.value()
+            # The garbage collector deletes a document whose owners are all gone.
             if output.must_check_owners(output.there):
                 await output.check_owners(self._store)
             before = output.acknowledged
@@ -152,9 +154,12 @@ class DocumentWriter(Generic[W]):
                 self._context.failing.forget(output.name)
             if not self._context.leadership.leads:
                 await self._wait(_NO_LEADER_SECONDS)
+            # Nothing to write: touch it when that is due, or wait.
             elif not must:
                 await self._rest(value)
             elif (
+                # Without a version the write would replace whatever is there, also what a later
+                # leader wrote.
                 self._is_conditional and output.version is None and not await self._read_document()
             ):
                 await asyncio.sleep(backoff.next_seconds())
@@ -192,11 +197,14 @@ class DocumentWriter(Generic[W]):
             # A storm of changes must not keep the store busy more than half of the time.
             window = min(took_ms / 1000, _MAX_WINDOW_SECONDS)
             await asyncio.sleep(max(window, self._pause_seconds))
+        # The first refusal is repeated at once with the version that was just read; a row of them
+        # is a quarrel.
         elif self._refused_in_a_row != 1:
             await asyncio.sleep(backoff.next_seconds())
 
     async def _in_turn(self, value: W) -> W:
         """Wait for this document's turn, if it needs one; return what is to be written then."""
+        # A new document waits for no turn: its nodes are in no document yet.
         if not self.output.was_seen:
             return value
         await self._context.turns.write(self.output.name)
@@ -220,6 +228,7 @@ class DocumentWriter(Generic[W]):
             # A write that an earlier leader has under way demands the version before this touch.
             await self._touch(value)
             output.fenced = output.touch_trouble.reason is None
+        # Events of our own write may still arrive, and must not count as foreign changes.
         elif not output.settled:
             await self._wait(LATE_MS / 1000)
         elif output.conflict:
