@@ -139,20 +139,20 @@ class ClusterPublication:
         tasks.create_task(self._read_repair.run(), name="read repair")
         tasks.create_task(self._keep_fitting(), name="limits of stores")
 
-    async def restore(self) -> None:
+    async def restore_cluster(self) -> None:
         """Restore what an earlier run published, and the plugins; wait for the store."""
         documents = await self.publishers[0].documents()
         there = {document.name for document in documents}
         # What the store still has is newer than the copy.
         lost = (document for document in self._copies if document.name not in there)
-        self._pipeline.restore((*documents, *lost))
+        self._pipeline.restore_documents((*documents, *lost))
         for error in self._pipeline.unreadable:
             _log.warning("an earlier run's document is overwritten: %s", error)
         # An earlier run may have published nodes as lost before the option was switched off.
         if not self._publishes_lost:
             self._pipeline.set_lost(frozenset())
         self.readiness.await_start("waiting for the persistent state")
-        await self.takeover.restore()
+        await self.takeover.restore_state()
 
     def wake(self, names: Iterable[str]) -> None:
         """Wake the writers of these documents in all stores."""

@@ -213,7 +213,7 @@ class Aggregator:
             lasting.create_task(self.notifier.history.run(), name="history")
             last_known = self.lasting.last_known
             kept = await asyncio.to_thread(last_known.load)
-            self.pipeline.note_complete(self.lasting.restore(kept, self.heartbeat_monitor))
+            self.pipeline.note_complete(self.lasting.restore_stores(kept, self.heartbeat_monitor))
             self.publication.restore_copies(kept)
             lasting.create_task(last_known.run(), name="last known state")
             try:
@@ -267,7 +267,7 @@ class Aggregator:
         return self.heartbeat_monitor.knows(url, node)
 
     def _observe_beats(self, url: str, beats: tuple[Beat, ...]) -> None:
-        self.missed_writes[url].observe(beats)
+        self.missed_writes[url].observe_beats(beats)
         if self.lasting.observe_beats(url, beats):
             self._wake.set()
 
@@ -276,7 +276,7 @@ class Aggregator:
         self._wake.set()
 
     def _observe(self, watch: DocumentWatch, event: WatchEvent) -> None:
-        self.pipeline.observe(watch, event, self._clock())
+        self.pipeline.observe_event(watch, event, self._clock())
         if isinstance(event, DocumentsListed):
             self.lasting.record_listed(self.pipeline.sources)
         self._wake.set()
@@ -368,8 +368,8 @@ class Aggregator:
     async def _begin(self, tasks: asyncio.TaskGroup) -> None:
         """Restore and list everything first, so that nothing incomplete is published."""
         readiness = self.publication.readiness
-        await self.publication.restore()
-        self.plugins.begin(tasks)
+        await self.publication.restore_cluster()
+        self.plugins.start(tasks)
         readiness.await_start("waiting for the first list of the nodes' documents")
         await self._listed()
         # A wrong mount must be known before its missing documents are judged.

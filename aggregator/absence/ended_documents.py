@@ -94,7 +94,7 @@ class Absence:
         """Return whether anything of the node is kept."""
         return any(node in watch.present or node in watch.absent for watch in self.watches)
 
-    def observe(self, beats: Iterable[Beat]) -> None:
+    def observe_beats(self, beats: Iterable[Beat]) -> None:
         """Replace the heartbeats of all nodes by those of a listing."""
         self._beats = {beat.node: beat for beat in beats}
         self._has_news = True

@@ -73,7 +73,7 @@ class LastingDocumentWatch(DocumentWatch):
         self._keep = keep
         self._has_agent = has_agent
 
-    def restore(self, document: Document, now_ms: int) -> None:
+    def restore_document(self, document: Document, now_ms: int) -> None:
         """Restore a document of an earlier run, before the store has shown anything."""
         super()._take(document, now_ms)
 

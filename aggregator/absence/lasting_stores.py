@@ -90,16 +90,16 @@ class LastingStores:
                 changed=self._changed,
             )
 
-    def restore(self, kept: Mapping[str, LastKnownStore], monitor: HeartbeatMonitor) -> bool:
+    def restore_stores(self, kept: Mapping[str, LastKnownStore], monitor: HeartbeatMonitor) -> bool:
         """Restore what an earlier run has read; return whether that was all of every store."""
         now_ms = self._clock().wall_ms
         for url, absence in self.absences.items():
             store = kept.get(url, LastKnownStore())
             for document in store.documents.values():
                 for watch in absence.watches:
-                    watch.restore(document, now_ms)
+                    watch.restore_document(document, now_ms)
             for node, beat in store.beats.items():
-                monitor.restore(url, node, beat.holder, beat.interval_ms)
+                monitor.restore_beat(url, node, beat.holder, beat.interval_ms)
         return all(url in kept and kept[url].is_complete for url in self.absences)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -119,7 +119,7 @@ class LastingStores:
         absence = self.absences.get(url)
         if absence is None:
             return False
-        absence.observe(beats)
+        absence.observe_beats(beats)
         return bool(absence.over) or any(watch.absent for watch in absence.watches)
 
     def end_absent(self, monitor: HeartbeatMonitor, now: Instant) -> frozenset[str]:

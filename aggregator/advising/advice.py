@@ -151,7 +151,7 @@ class Advising:
         """Restore the pods of jobs; what cannot be read is tried again."""
         while not self._are_pods_restored:
             try:
-                self._pods.restore(await past.history.runs())
+                self._pods.restore_runs(await past.history.runs())
             except StoreError as error:
                 _log.warning("the pods of ended jobs are not known: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -181,9 +181,9 @@ class Advising:
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> None:
         async for event in followed(partial(self._cluster.objects, kind)):
             now_ms = self._clock().wall_ms
-            self._pods.observe(name, event, now_ms)
+            self._pods.observe_pods(name, event, now_ms)
             self._keep_pods()
-            if self._objects.observe(name, event, now_ms):
+            if self._objects.observe_objects(name, event, now_ms):
                 self._changed.set()
                 if name == "ascendjobs":
                     self._jobs_changed.set()
@@ -205,7 +205,7 @@ class Advising:
         raise AssertionError("the tasks never end")
 
     def _restore(self, states: Mapping[Profile, SchedulerState]) -> None:
-        self._sessions.restore(states)
+        self._sessions.restore_states(states)
         self._is_restored.set()
 
     async def _advise(self) -> NoReturn:

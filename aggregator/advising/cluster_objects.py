@@ -212,7 +212,7 @@ class AdvisedObjects:
                 self._unknown[name] = "it was not listed yet" if namespace in wanted else too_many
         return wanted
 
-    def observe(
+    def observe_objects(
         self,
         name: str,
         event: Listed[Any] | Update[Any] | KindUnavailable | Interrupted,

@@ -165,7 +165,7 @@ class DpuDocuments:
         newest = self._newest(node)
         return newest is not None and bool(newest.info.faults)
 
-    def observe(self, source: int, event: DpuEvent, now: Instant) -> bool:
+    def observe_event(self, source: int, event: DpuEvent, now: Instant) -> bool:
         """Apply an event of the store with this number; return whether a step is needed."""
         reports, url, due_ms = self._known[source], self._urls[source], self._due_ms
         is_news = False

@@ -95,7 +95,7 @@ class DpuFaults:
         trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", about)
         async for event in followed(partial(cluster.objects, DOCUMENTS)):
             with stalls.busy(f"read {about}"):
-                if self.documents.observe(number, event, clock()):
+                if self.documents.observe_event(number, event, clock()):
                     wake()
             if isinstance(event, Interrupted):
                 trouble.begin(event.reason)

@@ -148,7 +148,7 @@ class PersistentState:
         if self._copies is not None:
             self._copies.record(self._store.url, owned.namespace, owned.name, stored)
 
-    async def restore(self, *, fence: bool) -> None:
+    async def restore_plugins(self, *, fence: bool) -> None:
         """Pass to every plugin the state that was stored last. Raises ``StoreError``.
 
         ``fence``: this replica begins to lead, and an earlier leader may have a write under way.

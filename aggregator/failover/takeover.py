@@ -83,9 +83,9 @@ class Takeover:
         self._changed = asyncio.Event()
         self._views_due_ms = 0
 
-    async def restore(self) -> None:
+    async def restore_state(self) -> None:
         """Restore the state of the plugins before they observe anything; wait for the store."""
-        restore = partial(self.persistent_state.restore, fence=False)
+        restore = partial(self.persistent_state.restore_plugins, fence=False)
         await _until_read(restore, "stored state cannot be read, trying again: %s")
 
     async def run(self, tasks: asyncio.TaskGroup) -> NoReturn:
@@ -131,9 +131,9 @@ class Takeover:
         """
         if self._leadership.elected_by is None or not self._leadership.leads:
             return  # no other replica was there, or another one leads
-        await self.persistent_state.restore(fence=self._leadership.fences)
+        await self.persistent_state.restore_plugins(fence=self._leadership.fences)
         documents = await self._publishers[0].list()
-        self._pipeline.restore(documents, unconfirm=True)
+        self._pipeline.restore_documents(documents, unconfirm=True)
         for problem in self._pipeline.unreadable:
             _log.warning("another leader's document is overwritten: %s", problem)
         self._inherit(self._pipeline.lost)
@@ -165,7 +165,7 @@ class Takeover:
         """Pass on an event of a plugin's input in this store, after the plugin has applied it."""
         if self.leads and url in self.views:
             self.collect(self._clock(), at_once=True)
-            self.views[url].observe(selection, event)
+            self.views[url].observe_input(selection, event)
 
     def collect(self, now: Instant, *, at_once: bool = False) -> int | None:
         """Collect the state and views of the plugins; return the steady time of the next call, if

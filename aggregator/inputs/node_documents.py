@@ -72,7 +72,7 @@ class DocumentCache(Generic[R]):
         self.rejected: dict[str, Rejected] = {}
         self.rejected_total = 0
 
-    def apply(self, node: str, document: Document, now_ms: int) -> bool:
+    def apply_document(self, node: str, document: Document, now_ms: int) -> bool:
         """Apply a node's document; return whether that changed anything.
 
         A document without this kind changes nothing here, see ``DocumentWatch``.
@@ -189,7 +189,7 @@ class DocumentWatch:
         Only of a store whose versions are numbers: its watch shows each of them.
         """
 
-    def observe(
+    def observe_event(
         self, event: WatchEvent, now_ms: int, deleted_at_ms: int | None = None
     ) -> frozenset[str]:
         """Apply one event; return the nodes about which something changed.
@@ -298,14 +298,14 @@ class DocumentWatch:
             # none.
             self._forget(node)
         self.present[node] = document.version
-        changed = [cache.apply(node, document, now_ms) for cache in self.caches]
+        changed = [cache.apply_document(node, document, now_ms) for cache in self.caches]
         is_refused = any(cache.refuses(node, document) for cache in self.caches)
         if not is_refused:
             changed += [cache.ended(node, document) for cache in self.caches]
             self.isolations.pop(node, None)
             if requests := read_requests(document.annotations):
                 self.isolations[node] = requests
-        if self.own_key.apply(node, document, now_ms) or (
+        if self.own_key.apply_document(node, document, now_ms) or (
             not is_refused and self.own_key.ended(node, document)
         ):
             self.own_key_changed.add(node)

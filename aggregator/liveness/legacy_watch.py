@@ -64,7 +64,7 @@ class LegacyHeartbeatWatch:
         self._began_ms: int | None = None
         self._has_begun = False
 
-    def restore(self, seen: Iterable[LastSeen]) -> None:
+    def restore_seen(self, seen: Iterable[LastSeen]) -> None:
         """Restore what the run before has seen."""
         self.listing = self._remembered = remembered(seen, self._clock())
         self._seen = Seen(proven=frozenset(self.listing.heartbeats))
@@ -88,14 +88,14 @@ class LegacyHeartbeatWatch:
         while True:
             try:
                 async for event in self._objects.watch_nodes(HEARTBEAT_LABEL):
-                    self.observe(event)
+                    self.observe_nodes(event)
             except StoreError as error:
                 self._trouble.begin(str(error))
             await asyncio.sleep(ASK_AGAIN_SECONDS)
 
-    def observe(self, event: NodesEvent) -> None:
+    def observe_nodes(self, event: NodesEvent) -> None:
         """Apply one event of the watch."""
-        self.nodes.observe(event)
+        self.nodes.observe_nodes(event)
         if isinstance(event, Interrupted):
             self._trouble.begin(event.reason)
         elif isinstance(event, Snapshot):

@@ -185,7 +185,7 @@ class HeartbeatMonitor:
             if url in unread_places
         )
 
-    def restore(self, url: str, node: str, holder: str, interval_ms: int) -> None:
+    def restore_beat(self, url: str, node: str, holder: str, interval_ms: int) -> None:
         """Restore a heartbeat of an earlier run, before the store is listed."""
         now_ms = self._clock().steady_ms
         self._lasting[url][node] = liveness.kept(holder, interval_ms, now_ms)

@@ -125,7 +125,7 @@ class PersistedHeartbeats:
         self._texts = dict(texts)
         self._rows = {(row.node, bool(row.holder)): row for row in seen}
         for watch in self._old:
-            watch.restore(row for row in seen if not row.holder)
+            watch.restore_seen(row for row in seen if not row.holder)
         self.restored = tuple(row for row in seen if row.holder)
         return problems
 

@@ -59,7 +59,7 @@ class EntryTable(Generic[R]):
         self._acknowledged: dict[int, int] = {}
         self._past: dict[str, int] = {}
 
-    def restore(self, documents: Iterable[Document]) -> list[DocumentError]:
+    def restore_entries(self, documents: Iterable[Document]) -> list[DocumentError]:
         """Take over the documents that another leader left, so that nodes keep shard and stamp
         (M7): an earlier run's at the start, and again each time we begin to lead.
 

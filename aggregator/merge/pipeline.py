@@ -119,7 +119,7 @@ class Pipeline:
             table.kind.document(index) for table in self.tables for index in table.layout.indices
         )
 
-    def restore(self, documents: Iterable[Document], *, unconfirm: bool = False) -> None:
+    def restore_documents(self, documents: Iterable[Document], *, unconfirm: bool = False) -> None:
         """Take over the documents of an earlier run, or of another leader as they are now.
 
         What cannot be read is overwritten, not obeyed. ``unconfirm``: the other leader may have
@@ -130,7 +130,7 @@ class Pipeline:
         dirty = frozenset(self._dirty)
         for table in self.tables:
             before = dict(table.entries)
-            self.unreadable += table.restore(documents)
+            self.unreadable += table.restore_entries(documents)
             # At the first start there is nothing to compare with: every node is judged once it is
             # listed.
             if before or table.kind.name in self._settled:
@@ -152,7 +152,7 @@ class Pipeline:
         """Take over a document that another leader wrote.
 
         Return the nodes whose entry in it differs from what was computed here, and all nodes in it.
-        ``unconfirm``: see ``restore``.
+        ``unconfirm``: see ``restore_documents``.
         """
         differ, present = frozenset[str](), frozenset[str]()
         for table in self.tables:
@@ -199,13 +199,13 @@ class Pipeline:
             table.kind.document(index) for table in self.tables for index in table.adopt(documents)
         )
 
-    def observe(self, watch: DocumentWatch, event: WatchEvent, now: Instant) -> None:
+    def observe_event(self, watch: DocumentWatch, event: WatchEvent, now: Instant) -> None:
         """Apply one event of a watch of a store."""
         if isinstance(event, Interrupted):
             watch.reading.failed("watch", event.reason, now.steady_ms)
         else:
             watch.reading.succeeded()
-        self._dirty |= watch.observe(event, now.wall_ms, self._deleted_at_ms(now))
+        self._dirty |= watch.observe_event(event, now.wall_ms, self._deleted_at_ms(now))
 
     def _deleted_at_ms(self, now: Instant) -> int | None:
         return now.steady_ms + self._deleted_after_ms if self._deleted_after_ms else None

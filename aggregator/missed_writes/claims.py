@@ -50,7 +50,7 @@ class Claims:
         self._asked: dict[WriteClaim, int] = {}
         """For which number each was read."""
 
-    def observe(self, beats: Iterable[Beat], now_ms: int) -> None:
+    def observe_beats(self, beats: Iterable[Beat], now_ms: int) -> None:
         """Apply the heartbeats of all nodes. Last wills and beats without the key claim nothing."""
         count = 0
         for beat in beats:

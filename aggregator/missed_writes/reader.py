@@ -135,9 +135,9 @@ class MissedWrites:
             store.url,
         )
 
-    def observe(self, beats: Iterable[Beat]) -> None:
+    def observe_beats(self, beats: Iterable[Beat]) -> None:
         """Apply the heartbeats of all nodes, as they were listed now."""
-        self.claims.observe(beats, self._clock().steady_ms)
+        self.claims.observe_beats(beats, self._clock().steady_ms)
         if self.claims.next_due_ms() is not None:
             self._wake.set()
         self._log_problems()

@@ -164,7 +164,7 @@ class ClusterHistory:
             )
             return None
 
-    def begin(self, levels: PublishedLevels) -> None:
+    def begin_levels(self, levels: PublishedLevels) -> None:
         """Set what is published now; it counts where the history has no published levels."""
         self._begins_with = levels
         self._came.set()
@@ -296,7 +296,7 @@ class ClusterHistory:
         if self._file is None:
             self._file = HistoryFile(self._path)
         if self._begins_with is not None:
-            self._file.begin(self._begins_with)
+            self._file.begin_levels(self._begins_with)
             self._begins_with = None
         stored = self._file.store_batches(batches, now_ms) if batches else StoredBatches(())
         if changes:

@@ -135,7 +135,7 @@ class HistoryFile:
                     lost += gap
         return StoredBatches(tuple(acks.values()), events, lost, refused)
 
-    def begin(self, levels: PublishedLevels) -> None:
+    def begin_levels(self, levels: PublishedLevels) -> None:
         """Set the levels that are published now, without an event; unless the history has them."""
         if _has_table(self._connection, "standing"):
             return

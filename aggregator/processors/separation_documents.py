@@ -195,7 +195,7 @@ class SeparationDocuments:
         """The policy in the document of the first store that has one; ``None`` where none has."""
         return self._policies[min(self._policies)] if self._policies else None
 
-    def observe(
+    def observe_document(
         self, source: int, selection: Selection, event: WatchEvent, now_ms: int
     ) -> frozenset[str]:
         """Apply an event of the store with this number; return nodes to be judged again."""

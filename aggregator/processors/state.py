@@ -241,7 +241,7 @@ class ProcessorState:
         text, self.left_out[bucket] = encode_bucket(nodes)
         return text
 
-    def restore(self, texts: Mapping[str, str], now_ms: int) -> list[str]:
+    def restore_texts(self, texts: Mapping[str, str], now_ms: int) -> list[str]:
         """Replace everything by what was kept, completed by what is newer; return what could not be
         read.
         """

@@ -85,7 +85,7 @@ class ActiveFaults:
             return f"{MAX_FAULTS_PER_NODE} faults of node {node!r} stand"
         return None
 
-    def apply(
+    def apply_report(
         self, report: PublicFaultReport, level: str, now: Instant, *, placed: bool
     ) -> FaultOutcome:
         """Apply a report; ``level`` is that of its code."""
@@ -183,7 +183,7 @@ class ActiveFaults:
         self._put(standing)
         return True
 
-    def restore(
+    def restore_faults(
         self, faults: Iterable[ActivePublicFault], over: Iterable[EndedFault], now: Instant
     ) -> None:
         """Begin anew with what an earlier run has kept."""
@@ -367,7 +367,7 @@ class DeletedNodes:
         """Return the deleted nodes, each with the wall time of the check that missed it."""
         return {node: wall_ms for node, (wall_ms, _) in sorted(self._since.items())}
 
-    def restore(self, away: Mapping[str, int], now: Instant) -> None:
+    def restore_nodes(self, away: Mapping[str, int], now: Instant) -> None:
         """Restore the state of an earlier run."""
         self._since.clear()
         for node, wall_ms in away.items():

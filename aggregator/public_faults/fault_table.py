@@ -62,7 +62,7 @@ class FaultTables:
         """The table in force."""
         return self._good.get(self.place) or shipped_table()
 
-    def observe(self, source: int, event: WatchEvent) -> None:
+    def observe_config_map(self, source: int, event: WatchEvent) -> None:
         """Apply an event of the ConfigMap in the store with this number."""
         place = f"{NAMESPACE}/{NAME} of store {source}"
         match event:

@@ -59,7 +59,7 @@ class MessageDocuments:
         """By place and number of the store: digest of the text that has counted. Numbers below 0
         stand for stores of an earlier run, whichever they were."""
 
-    def observe(
+    def observe_document(
         self, source: int, event: WatchEvent
     ) -> tuple[list[MessageOrigin], list[MessageOrigin]]:
         """Apply an event; return the documents with a new text and those that are gone."""
@@ -104,7 +104,7 @@ class MessageDocuments:
         by_source[origin.source] = digest
         self._keep(origin.place)
 
-    def restore(self, documents: Mapping[str, tuple[str, ...]]) -> None:
+    def restore_digests(self, documents: Mapping[str, tuple[str, ...]]) -> None:
         """Restore the digests of applied texts. Known texts stay; ``uncounted`` names the
         new ones.
         """
@@ -388,7 +388,7 @@ class UnknownNodes:
             if not holds(unplaced.place, unplaced.digest):
                 self.drop(unplaced.report)
 
-    def restore(self, kept: Iterable[UnplacedFault]) -> None:
+    def restore_reports(self, kept: Iterable[UnplacedFault]) -> None:
         """Restore the reports of an earlier run."""
         self._of.clear()
         self._at.clear()

@@ -106,8 +106,8 @@ _MAX_LOGGED = 250
 
 
 class MessageProcessor:
-    """Judges, limits and applies messages. They wait until ``begin``: before, it is not known which
-    nodes there are.
+    """Judges, limits and applies messages. They wait until ``begin_applying``: before, it is not
+    known which nodes there are.
     """
 
     def __init__(
@@ -178,12 +178,12 @@ class MessageProcessor:
         self.outcomes.judged(f"messages of {resource} over gRPC", refused, self._now)
         return reply(code, tuple(refused), held=held)
 
-    def observe(self, source: int, event: WatchEvent) -> None:
+    def observe_document(self, source: int, event: WatchEvent) -> None:
         """Apply an event of the documents that carry messages."""
         taken = self.namespaces.taken(source, event)
         if taken is None:
             return
-        new, gone = self.documents.observe(source, taken)
+        new, gone = self.documents.observe_document(source, taken)
         for origin in new:
             text = self.documents.texts[origin]
             if text is not None:
@@ -244,7 +244,7 @@ class MessageProcessor:
             newer = [report for report in good if self._active.is_newer(report)]
             yield from self._apply_reports(newer)
 
-    def begin(self) -> None:
+    def begin_applying(self) -> None:
         """Apply what has waited: from now on it is known which nodes there are."""
         self._has_begun = True
         self.serve()
@@ -312,15 +312,15 @@ class MessageProcessor:
                 where = f"public faults in {unplaced.place}"
                 self.outcomes.judged(where, [*missing, *full], self._now)
 
-    def restore(self, state: PersistedRows) -> None:
+    def restore_rows(self, state: PersistedRows) -> None:
         """Restore the state of an earlier run. Texts of documents that were not applied are
         applied.
         """
         self.backlog.clear()
         self._serves = False
         self.waiting.clear()
-        self.documents.restore(state.documents)
-        self.unknown_nodes.restore(
+        self.documents.restore_digests(state.documents)
+        self.unknown_nodes.restore_reports(
             unplaced
             for unplaced in state.absent
             if belongs(unplaced.place, unplaced.report)
@@ -415,7 +415,9 @@ class MessageProcessor:
                 problems.append(Problem(f"fault {report.fault_id}", text))
                 continue
             is_placed = bool(self._node_lookup.chips(report.node))
-            outcome = self._active.apply(report, str(level or ""), self._now, placed=is_placed)
+            outcome = self._active.apply_report(
+                report, str(level or ""), self._now, placed=is_placed
+            )
             self.outcomes.count(self._reader.known(report.resource), outcome)
             if outcome is FaultOutcome.OVERTAKEN and overtaken is not None:
                 text = f"a newer message about it was applied on node {report.node!r}"

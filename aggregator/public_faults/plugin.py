@@ -135,12 +135,12 @@ class PublicFaultsPlugin:
         """See ``DocumentPlugin``."""
         self._settle(now)
         if selection == MESSAGES:
-            self._processor.observe(source, event)
+            self._processor.observe_document(source, event)
         elif selection == STATISTIC:
             self._observe_statistic(source, event, now)
         else:
             before = self._tables.in_force
-            self._tables.observe(source, event)
+            self._tables.observe_config_map(source, event)
             self._judge_again(before)
         return self.pop_changed_nodes()
 
@@ -173,7 +173,7 @@ class PublicFaultsPlugin:
         self._processor.advance(now)
         if self._node_lookup.synced and not self.ready.is_set():
             self.ready.set()
-            self._processor.begin()
+            self._processor.begin_applying()
 
     def _judge_again(self, before: PublicFaultTable) -> None:
         table = self._tables.in_force
@@ -238,7 +238,7 @@ class PublicFaultsPlugin:
             due.append(self._last_step_ms)
         return min((at for at in due if at is not None), default=None)
 
-    def apply(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
+    def add_public_faults(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
         """Return ``record`` with the public faults of ``node``: the first step of the
         device chain.
         """
@@ -353,15 +353,15 @@ class PublicFaultsPlugin:
         processor = self._processor
         processor.advance(now)
         self._rows.clear()
-        self._active.restore(state.faults, state.over, now)
+        self._active.restore_faults(state.faults, state.over, now)
         if self._kept_about is not None:
             try:
                 self._active.was_used |= msgspec.json.decode(self._kept_about, type=_About).used
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 unreadable.append(f"{_ABOUT}: {decode_text(error)}")
         self._active.judge_again(self._tables.in_force.levels)
-        processor.restore(state)
-        self._away.restore(state.away, now)
+        processor.restore_rows(state)
+        self._away.restore_nodes(state.away, now)
         self._rows.compare(kept)
         self.restorations += 1
         processor.apply_restored()

@@ -118,7 +118,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """What readers shall have of the document while finalizers hold it after its deletion."""
         return Document(self.namespace, self.name, {}, self.labels)
 
-    def begin(self, now: Instant, *, fence: bool) -> None:
+    def begin_term(self, now: Instant, *, fence: bool) -> None:
         """Begin to lead: forget the own writes known so far, because other leaders wrote since.
 
         ``fence``: an earlier leader may have a write under way, and the watch may be behind.

@@ -137,7 +137,7 @@ class StorePublisher:
         """Write from now on, these documents first."""
         self._leads = True
         for output in self.outputs.values():
-            output.begin(self.context.clock(), fence=self.context.leadership.fences)
+            output.begin_term(self.context.clock(), fence=self.context.leadership.fences)
         self.wake(names)
 
     async def follow(self) -> None:

@@ -228,7 +228,7 @@ async def test_unreadable_state_is_logged_and_begun_anew(
     keeper = Texts(a="good")
     keeper.problems = ("a: is nothing",)
     async with keeping(store, keeper) as one:
-        await one.restore(fence=True)
+        await one.restore_plugins(fence=True)
         assert "a: is nothing" in caplog.text
         await one.wait_until_stored("texts")
     found = await store.get(STATE_NAMESPACE, name)
@@ -252,7 +252,7 @@ async def test_an_edit_by_hand_is_replaced_and_a_fenced_write_refused(
         found = await store.get(STATE_NAMESPACE, name)
         assert found is not None
         assert found.data == {KEY: "2"}
-        await one.restore(fence=True)
+        await one.restore_plugins(fence=True)
         fenced = await store.get(STATE_NAMESPACE, name)
         assert fenced is not None
         assert fenced.version != found.version

@@ -129,7 +129,7 @@ class Bench:
 
     def see(self, name: str, event: WatchEvent, source: int = 0) -> frozenset[str]:
         selection = next(one for one in self.documents.inputs if one.name == name)
-        return self.documents.observe(source, selection, event, T + 1000)
+        return self.documents.observe_document(source, selection, event, T + 1000)
 
     def separate(self, *nodes: str, number: int = 0) -> None:
         for node in nodes:
@@ -304,8 +304,8 @@ def test_a_store_that_is_away_keeps_the_list_back_for_a_while_only() -> None:
     documents = SeparationDocuments(separation, 2)
     policies, chips = documents.inputs
     documents.advance(0)
-    documents.observe(0, policies, DocumentsListed(()), T)
-    documents.observe(0, chips, DocumentsListed(()), T)
+    documents.observe_document(0, policies, DocumentsListed(()), T)
+    documents.observe_document(0, chips, DocumentsListed(()), T)
     documents.advance(STORE_TIMEOUT_MS - 1)
     assert documents.views() == ()
     documents.advance(STORE_TIMEOUT_MS)

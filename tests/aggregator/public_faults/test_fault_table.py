@@ -105,7 +105,7 @@ def test_faults_that_hold_are_judged_again_by_a_new_table() -> None:
     faults.pop_changed_nodes()
     assert faults.configure(MILD) == {"n1"}
     assert standing(faults) == {"0": ("220001001", "NotHandleFault")}
-    assert faults.apply("n1", eight(), at(0)).unhealthy == ()
+    assert faults.add_public_faults("n1", eight(), at(0)).unhealthy == ()
     assert '"level":"NotHandleFault"' in str(faults.views())
     assert faults.configure(None) == {"n1"}
     assert standing(faults) == {"0": ("220001001", "SeparateNPU")}
