@@ -2,7 +2,7 @@
 
 A broker without persistence restarts empty, a directory is unmounted or replaced. So what such a
 store lacks keeps its last state. It ends only when its agent, an operator or an explicit deletion
-ends it (``rules.py``, ``docs/decisions/021``).
+ends it (``ended_documents.py``, ``docs/decisions/021``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN_AFTER_MS = 8000
 class AbsentDocument(msgspec.Struct, frozen=True):
     """A known document that its store lacks.
 
-    ``since_ms`` is wall time. ``stands_at_ms``: steady time from which the absence is no passing
+    ``since_ms`` is wall time. ``stands_at_ms``: steady time from which the absence is not a passing
     state; the owner of an immutable document deletes and creates it. ``is_reported``: the store
     reported a deletion.
     """
@@ -74,7 +74,7 @@ class LastingDocumentWatch(DocumentWatch):
         self._keep = keep
         self._has_agent = has_agent
 
-    def restore(self, document: Document, now_ms: int) -> None:
+    def restore_document(self, document: Document, now_ms: int) -> None:
         """Restore a document of an earlier run, before the store has shown anything."""
         super()._take(document, now_ms)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _BUCKETS = 32
-_LARGEST_BYTES = 800 * 1024
+_MAX_BYTES = 800 * 1024
 """Of one bucket; a document takes 900 KB. A cached job of 8 pods has about 1.5 KB."""
 _VERSION = 1
 _HEAD = "last-head"
@@ -133,14 +133,14 @@ class KeptState(Persistent):
         text = _encoder.encode(
             {profile: part for profile, part in parts.items() if part != _Part()}
         )
-        if len(text) <= _LARGEST_BYTES:
+        if len(text) <= _MAX_BYTES:
             self._large.discard(bucket)
             return text.decode()
         if not self._large:
             _log.error(
                 "what the scheduler has in memory is not kept for the next leader:"
                 " a document would have %d bytes, at most %d are written",
-                *(len(text), _LARGEST_BYTES),
+                *(len(text), _MAX_BYTES),
             )
         self._large.add(bucket)
         return "{}"

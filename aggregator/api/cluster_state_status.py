@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from aggregator.inputs.cluster_state import ClusterState
     from aggregator.inputs.multi_store_cache import StoreCache
 
-_MOST_SHARED = 1000
+_MAX_SHARED = 1000
 
 
 def cluster_state_status(cluster_state: ClusterState, stores: Iterable[str]) -> ClusterStateStatus:
     """Return the status now; ``stores`` are URLs in their order."""
-    shared = sorted(cluster_state.shared_serial_numbers.items())[:_MOST_SHARED]
+    shared = sorted(cluster_state.shared_serial_numbers.items())[:_MAX_SHARED]
     return ClusterStateStatus(
         objects=tuple(_objects(cluster_state, stores)),
         jobs=len(cluster_state.jobs()),

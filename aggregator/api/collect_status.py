@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from aggregator.absence.directory_mark import DirectoryMarks
-    from aggregator.absence.rules import Absence
+    from aggregator.absence.ended_documents import Absence
     from aggregator.advising.advice import Advising
     from aggregator.advising.status import AdviceStatus
     from aggregator.api.explanation import Explanation

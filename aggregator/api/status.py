@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from aggregator.absence.ended_documents import DOCUMENTS
 from aggregator.absence.last_known_documents import LastingDocumentWatch
-from aggregator.absence.rules import DOCUMENTS
 from aggregator.agent_reports.blindness import blind_statuses, record_of
 from aggregator.grpc.status import GrpcStatus
 from aggregator.inputs.node_documents import newest
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from aggregator.absence.directory_mark import DirectoryMarks
-    from aggregator.absence.rules import Absence
+    from aggregator.absence.ended_documents import Absence
     from aggregator.inputs.cluster_state import ClusterState
     from aggregator.inputs.node_documents import NodeReport
+    from aggregator.liveness.lost_nodes import HeartbeatListing, ObservedHeartbeat
     from aggregator.liveness.monitor import HeartbeatMonitor
-    from aggregator.liveness.rules import HeartbeatListing, ObservedHeartbeat
     from aggregator.liveness.unread_heartbeats import Unread
     from aggregator.merge.pipeline import Pipeline
     from aggregator.publish.publisher import StorePublisher

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LOOK_MS = 1000
+_POLL_MS = 1000
 """Period of checks whether chips of nodes with published faults have changed."""
 _FAULT_TYPE = "Network"
 LEVELS = {
@@ -97,7 +97,7 @@ class DpuFaults(Timed):
         trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", about)
         async for event in followed(partial(cluster.objects, DOCUMENTS)):
             with stalls.busy(f"read {about}"):
-                if self.documents.observe(number, event, clock()):
+                if self.documents.observe_event(number, event, clock()):
                     wake()
             if isinstance(event, Interrupted):
                 trouble.begin(event.reason)
@@ -119,7 +119,7 @@ class DpuFaults(Timed):
             self._restorations = self._public.restorations
             self._was_listed = self.documents.is_listed
             self._pending |= self.documents.with_faults | self._public.nodes_of(SOURCE)
-        if self._looked_ms + _LOOK_MS <= now.steady_ms:
+        if self._looked_ms + _POLL_MS <= now.steady_ms:
             self._looked_ms = now.steady_ms
             self._pending.update(
                 node for node, chips in self._published.items() if self._chips_of(node) != chips
@@ -136,7 +136,7 @@ class DpuFaults(Timed):
         due_ms = self.documents.next_due_ms()
         if not self._published:
             return due_ms
-        look_ms = self._looked_ms + _LOOK_MS
+        look_ms = self._looked_ms + _POLL_MS
         return look_ms if due_ms is None else min(due_ms, look_ms)
 
     def pop_changed(self) -> frozenset[str]:

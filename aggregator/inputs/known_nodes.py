@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MOST_EQUAL = 256
+_MAX_EQUAL = 256
 
 PATIENCE_MS = 5000
 """Longest wait of public faults of unknown nodes for a store that has not listed its nodes."""
@@ -65,7 +65,7 @@ class KnownNodes:
                 before = self._chips.get(node, frozenset())
                 seen = report.record.chips.union(self._cluster_state.node_context(node).used or ())
                 if not seen <= before:
-                    if len(self._equal) >= _MOST_EQUAL:
+                    if len(self._equal) >= _MAX_EQUAL:
                         self._equal.clear()
                     chips = before | seen
                     self._chips[node] = self._equal.setdefault(chips, chips)

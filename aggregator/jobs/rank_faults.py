@@ -26,7 +26,7 @@ NPU = "NPU"
 SWITCH = "Switch"
 NODE = "Node"
 WHOLE = "-1"
-"""The device id of what is no single device."""
+"""The device id of what is not a single device."""
 
 SEPARATE = "SeparateNPU"
 SUB_HEALTH = "SubHealthFault"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RANK_ANNOTATION = "hccl/rankIndex"
 _LEVELS = {"SubHealth": "SubHealthFault", "Separate": "SeparateFault"}
-_LONGEST_RANK = 9
+_MAX_RANK_DIGITS = 9
 
 
 class RankedChip(NamedTuple):
@@ -72,7 +72,9 @@ def ranked_chips(pods: Iterable[PodState]) -> dict[str, list[RankedChip]]:
 
 def _rank_of(pod: PodState) -> int | None:
     text = pod.annotations.get(RANK_ANNOTATION, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_RANK else None
+    return (
+        int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_RANK_DIGITS else None
+    )
 
 
 def _number(chip: str) -> tuple[int, str]:

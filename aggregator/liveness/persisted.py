@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
-    from aggregator.liveness.rules import HeartbeatListing
+    from aggregator.liveness.lost_nodes import HeartbeatListing
     from service.clock import Clock, Instant
 
 _BUCKETS = 16
@@ -128,7 +128,7 @@ class PersistedHeartbeats(Persistent):
         self._texts = dict(texts)
         self._rows = {(row.node, bool(row.holder)): row for row in seen}
         for watch in self._old:
-            watch.restore(row for row in seen if not row.holder)
+            watch.restore_seen(row for row in seen if not row.holder)
         self.restored = tuple(row for row in seen if row.holder)
         return problems
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FEW = 50
+_MAX_SINGLE_READS = 50
 """Documents of more nodes are listed, not read one by one."""
 _READ_SECONDS = 30.0
 
@@ -137,9 +137,9 @@ class MissedWrites:
             store.url,
         )
 
-    def observe(self, beats: Iterable[Beat]) -> None:
+    def observe_beats(self, beats: Iterable[Beat]) -> None:
         """Apply the heartbeats of all nodes, as they were listed now."""
-        self.claims.observe(beats, self._clock().steady_ms)
+        self.claims.observe_beats(beats, self._clock().steady_ms)
         if self.claims.next_due_ms() is not None:
             self._wake.set()
         self._log_problems()
@@ -177,7 +177,9 @@ class MissedWrites:
             with documents.listening() as changed:
                 async with answered_within(_READ_SECONDS):
                     names = documents.names_of(numbers)
-                    results = await read_by_name(self._store, documents.selection, names, _FEW)
+                    results = await read_by_name(
+                        self._store, documents.selection, names, _MAX_SINGLE_READS
+                    )
         except StoreError as error:
             self.counts[FAILED] += len(asked)
             self.claims.failed(asked, self._clock().steady_ms)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_AT_ONCE = 8
+_MAX_CONCURRENT = 8
 _SHOWN_SECONDS = 2.0
 """How long the store may take to show a label that was set before it is set again."""
 
@@ -60,7 +60,7 @@ class PodLabelWriter(Led):
             self.wake.clear()
             wanted = self._wanted() if self._may_write else ()
             self._troubled &= set(wanted)
-            gate = asyncio.Semaphore(_AT_ONCE)
+            gate = asyncio.Semaphore(_MAX_CONCURRENT)
             done = await asyncio.gather(*(self._try(label, gate) for label in wanted))
             if not all(done):
                 await asyncio.sleep(backoff.next_seconds())

@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 NAMESPACE, NAME = "cluster-system", "npu-vigil-public-faults"
 CONFIG_MAP = Selection(namespace=NAMESPACE, name=NAME)
 FILE, SHIPPED = "file", "shipped"
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _NO_FILE = (0, 0, 0)
 
 
@@ -62,7 +62,7 @@ class FaultTables:
         """The table in force."""
         return self._good.get(self.place) or shipped_table()
 
-    def observe(self, source: int, event: WatchEvent) -> None:
+    def observe_config_map(self, source: int, event: WatchEvent) -> None:
         """Apply an event of the ConfigMap in the store with this number."""
         place = f"{NAMESPACE}/{NAME} of store {source}"
         match event:
@@ -117,7 +117,7 @@ async def follow_table(path: Path, configure: Callable[[str | None], object]) ->
             pass  # it went after the look
         except OSError as error:
             trouble.begin(str(error.strerror))
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _look(path: Path) -> tuple[int, int, int]:

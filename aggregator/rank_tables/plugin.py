@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MOST_TABLES = 16_000
+MAX_TABLES = 16_000
 """Most tables; further ones are refused."""
 
 APP_LABEL = "app"
 COORDINATOR, CONTROLLER = "mindie-ms-coordinator", "mindie-ms-controller"
 _NOWHERE: frozenset[str] = frozenset()
-_SHOWN = 5
+_MAX_SHOWN = 5
 _DIGITS = re.compile("([0-9]+)")
 
 
@@ -199,7 +199,8 @@ class RankTables(DocumentPlugin):
                 "served stays until all but one are deleted. Set rank_tables.namespaces to those "
                 "that count",
                 _quoted(job_id),
-                ", ".join(namespaces[:_SHOWN]) + (", ..." if len(namespaces) > _SHOWN else ""),
+                ", ".join(namespaces[:_MAX_SHOWN])
+                + (", ..." if len(namespaces) > _MAX_SHOWN else ""),
             )
         self._shared[job_id] = namespaces
         return True
@@ -228,8 +229,8 @@ class RankTables(DocumentPlugin):
             return
         key = _Key(source, document.namespace, document.name)
         try:
-            if key not in self._tables and len(self._tables) >= MOST_TABLES:
-                raise DocumentError(_shown(key), "$", f"there are already {MOST_TABLES}")
+            if key not in self._tables and len(self._tables) >= MAX_TABLES:
+                raise DocumentError(_shown(key), "$", f"there are already {MAX_TABLES}")
             table = decode_job_table(document)
         except DocumentError as error:
             self._problems.begin(key, str(error))

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FEW = 3
-_SHARE = 5
+_MAX_DELETIONS = 3
+_MAX_DELETED_PART = 5
 _WINDOW_MS = 15_000
 DOCUMENTS = ("device-info", "node-info")
 _DELETABLE = "node-info"
@@ -94,7 +94,7 @@ class Absence:
         """Return whether anything of the node is kept."""
         return any(node in watch.present or node in watch.absent for watch in self.watches)
 
-    def observe(self, beats: Iterable[Beat]) -> None:
+    def observe_beats(self, beats: Iterable[Beat]) -> None:
         """Replace the heartbeats of all nodes by those of a listing."""
         self._beats = {beat.node: beat for beat in beats}
         self._has_news = True
@@ -319,4 +319,4 @@ class Absence:
 
 def _are_many(nodes: int, total: int) -> bool:
     """Return whether so many of the known nodes are too many to be gone at once."""
-    return nodes > _FEW and nodes * _SHARE > total
+    return nodes > _MAX_DELETIONS and nodes * _MAX_DELETED_PART > total

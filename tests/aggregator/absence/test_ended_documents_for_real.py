@@ -136,7 +136,9 @@ async def test_a_thousand_nodes_that_an_emptied_broker_lacks_stay_and_no_node_is
             assert status == 503
             assert f"lacks documents of {_MANY} of {_MANY} nodes" in str(answer)
     assert reader.lost == set()
-    assert daemon.log.read_text().count("WARNING aggregator.absence.rules") == 2, "one of each run"
+    assert daemon.log.read_text().count("WARNING aggregator.absence.ended_documents") == 2, (
+        "one of each run"
+    )
 
 
 @pytest.mark.daemon

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 _MISSED_INTERVALS = 3
 FALLBACK_MS = 5000
-_LONGEST_MS = 300_000
+_MAX_INTERVAL_MS = 300_000
 
-_SHORTEST_PERIOD_MS = 1000
+_MIN_PERIOD_MS = 1000
 _EXTRA_LISTINGS = 5
 """So many in a period at most, however many nodes fall silent one after the other."""
 _LISTING_PERIOD_MS = 500
@@ -44,9 +44,9 @@ _LISTING_PERIOD_MS = 500
 _QUICK_MS = 1000
 """A probe that takes no longer changes nothing."""
 
-_FEW = 3
-_SHARE = 5
-_MOST = 2
+_MAX_SILENT = 3
+_MAX_SILENT_PART = 5
+_MAX_HELD_PART = 2
 _HOLD_MS = 600_000
 
 LONG_AGO_MS = -(10**12)
@@ -146,7 +146,7 @@ def interval_ms(seconds: float) -> int:
     (``noded#7.5``, V4).
     """
     milliseconds = seconds * 1000
-    is_sensible = _SHORTEST_PERIOD_MS <= milliseconds <= _LONGEST_MS
+    is_sensible = _MIN_PERIOD_MS <= milliseconds <= _MAX_INTERVAL_MS
     return int(milliseconds) if is_sensible else FALLBACK_MS
 
 
@@ -155,7 +155,7 @@ def period_ms(listings: Iterable[HeartbeatListing]) -> int:
     intervals = (
         heartbeat.interval_ms for listing in listings for heartbeat in listing.heartbeats.values()
     )
-    return max(_SHORTEST_PERIOD_MS, min(intervals, default=0))
+    return max(_MIN_PERIOD_MS, min(intervals, default=0))
 
 
 def listing_period_ms(listings: Iterable[HeartbeatListing]) -> int:
@@ -181,7 +181,7 @@ def listing_period_ms(listings: Iterable[HeartbeatListing]) -> int:
             for heartbeat in listing.heartbeats.values()
         )
         shortest = min(intervals, default=0)
-    return max(_SHORTEST_PERIOD_MS, shortest)
+    return max(_MIN_PERIOD_MS, shortest)
 
 
 def next_ms(listings: Iterable[HeartbeatListing], now_ms: int) -> int:
@@ -229,9 +229,7 @@ def listed(
     """
     gap_ms = 0 if listing.listed_at_ms is None else now_ms - listing.listed_at_ms
     period = period_ms([listing])
-    blind = (
-        listing.problem is not None or gap_ms > 2 * period + _SHORTEST_PERIOD_MS or took_ms > period
-    )
+    blind = listing.problem is not None or gap_ms > 2 * period + _MIN_PERIOD_MS or took_ms > period
     heartbeats = {}
     as_they_come, is_first = False, listing.listed_at_ms is None
     for beat in beats:
@@ -420,7 +418,7 @@ def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) 
 
 
 def _are_many(nodes: int, beating: int) -> bool:
-    return nodes > _FEW and nodes * _SHARE > beating
+    return nodes > _MAX_SILENT and nodes * _MAX_SILENT_PART > beating
 
 
 def _longest_wait_ms(
@@ -429,7 +427,7 @@ def _longest_wait_ms(
     """Return how long unchanged silence is held back; ``None`` for ever."""
     if not _are_many(len(held), beating):
         return max(states[node].threshold_ms for node in held)
-    return _HOLD_MS if len(held) * _MOST <= beating else None
+    return _HOLD_MS if len(held) * _MAX_HELD_PART <= beating else None
 
 
 def late(listing: HeartbeatListing) -> list[str]:

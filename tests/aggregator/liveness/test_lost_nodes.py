@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from aggregator.liveness.rules import (
+from aggregator.liveness.lost_nodes import (
     LONG_AGO_MS,
     HeartbeatListing,
     LostNodes,

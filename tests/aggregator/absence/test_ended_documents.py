@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aggregator.absence.ended_documents import Absence
 from aggregator.absence.last_known_documents import LastingDocumentWatch
-from aggregator.absence.rules import Absence
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
 from contract.documents.cluster_info import cluster_device_name
@@ -63,13 +63,13 @@ class Bench:
         self.step()
 
     def apply_event(self, event: WatchEvent, watch: LastingDocumentWatch | None = None) -> None:
-        self.pipeline.observe(watch or self.devices, event, instant(self.seconds))
+        self.pipeline.observe_event(watch or self.devices, event, instant(self.seconds))
 
     def beat(self, **writes: str) -> None:
         """Observe the heartbeats of all nodes that send some; ``writes`` has texts about writes."""
         self.beating |= dict.fromkeys(writes, True)
         at_ms = (T0 + int(self.seconds)) * 1000
-        self.absence.observe(
+        self.absence.observe_beats(
             Beat(node, "host", 5.0, at_ms, writes=writes.get(node, ""))
             for node, beats in self.beating.items()
             if beats
@@ -283,7 +283,7 @@ def test_entry_of_an_earlier_run_stays_unless_all_its_documents_were_known() -> 
         bench.pipeline = Pipeline(
             [DocumentSource(URL, LastingDocumentWatch)], 45, deleted_after_ms=2000
         )
-        bench.pipeline.restore([before])
+        bench.pipeline.restore_documents([before])
         bench.pipeline.note_complete(knows_all)
         (bench.source,) = bench.pipeline.sources
         devices, servers = bench.source.devices, bench.source.nodes
@@ -298,6 +298,6 @@ def test_entry_of_an_earlier_run_stays_unless_all_its_documents_were_known() -> 
 
 def test_lists_of_kubernetes_stay_authoritative() -> None:
     source = DocumentSource("kubernetes:")
-    source.devices.observe(DocumentsListed((report("n1", faulty()),)), 1)
-    assert source.devices.observe(DocumentsListed(()), 2) == {"n1"}
+    source.devices.observe_event(DocumentsListed((report("n1", faulty()),)), 1)
+    assert source.devices.observe_event(DocumentsListed(()), 2) == {"n1"}
     assert source.devices.present == {}
