@@ -197,11 +197,11 @@ def _check_owner(server: EmulatedServer) -> None:
     except OSError:
         return
     if other != root and (other / LIBRARY).exists():
-        what = (
+        text = (
             f"{owner.parent} is the state of the driver in {other}; give this one a state of its "
             "own with --emulator-dir, or unset VIGIL_EMULATOR_DIR"
         )
-        raise ConfigurationError("emulator install", [Problem("--emulator-dir", what)])
+        raise ConfigurationError("emulator install", [Problem("--emulator-dir", text)])
 
 
 def _install_server(

@@ -32,7 +32,9 @@ def pages() -> dict[str, str]:
     whole = typer.main.get_command(app)
     assert isinstance(whole, typer.core.TyperGroup)
     context = typer.Context(whole, info_name="vigil")
-    verbs: dict[str, Command] = {f"vigil-{name}": one for name, one in whole.commands.items()}
+    verbs: dict[str, Command] = {
+        f"vigil-{name}": whole.get_command(context, name) for name in whole.list_commands(context)
+    }
     summaries = [(f"{name}(1)", _summary(one)) for name, one in verbs.items()]
     found = {"vigil.1": [*_head("vigil", whole, context), *_section(".SH COMMANDS", summaries)]}
     for name, one in verbs.items():

@@ -29,7 +29,9 @@ _NOT_WELL = {"timeline": 0}
 def options_of(verb: str) -> set[str]:
     command = typer.main.get_command(app)
     assert isinstance(command, typer.core.TyperGroup)
-    return {name for one in command.commands[verb].params for name in one.opts}
+    called = command.get_command(typer.Context(command), verb)
+    assert called is not None
+    return {name for parameter in called.params for name in parameter.opts}
 
 
 @pytest.fixture(params=VERBS)
