@@ -197,8 +197,8 @@ class ListTracker:
         if listed:
             state.present = True
             text = "still listed after its recovery" if state.recovered else ""
-            found = self.observation(key, Assertion.PRESENT, now_ms, state, text, entry)
-            return [replace(found, anew=anew)]
+            seen = self.observation(key, Assertion.PRESENT, now_ms, state, text, entry)
+            return [replace(seen, anew=anew)]
         del self.states[key]
         return [self.observation(key, Assertion.ABSENT, now_ms, state)]
 

@@ -130,9 +130,9 @@ class SwitchCollector(Collector[SwitchSection]):
         subject, code = _key(event)
         assertion = _ASSERTIONS.get(event.assertion)
         if assertion is None or event.event_type == 0:
-            what = f"event {code} on {subject} with assertion {event.assertion}"
-            _log.warning("%s: not possible; the list is read", what)
-            self._gap(event.seen_at_ms, f"{what}: not possible")
+            text = f"event {code} on {subject} with assertion {event.assertion}"
+            _log.warning("%s: not possible; the list is read", text)
+            self._gap(event.seen_at_ms, f"{text}: not possible")
             return
         seen = Observation(
             source=self.name,

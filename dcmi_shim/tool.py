@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-LONGEST_OUTPUT = 1 << 20
+MAX_OUTPUT_BYTES = 1 << 20
 """Bytes on one stream: more than this are no answer of any tool; upstream keeps as many."""
 
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -90,7 +90,7 @@ class Tool:
         Returns its standard output; bytes that are no UTF-8 are replaced. Raises ``ToolMissing``
         when it cannot be started, ``ToolFailed`` when it ends with another status than 0,
         ``ToolSilent`` after the deadline or when too many earlier runs cannot be killed,
-        ``ToolNonsense`` when it prints more than ``LONGEST_OUTPUT``.
+        ``ToolNonsense`` when it prints more than ``MAX_OUTPUT_BYTES``.
         """
         command = shlex.join([self.name, *arguments])
         async with self._turn:
@@ -191,11 +191,11 @@ class _Run:
         except BlockingIOError:
             return False
         into += data
-        if len(into) > LONGEST_OUTPUT:
-            del into[LONGEST_OUTPUT:]
+        if len(into) > MAX_OUTPUT_BYTES:
+            del into[MAX_OUTPUT_BYTES:]
             self._fail(
                 ToolNonsense(
-                    f"{self._command}: more than {LONGEST_OUTPUT} bytes",
+                    f"{self._command}: more than {MAX_OUTPUT_BYTES} bytes",
                     into.decode(errors="replace"),
                 )
             )

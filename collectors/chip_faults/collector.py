@@ -167,7 +167,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
 
     def _take_over(self, listed: Iterable[Chip]) -> None:
         """Watch chips that were not watched yet, and follow their ids."""
-        found = self._driver.found
+        inventory = self._driver.found
         watching = {watched.subject: watched for watched in self._chips.values()}
         for chip in listed:
             subject = chip_subject(chip.physical_id)
@@ -177,7 +177,11 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
                 self._ask_now([watched])
             watched.chip = chip
             self._chips[chip.logic_id] = watched
-            if found is not None and not FAMILIES[found.family].events and watched.word is None:
+            if (
+                inventory is not None
+                and not FAMILIES[inventory.family].events
+                and watched.word is None
+            ):
                 # The word counts from the next list on.
                 watched.word, watched.listed = ChipWord(self.name, subject), None
 
@@ -205,10 +209,10 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         watched = self._chips.get(event.logic_id)
         assertion = _ASSERTIONS.get(event.assertion)
         if watched is None or assertion is None:
-            what = f"event {code} of logic id {event.logic_id} with assertion {event.assertion}"
-            why = "no such chip" if watched is None else "no such assertion"
-            _log.warning("%s: %s; every chip is audited", what, why)
-            self._batch.send([Gap(self.name, event.seen_at_ms, f"{what}: {why}")])
+            text = f"event {code} of logic id {event.logic_id} with assertion {event.assertion}"
+            reason = "no such chip" if watched is None else "no such assertion"
+            _log.warning("%s: %s; every chip is audited", text, reason)
+            self._batch.send([Gap(self.name, event.seen_at_ms, f"{text}: {reason}")])
             self._ask_now(self._chips.values())
             return
         seen = Observation(
@@ -326,8 +330,8 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
                 health = await self._health(watched, chip, asked_at)
                 if health is None:
                     in_place = await self._driver.is_in_place()
-                    why = "the health is unknown"
-                    reports = self._failed(watched, query, why, by_chip=in_place)
+                    reason = "the health is unknown"
+                    reports = self._failed(watched, query, reason, by_chip=in_place)
                 else:
                     reports = tracker.observe_health(True, asked_at, wall_clock())
         except DriverCallError as error:
@@ -386,9 +390,9 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         watched.due = dict.fromkeys(Query, began + self.period_seconds)
         in_place = await self._driver.is_in_place()
         if watched.chip is None:
-            why = "the driver does not list this chip"
+            reason = "the driver does not list this chip"
             for query in Query:
-                self._batch.add(self._failed(watched, query, why, by_chip=in_place))
+                self._batch.add(self._failed(watched, query, reason, by_chip=in_place))
 
     async def _health(self, watched: _Watched, chip: Chip, at: float) -> int | None:
         """Read the health word and show it; without an answer the reading is removed."""

@@ -337,14 +337,14 @@ class LinksCollector(Collector[LinksSection]):
 
     def _failed(self, link: _Link, error: ToolError, asked_at: float) -> None:
         down = self._all_down() if self._failure_is_down else ()
-        what = "the last known state of the link stays"
+        text = "the last known state of the link stays"
         if down:
-            what = 'the link counts as down, by compatibility.hccn_error = "down"'
+            text = 'the link counts as down, by compatibility.hccn_error = "down"'
         now_ms = self.context.wall_clock()
         reports = link.tracker.observe_failure(str(error), now_ms, down, asked_at)
         if reports and str(error) != self._trouble:
             self._trouble = str(error)
-            _log.warning("%s: %s; %s", self.name, error, what)
+            _log.warning("%s: %s; %s", self.name, error, text)
         self._hide(link)
         self._batch.add(reports)
 

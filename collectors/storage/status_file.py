@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _FORBIDDEN_BITS = 0o133
 """Executable for any user, writable for group or others."""
-_LARGEST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 def read_checked(path: Path, *, any_owner: bool) -> bytes:
@@ -51,6 +51,6 @@ def _whole(descriptor: int, path: Path) -> bytes:
     content = bytearray()
     while piece := os.read(descriptor, 1 << 16):
         content += piece
-        if len(content) > _LARGEST_BYTES:
-            raise ValueError(f"{path} is larger than {_LARGEST_BYTES} bytes")
+        if len(content) > _MAX_BYTES:
+            raise ValueError(f"{path} is larger than {_MAX_BYTES} bytes")
     return bytes(content)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _UNKILLABLE = 16
-_STARTS_AT_ONCE = 20
+_MAX_QUICK_STARTS = 20
 _START_PERIOD_MS = 3000
 """After that many starts at once there is one in each period."""
 _READ_AFTER_KILL_SECONDS = 1.0
@@ -125,7 +125,7 @@ class Supervisor:
         self._events = events
         self._reopened = reopened
         self._overlap = Overlap()
-        self._starts = TokenBucket(_STARTS_AT_ONCE, 1, _START_PERIOD_MS)
+        self._starts = TokenBucket(_MAX_QUICK_STARTS, 1, _START_PERIOD_MS)
         self._failing = Backoff(
             settings.retry_first_seconds, settings.retry_last_seconds, by_chance=0.0
         )
@@ -259,13 +259,13 @@ class Supervisor:
         self._not_replaced_reason = reason
 
     async def _start(self) -> ChildProcess:
-        found = await self._installed.find()
-        child = await open_child(found.library, self._settings, self._on_message, self._on_end)
+        library = await self._installed.find()
+        child = await open_child(library.library, self._settings, self._on_message, self._on_end)
         self._starting = child
         self._opened_once = True
-        if found != self._tried:
+        if library != self._tried:
             # This library may have what the one before refused for ever.
-            self._subscribe_at, self._tried = None, found
+            self._subscribe_at, self._tried = None, library
         try:
             for other in (self._serving, self._hanging):
                 if other is not None and not other.ended:
@@ -278,7 +278,7 @@ class Supervisor:
             self._starting = None
         self._failing.reset()
         self._not_replaced_reason = None
-        if self._installed.adopt(found):
+        if self._installed.adopt(library):
             self._reopened.set()
             if self._serving is not None:
                 self._reason = "its library was replaced on disk"
@@ -295,10 +295,10 @@ class Supervisor:
         try:
             reply = await child.request(subscribe, (), deadline)
         except (TimeoutError, DriverGone) as error:
-            what = "does not return" if isinstance(error, TimeoutError) else f"fails: {error}"
-            self._poll_only(f"{subscribe} {what}", self._refused.next_seconds())
+            text = "does not return" if isinstance(error, TimeoutError) else f"fails: {error}"
+            self._poll_only(f"{subscribe} {text}", self._refused.next_seconds())
             # Its successor does not subscribe before the pause is over.
-            raise DriverGone(f"{subscribe} {what}") from error
+            raise DriverGone(f"{subscribe} {text}") from error
         if reply.answer == 0:
             self.polling_reason = None
             self._subscribe_at = None
@@ -347,8 +347,8 @@ class Supervisor:
                 self._events.add_event(message.event)
         elif message.dropped:
             self._events.gap(f"{counted(message.dropped, 'event')} dropped: the agent was too slow")
-        elif message.odd is not None:
-            self._events.gap(f"the driver sent {message.odd}")
+        elif message.invalid_event is not None:
+            self._events.gap(f"the driver sent {message.invalid_event}")
 
     def _on_end(self, child: ChildProcess) -> None:
         loop = asyncio.get_running_loop()

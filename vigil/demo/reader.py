@@ -157,7 +157,7 @@ def read_public_faults(text: str) -> dict[str, frozenset[str]]:
         raise ValueError("this is no message of version 1.0 with an id")
     standing: dict[str, frozenset[str]] = {}
     for fault in message["faults"]:
-        for node in (one["nodeName"] for one in fault["influence"]):
+        for node in (item["nodeName"] for item in fault["influence"]):
             codes = {fault["faultCode"]} if fault["assertion"] == "occur" else set()
             standing[node] = standing.get(node, frozenset()) | codes
     return standing

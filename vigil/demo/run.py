@@ -247,11 +247,11 @@ async def check_store_is_ours(store: Store, nodes: Sequence[str]) -> None:
         if await store.get(namespace, name) is not None:
             foreign.append(name)
     if foreign:
-        what = (
+        text = (
             f"holds documents of a real cluster ({', '.join(foreign[:3])}); the demo writes "
             "cluster-info and policies and would disturb it. Use an empty API server or directory"
         )
-        raise ConfigurationError("vigil demo", [Problem(f"--store {store.url}", what)])
+        raise ConfigurationError("vigil demo", [Problem(f"--store {store.url}", text)])
 
 
 async def remove_documents(store: Store, nodes: Sequence[str]) -> None:

@@ -33,11 +33,11 @@ class JournalSource:
 
     def history(self, node: str | None, part: str, since_ms: int | None) -> JournalFileHistory:
         """See ``AnswerSource``."""
-        found = JournalFileHistory(self._path, part, since_ms)
-        if node not in (None, found.node):
-            what = f"the journal {self._path} is of {found.node}; name an aggregator with --server"
-            raise OtherNode(node or "", what)
-        return found
+        result = JournalFileHistory(self._path, part, since_ms)
+        if node not in (None, result.node):
+            text = f"the journal {self._path} is of {result.node}; name an aggregator with --server"
+            raise OtherNode(node or "", text)
+        return result
 
     def close(self) -> None:
         """See ``AnswerSource``. Nothing is kept open."""
