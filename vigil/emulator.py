@@ -108,16 +108,16 @@ def start(
     from dcmi_shim.emulator.install import ensure_control
     from dcmi_shim.emulator.scenario import play, read_scenario
 
-    story = None if scenario is None else read_scenario(scenario)
-    if story is not None and profile not in (None, story.profile):
-        text = f"is {profile!r}, but {scenario} was written for {story.profile!r}"
+    given = None if scenario is None else read_scenario(scenario)
+    if given is not None and profile not in (None, given.profile):
+        text = f"is {profile!r}, but {scenario} was written for {given.profile!r}"
         raise ConfigurationError("command line", [Problem("--profile", text)])
     if emulator_dir is not None:
         ensure_control(emulator_dir)
     with open_emulator(emulator_dir) as emulator:
-        emulator.start(story.profile if story is not None else profile or "a2")
-        if story is not None:
-            play(story, emulator)
+        emulator.start(given.profile if given is not None else profile or "a2")
+        if given is not None:
+            play(given, emulator)
 
 
 @app.command()

@@ -114,7 +114,7 @@ app.callback()(options)
 
 
 def main() -> NoReturn:
-    """Run a verb. Exit status: 0 done, 1 not well, 2 wrong use, 3 an outside part failed."""
+    """Run a verb. Exit status: 0 done, 1 not well, 2 wrong use, 3 an external dependency failed."""
     open_missing()
     try:
         app()

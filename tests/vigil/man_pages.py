@@ -22,8 +22,8 @@ Command: TypeAlias = Any
 """Of the click that typer has in itself."""
 FOLDER = ROOT / "vigil" / "man"
 _STATUS = (
-    "0 done; 1 what was asked about is not well; 2 wrong use or wrong configuration; 3 an outside "
-    "part, such as an API server or a broker, could not be used."
+    "0 done; 1 the requested object is unhealthy; 2 wrong use or wrong configuration; 3 an "
+    "external dependency, such as an API server or a broker, could not be used."
 )
 
 

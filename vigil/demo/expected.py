@@ -1,4 +1,4 @@
-"""The states of a node that its documents may show at this point of the story."""
+"""The states of a node that its documents may show at this step of the demo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vigil.demo.reader import ChipsView, DemoNodeView, HealthView
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vigil.demo.story import Levels
+    from vigil.demo.steps import Levels
 
 _STATUS = {"SeparateFault": "UnHealthy", "Separate": "UnHealthy"}
 
