@@ -257,7 +257,7 @@ def _object(text: str, source: str) -> dict[str, Any]:
         problem = Problem("(file)", f"a value is not what its tag names: {error!r}")
         raise ConfigurationError(source, [problem]) from None
     if not isinstance(content, dict):
-        problem = Problem("(file)", "is no ConfigMap: it is no object")
+        problem = Problem("(file)", "is no ConfigMap: it is not an object")
         raise ConfigurationError(source, [problem])
     return content
 

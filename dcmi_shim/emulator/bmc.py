@@ -197,8 +197,8 @@ def parse_request(text: str) -> tuple[int, int]:
     match = _REQUEST.fullmatch(text)
     if match is None or (match[2] != "*" and int(match[2]) > 0xFFFF):
         raise ValueError(
-            f"{text!r} is no request; write 94@N or 94@* for alarms, 90@4 for the serial number, "
-            "90@0 for the manufacturer"
+            f"{text!r} is not a valid request; write 94@N or 94@* for alarms, 90@4 for the serial "
+            "number, 90@0 for the manufacturer"
         )
     return int(match[1], 16), -1 if match[2] == "*" else int(match[2])
 
@@ -208,7 +208,7 @@ def parse_reply(text: str) -> bytes:
     try:
         reply = bytes.fromhex(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no reply; write its bytes in hexadecimal") from None
+        raise ValueError(f"{text!r} is not a valid reply; write its bytes in hexadecimal") from None
     if len(reply) > _REPLY_BYTES:
         raise ValueError(f"a reply has at most {_REPLY_BYTES} bytes, not {len(reply)}")
     return reply
@@ -218,7 +218,7 @@ def parse_completion_code(text: str) -> int:
     """Return the completion code in ``text``, as ``C1``. Raises ``ValueError``."""
     match = _COMPLETION_CODE.fullmatch(text)
     if match is None or int(match[1], 16) == 0:
-        raise ValueError(f"{text!r} is no completion code of a failure; write one as C1")
+        raise ValueError(f"{text!r} is not a valid completion code of a failure; write one as C1")
     return int(match[1], 16)
 
 

@@ -391,7 +391,7 @@ def _number(code: str) -> int:
 def _function(name: str, chip: int | None) -> EmulatedCall:
     call = find_function(name)
     if call is None:
-        raise _wrong("function", f"{name!r} is no function of the driver")
+        raise _wrong("function", f"{name!r} is not a function of the driver")
     if chip is not None and not call.is_about_a_chip:
         raise _wrong("chip", f"{call.name} is not about a chip; leave the chip out")
     if chip is not None and chip < 0:

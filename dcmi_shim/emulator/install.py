@@ -165,7 +165,7 @@ def install_servers(servers: Sequence[EmulatedServer], without: Collection[str] 
     unknown = [name for name in without if name not in functions()]
     if unknown:
         problems = [
-            Problem("without", f"{name!r} is no function of the driver") for name in unknown
+            Problem("without", f"{name!r} is not a function of the driver") for name in unknown
         ]
         raise ConfigurationError("emulator install", problems)
     exported = [name for name in functions() if name not in without]

@@ -54,7 +54,7 @@ def _switch_code(text: str) -> str:
 def _function(name: str) -> str:
     call = find_function(name)
     if call is None:
-        raise ValueError(f"{name!r} is no function of the driver")
+        raise ValueError(f"{name!r} is not a function of the driver")
     return call.name
 
 

@@ -145,7 +145,7 @@ class ChildProcess:
             self._decode_frames()
         except (ValueError, msgspec.DecodeError) as error:
             self._protocol_error = (
-                f"sent what is no message ({decode_text(error)}); its memory may be damaged"
+                f"sent an invalid message ({decode_text(error)}); its memory may be damaged"
             )
             self.kill()
             self._end()

@@ -211,8 +211,8 @@ def test_an_unknown_node_is_wrong_use(verb: str, known: Stand) -> None:
     ("option", "value", "what"),
     [
         ("--level", "Separate\x1bNPU", "is none of ManuallySeparateNPU, SeparateNPU"),
-        ("--code", "nonsense", "'nonsense' is no fault code"),
-        ("--code", "80E1840", "is no fault code"),
+        ("--code", "nonsense", "'nonsense' is not a valid fault code"),
+        ("--code", "80E1840", "is not a valid fault code"),
     ],
 )
 def test_a_filter_that_nothing_can_have_is_wrong_use(

@@ -142,7 +142,9 @@ class _Reader:
         try:
             head = _head.decode(raw)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            self._problems.append((index, f"item {index}", f"is no object: {decode_text(error)}"))
+            self._problems.append(
+                (index, f"item {index}", f"is not a valid object: {decode_text(error)}")
+            )
             return
         kind = head.kind or part.outer.kind.removesuffix("List")
         kind_read = _KINDS.get(

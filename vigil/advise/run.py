@@ -169,7 +169,7 @@ def read_states(file: Path) -> SchedulerStates:
     try:
         states = msgspec.json.decode(content, type=SchedulerStates)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        text = f"is no state that an earlier run wrote: {decode_text(error)}"
+        text = f"is not a valid state of an earlier run: {decode_text(error)}"
         raise ConfigurationError(str(file), [Problem("$", text)]) from None
     if states.version != _STATE_VERSION:
         text = f"is {states.version}, this release reads {_STATE_VERSION}: begin a new file"

@@ -74,7 +74,7 @@ def documents_of(content: bytes) -> Iterator[YamlDocument]:
             if not isinstance(node, MappingNode):
                 if getattr(node, "value", "") in ("", "null", "~"):
                     continue
-                raise UnreadableYaml(line, "it is no object")
+                raise UnreadableYaml(line, "it is not an object")
             if b"*" in content and b"&" in content:
                 _refuse_aliases(node, set())
             lines = _item_lines(node)

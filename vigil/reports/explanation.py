@@ -114,12 +114,12 @@ def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
     if answer is not None:
         if answer.node != node:
             text = (
-                f"is no fault code, and the daemon at {client.server} knows no node of this name: "
+                f"is not a valid fault code, and the daemon at {client.server} knows no node of this name: "
                 f"it is the agent of {answer.node}. Name an aggregator with --server"
             )
             raise OtherNode(node, text)
         return _of_agent(client, answer, part)
-    return _of_aggregator(client, _node_of(client, node, "is no fault code, and "), part)
+    return _of_aggregator(client, _node_of(client, node, "is not a valid fault code, and "), part)
 
 
 def report_of(client: DaemonClient, node: str | None) -> StatusReport:

@@ -121,7 +121,7 @@ def check_filters(level: str | None, code: str | None) -> None:
         text = f"{quoted(level)!r} is none of {', '.join(dict.fromkeys(map(str, _RANK)))}"
         problems.append(Problem("--level", text))
     if code is not None and not _is_possible(code):
-        problems.append(Problem("--code", f"{quoted(code)!r} is no fault code"))
+        problems.append(Problem("--code", f"{quoted(code)!r} is not a valid fault code"))
     if problems:
         raise ConfigurationError("command line", problems)
 

@@ -222,7 +222,7 @@ def end_of_der(content: bytes) -> datetime:
         tag, end, _ = _element(_element(validity)[2])
         return datetime.strptime(end.decode("ascii"), _FORMATS[tag]).replace(tzinfo=UTC)
     except (IndexError, KeyError, UnicodeDecodeError) as error:
-        raise ValueError("is no certificate") from error
+        raise ValueError("is not a valid certificate") from error
 
 
 def check_end(name: str, result: str, end: datetime) -> Check:
@@ -244,7 +244,7 @@ def _element(content: bytes, wanted: int | None = None) -> tuple[int, bytes, byt
     """Return tag and content of the first DER element, and what follows it."""
     tag, length, start = content[0], content[1], 2
     if wanted is not None and tag != wanted:
-        raise ValueError("is no certificate")
+        raise ValueError("is not a valid certificate")
     if length & 0x80:
         size = length & 0x7F
         length = int.from_bytes(content[2 : 2 + size], "big")

@@ -167,7 +167,7 @@ def _directory(directory: Path) -> Check:
         "everything when it ends"
     )
     if not there.is_dir():
-        return problem(STATE_DIR, f"{there} is no directory", advice)
+        return problem(STATE_DIR, f"{there} is not a directory", advice)
     if not os.access(there, os.W_OK | os.X_OK):
         return problem(STATE_DIR, f"{there} cannot be written by user {os.geteuid()}", advice)
     room = os.statvfs(there)

@@ -78,7 +78,7 @@ def _directory(place: Path, node: str, others_may_write: bool) -> Check:
         there = there.parent
     if not there.is_dir():
         advice = f"remove {there}, or name another directory"
-        return problem(DIRECTORY, f"{there} is no directory", advice, ExitStatus.OUTSIDE)
+        return problem(DIRECTORY, f"{there} is not a directory", advice, ExitStatus.OUTSIDE)
     if place.is_dir() and not others_may_write and (shared := shared_problem(place)):
         advice = f"chown root and chmod go-w {place}, or name a directory of the agent's own"
         return problem(DIRECTORY, shared, advice, ExitStatus.WRONG_USE)

@@ -202,7 +202,7 @@ def load(
     try:
         users = None if processes is None else [int(item) for item in processes.split(",") if item]
     except ValueError:
-        problem = Problem("--processes", f"{processes!r} is no list of process ids")
+        problem = Problem("--processes", f"{processes!r} is not a valid list of process ids")
         raise ConfigurationError("command line", [problem]) from None
     flows = None if traffic is None else traffic is Traffic.FLOWING
     with open_emulator(emulator_dir) as emulator:
