@@ -79,6 +79,7 @@ class BmcCollector(Collector[BmcSection]):
             if reports:
                 context.report(reports)
             context.progress()
+            # A slow BMC gets a pause all the same, or it would have no time for others.
             left = began + self.period_seconds - loop.time()
             await asyncio.sleep(max(left, _MIN_PAUSE_SECONDS))
 

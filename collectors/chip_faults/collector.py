@@ -152,6 +152,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         """Report until cancelled."""
         asking = self._driver.listed()
         self._take_over(await first_answer(asking, self.context.progress, self._report_blind))
+        # A known chip that the driver does not list may have dropped: it must be counted as silent.
         for subject in self._unwatched.subjects():
             self._missing[subject] = self._watched(subject, None)
         await run_together(
@@ -197,6 +198,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         async for item in self._driver.events():
             if isinstance(item, DriverGap):
                 self._batch.send([Gap(self.name, item.at_ms, item.reason)])
+                # What the gap hid may be a chip that came or went.
                 self._take_over(await self._driver.listed())
                 self._ask_now(self._chips.values())
             elif item.code:
@@ -227,6 +229,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
             text=event.name,
         )
         now = self._loop.time()
+        # In this turn of the loop: an event is what the latency to the document is measured from.
         self._batch.add_soon(watched.tracker.apply_event(seen, now))
         self._ask_health_soon(watched, now)
         if code == RESET_FINISHED:
@@ -237,6 +240,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         self._event_at = now
         for watched in self._chips.values():
             due = watched.due[Query.HEALTH]
+            # A driver without a health query must not be asked because of an event.
             if due != NEVER:
                 pause = _OWN_SECONDS if watched is own else _AFTER_EVENT_SECONDS
                 again_at = max(now, watched.asked_at[Query.HEALTH] + pause)
@@ -298,6 +302,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         if self._driver.polling_reason is None:
             self.context.show(NODE, LIST_PERIOD, self.section.audit_period_seconds)
             return
+        # Without events the round is all that there is to report.
         self._batch.send()  # it is whole: nothing follows until the next round
         took = self._loop.time() - began
         period = real_list_period(self.section.list_period_seconds, took)
@@ -318,6 +323,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         self, watched: _Watched, chip: Chip, query: Query, due: float, began: float
     ) -> None:
         asked_at = watched.asked_at[query] = max(self._loop.time(), due)
+        # Counted from the beginning of the round, so that all queries of a round stay one round.
         watched.due[query] = began + self.period_seconds
         if query is Query.HEALTH and asked_at < self._event_at + _AFTER_EVENT_SECONDS:
             watched.due[query] = began + _AFTER_EVENT_SECONDS
@@ -388,6 +394,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
     async def _leave_out(self, watched: _Watched, began: float) -> None:
         """Count a chip that is not listed as silent: no call can reach it."""
         watched.due = dict.fromkeys(Query, began + self.period_seconds)
+        # While the driver is replaced on disk, no silence is the chip's own.
         in_place = await self._driver.is_in_place()
         if watched.chip is None:
             reason = "the driver does not list this chip"

@@ -232,6 +232,7 @@ class FileSystemsCollector(Collector[FileSystemsSection]):
                 seen = await work.result(deadline)
             except TimeoutError:
                 self.context.progress()
+                # The thread cannot be ended. Its file system is left out until it answers.
                 self._stuck[round_.at] = work
                 continue
             except OSError as error:

@@ -155,6 +155,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
         readable = asyncio.Event()
         records = Records()
         self._is_live = False
+        # Before the first read: a record written meanwhile wakes the wait.
         self._loop.add_reader(log, readable.set)
         try:
             await self._drain(log, records)
@@ -164,6 +165,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
                     "%s: the log is another one than before; reading continues at its end",
                     self.name,
                 )
+            # Not before all was read: a repetition in the rest of the log would come too late.
             self._is_live = True
             self._judge_silence()
             self._save()

@@ -107,6 +107,7 @@ class StorageTracker:
             numbers = ", ".join(sorted(missing))
             gone = f"instances at fault are not listed any more: {numbers}"
             reports += self.observe_failure(f"{gone}; {self._way_out}", now_ms)
+        # An empty file may be a client that was restarted: it proves no recovery.
         elif self._tracked and not listed:
             reports += self.observe_failure(
                 f"no instance is listed any more; {self._way_out}", now_ms
