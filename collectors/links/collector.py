@@ -286,7 +286,7 @@ class LinksCollector(Collector[LinksSection]):
             return
         except ToolError as error:
             self._has_tool()
-            # A busy tool fails quickly and answers soon; one that hangs would block other chips again.
+            # A busy tool fails quickly and answers soon; one that hangs would block others again.
             if not link.tracker.blind and not isinstance(error, ToolSilent):
                 link.retry_at = asked_at + _RETRY_SECONDS
             self._failed(link, error, asked_at)
