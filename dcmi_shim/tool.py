@@ -94,6 +94,7 @@ class Tool:
         """
         command = shlex.join([self.name, *arguments])
         async with self._turn:
+            # Two runs at once fail, and the one before may not have ended by its signal yet.
             await self._wait_for_killed()
             if len(self._unkillable) >= _MAX_UNKILLABLE:
                 pids = ", ".join(str(process.pid) for process in self._unkillable)
@@ -138,7 +139,9 @@ class _Run:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=dict(environment),
+                # The directory of the agent may be on a file system that is to be unmounted.
                 cwd="/",
+                # A group of its own, so that what the tool starts is killed with it.
                 process_group=0,
             )
         except (OSError, ValueError) as error:
@@ -151,6 +154,7 @@ class _Run:
             self.process.stderr.fileno(): self._stderr,
         }
         for stream in self._open:
+            # The end of a tool is also looked for without output, and then nothing may block.
             os.set_blocking(stream, False)
             self._loop.add_reader(stream, self._read, stream)
         self._done: asyncio.Future[None] = self._loop.create_future()
@@ -177,6 +181,7 @@ class _Run:
 
     def _expire(self, deadline_seconds: float) -> None:
         """Fail at the deadline, unless the answer arrived while this program was slow."""
+        # Its end may be known to the kernel although this loop was too slow to look.
         self._check_end()
         if not self._done.done():
             self._done.set_exception(
@@ -220,6 +225,7 @@ class _Run:
         if self._done.done():
             return
         if self._has_ended():
+            # Before it is reaped: afterwards the id of its group may be another's.
             self._kill_group()
             self.process.poll()
             for stream in list(self._open):

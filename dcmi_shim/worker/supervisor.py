@@ -175,6 +175,7 @@ class Supervisor:
             return child
         try:
             async with asyncio.timeout(deadline_seconds):
+                # Again after each wake: the child that became usable may have ended meanwhile.
                 while (child := self._serving) is None:
                     await self._usable.wait()
                 return child
@@ -204,6 +205,7 @@ class Supervisor:
     async def run(self) -> NoReturn:
         """Keep a child alive until cancelled. Raises when no start can ever succeed."""
         while True:
+            # Before the start: a request that comes during it must lead to another one.
             self._start_requested.clear()
             child = await self._start_with_retries()
             if child is not None:
@@ -227,6 +229,7 @@ class Supervisor:
                 return await self._start()
             except DriverError as error:
                 is_passing = isinstance(error, DriverCallError | DriverGone)
+                # A library that never loaded is a mistake of the set-up, which no retry repairs.
                 if not self._opened_once and not is_passing and not self._waits_for_library:
                     raise
                 if self._serving is not None:
@@ -240,8 +243,10 @@ class Supervisor:
 
     async def _wait_for_budget(self) -> None:
         while True:
+            # One that hung in the kernel may be gone since.
             self._killed = [child for child in self._killed if not child.reaped]
             wait = self._starts.wait_ms(round(self.now() * 1000)) / 1000
+            # Each more would hang in the kernel as well, and hold memory there.
             if len(self._killed) >= _UNKILLABLE:
                 wait = 1.0
             elif not wait:
@@ -269,6 +274,7 @@ class Supervisor:
         try:
             for other in (self._serving, self._hanging):
                 if other is not None and not other.ended:
+                    # Before the subscription: from then on both receive each event.
                     self._overlap.begin(other.pid, child.pid)
             await self._subscribe(child)
         except BaseException:
@@ -317,6 +323,7 @@ class Supervisor:
     def _adopt(self, child: ChildProcess) -> None:
         predecessors = [old for old in (self._serving, self._hanging) if old is not None]
         first = self._reason == "the driver is being loaded"
+        # The successor serves before its predecessors are retired, so no call finds none.
         self._serving, self._hanging = child, None
         self._usable.set()
         self.tried.set()
@@ -352,6 +359,7 @@ class Supervisor:
 
     def _on_end(self, child: ChildProcess) -> None:
         loop = asyncio.get_running_loop()
+        # Copies of its events may still come from the child that overlaps with it.
         loop.call_later(_LATE_COPIES_SECONDS, self._overlap.end, child.pid)
         if child is self._hanging:
             self._hanging = None
