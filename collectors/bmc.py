@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from dcmi_shim.ipmi.alarms import Alarm
 
 _log = logging.getLogger(__name__)
-_OLDEST_MS = 1_577_836_800_000
+_MIN_CLOCK_MS = 1_577_836_800_000
 """2020-01-01: a BMC with an earlier time had not set its clock."""
-_AHEAD_MS = 300_000
-_LEAST_PAUSE_SECONDS = 0.1
+_MAX_AHEAD_MS = 300_000
+_MIN_PAUSE_SECONDS = 0.1
 FAILED_READINGS = "failed_readings"
 """The reading of NODE that counts the lists that were missing, incomplete or inconsistent."""
 
@@ -79,8 +79,9 @@ class BmcCollector(Collector[BmcSection]):
             if reports:
                 context.report(reports)
             context.progress()
+            # A slow BMC gets a pause all the same, or it would have no time for others.
             left = began + self.period_seconds - loop.time()
-            await asyncio.sleep(max(left, _LEAST_PAUSE_SECONDS))
+            await asyncio.sleep(max(left, _MIN_PAUSE_SECONDS))
 
 
 class BmcTracker:
@@ -95,13 +96,19 @@ class BmcTracker:
     def observe(self, alarms: tuple[Alarm, ...], now_ms: int) -> list[Report]:
         """Apply the complete list of active alarms; return what changed."""
         reports = self._answers.observe_answer(now_ms)
-        found = {(host_subject(alarm.device, alarm.index), alarm.code): alarm for alarm in alarms}
+        alarms_by_key = {
+            (host_subject(alarm.device, alarm.index), alarm.code): alarm for alarm in alarms
+        }
         # The order in which the process before this one reported its codes is not known.
-        anew = found.keys() ^ self._present.keys() if self._has_a_list else found.keys()
+        anew = (
+            alarms_by_key.keys() ^ self._present.keys()
+            if self._has_a_list
+            else alarms_by_key.keys()
+        )
         self._has_a_list = True
         changed = {subject for subject, _ in anew}
-        reports += self._changed_alarms(found, changed, now_ms)
-        for key in sorted(self._present.keys() - found.keys()):
+        reports += self._changed_alarms(alarms_by_key, changed, now_ms)
+        for key in sorted(self._present.keys() - alarms_by_key.keys()):
             raised_at_ms = self._present.pop(key)
             reports.append(self._observation(key, Assertion.ABSENT, now_ms, raised_at_ms))
         return reports
@@ -112,7 +119,7 @@ class BmcTracker:
 
     def _changed_alarms(
         self,
-        found: Mapping[tuple[Subject, str], Alarm],
+        alarms_by_key: Mapping[tuple[Subject, str], Alarm],
         changed: Collection[Subject],
         now_ms: int,
     ) -> Iterator[Observation]:
@@ -121,7 +128,7 @@ class BmcTracker:
         The document lists the codes of a part as the BMC did at its last change or at the start of
         the agent; another order alone is no change (``docs/spec/noded.md#2.3``, 2.5).
         """
-        for place, (key, alarm) in enumerate(found.items()):
+        for place, (key, alarm) in enumerate(alarms_by_key.items()):
             if key[0] not in changed:
                 continue
             if key not in self._present:
@@ -155,4 +162,4 @@ class BmcTracker:
 def plausible_ms(raised_at_seconds: int, now_ms: int) -> int | None:
     """Return the BMC's time of an alarm in milliseconds, unless its clock is evidently wrong."""
     raised_at_ms = raised_at_seconds * 1000
-    return raised_at_ms if _OLDEST_MS <= raised_at_ms <= now_ms + _AHEAD_MS else None
+    return raised_at_ms if _MIN_CLOCK_MS <= raised_at_ms <= now_ms + _MAX_AHEAD_MS else None

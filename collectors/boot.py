@@ -22,8 +22,8 @@ def machine_id() -> str:
 
 def machine_digest() -> str:
     """Return a digest of the secret id of this machine; empty where there is none."""
-    found = machine_id()
-    return found and hashlib.blake2b(found.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    machine = machine_id()
+    return machine and hashlib.blake2b(machine.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _text(path: Path) -> str:

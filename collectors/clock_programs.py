@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LOOPBACK = "127.0.0.1"
 _CHRONY_PORT = 323
 _NTP_PORT = 123
-_LONGEST_ANSWER = 1024
+_MAX_ANSWER_BYTES = 1024
 _UNSYNCHRONISED = 3
 """The leap indicator of a clock that is not synchronised."""
 
@@ -66,7 +66,7 @@ def clock_answers(
         (ntp_port, _NTP_CLIENT, ntp_answer),
     )
     answers = (answer(_ask(port, request, seconds)) for port, request, answer in asked)
-    return [one for one in answers if one is not None]
+    return [answer for answer in answers if answer is not None]
 
 
 def running_keepers(proc: Path = Path("/proc")) -> list[str]:
@@ -109,6 +109,6 @@ def _ask(port: int, request: bytes, seconds: float) -> bytes:
             connection.settimeout(seconds)
             connection.connect((_LOOPBACK, port))
             connection.send(request)
-            return connection.recv(_LONGEST_ANSWER)
+            return connection.recv(_MAX_ANSWER_BYTES)
     except OSError:
         return b""

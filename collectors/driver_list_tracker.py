@@ -104,6 +104,7 @@ class ListTracker:
             reports.append(state.held)
             state.held = None
             state.present = False
+        # The same event once more is a duplicate, and no new occurrence.
         repeated = state.present and state.event == identity
         state.present = True
         state.driver_raised_at_ms = seen.driver_raised_at_ms
@@ -119,6 +120,7 @@ class ListTracker:
         state = self.states[key]
         state.event = None
         state.recovered = True
+        # No list could show that the recovery is wrong, so it waits for one that can.
         if state.present and list_is_blind:
             state.held = seen
             return []
@@ -197,8 +199,8 @@ class ListTracker:
         if listed:
             state.present = True
             text = "still listed after its recovery" if state.recovered else ""
-            found = self.observation(key, Assertion.PRESENT, now_ms, state, text, entry)
-            return [replace(found, anew=anew)]
+            seen = self.observation(key, Assertion.PRESENT, now_ms, state, text, entry)
+            return [replace(seen, anew=anew)]
         del self.states[key]
         return [self.observation(key, Assertion.ABSENT, now_ms, state)]
 

@@ -143,6 +143,7 @@ class HostClockCollector(Collector[ClockSection]):
         self._answers = answers
         self._boot = boot_id()
         kept = read_saved(context.saved_state, self.name, SavedClock)
+        # The time since boot begins at zero again: an offset of another boot compares to nothing.
         if kept is not None and kept.boot != self._boot:
             kept = None
         self._kept = kept

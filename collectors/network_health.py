@@ -44,6 +44,7 @@ class NetworkHealthCollector(Collector[Section]):
         without: set[int] = set()
         while True:
             for chip in await self._chips():
+                # A driver without this call never has an answer: it is not asked for it again.
                 if chip.physical_id not in without and not await self._show(chip):
                     without.add(chip.physical_id)
                 self.context.progress()

@@ -41,6 +41,7 @@ class ReportBatch:
         for handle in (self._soon, self._later):
             if handle is not None:
                 handle.cancel()
+        # Before the sink is called: what it adds needs a timer of its own.
         self._soon = self._later = None
         batch, self._gathered = [*self._gathered, *reports], []
         if batch:

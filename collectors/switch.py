@@ -130,9 +130,9 @@ class SwitchCollector(Collector[SwitchSection]):
         subject, code = _key(event)
         assertion = _ASSERTIONS.get(event.assertion)
         if assertion is None or event.event_type == 0:
-            what = f"event {code} on {subject} with assertion {event.assertion}"
-            _log.warning("%s: not possible; the list is read", what)
-            self._gap(event.seen_at_ms, f"{what}: not possible")
+            text = f"event {code} on {subject} with assertion {event.assertion}"
+            _log.warning("%s: not possible; the list is read", text)
+            self._gap(event.seen_at_ms, f"{text}: not possible")
             return
         seen = Observation(
             source=self.name,
@@ -166,6 +166,7 @@ class SwitchCollector(Collector[SwitchSection]):
         """Read the list, and apply it."""
         self._asked_at = asked_at
         again = min(self.period_seconds, _RETRY_SECONDS)
+        # Set before the call: an error must not leave the list due at once, for ever.
         self._due = asked_at + again
         try:
             faults = await self._driver.faults()
@@ -184,6 +185,7 @@ class SwitchCollector(Collector[SwitchSection]):
         if self._answers.is_answering is False:
             _log.info("switch: the list of faults is answered again")
         reports = self._answers.observe_answer(now_ms)
+        # A full list may lack more faults, so it ends none.
         complete = len(faults) < LIST_LENGTH
         reports += self._tracker.observe(_entries(faults), asked_at, now_ms, complete=complete)
         if reports:

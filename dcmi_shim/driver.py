@@ -126,9 +126,9 @@ class Driver:
     def forget(self, physical_id: int) -> None:
         """Remove a chip from the lists until the driver lists it again."""
         if self._listed is not None:
-            self._listed = tuple(one for one in self._listed if one.physical_id != physical_id)
+            self._listed = tuple(item for item in self._listed if item.physical_id != physical_id)
         if self._inventory is not None:
-            chips = (one for one in self._inventory.chips if one.physical_id != physical_id)
+            chips = (chip for chip in self._inventory.chips if chip.physical_id != physical_id)
             self._inventory = msgspec.structs.replace(self._inventory, chips=tuple(chips))
 
     def wait_for_library(self) -> None:
@@ -155,8 +155,8 @@ class Driver:
         """
         places = [number for chip in chips for number in (chip.card_id, chip.device_id)]
         value = await self._calls.make(_LISTS, tuple(places))
-        found = msgspec.json.decode(value, type=list[tuple[int, ...] | None])
-        answers = zip(chips, found, strict=False)
+        lists = msgspec.json.decode(value, type=list[tuple[int, ...] | None])
+        answers = zip(chips, lists, strict=False)
         return {chip: codes for chip, codes in answers if codes is not None}
 
     async def health(self, chip: Chip) -> int | None:
@@ -229,18 +229,18 @@ class Driver:
 
     async def _survey(self) -> NoReturn:
         while True:
-            known = self._inventory
+            before = self._inventory
             try:
-                found = await survey(self._calls.make, str(self._installed.library.path), known)
+                result = await survey(self._calls.make, str(self._installed.library.path), before)
             except (DriverGone, DriverCallError, DriverCallStuck) as error:
                 problems: tuple[str, ...] = (str(error),)
             else:
-                if self._inventory is not known:
+                if self._inventory is not before:
                     continue  # it changed during the survey, which began with an older one
-                problems = (*found.problems, *self._other_family(found.inventory))
-                is_one = problems == found.problems and not found.is_refused
-                if is_one and (found.inventory is not None or known is None or not known.chips):
-                    self._take_over(found.inventory, found.listed)
+                problems = (*result.problems, *self._other_family(result.inventory))
+                is_one = problems == result.problems and not result.is_refused
+                if is_one and (result.inventory is not None or before is None or not before.chips):
+                    self._take_over(result.inventory, result.listed)
             if problems != self._survey_problems:
                 for problem in problems:
                     _log.warning("inventory: %s", problem)
@@ -253,33 +253,33 @@ class Driver:
             )
             self._reopened.clear()
 
-    def _other_family(self, found: Inventory | None) -> tuple[str, ...]:
+    def _other_family(self, inventory: Inventory | None) -> tuple[str, ...]:
         """Return why chips that are listed with another family than before are refused."""
-        known = self._inventory
-        if found is None or known is None or found.family == known.family:
+        before = self._inventory
+        if inventory is None or before is None or inventory.family == before.family:
             return ()
         return (
-            f"the driver calls the chips {found.chip_name} ({found.family}) now, and called them "
-            f"{known.chip_name} ({known.family}) before: the last inventory stays. Restart the "
-            "agent if the cards were exchanged",
+            f"the driver calls the chips {inventory.chip_name} ({inventory.family}) now, and "
+            f"called them {before.chip_name} ({before.family}) before: the last inventory stays. "
+            "Restart the agent if the cards were exchanged",
         )
 
     async def _virtual(self) -> NoReturn:
         """Update the inventory when chips are divided into virtual devices or made whole again."""
         while True:
             await asyncio.sleep(_VIRTUAL_SECONDS)
-            known = await self.inventory()
+            before = await self.inventory()
             with contextlib.suppress(DriverGone):
-                virtual = await virtual_chips(self._calls.make, known.chips, known.virtual)
-                if self._inventory is known:
-                    self._take_over(msgspec.structs.replace(known, virtual=virtual), known.chips)
+                virtual = await virtual_chips(self._calls.make, before.chips, before.virtual)
+                if self._inventory is before:
+                    self._take_over(msgspec.structs.replace(before, virtual=virtual), before.chips)
 
-    def _take_over(self, found: Inventory | None, listed: tuple[Chip, ...]) -> None:
-        news = listed != self._listed or (found is not None and found != self._inventory)
+    def _take_over(self, inventory: Inventory | None, listed: tuple[Chip, ...]) -> None:
+        news = listed != self._listed or (inventory is not None and inventory != self._inventory)
         if news and self._listed is not None:
             self._events.gap("the driver lists other chips than before")
         self._listed = listed
         self._was_listed.set()
-        if found is not None:
-            self._inventory = found
+        if inventory is not None:
+            self._inventory = inventory
             self._surveyed.set()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-LONGEST_OUTPUT = 1 << 20
+MAX_OUTPUT_BYTES = 1 << 20
 """Bytes on one stream: more than this are no answer of any tool; upstream keeps as many."""
 
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -90,10 +90,11 @@ class Tool:
         Returns its standard output; bytes that are no UTF-8 are replaced. Raises ``ToolMissing``
         when it cannot be started, ``ToolFailed`` when it ends with another status than 0,
         ``ToolSilent`` after the deadline or when too many earlier runs cannot be killed,
-        ``ToolNonsense`` when it prints more than ``LONGEST_OUTPUT``.
+        ``ToolNonsense`` when it prints more than ``MAX_OUTPUT_BYTES``.
         """
         command = shlex.join([self.name, *arguments])
         async with self._turn:
+            # Two runs at once fail, and the one before may not have ended by its signal yet.
             await self._wait_for_killed()
             if len(self._unkillable) >= _MAX_UNKILLABLE:
                 pids = ", ".join(str(process.pid) for process in self._unkillable)
@@ -138,7 +139,9 @@ class _Run:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=dict(environment),
+                # The directory of the agent may be on a file system that is to be unmounted.
                 cwd="/",
+                # A group of its own, so that what the tool starts is killed with it.
                 process_group=0,
             )
         except (OSError, ValueError) as error:
@@ -151,6 +154,7 @@ class _Run:
             self.process.stderr.fileno(): self._stderr,
         }
         for stream in self._open:
+            # The end of a tool is also looked for without output, and then nothing may block.
             os.set_blocking(stream, False)
             self._loop.add_reader(stream, self._read, stream)
         self._done: asyncio.Future[None] = self._loop.create_future()
@@ -177,6 +181,7 @@ class _Run:
 
     def _expire(self, deadline_seconds: float) -> None:
         """Fail at the deadline, unless the answer arrived while this program was slow."""
+        # Its end may be known to the kernel although this loop was too slow to look.
         self._check_end()
         if not self._done.done():
             self._done.set_exception(
@@ -191,11 +196,11 @@ class _Run:
         except BlockingIOError:
             return False
         into += data
-        if len(into) > LONGEST_OUTPUT:
-            del into[LONGEST_OUTPUT:]
+        if len(into) > MAX_OUTPUT_BYTES:
+            del into[MAX_OUTPUT_BYTES:]
             self._fail(
                 ToolNonsense(
-                    f"{self._command}: more than {LONGEST_OUTPUT} bytes",
+                    f"{self._command}: more than {MAX_OUTPUT_BYTES} bytes",
                     into.decode(errors="replace"),
                 )
             )
@@ -220,6 +225,7 @@ class _Run:
         if self._done.done():
             return
         if self._has_ended():
+            # Before it is reaped: afterwards the id of its group may be another's.
             self._kill_group()
             self.process.poll()
             for stream in list(self._open):

@@ -20,11 +20,14 @@ Store = Annotated[
     ),
 ]
 Kubeconfig = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="How to reach the API server.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Kubeconfig with which the API server is reached."),
 ]
 DriverRoot = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="The driver; default /usr/local/Ascend/driver."),
+    typer.Option(
+        metavar="DIR", help="Root directory of the driver; default /usr/local/Ascend/driver."
+    ),
 ]
 TrustDriver = Annotated[
     bool | None,
@@ -34,7 +37,10 @@ TrustDriver = Annotated[
 ]
 StateDir = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Journal and socket; default /var/lib/npu-vigil."),
+    typer.Option(
+        metavar="DIR",
+        help="State directory; contains the journal and the socket; default /var/lib/npu-vigil.",
+    ),
 ]
 FaultConfigDir = Annotated[
     Path | None,
@@ -46,7 +52,7 @@ Listen = Annotated[
 ]
 Documents = Annotated[
     str | None,
-    typer.Option(metavar="KINDS", help="What to publish: device-info,node-info (default)."),
+    typer.Option(metavar="KINDS", help="Documents to publish: device-info,node-info (default)."),
 ]
 Shadow = Annotated[
     bool | None,
@@ -67,7 +73,11 @@ HeartbeatGeneration = Annotated[
 ]
 Config = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", envvar="VIGIL_CONFIG", help="TOML; options win over it."),
+    typer.Option(
+        metavar="FILE",
+        envvar="VIGIL_CONFIG",
+        help="Configuration file (TOML); options take precedence.",
+    ),
 ]
 
 _SETTINGS = (

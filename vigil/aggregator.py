@@ -26,7 +26,8 @@ def aggregator(
     state_dir: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Its history and its name; default /var/lib/npu-vigil-aggregator."
+            metavar="DIR",
+            help="State directory with history and name; default /var/lib/npu-vigil-aggregator.",
         ),
     ] = None,
     listen: options.Listen = None,
@@ -45,7 +46,9 @@ def aggregator(
     ] = None,
     touch_period_seconds: Annotated[
         float | None,
-        typer.Option(metavar="S", help="Touch what was not written for so long; default 45."),
+        typer.Option(
+            metavar="S", help="Write documents again that were not written for so long; default 45."
+        ),
     ] = None,
     config: options.Config = None,
 ) -> None:

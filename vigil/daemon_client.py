@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OK, NOT_FOUND = 200, 404
-_LARGEST_BYTES = 256 * 1024 * 1024
+_MAX_BYTES = 256 * 1024 * 1024
 _STREAM_SECONDS = 40.0
 """The stream of an aggregator has a comment every 15 s."""
 _CONNECT_SECONDS = 1.0
@@ -31,8 +31,8 @@ T = TypeVar("T")
 class UnknownNode(ConfigurationError):
     """The source that was asked knows no node of this name."""
 
-    def __init__(self, node: str, what: str) -> None:
-        super().__init__("command line", [Problem(f"node {node}", what)])
+    def __init__(self, node: str, text: str) -> None:
+        super().__init__("command line", [Problem(f"node {node}", text)])
 
 
 def is_listening(path: Path) -> bool:
@@ -104,19 +104,19 @@ class DaemonClient:
     def ask(self, path: str) -> tuple[int, bytes]:
         """Return status and body of the answer, whatever the status is."""
         with self._answer(path, self._seconds) as answer:
-            content = answer.read(_LARGEST_BYTES + 1)
-            if answer.length and len(content) <= _LARGEST_BYTES:
+            content = answer.read(_MAX_BYTES + 1)
+            if answer.length and len(content) <= _MAX_BYTES:
                 raise http.client.IncompleteRead(content, answer.length)
-            if len(content) > _LARGEST_BYTES:
+            if len(content) > _MAX_BYTES:
                 raise StoreUnavailable(
-                    f"{self.server}: the answer at {path} has more than {_LARGEST_BYTES} bytes"
+                    f"{self.server}: the answer at {path} has more than {_MAX_BYTES} bytes"
                 )
             return answer.status, content
 
     def follow(self, path: str) -> Iterator[bytes]:
         """Yield each line of an answer that has no end, until the daemon ends it."""
         with self._answer(path, _STREAM_SECONDS) as answer:
-            while answer.status == OK and (line := answer.readline(_LARGEST_BYTES)):
+            while answer.status == OK and (line := answer.readline(_MAX_BYTES)):
                 yield line
 
     @contextmanager
@@ -129,8 +129,8 @@ class DaemonClient:
         except FileNotFoundError:
             raise StoreUnavailable(f"{self.server}: {_NO_DAEMON}") from None
         except (OSError, http.client.HTTPException) as error:
-            why = str(error) or type(error).__name__
-            raise StoreUnavailable(f"{self.server} gives no answer: {quoted(why)}") from None
+            reason = str(error) or type(error).__name__
+            raise StoreUnavailable(f"{self.server} gives no answer: {quoted(reason)}") from None
         finally:
             connection.close()
 
@@ -167,8 +167,8 @@ class DaemonClient:
         except ValueError:
             host, port = None, None
         if host is None or parts.scheme not in ("http", "https") or parts.path not in ("", "/"):
-            what = f"{server!r} is neither http://HOST:PORT, https://HOST:PORT nor unix:PATH"
-            raise ConfigurationError("command line", [Problem("--server", what)])
+            text = f"{server!r} is neither http://HOST:PORT, https://HOST:PORT nor unix:PATH"
+            raise ConfigurationError("command line", [Problem("--server", text)])
         if parts.scheme == "https":
             return http.client.HTTPSConnection(host, port, timeout=seconds)
         return http.client.HTTPConnection(host, port, timeout=seconds)

@@ -37,8 +37,8 @@ def open_emulator(emulator_dir: Path | None) -> Iterator[Emulator]:
     from dcmi_shim.emulator.control import Emulator
 
     if emulator_dir is None:
-        what = "is not known; set VIGIL_EMULATOR_DIR or give the option"
-        raise ConfigurationError("command line", [Problem("--emulator-dir", what)])
+        text = "is not known; set VIGIL_EMULATOR_DIR or give the option"
+        raise ConfigurationError("command line", [Problem("--emulator-dir", text)])
     with closing(Emulator(emulator_dir)) as emulator:
         yield emulator
 
@@ -56,8 +56,8 @@ def severity_named(word: str) -> Severity:
 
     words = {severity.word: severity for severity in Severity}
     if word.lower() not in words:
-        what = f"{word!r} is none of {', '.join(words)}"
-        raise ConfigurationError("command line", [Problem("--severity", what)])
+        text = f"{word!r} is none of {', '.join(words)}"
+        raise ConfigurationError("command line", [Problem("--severity", text)])
     return words[word.lower()]
 
 
@@ -108,16 +108,16 @@ def start(
     from dcmi_shim.emulator.install import ensure_control
     from dcmi_shim.emulator.scenario import play, read_scenario
 
-    story = None if scenario is None else read_scenario(scenario)
-    if story is not None and profile not in (None, story.profile):
-        what = f"is {profile!r}, but {scenario} was written for {story.profile!r}"
-        raise ConfigurationError("command line", [Problem("--profile", what)])
+    given = None if scenario is None else read_scenario(scenario)
+    if given is not None and profile not in (None, given.profile):
+        text = f"is {profile!r}, but {scenario} was written for {given.profile!r}"
+        raise ConfigurationError("command line", [Problem("--profile", text)])
     if emulator_dir is not None:
         ensure_control(emulator_dir)
     with open_emulator(emulator_dir) as emulator:
-        emulator.start(story.profile if story is not None else profile or "a2")
-        if story is not None:
-            play(story, emulator)
+        emulator.start(given.profile if given is not None else profile or "a2")
+        if given is not None:
+            play(given, emulator)
 
 
 @app.command()
@@ -150,17 +150,17 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
         yield from _switch_lines(now["switch"])
     for hook in now["hooks"]:
         where = "every chip" if hook["chip"] is None else f"chip {hook['chip']}"
-        what = ["hangs"] if hook["hang"] else []
-        what += [f"{hook['slow_ms']} ms slower"] if hook["slow_ms"] else []
-        what += [f"answers {hook['return_code']}"] if hook["return_code"] else []
-        yield f"{hook['function']} on {where}: {', '.join(what)}"
+        text = ["hangs"] if hook["hang"] else []
+        text += [f"{hook['slow_ms']} ms slower"] if hook["slow_ms"] else []
+        text += [f"answers {hook['return_code']}"] if hook["return_code"] else []
+        yield f"{hook['function']} on {where}: {', '.join(text)}"
     for tool in now["tools"]:
         where = "every run" if tool["chip"] is None else f"runs for chip {tool['chip']}"
-        what = [word for word in ("hang", "garble", "busy", "other_chip") if tool[word]]
-        what += [f"{tool['slow_ms']} ms slower"] if tool["slow_ms"] else []
+        text = [word for word in ("hang", "garble", "busy", "other_chip") if tool[word]]
+        text += [f"{tool['slow_ms']} ms slower"] if tool["slow_ms"] else []
         failing = f"exit status {tool['exit_status']} {tool['text']}".rstrip()
-        what += [failing] if tool["exit_status"] else []
-        yield f"{tool['tool']}, {where}: {', '.join(what).replace('_', '-')}"
+        text += [failing] if tool["exit_status"] else []
+        yield f"{tool['tool']}, {where}: {', '.join(text).replace('_', '-')}"
     yield from _bmc_lines(now["bmc"])
     if now["concurrent_calls"]:
         calls = counted(now["concurrent_calls"], "call")

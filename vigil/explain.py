@@ -53,13 +53,13 @@ def explain(
     from vigil.reports.show import answering, print_json, print_lines
 
     language = options.language_of(lang)
-    found = describe_code(what)
-    if found is not None:
+    result = describe_code(what)
+    if result is not None:
         with answering():
             if as_json:
-                print_json(found)
+                print_json(result)
             else:
-                print_lines(_lines(found, language))
+                print_lines(_lines(result, language))
         return
     node, _, part = what.partition("/")
     if re.fullmatch(_NODE, node) is None:
@@ -124,25 +124,25 @@ def _has_digits_of_code(text: str) -> bool:
     return True
 
 
-def _lines(found: CodeReference, language: str) -> Iterator[str]:
+def _lines(reference: CodeReference, language: str) -> Iterator[str]:
     from vigil.reports.wrapping import wrapped
 
-    name = found.name(language)
-    yield from wrapped(f"{found.code}  {name}", _columns())
-    if name != found.summary:
-        yield from _field("english", found.summary)
-    about = ", ".join(part for part in (found.component, found.module) if part)
+    name = reference.name(language)
+    yield from wrapped(f"{reference.code}  {name}", _columns())
+    if name != reference.summary:
+        yield from _field("english", reference.summary)
+    about = ", ".join(part for part in (reference.component, reference.module) if part)
     yield from _field("part", about)
-    if found.severity:
-        yield from _field("severity", found.severity)
-    yield from _field("level", found.level)
-    for rule in found.rules:
+    if reference.severity:
+        yield from _field("severity", reference.severity)
+    yield from _field("level", reference.level)
+    for rule in reference.rules:
         yield from _field("rule", rule)
-    yield from _field("jobs", found.effect)
-    yield from _field("to do", found.remedy)
-    follows = ", ".join(sorted({_FIELDS.get(name, name) for name in found.follows}))
+    yield from _field("jobs", reference.effect)
+    yield from _field("to do", reference.remedy)
+    follows = ", ".join(sorted({_FIELDS.get(name, name) for name in reference.follows}))
     yield ""
-    sources = sorted({*found.known.values(), *found.follows.values()})
+    sources = sorted({*reference.known.values(), *reference.follows.values()})
     yield from _field("sources", "; ".join(sources))
     if follows:
         yield from _field("derived", f"{follows} (from the code and its level)")

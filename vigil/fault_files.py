@@ -28,17 +28,19 @@ def read_fault_files(paths: Iterable[Path]) -> tuple[FaultTexts, tuple[FaultProb
     """
     data: dict[str, str] = {}
     for path in paths:
-        found = _documents(path)
-        twice = [key for key in found if key in data]
+        result = _documents(path)
+        twice = [key for key in result if key in data]
         if twice:
             raise ConfigurationError(str(path), [Problem(key, "is given twice") for key in twice])
-        data |= found
+        data |= result
     problems: list[Problem] = []
     for key, member in DOCUMENTS.items():
         try:
             catalogue_of(FaultTexts(**{member: data.get(key)}))
         except ConfigurationError as error:
-            problems += (Problem(f"{key} {one.where}", one.what) for one in error.problems)
+            problems += (
+                Problem(f"{key} {problem.where}", problem.what) for problem in error.problems
+            )
     if problems:
         raise ConfigurationError("--fault-config", problems)
     judged = judge_texts(data, {}, InForce())

@@ -137,7 +137,7 @@ def _kind_of_members(members: dict[str, Any]) -> str | None:
             return kind
     if members.keys() & _RULES:
         return "fault-customization"
-    codes = [code for one in members.values() if isinstance(one, list) for code in one]
+    codes = [code for member in members.values() if isinstance(member, list) for code in member]
     if members.keys() & _SWITCH_LISTS or str(next(iter(codes), "")).startswith("["):
         return "switch-fault-code"
     return None
@@ -146,8 +146,8 @@ def _kind_of_members(members: dict[str, Any]) -> str | None:
 def _kind_of_json(members: dict[str, Any], source: str) -> str:
     if any(member.endswith("codes") for member in members):
         return "fault-code"
-    what = "cannot be known from its name or content: name what it is with --kind"
-    raise ConfigurationError(source, [Problem("(file)", what)])
+    text = "cannot be known from its name or content: name what it is with --kind"
+    raise ConfigurationError(source, [Problem("(file)", text)])
 
 
 def _kind_of_toml(text: str, source: str) -> str:
@@ -160,7 +160,7 @@ def _kind_of_toml(text: str, source: str) -> str:
         "agent": AgentConfiguration.model_fields.keys(),
         "aggregator": AggregatorConfiguration.model_fields.keys(),
     }
-    return max(knows, key=lambda one: len(content.keys() & knows[one]))
+    return max(knows, key=lambda item: len(content.keys() & knows[item]))
 
 
 def check_document(key: str, text: str, source: str) -> None:
@@ -168,7 +168,7 @@ def check_document(key: str, text: str, source: str) -> None:
 
     Raises ``ConfigurationError`` with everything that has not the effect it seems to have.
     """
-    problems = [found.problem for found in judge_texts({key: text}, {}, InForce()).problems]
+    problems = [problem.problem for problem in judge_texts({key: text}, {}, InForce()).problems]
     if problems:
         raise ConfigurationError(source, problems)
 
@@ -189,16 +189,16 @@ def check_form(text: str, source: str) -> None:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(source, [Problem("(file)", f"is not JSON: {error}")]) from None
-    if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
+    if not isinstance(content, list) or not all(isinstance(item, dict) for item in content):
         raise ConfigurationError(source, [Problem("(file)", "is not a list of objects")])
 
 
 def check_config_map(text: str, source: str) -> None:
     """Check a whole ConfigMap, as JSON or as YAML. Raises like ``check_document``."""
     config_map, data, problems = _read_config_map(text, source)
-    for found in judge({config_map: data}, {}, InForce()).problems:
-        where = f"data[{found.document!r}] {found.problem.where}"
-        problems.append(Problem(where, found.problem.what))
+    for problem in judge({config_map: data}, {}, InForce()).problems:
+        where = f"data[{problem.document!r}] {problem.problem.where}"
+        problems.append(Problem(where, problem.problem.what))
     if problems:
         raise ConfigurationError(source, problems)
 
@@ -227,8 +227,8 @@ def _read_config_map(
         if isinstance(value, str):
             data[str(key)] = value
         else:
-            what = "is no text; in YAML write the document behind a '|', numbers in quotes"
-            problems.append(Problem(f"data[{key!r}]", what))
+            message = "is no text; in YAML write the document behind a '|', numbers in quotes"
+            problems.append(Problem(f"data[{key!r}]", message))
     return config_map, data, problems
 
 
@@ -236,9 +236,9 @@ def _which(content: dict[str, Any]) -> OperatorConfigMap:
     """Return the ConfigMap that is meant: by its name, else by what is in it."""
     metadata, data = content.get("metadata"), content.get("data")
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    for one in CONFIG_MAPS:
-        if name == one.name:
-            return one
+    for config_map in CONFIG_MAPS:
+        if name == config_map.name:
+            return config_map
     keys = data.keys() if isinstance(data, dict) else set()
     return NODE_CONFIG_MAP if keys & set(NODE_CONFIG_MAP.documents) else CHIP_CONFIG_MAP
 
@@ -257,7 +257,7 @@ def _object(text: str, source: str) -> dict[str, Any]:
         problem = Problem("(file)", f"a value is not what its tag names: {error!r}")
         raise ConfigurationError(source, [problem]) from None
     if not isinstance(content, dict):
-        problem = Problem("(file)", "is no ConfigMap: it is no object")
+        problem = Problem("(file)", "is no ConfigMap: it is not an object")
         raise ConfigurationError(source, [problem])
     return content
 
@@ -270,14 +270,16 @@ def _misplaced(content: dict[str, Any], config_map: OperatorConfigMap) -> list[P
     metadata = content.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     for member, right in (("name", config_map.name), ("namespace", config_map.namespace)):
-        found = metadata.get(member, right)
-        if found != right:
-            read = " and ".join(f"{one.namespace}/{one.name}" for one in CONFIG_MAPS)
-            what = f"{_shown(found)} is not {right}: what is read is {read}"
-            problems.append(Problem(f"metadata.{member}", what))
+        result = metadata.get(member, right)
+        if result != right:
+            read = " and ".join(
+                f"{config_map.namespace}/{config_map.name}" for config_map in CONFIG_MAPS
+            )
+            text = f"{_shown(result)} is not {right}: what is read is {read}"
+            problems.append(Problem(f"metadata.{member}", text))
     if not isinstance(content.get("data"), dict):
-        known = ", ".join(config_map.documents)
-        problems.append(Problem("data", f"has no documents; there may be {known}"))
+        keys = ", ".join(config_map.documents)
+        problems.append(Problem("data", f"has no documents; there may be {keys}"))
     if content.get("binaryData"):
         problems.append(Problem("binaryData", "is not read; put the texts into data"))
     return problems

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from stores.base import Beat, Store
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _PERIODS = 2
 _SILENT_INTERVALS = 3
-_LONGEST_SECONDS = 30.0
+_MAX_SECONDS = 30.0
 """For watching. An agent with a longer interval writes deleted documents again at once."""
 
 
@@ -26,13 +26,13 @@ async def beating(beats: Iterable[tuple[Store, Beat]]) -> list[str]:
     """
     watched = [(store, beat) for store, beat in beats if not beat.is_broken]
     seconds = max((_PERIODS * beat.interval_seconds + 1 for _, beat in watched), default=0.0)
-    seconds = min(seconds, _LONGEST_SECONDS)
+    seconds = min(seconds, _MAX_SECONDS)
     if watched:
         print(f"watching for heartbeats for {seconds:.0f} s", file=sys.stderr, flush=True)
     give_up = time.monotonic() + seconds
     alive: set[str] = set()
     while time.monotonic() < give_up and len(alive) < len({beat.node for _, beat in watched}):
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
         for store, before in watched:
             for beat in () if before.node in alive else await store.beats(before.node):
                 if _stamps([beat]) != _stamps([before]) and not beat.is_broken:

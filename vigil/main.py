@@ -6,10 +6,13 @@ what another one needs.
 
 from __future__ import annotations
 
+import importlib
 import sys
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
+import typer.core
+import typer.main
 
 from contract.errors import (
     ConfigurationError,
@@ -21,29 +24,64 @@ from contract.errors import (
 )
 from service.log.setup import last_words
 from service.log.standard_streams import open_missing
-from vigil import emulator
-from vigil.advise.verb import advise
-from vigil.agent import agent
-from vigil.aggregator import aggregator
-from vigil.demo.verb import demo
-from vigil.elastic import verb as elastic
 from vigil.exit_status import ExitStatus
-from vigil.explain import explain
-from vigil.faults import faults
-from vigil.forget.verb import forget
-from vigil.isolation.verbs import isolate, release
-from vigil.jobs import jobs
-from vigil.lint.verb import lint
-from vigil.replay.verb import replay
-from vigil.scan.verb import scan
-from vigil.simulate import verb as simulate
-from vigil.status import status
-from vigil.timeline.verb import timeline
-from vigil.uninstall.verb import uninstall
-from vigil.validate import validate
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Command: TypeAlias = Any
+"""Of the click that typer has in itself, or of the one that it depends on: by its release."""
+
+_VERBS = {
+    "advise": "vigil.advise.verb:advise",
+    "agent": "vigil.agent:agent",
+    "aggregator": "vigil.aggregator:aggregator",
+    "demo": "vigil.demo.verb:demo",
+    "explain": "vigil.explain:explain",
+    "faults": "vigil.faults:faults",
+    "forget": "vigil.forget.verb:forget",
+    "isolate": "vigil.isolation.verbs:isolate",
+    "jobs": "vigil.jobs:jobs",
+    "lint": "vigil.lint.verb:lint",
+    "release": "vigil.isolation.verbs:release",
+    "replay": "vigil.replay.verb:replay",
+    "scan": "vigil.scan.verb:scan",
+    "status": "vigil.status:status",
+    "timeline": "vigil.timeline.verb:timeline",
+    "uninstall": "vigil.uninstall.verb:uninstall",
+    "validate": "vigil.validate:validate",
+    "elastic": "vigil.elastic.verb:app",
+    "emulator": "vigil.emulator:app",
+    "simulate": "vigil.simulate.verb:app",
+}
+"""Each verb, in the order of the help, and its function or its group of commands."""
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """Imports the module of a verb when it is called: to build the options of all takes 0.03 s."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """Return the names of all verbs."""
+        return list(_VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Command | None:
+        """Return the verb ``cmd_name``; ``None`` where there is none."""
+        # Of an unknown verb the group shows similar names, so it must have all of them.
+        for verb in (cmd_name,) if cmd_name in _VERBS else _VERBS:
+            if verb not in self.commands:
+                self.commands[verb] = _command(verb)
+        return super().get_command(ctx, cmd_name)
+
+
+def _command(verb: str) -> Command:
+    module, _, member = _VERBS[verb].partition(":")
+    verb_or_group = getattr(importlib.import_module(module), member)
+    group = typer.Typer(add_completion=False, rich_markup_mode=None)
+    group.callback()(lambda: None)
+    if isinstance(verb_or_group, typer.Typer):
+        group.add_typer(verb_or_group, name=verb)
+    else:
+        group.command(verb)(verb_or_group)
+    built = typer.main.get_command(group)
+    assert isinstance(built, typer.core.TyperGroup)
+    return built.commands[verb]
 
 
 def _print_version(wanted: bool) -> None:
@@ -65,33 +103,21 @@ def options(
     """Watch Ascend NPUs and report their faults to the cluster."""
 
 
-def _without_verbs() -> typer.Typer:
-    made = typer.Typer(
-        name="vigil",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-    )
-    made.callback()(options)
-    return made
-
-
-app = _without_verbs()
-for _verb in (
-    *(advise, agent, aggregator, demo, explain, faults, forget, isolate, jobs, lint, release),
-    *(replay, scan, status, timeline, uninstall, validate),
-):
-    app.command(_verb.__name__)(_verb)
-app.add_typer(elastic.app, name="elastic")
-app.add_typer(emulator.app, name="emulator")
-app.add_typer(simulate.app, name="simulate")
+app = typer.Typer(
+    name="vigil",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.callback()(options)
 
 
 def main() -> NoReturn:
-    """Run a verb. Exit status: 0 done, 1 not well, 2 wrong use, 3 an outside part failed."""
+    """Run a verb. Exit status: 0 done, 1 not well, 2 wrong use, 3 an external dependency failed."""
     open_missing()
     try:
-        _called(sys.argv[1:])()
+        app()
     except ConfigurationError as error:
         _end(error, ExitStatus.WRONG_USE)
     except (DriverError, ListenError, StoreError) as error:
@@ -99,17 +125,6 @@ def main() -> NoReturn:
     except VigilError as error:
         _end(error, ExitStatus.NOT_WELL)
     sys.exit(0)
-
-
-def _called(arguments: Sequence[str]) -> typer.Typer:
-    """Return what has the verb that is called: to build the options of all takes 0.03 s."""
-    commands = [one for one in app.registered_commands if one.name in arguments[:1]]
-    groups = [one for one in app.registered_groups if one.name in arguments[:1]]
-    if not (commands or groups):
-        return app
-    only = _without_verbs()
-    only.registered_commands, only.registered_groups = commands, groups
-    return only
 
 
 def _end(error: VigilError, status: ExitStatus) -> NoReturn:

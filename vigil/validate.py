@@ -109,8 +109,14 @@ def _check_scaling_rule(text: str, source: str) -> None:
 
     findings = lint([File(source, with_lines(text))]).findings
     shown = [
-        (one.rule, Problem(f"line {one.place.line}", f"{one.rule.code}: {one.happens} {one.write}"))
-        for one in findings
+        (
+            finding.rule,
+            Problem(
+                f"line {finding.place.line}",
+                f"{finding.rule.code}: {finding.happens} {finding.write}",
+            ),
+        )
+        for finding in findings
     ]
     problems = [
         problem

@@ -123,6 +123,7 @@ class ChipTracker:
         self._failing.pop(query, None)
         self._answered.add(query)
         self._asked_at[query] = asked_at
+        # Any answer shows that the chip is there: its silence begins anew.
         self._silent_since = None
         self._silent_too_long = False
         complete = not self._failing and len(self._answered) == len(Query)

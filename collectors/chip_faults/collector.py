@@ -152,6 +152,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         """Report until cancelled."""
         asking = self._driver.listed()
         self._take_over(await first_answer(asking, self.context.progress, self._report_blind))
+        # A known chip that the driver does not list may have dropped: it must be counted as silent.
         for subject in self._unwatched.subjects():
             self._missing[subject] = self._watched(subject, None)
         await run_together(
@@ -167,7 +168,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
 
     def _take_over(self, listed: Iterable[Chip]) -> None:
         """Watch chips that were not watched yet, and follow their ids."""
-        found = self._driver.found
+        inventory = self._driver.found
         watching = {watched.subject: watched for watched in self._chips.values()}
         for chip in listed:
             subject = chip_subject(chip.physical_id)
@@ -177,7 +178,11 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
                 self._ask_now([watched])
             watched.chip = chip
             self._chips[chip.logic_id] = watched
-            if found is not None and not FAMILIES[found.family].events and watched.word is None:
+            if (
+                inventory is not None
+                and not FAMILIES[inventory.family].events
+                and watched.word is None
+            ):
                 # The word counts from the next list on.
                 watched.word, watched.listed = ChipWord(self.name, subject), None
 
@@ -193,6 +198,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         async for item in self._driver.events():
             if isinstance(item, DriverGap):
                 self._batch.send([Gap(self.name, item.at_ms, item.reason)])
+                # What the gap hid may be a chip that came or went.
                 self._take_over(await self._driver.listed())
                 self._ask_now(self._chips.values())
             elif item.code:
@@ -205,10 +211,10 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         watched = self._chips.get(event.logic_id)
         assertion = _ASSERTIONS.get(event.assertion)
         if watched is None or assertion is None:
-            what = f"event {code} of logic id {event.logic_id} with assertion {event.assertion}"
-            why = "no such chip" if watched is None else "no such assertion"
-            _log.warning("%s: %s; every chip is audited", what, why)
-            self._batch.send([Gap(self.name, event.seen_at_ms, f"{what}: {why}")])
+            text = f"event {code} of logic id {event.logic_id} with assertion {event.assertion}"
+            reason = "no such chip" if watched is None else "no such assertion"
+            _log.warning("%s: %s; every chip is audited", text, reason)
+            self._batch.send([Gap(self.name, event.seen_at_ms, f"{text}: {reason}")])
             self._ask_now(self._chips.values())
             return
         seen = Observation(
@@ -223,6 +229,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
             text=event.name,
         )
         now = self._loop.time()
+        # In this turn of the loop: an event is what the latency to the document is measured from.
         self._batch.add_soon(watched.tracker.apply_event(seen, now))
         self._ask_health_soon(watched, now)
         if code == RESET_FINISHED:
@@ -233,6 +240,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         self._event_at = now
         for watched in self._chips.values():
             due = watched.due[Query.HEALTH]
+            # A driver without a health query must not be asked because of an event.
             if due != NEVER:
                 pause = _OWN_SECONDS if watched is own else _AFTER_EVENT_SECONDS
                 again_at = max(now, watched.asked_at[Query.HEALTH] + pause)
@@ -294,6 +302,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         if self._driver.polling_reason is None:
             self.context.show(NODE, LIST_PERIOD, self.section.audit_period_seconds)
             return
+        # Without events the round is all that there is to report.
         self._batch.send()  # it is whole: nothing follows until the next round
         took = self._loop.time() - began
         period = real_list_period(self.section.list_period_seconds, took)
@@ -314,6 +323,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         self, watched: _Watched, chip: Chip, query: Query, due: float, began: float
     ) -> None:
         asked_at = watched.asked_at[query] = max(self._loop.time(), due)
+        # Counted from the beginning of the round, so that all queries of a round stay one round.
         watched.due[query] = began + self.period_seconds
         if query is Query.HEALTH and asked_at < self._event_at + _AFTER_EVENT_SECONDS:
             watched.due[query] = began + _AFTER_EVENT_SECONDS
@@ -326,8 +336,8 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
                 health = await self._health(watched, chip, asked_at)
                 if health is None:
                     in_place = await self._driver.is_in_place()
-                    why = "the health is unknown"
-                    reports = self._failed(watched, query, why, by_chip=in_place)
+                    reason = "the health is unknown"
+                    reports = self._failed(watched, query, reason, by_chip=in_place)
                 else:
                     reports = tracker.observe_health(True, asked_at, wall_clock())
         except DriverCallError as error:
@@ -384,11 +394,12 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
     async def _leave_out(self, watched: _Watched, began: float) -> None:
         """Count a chip that is not listed as silent: no call can reach it."""
         watched.due = dict.fromkeys(Query, began + self.period_seconds)
+        # While the driver is replaced on disk, no silence is the chip's own.
         in_place = await self._driver.is_in_place()
         if watched.chip is None:
-            why = "the driver does not list this chip"
+            reason = "the driver does not list this chip"
             for query in Query:
-                self._batch.add(self._failed(watched, query, why, by_chip=in_place))
+                self._batch.add(self._failed(watched, query, reason, by_chip=in_place))
 
     async def _health(self, watched: _Watched, chip: Chip, at: float) -> int | None:
         """Read the health word and show it; without an answer the reading is removed."""

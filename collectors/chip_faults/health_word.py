@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from contract.observation import Report, Subject
 
-_QUESTIONS = 3
-_APART_SECONDS = 1.0
-_LONGEST_SECONDS = 3.0
+_MAX_QUERIES = 3
+_RETRY_SECONDS = 1.0
+_MAX_RETRY_SECONDS = 3.0
 
 
 class ChipWord:
@@ -47,8 +47,8 @@ class ChipWord:
             if self._unanswered is None:
                 return []
             self._unanswered += 1
-            again_at = at + _APART_SECONDS
-            if self._unanswered < _QUESTIONS and again_at < self._changed_at + _LONGEST_SECONDS:
+            again_at = at + _RETRY_SECONDS
+            if self._unanswered < _MAX_QUERIES and again_at < self._changed_at + _MAX_RETRY_SECONDS:
                 self.asks_again_at = again_at
                 return []
         self._unanswered = None

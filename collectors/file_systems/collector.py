@@ -124,14 +124,14 @@ class _Round:
                 superblocks[device] = now  # unmounted lazily, and still in use
         usages: dict[int, FileSystemUsage] = {}
         failed: dict[str, str] = {}
-        for device, found in file_systems.items():
-            if found.read_only or device in self._left_out:
+        for device, result in file_systems.items():
+            if result.read_only or device in self._left_out:
                 continue
-            self.at = found
+            self.at = result
             try:
-                usages[device] = usage_of(os.statvfs(root + found.mount_point))
+                usages[device] = usage_of(os.statvfs(root + result.mount_point))
             except OSError as error:
-                failed[found.mount_point] = error.strerror or str(error)
+                failed[result.mount_point] = error.strerror or str(error)
         self.at = None
         return _CheckResult(file_systems, usages, failed, superblocks)
 
@@ -232,6 +232,7 @@ class FileSystemsCollector(Collector[FileSystemsSection]):
                 seen = await work.result(deadline)
             except TimeoutError:
                 self.context.progress()
+                # The thread cannot be ended. Its file system is left out until it answers.
                 self._stuck[round_.at] = work
                 continue
             except OSError as error:
@@ -254,7 +255,9 @@ class FileSystemsCollector(Collector[FileSystemsSection]):
             if device not in seen.file_systems
         }
         unseen = sorted((seen.failed | silent | elsewhere | probed.unusable).items())
-        self._report_check(reports, "; ".join(f"{point}: {why}" for point, why in unseen) or None)
+        self._report_check(
+            reports, "; ".join(f"{point}: {reason}" for point, reason in unseen) or None
+        )
         mounts, failing = self._tracker.writable, dict(self._tracker.failing)
         is_changed = (mounts, failing) != (self._kept.mounts, self._kept.failing)
         if is_changed or self._is_unsaved:

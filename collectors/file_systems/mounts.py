@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
-_LEAST_FIELDS = 6
+_MIN_FIELDS = 6
 _SHARED_OR_SLOW = frozenset(("fuseblk", "gfs2", "ocfs2"))
 """On a block device, but a program or other hosts answer for them."""
 
@@ -57,20 +57,22 @@ def local_file_systems(
     visible: dict[str, FileSystem] = {}
     for mounted in _mounts(mountinfo):
         visible[mounted.mount_point] = mounted
-    found: dict[int, FileSystem] = {}
+    file_systems: dict[int, FileSystem] = {}
     for mounted in visible.values():
         is_local = mounted.kind in kinds and mounted.source.startswith("/")
         if mounted.kind in _WITHOUT_DEVICE_OF_THE_KERNEL:
             is_local = True
         if not is_local or any(_is_below(mounted.mount_point, path) for path in excluded):
             continue
-        known = found.get(mounted.device)
-        if known is not None:
-            mounts = known.mounts | mounted.mounts
-            shorter = min(known, mounted, key=lambda one: (len(one.mount_point), one.mount_point))
+        before = file_systems.get(mounted.device)
+        if before is not None:
+            mounts = before.mounts | mounted.mounts
+            shorter = min(
+                before, mounted, key=lambda item: (len(item.mount_point), item.mount_point)
+            )
             mounted = shorter._replace(mounts=mounts)
-        found[mounted.device] = mounted
-    return found
+        file_systems[mounted.device] = mounted
+    return file_systems
 
 
 def device_at(mountinfo: str, path: str) -> int | None:
@@ -91,7 +93,7 @@ def _mounts(mountinfo: str) -> Iterator[FileSystem]:
     for line in mountinfo.splitlines():
         front, separator, back = line.partition(" - ")
         fields, behind = front.split(" "), back.split(" ")
-        if not separator or len(fields) < _LEAST_FIELDS or len(behind) < 3:
+        if not separator or len(fields) < _MIN_FIELDS or len(behind) < 3:
             continue
         major, _, minor = fields[2].partition(":")
         if not (_is_number(fields[0]) and _is_number(major) and _is_number(minor)):

@@ -69,7 +69,7 @@ def _place(mounted: FileSystem, sys: Path) -> Path | None:
     if mounted.kind == "btrfs":
         # Its number is none of a block device; its devices are listed below its UUID.
         name = Path(mounted.source).resolve().name
-        return next((one.parent.parent for one in sys.glob(f"fs/btrfs/*/devices/{name}")), None)
+        return next((item.parent.parent for item in sys.glob(f"fs/btrfs/*/devices/{name}")), None)
     folder = _FOLDERS.get(mounted.kind)
     if folder is None:
         return None

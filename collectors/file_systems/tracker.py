@@ -121,31 +121,33 @@ class FileSystemTracker:
                 self._present.discard(key)
                 text = "it is not mounted any more"
                 reports.append(self._observation(key, Assertion.ABSENT, now_ms, text))
-        for device, found in file_systems.items():
+        for device, mounted in file_systems.items():
             subject = host_subject(FILE_SYSTEM, device)
-            trouble = probed.get(device) or ("it is shut down" if found.shut_down else "")
+            trouble = probed.get(device) or ("it is shut down" if mounted.shut_down else "")
             if (
                 trouble
-                and not found.read_only
+                and not mounted.read_only
                 and (subject, FILE_SYSTEM_FAILED) not in self._present
             ):
                 self.failing.setdefault(device, superblocks.get(device))
-                text = f"{found.mount_point}: {trouble}"
+                text = f"{mounted.mount_point}: {trouble}"
                 reports += self._judge((subject, FILE_SYSTEM_FAILED), True, text, now_ms)
             reports += self._judge(
-                (subject, READ_ONLY), self._became_read_only(found), found.mount_point, now_ms
+                (subject, READ_ONLY), self._became_read_only(mounted), mounted.mount_point, now_ms
             )
-            if found.read_only:
+            if mounted.read_only:
                 usage = FileSystemUsage(None, None)
             elif device in usages:
                 usage = usages[device]
             else:
                 continue
-            for code, percent, what in (
+            for code, percent, message in (
                 (FULL, usage.space, "of its space"),
                 (NO_INODES, usage.inodes, "of its inodes"),
             ):
-                text = "" if percent is None else f"{found.mount_point}: {percent:.1f} % {what}"
+                text = (
+                    "" if percent is None else f"{mounted.mount_point}: {percent:.1f} % {message}"
+                )
                 reports += self._judge(
                     (subject, code), self._is_full((subject, code), percent), text, now_ms
                 )
@@ -175,17 +177,17 @@ class FileSystemTracker:
                 reports += self._judge(key, False, text, now_ms)
         return reports
 
-    def _became_read_only(self, found: FileSystem) -> bool:
-        subject = host_subject(FILE_SYSTEM, found.device)
+    def _became_read_only(self, file_system: FileSystem) -> bool:
+        subject = host_subject(FILE_SYSTEM, file_system.device)
         is_known = (subject, READ_ONLY) in self._present
-        if found.read_only:
+        if file_system.read_only:
             if not any((subject, code) in self._present for code in _LOGGED):
-                self.failing.pop(found.device, None)  # from now on the flag shows it
-            before = self.writable.get(found.device, frozenset())
-            return is_known or not found.mounts.isdisjoint(before)
-        self.writable[found.device] = found.mounts
+                self.failing.pop(file_system.device, None)  # from now on the flag shows it
+            before = self.writable.get(file_system.device, frozenset())
+            return is_known or not file_system.mounts.isdisjoint(before)
+        self.writable[file_system.device] = file_system.mounts
         # Linux 6.12 to 6.14 logs it and shows no flag of it.
-        return is_known and found.device in self.failing
+        return is_known and file_system.device in self.failing
 
     def _is_full(self, key: tuple[Subject, str], percent: float | None) -> bool:
         if percent is None:

@@ -98,6 +98,7 @@ class HangCollector(Collector[HangSection]):
         family = FAMILIES.get(inventory.family)
         self._has_network = family is not None and family.has_network
         self._is_a5 = inventory.family == _A5
+        # Once a round: a tool that hangs for one chip hangs for the others, too.
         self._tool_is_silent = False
         for chip in inventory.chips:
             tracker = self._tracker(chip)

@@ -34,7 +34,7 @@ from collectors.kernel_log.messages import (
     Messages,
     Suppressed,
 )
-from collectors.kernel_log.records import LONGEST_TEXT, KernelRecord, Records
+from collectors.kernel_log.records import MAX_TEXT, KernelRecord, Records
 from collectors.kernel_log.tracker import KernelLogTracker, LogTime, Position, SavedLogPosition
 from collectors.saved_state import read_saved
 from contract.codes.host_codes import (
@@ -60,13 +60,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _READ_BYTES = 16_384
-_AT_ONCE = 200
+_MAX_READS_WITHOUT_PAUSE = 200
 """Records that are read before other tasks may run."""
 
 _KEEP_SECONDS = 300.0
 _LIVE_SECONDS = 5.0
 _UNMOUNTED_SECONDS = 1.0
-_MOST_UNMOUNTED = 64
+_MAX_UNMOUNTED = 64
 READS_PIPE = "reads_pipe"
 """The reading of NODE that is 1 while the log is a pipe and not the kernel's device."""
 
@@ -75,7 +75,7 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression: {error}") from None
+        raise ValueError(f"{text!r} is not a valid regular expression: {error}") from None
     return text
 
 
@@ -155,6 +155,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
         readable = asyncio.Event()
         records = Records()
         self._is_live = False
+        # Before the first read: a record written meanwhile wakes the wait.
         self._loop.add_reader(log, readable.set)
         try:
             await self._drain(log, records)
@@ -164,6 +165,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
                     "%s: the log is another one than before; reading continues at its end",
                     self.name,
                 )
+            # Not before all was read: a repetition in the rest of the log would come too late.
             self._is_live = True
             self._judge_silence()
             self._save()
@@ -238,7 +240,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
                     self._record(record)
                 self._note_unreadable(records)
             count += 1
-            if count % _AT_ONCE == 0:
+            if count % _MAX_READS_WITHOUT_PAUSE == 0:
                 self.context.progress()
                 await asyncio.sleep(0)
 
@@ -257,7 +259,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
             reports += self._counted(now)
         text = record.text
         if record.continues:
-            text = (self._line + text)[:LONGEST_TEXT]
+            text = (self._line + text)[:MAX_TEXT]
         # A piece that continues a line must not report again what its beginning has reported.
         front = self._messages.matches(record.level, self._line) if record.continues else ()
         before = {match._replace(text="") for match in front}
@@ -298,7 +300,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
             return []
         mounted = self._host.of_block_device(match.device)
         if mounted is None:
-            if len(self._unmounted) >= _MOST_UNMOUNTED:
+            if len(self._unmounted) >= _MAX_UNMOUNTED:
                 self._unmounted.clear()
             self._unmounted[match.device] = now.steady + _UNMOUNTED_SECONDS
             if match.code:

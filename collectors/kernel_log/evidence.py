@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _PROC = Path("/proc")
 _RCU = Path("/sys/module/rcupdate/parameters")
 _LOCKUPS = (SOFT_LOCKUP, HARD_LOCKUP)
-_LEAST_TICKS = 2
+_MIN_TICKS = 2
 """Ticks of 10 ms outside of the kernel from which a CPU counts as running again."""
 
 _USUAL_REPEAT_SECONDS = 300.0
@@ -165,7 +165,7 @@ class KernelEvidence:
         stuck = {
             cpu: before
             for cpu, before in locked.items()
-            if not ticks or (cpu in ticks and ticks[cpu] - before < _LEAST_TICKS)
+            if not ticks or (cpu in ticks and ticks[cpu] - before < _MIN_TICKS)
         }
         if stuck:
             self._locked[code] = stuck

@@ -43,8 +43,8 @@ DRIVER_PATTERNS = (
 )
 """Lines of the NPU driver about an error, as ``dmesg --raw`` shows them (``<level>text``)."""
 
-_LONGEST_TEXT = 300
-_LONGEST_LINE = 1024
+_MAX_TEXT = 300
+_MAX_LINE = 1024
 """Characters of a line that are searched: longer ones are not for people, and cost time."""
 
 
@@ -192,7 +192,7 @@ class Messages:
                 yield match
 
     def _line(self, level: int, line: str) -> Match | None:
-        line, shown = line[:_LONGEST_LINE], line[:_LONGEST_TEXT]
+        line, shown = line[:_MAX_LINE], line[:_MAX_TEXT]
         raw = f"<{level}>{line}"
         if any(pattern.search(raw) for pattern in self._driver):
             return MessageMatch(DRIVER_ERROR, shown)

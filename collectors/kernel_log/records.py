@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 _RECORD = re.compile(rb"(\d{1,10}),(\d{1,20}),(\d{1,20}),([^,;]*)(?:,[^;]*)?;(.*)", re.DOTALL)
 _ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})")
-_LONGEST_BYTES = 1 << 16
+_MAX_BYTES = 1 << 16
 _LEVELS = 8
 _CONTINUES = "+"
-LONGEST_TEXT = 8192
+MAX_TEXT = 8192
 """Characters of a message that are decoded; the kernel writes no longer ones."""
 
 
@@ -53,7 +53,7 @@ class Records:
             self._is_too_long = False
         if self._is_too_long:
             self._rest = b""
-        elif len(self._rest) > _LONGEST_BYTES:
+        elif len(self._rest) > _MAX_BYTES:
             self.unreadable += 1
             self._rest = b""
             self._is_too_long = True
@@ -61,7 +61,7 @@ class Records:
         for line in lines:
             if not line or line[:1] == b" ":
                 continue
-            record = parse_record(line) if len(line) <= _LONGEST_BYTES else None
+            record = parse_record(line) if len(line) <= _MAX_BYTES else None
             if record is None:
                 self.unreadable += 1
             else:
@@ -88,4 +88,4 @@ def _unescaped(text: bytes) -> str:
     """Return the original text: the kernel escapes what does not print, and its own backslash."""
     if b"\\x" in text:
         text = _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), text)
-    return text.decode("utf-8", "replace")[:LONGEST_TEXT]
+    return text.decode("utf-8", "replace")[:MAX_TEXT]

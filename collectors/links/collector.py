@@ -206,6 +206,7 @@ class LinksCollector(Collector[LinksSection]):
             subject = chip_subject(chip.physical_id)
             tracker = LinkTracker(self.name, subject, self._unwatched.take(subject))
             share = self.period_seconds / len(inventory.chips)
+            # In the past: each chip is due at once, and later at its own place in the period.
             due = now - self.period_seconds + place * share
             self._links[chip.physical_id] = _Link(chip, tracker, due, now + share / 2)
 
@@ -214,6 +215,7 @@ class LinksCollector(Collector[LinksSection]):
         for report in batch:
             if report.source != ChipFaultsCollector.name:
                 continue
+            # The driver may have lost an event about a link, and chips may be others than before.
             if isinstance(report, Gap):
                 self._gap = True
                 self._schedule.wake()
@@ -270,6 +272,7 @@ class LinksCollector(Collector[LinksSection]):
 
     async def _ask(self, link: _Link, asked_at: float) -> None:
         is_round = self._schedule.is_due(link.due)
+        # By whole periods: a late question must not move the link out of its own part of them.
         while self._schedule.is_due(link.due):
             link.due += self.period_seconds
         link.tracker.record_question(asked_at)
@@ -283,6 +286,7 @@ class LinksCollector(Collector[LinksSection]):
             return
         except ToolError as error:
             self._has_tool()
+            # A busy tool fails quickly and answers soon; one that hangs would block others again.
             if not link.tracker.blind and not isinstance(error, ToolSilent):
                 link.retry_at = asked_at + _RETRY_SECONDS
             self._failed(link, error, asked_at)
@@ -293,6 +297,7 @@ class LinksCollector(Collector[LinksSection]):
         self._bus.observe_tool(link.subject, down=UB_PORT_DOWN in link.tracker.present)
         self._log_bus()
         self.context.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)
+        # The next failure is news again, even with the text of the last one.
         self._trouble = None
         if self._telemetry and is_round and link.slow_due <= asked_at and self._family != _A5:
             link.slow_due = asked_at + _SLOW_ROUND_SECONDS - self.period_seconds / 2
@@ -337,14 +342,14 @@ class LinksCollector(Collector[LinksSection]):
 
     def _failed(self, link: _Link, error: ToolError, asked_at: float) -> None:
         down = self._all_down() if self._failure_is_down else ()
-        what = "the last known state of the link stays"
+        text = "the last known state of the link stays"
         if down:
-            what = 'the link counts as down, by compatibility.hccn_error = "down"'
+            text = 'the link counts as down, by compatibility.hccn_error = "down"'
         now_ms = self.context.wall_clock()
         reports = link.tracker.observe_failure(str(error), now_ms, down, asked_at)
         if reports and str(error) != self._trouble:
             self._trouble = str(error)
-            _log.warning("%s: %s; %s", self.name, error, what)
+            _log.warning("%s: %s; %s", self.name, error, text)
         self._hide(link)
         self._batch.add(reports)
 

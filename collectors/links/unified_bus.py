@@ -57,11 +57,11 @@ class UnifiedBus:
         reports: list[Report] = []
         for chip in sorted(all_chips | self._derived.keys()):
             derived = code if chip in down else None
-            known = self._derived.get(chip)
-            if derived == known:
+            current = self._derived.get(chip)
+            if derived == current:
                 continue
-            if known is not None:
-                reports.append(self._observation(chip, known, Assertion.ABSENT, now_ms))
+            if current is not None:
+                reports.append(self._observation(chip, current, Assertion.ABSENT, now_ms))
                 del self._derived[chip]
             if derived is not None:
                 reports.append(self._observation(chip, derived, Assertion.PRESENT, now_ms))

@@ -125,6 +125,7 @@ class MemoryCollector(Collector[MemorySection]):
 
     def _check(self) -> None:
         """Read the kernel's counters, and report what changed."""
+        # Before the files are read: a gap that is reported meanwhile asks for another check.
         self._check_now.clear()
         now_ms = self.context.wall_clock()
         try:

@@ -81,10 +81,10 @@ class OomKills:
             self.accounted = total
             self._suspected = 0
             return 0
-        found = min(self._suspected, total - self.accounted)
-        self.accounted += found
+        unlogged = min(self._suspected, total - self.accounted)
+        self.accounted += unlogged
         self._suspected = total - self.accounted
-        return found
+        return unlogged
 
     @property
     def is_suspicious(self) -> bool:

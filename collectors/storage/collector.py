@@ -174,6 +174,7 @@ class StatusFile:
             read = partial(check_once, self.client, self._path, any_owner=any_owner)
             name = f"{self.client.name} status"
             self._reading = asyncio.create_task(asyncio.to_thread(read), name=name)
+        # Not cancelled at the deadline: the thread would hang on, and each check start another one.
         done, _ = await asyncio.wait({self._reading}, timeout=seconds)
         if not done:
             raise TimeoutError(f"no answer within {seconds:g} s")

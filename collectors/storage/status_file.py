@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _FORBIDDEN_BITS = 0o133
 """Executable for any user, writable for group or others."""
-_LARGEST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 def read_checked(path: Path, *, any_owner: bool) -> bytes:
@@ -29,13 +29,13 @@ def read_checked(path: Path, *, any_owner: bool) -> bytes:
         raise ValueError(f"{path} does not belong to root")
     # A socket cannot be opened, and the kernel's error for that names no reason.
     if not stat.S_ISREG((there := path.stat()).st_mode):
-        raise ValueError(f"{path} is no file, but {kind_of(there)}")
+        raise ValueError(f"{path} is not a regular file, but {kind_of(there)}")
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path.resolve(strict=True), flags)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path} is no file, but {kind_of(status)}")
+            raise ValueError(f"{path} is not a regular file, but {kind_of(status)}")
         if not any_owner and status.st_uid != 0:
             raise ValueError(f"{path} leads to a file that does not belong to root")
         if status.st_mode & _FORBIDDEN_BITS:
@@ -51,6 +51,6 @@ def _whole(descriptor: int, path: Path) -> bytes:
     content = bytearray()
     while piece := os.read(descriptor, 1 << 16):
         content += piece
-        if len(content) > _LARGEST_BYTES:
-            raise ValueError(f"{path} is larger than {_LARGEST_BYTES} bytes")
+        if len(content) > _MAX_BYTES:
+            raise ValueError(f"{path} is larger than {_MAX_BYTES} bytes")
     return bytes(content)

@@ -68,11 +68,11 @@ def parse(content: bytes, client: StorageClient) -> Instances:
     lines = _lines(content)
     instances: Instances = {}
     for number, line in lines:
-        found = _INSTANCE.fullmatch(line)
-        if found is None:
+        match = _INSTANCE.fullmatch(line)
+        if match is None:
             raise _wrong(number, line, "[instidx=NUMBER]")
         flags = tuple(_flag(next(lines, None), flag, number) for flag in client.flags)
-        instances[found[1].decode().lstrip("0") or "0"] = flags
+        instances[match[1].decode().lstrip("0") or "0"] = flags
     if not instances and not client.may_be_empty:
         raise ValueError("there is no instance in it")
     return instances
@@ -90,10 +90,10 @@ def _flag(numbered: tuple[int, bytes] | None, flag: Flag, before: int) -> bool:
         raise ValueError(f"the instance of line {before} ends without {flag.key}")
     number, line = numbered
     expected = f"{flag.key}: 0 or {flag.key}: {flag.bad}"
-    found = _FLAG.fullmatch(line)
-    if found is None or found[1].decode() != flag.key:
+    match = _FLAG.fullmatch(line)
+    if match is None or match[1].decode() != flag.key:
         raise _wrong(number, line, expected)
-    value = int(found[2])
+    value = int(match[2])
     if value not in (0, flag.bad):
         raise _wrong(number, line, expected)
     return value != 0

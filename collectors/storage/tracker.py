@@ -107,6 +107,7 @@ class StorageTracker:
             numbers = ", ".join(sorted(missing))
             gone = f"instances at fault are not listed any more: {numbers}"
             reports += self.observe_failure(f"{gone}; {self._way_out}", now_ms)
+        # An empty file may be a client that was restarted: it proves no recovery.
         elif self._tracked and not listed:
             reports += self.observe_failure(
                 f"no instance is listed any more; {self._way_out}", now_ms
@@ -130,7 +131,9 @@ class StorageTracker:
         for instance, raised in listed.items():
             flags = self._instances.get(instance)
             if flags is None:
-                self._instances[instance] = tuple(_FlagState(one, at, at) for one in raised)
+                self._instances[instance] = tuple(
+                    _FlagState(flag_state, at, at) for flag_state in raised
+                )
                 changed = True
                 continue
             for flag, now_raised in zip(flags, raised, strict=True):
@@ -159,13 +162,13 @@ class StorageTracker:
     def _judge(self, place: int, flag: Flag, any_listed: bool) -> Assertion | None:
         """Return what changed about ``flag``, which must be unchanged for a time to count."""
         states = [flags[place] for flags in self._instances.values()]
-        settled = [one for one in states if one.is_unchanged_for(_debounce_seconds(flag))]
+        settled = [state for state in states if state.is_unchanged_for(_debounce_seconds(flag))]
         if flag.code not in self._tracked:
-            if not any(one.raised for one in settled):
+            if not any(flag_state.raised for flag_state in settled):
                 return None
             self._tracked.add(flag.code)
             return Assertion.PRESENT
-        if not any_listed or len(settled) < len(states) or any(one.raised for one in states):
+        if not any_listed or len(settled) < len(states) or any(state.raised for state in states):
             return None
         self._tracked.remove(flag.code)
         return Assertion.ABSENT

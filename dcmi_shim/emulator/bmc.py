@@ -91,14 +91,14 @@ class EmulatedBmc:
         self._call("occur", ctypes.byref(_alarm(alarm)))
 
     def recover(self, code: str, device: str, index: int = 0) -> None:
-        """Remove an alarm from the list."""
+        """End an alarm."""
         result = self._ask("bmc_recover", ctypes.byref(_alarm(BmcAlarm(code, device, index))))
         if result == errno.ESRCH:
             raise EmulatorError(f"the BMC has no alarm {code} on {device} {index}")
         self._check(result)
 
     def clear(self) -> None:
-        """Remove all alarms."""
+        """End all alarms."""
         self.alarms(())
 
     def present(self, is_present: bool) -> None:
@@ -106,29 +106,32 @@ class EmulatedBmc:
         self._set(absent=not is_present)
 
     def hang(self, where: str = "reply") -> None:
-        """Leave commands without an answer until ``ok``.
+        """Let commands get no answer.
 
-        ``where`` is the call in which they hang.
+        ``where`` is the call in which they hang, until ``ok``.
         """
         if where not in _HANGS:
             raise _wrong("where", f"{where!r} is none of {', '.join(_HANGS)}")
         self._set(hang=1 + _HANGS.index(where))
 
     def slow(self, delay_ms: int) -> None:
-        """Delay every command by ``delay_ms``."""
+        """Let every command take longer.
+
+        ``delay_ms`` is added to each.
+        """
         self._set(delay_ms=_between("delay_ms", delay_ms, 1, _MAX_DELAY_MS))
 
     def fail(self, completion_code: int) -> None:
         """Answer every command with this completion code."""
         self._set(completion_code=_between("completion_code", completion_code, 1, 255))
 
-    def page(self, events_per_reply: int) -> None:
-        """Set how many alarms one reply holds at most."""
+    def page(self, alarms: int) -> None:
+        """Hand the list out in pages of N alarms (10 at first)."""
         limit = MAX_EVENTS_PER_REPLY
-        self._set(events_per_reply=_between("events_per_reply", events_per_reply, 1, limit))
+        self._set(events_per_reply=_between("events_per_reply", alarms, 1, limit))
 
     def label(self, serial: str | None = None, manufacturer: str | None = None) -> None:
-        """Set serial number and manufacturer of the server."""
+        """Change what the BMC reports about the server."""
         for name, text in (("serial", serial), ("manufacturer", manufacturer)):
             if text is not None and not (text.isascii() and len(text) <= TEXT_BYTES):
                 raise _wrong(name, f"{text!r} is not ASCII text of at most {TEXT_BYTES} bytes")
@@ -148,9 +151,9 @@ class EmulatedBmc:
         self._call("replies", (_ReplyStruct * len(structs))(*structs), len(structs))
 
     def ok(self) -> None:
-        """End all troubles of the BMC: absence, hangs, delays, failures and set replies.
+        """Let the BMC work again; its alarms stay.
 
-        Its alarms and its page size stay.
+        It ends absence, hangs, delays, failures and set replies. The page size stays as well.
         """
         self.replies(())
         self._set(absent=0, hang=0, delay_ms=0, completion_code=0)
@@ -194,8 +197,8 @@ def parse_request(text: str) -> tuple[int, int]:
     match = _REQUEST.fullmatch(text)
     if match is None or (match[2] != "*" and int(match[2]) > 0xFFFF):
         raise ValueError(
-            f"{text!r} is no request; write 94@N or 94@* for alarms, 90@4 for the serial number, "
-            "90@0 for the manufacturer"
+            f"{text!r} is not a valid request; write 94@N or 94@* for alarms, 90@4 for the serial "
+            "number, 90@0 for the manufacturer"
         )
     return int(match[1], 16), -1 if match[2] == "*" else int(match[2])
 
@@ -205,7 +208,7 @@ def parse_reply(text: str) -> bytes:
     try:
         reply = bytes.fromhex(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no reply; write its bytes in hexadecimal") from None
+        raise ValueError(f"{text!r} is not a valid reply; write its bytes in hexadecimal") from None
     if len(reply) > _REPLY_BYTES:
         raise ValueError(f"a reply has at most {_REPLY_BYTES} bytes, not {len(reply)}")
     return reply
@@ -215,7 +218,7 @@ def parse_completion_code(text: str) -> int:
     """Return the completion code in ``text``, as ``C1``. Raises ``ValueError``."""
     match = _COMPLETION_CODE.fullmatch(text)
     if match is None or int(match[1], 16) == 0:
-        raise ValueError(f"{text!r} is no completion code of a failure; write one as C1")
+        raise ValueError(f"{text!r} is not a valid completion code of a failure; write one as C1")
     return int(match[1], 16)
 
 
@@ -250,5 +253,5 @@ def _between(where: str, value: int, least: int, most: int) -> int:
     return value
 
 
-def _wrong(where: str, what: str) -> ConfigurationError:
-    return ConfigurationError("emulator", [Problem(where, what)])
+def _wrong(where: str, text: str) -> ConfigurationError:
+    return ConfigurationError("emulator", [Problem(where, text)])

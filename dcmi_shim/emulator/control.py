@@ -65,8 +65,9 @@ class Emulator:
         self._call("start", profile.encode())
 
     def reset(self) -> None:
-        """Make everything healthy and normal again, without hooks, silently (no recovery
-        events).
+        """Make everything healthy and normal again.
+
+        Silently, without recovery events; hooks go as well.
         """
         self._call("reset")
 
@@ -78,15 +79,19 @@ class Emulator:
         return status
 
     def occur(self, chip: int, code: str, severity: Severity | None = None) -> None:
-        """Raise a fault: event now, in the chip's list 50 ms later.
+        """Raise a fault on a chip.
 
-        A fault that is active already is announced again. Without ``severity`` it is the driver's.
+        The event comes now, and the list of the chip has it 50 ms later. A fault that is active
+        already is announced again. Without ``severity`` it is the driver's.
         """
         number = _number(code)
         self._change("occur", chip, number, severity_of(number) if severity is None else severity)
 
     def recover(self, chip: int, code: str) -> None:
-        """End a fault: event now, out of the chip's list 300 ms later."""
+        """End a fault of a chip.
+
+        The event comes now, and the list of the chip lacks it 300 ms later.
+        """
         number = _number(code)
         try:
             self._change("recover", chip, number)
@@ -96,7 +101,10 @@ class Emulator:
             ) from None
 
     def once(self, chip: int, code: str, severity: Severity | None = None) -> None:
-        """Send a one-off event; it never enters the list."""
+        """Send a one-off event, after which no recovery follows.
+
+        It never enters the list.
+        """
         number = _number(code)
         self._change("once", chip, number, severity_of(number) if severity is None else severity)
 
@@ -141,11 +149,14 @@ class Emulator:
         self._check(result, None)
 
     def drop(self, chip: int, hard: bool = False) -> None:
-        """Remove the card: its health call returns -8012, with ``hard`` every call of the chip."""
+        """Take a card away: its health call answers -8012.
+
+        With ``hard`` every call of the chip does.
+        """
         self._change("drop", chip, _EVERY_CALL if hard else _HEALTH_ONLY)
 
     def restore(self, chip: int) -> None:
-        """Return a dropped card."""
+        """Bring a dropped card back."""
         self._change("drop", chip, _HEALTHY_AGAIN)
 
     def replace(self, chip: int) -> None:
@@ -153,25 +164,34 @@ class Emulator:
         self._change("replace", chip)
 
     def hang(self, function: str, chip: int | None = None) -> None:
-        """Let calls of ``function`` hang until ``clear``, ``reset`` or ``start``."""
+        """Let calls of a function not return until it is cleared.
+
+        ``reset`` and ``start`` clear it, too.
+        """
         self._hook(function, chip, hang=1)
 
     def slow(self, function: str, delay_ms: int, chip: int | None = None) -> None:
-        """Delay calls of ``function`` by ``delay_ms``."""
+        """Let calls of a function take longer.
+
+        Each takes ``delay_ms`` more.
+        """
         if not 0 < delay_ms <= _MAX_DELAY_MS:
             raise _wrong("delay_ms", f"{delay_ms} is not between 1 and {_MAX_DELAY_MS}")
         self._hook(function, chip, slow_ms=delay_ms)
 
     def fail(self, function: str, return_code: int, chip: int | None = None) -> None:
-        """Let calls of ``function`` return ``return_code``, which is negative."""
+        """Let calls of a function answer a return code.
+
+        A ``return_code`` is negative.
+        """
         if not -(2**31) <= return_code < 0:
             raise _wrong("return_code", f"{return_code} is not a negative 32-bit number")
         self._hook(function, chip, fail=return_code)
 
     def clear(self, function: str, chip: int | None = None) -> None:
-        """Make ``function`` normal again, on ``chip`` or everywhere."""
-        found = _function(function, chip)
-        self._change("clear", _EVERY_CHIP if chip is None else chip, before=(found.number,))
+        """Let a function be normal again, on one chip or everywhere."""
+        call = _function(function, chip)
+        self._change("clear", _EVERY_CHIP if chip is None else chip, before=(call.number,))
 
     def link(self, chip: int, *, up: bool, quietly: bool = False, ports: int = 1) -> None:
         """Take a link down with its fault 81078603, or up with the fault's recovery.
@@ -237,12 +257,15 @@ class Emulator:
         self._load("address", chip, word)
 
     def virtual(self, chip: int, count: int) -> None:
-        """Divide a chip into ``count`` virtual devices, at most 32; 0 makes it whole again."""
+        """Cut a chip into virtual devices.
+
+        There are at most 32; 0 makes it whole again.
+        """
         self._load("virtual", chip, count)
 
     def _load(self, verb: str, chip: int, *values: Any) -> None:
-        if not 0 <= chip <= _LARGEST_ID:
-            raise _wrong("chip", f"{chip} is not a chip; ids are 0 to {_LARGEST_ID}")
+        if not 0 <= chip <= _MAX_ID:
+            raise _wrong("chip", f"{chip} is not a chip; ids are 0 to {_MAX_ID}")
         result = self._ask(verb, chip, *values)
         if result == errno.ERANGE:
             raise _wrong(
@@ -266,13 +289,13 @@ class Emulator:
         slow_ms: int = _UNCHANGED,
         fail: int = 0,
     ) -> None:
-        found = _function(function, chip)
+        call = _function(function, chip)
         on = _EVERY_CHIP if chip is None else chip
-        self._change("hook", on, hang, slow_ms, fail, before=(found.number,))
+        self._change("hook", on, hang, slow_ms, fail, before=(call.number,))
 
     def _change(self, verb: str, chip: int, *values: int, before: tuple[int, ...] = ()) -> None:
-        if not _EVERY_CHIP <= chip <= _LARGEST_ID:
-            raise _wrong("chip", f"{chip} is not a chip; ids are 0 to {_LARGEST_ID}")
+        if not _EVERY_CHIP <= chip <= _MAX_ID:
+            raise _wrong("chip", f"{chip} is not a chip; ids are 0 to {_MAX_ID}")
         self._check(self._ask(verb, *before, chip, *values), chip)
 
     def _call(self, verb: str, *values: Any) -> None:
@@ -301,7 +324,7 @@ class Emulator:
 
 
 _MAX_DELAY_MS = 3_600_000
-_LARGEST_ID = 255
+_MAX_ID = 255
 
 
 class _NoSuchFault(Exception):
@@ -354,8 +377,8 @@ def check_profile(profile: str) -> None:
         raise _wrong("profile", f"{profile!r} is unknown; there are {', '.join(PROFILES)}")
 
 
-def _wrong(where: str, what: str) -> ConfigurationError:
-    return ConfigurationError("emulator", [Problem(where, what)])
+def _wrong(where: str, text: str) -> ConfigurationError:
+    return ConfigurationError("emulator", [Problem(where, text)])
 
 
 def _number(code: str) -> int:
@@ -366,11 +389,11 @@ def _number(code: str) -> int:
 
 
 def _function(name: str, chip: int | None) -> EmulatedCall:
-    found = find_function(name)
-    if found is None:
-        raise _wrong("function", f"{name!r} is no function of the driver")
-    if chip is not None and not found.is_about_a_chip:
-        raise _wrong("chip", f"{found.name} is not about a chip; leave the chip out")
+    call = find_function(name)
+    if call is None:
+        raise _wrong("function", f"{name!r} is not a function of the driver")
+    if chip is not None and not call.is_about_a_chip:
+        raise _wrong("chip", f"{call.name} is not about a chip; leave the chip out")
     if chip is not None and chip < 0:
         raise _wrong("chip", f"{chip} is not a chip of this server; see vigil emulator status")
-    return found
+    return call

@@ -165,7 +165,7 @@ def install_servers(servers: Sequence[EmulatedServer], without: Collection[str] 
     unknown = [name for name in without if name not in functions()]
     if unknown:
         problems = [
-            Problem("without", f"{name!r} is no function of the driver") for name in unknown
+            Problem("without", f"{name!r} is not a function of the driver") for name in unknown
         ]
         raise ConfigurationError("emulator install", problems)
     exported = [name for name in functions() if name not in without]
@@ -197,11 +197,11 @@ def _check_owner(server: EmulatedServer) -> None:
     except OSError:
         return
     if other != root and (other / LIBRARY).exists():
-        what = (
+        text = (
             f"{owner.parent} is the state of the driver in {other}; give this one a state of its "
             "own with --emulator-dir, or unset VIGIL_EMULATOR_DIR"
         )
-        raise ConfigurationError("emulator install", [Problem("--emulator-dir", what)])
+        raise ConfigurationError("emulator install", [Problem("--emulator-dir", text)])
 
 
 def _install_server(

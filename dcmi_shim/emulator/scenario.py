@@ -52,10 +52,10 @@ def _switch_code(text: str) -> str:
 
 
 def _function(name: str) -> str:
-    found = find_function(name)
-    if found is None:
-        raise ValueError(f"{name!r} is no function of the driver")
-    return found.name
+    call = find_function(name)
+    if call is None:
+        raise ValueError(f"{name!r} is not a function of the driver")
+    return call.name
 
 
 SwitchCodeText = Annotated[str, AfterValidator(_switch_code)]
@@ -394,8 +394,8 @@ def _impossible_steps(content: dict[str, Any]) -> list[Problem]:
         if chips is not None and chip >= chips:
             problems.append(Problem(where, f"{profile} has the chips 0 to {chips - 1}, not {chip}"))
         elif function is not None and not function.is_about_a_chip:
-            what = f"{function.name} is not about a chip; leave the chip out"
-            problems.append(Problem(where, what))
+            text = f"{function.name} is not about a chip; leave the chip out"
+            problems.append(Problem(where, text))
     return problems
 
 
@@ -423,8 +423,8 @@ def play(scenario: Scenario, emulator: Emulator) -> None:
     """
     running = emulator.status()["profile"]
     if running != scenario.profile:
-        what = f"is {scenario.profile!r}, but the emulator runs {running!r}"
-        raise ConfigurationError("scenario", [Problem("profile", what)])
+        text = f"is {scenario.profile!r}, but the emulator runs {running!r}"
+        raise ConfigurationError("scenario", [Problem("profile", text)])
     begin = time.monotonic()
     for step in scenario.steps:
         time.sleep(max(0.0, begin + step.at_ms / 1000 - time.monotonic()))

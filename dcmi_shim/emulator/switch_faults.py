@@ -29,9 +29,11 @@ class EmulatedSwitchFault:
         if self.code.event_type == 0:
             raise ValueError("the event type 0 is none")
         if not 0 <= self.chip < CHIPS:
-            raise ValueError(f"{self.chip} is no switch chip; there are 0 to {CHIPS - 1}")
+            raise ValueError(f"{self.chip} is not a valid switch chip; there are 0 to {CHIPS - 1}")
         if not 0 <= self.port < PORTS and self.port != NOT_APPLICABLE:
-            raise ValueError(f"{self.port} is no port of a switch; there are 0 to {PORTS - 1}")
+            raise ValueError(
+                f"{self.port} is not a valid port of a switch; there are 0 to {PORTS - 1}"
+            )
         if not 0 <= self.peer_port <= _NUMBER_16:
             raise ValueError(f"the peer's port {self.peer_port} has more than 16 bits")
 

@@ -32,34 +32,36 @@ class ToolTrouble:
 
     def problems(self) -> list[Problem]:
         """Return all problems of it, but for a chip that a server does not have."""
-        found = []
-        known = tools().get(self.tool)
-        if known is None:
-            what = f"{self.tool!r} is unknown; there are {', '.join(tools())}"
-            found.append(Problem("tool", what))
-        elif self.chip is not None and not known.is_about_a_chip:
-            found.append(Problem("chip", f"{self.tool} is not about a chip; leave the chip out"))
+        problems = []
+        tool = tools().get(self.tool)
+        if tool is None:
+            text = f"{self.tool!r} is unknown; there are {', '.join(tools())}"
+            problems.append(Problem("tool", text))
+        elif self.chip is not None and not tool.is_about_a_chip:
+            problems.append(Problem("chip", f"{self.tool} is not about a chip; leave the chip out"))
         if self.chip is not None and self.chip < 0:
-            found.append(Problem("chip", f"{self.chip} is not a chip"))
+            problems.append(Problem("chip", f"{self.chip} is not a chip"))
         if self.trouble not in TROUBLES:
-            what = f"{self.trouble!r} is unknown; there are {', '.join(TROUBLES)}"
-            return [*found, Problem("trouble", what)]
-        return found + self._value_problems()
+            text = f"{self.trouble!r} is unknown; there are {', '.join(TROUBLES)}"
+            return [*problems, Problem("trouble", text)]
+        return problems + self._value_problems()
 
     def _value_problems(self) -> list[Problem]:
-        found = []
+        problems = []
         delay_ms, status = self.delay_ms, self.exit_status
         if self.trouble == SLOW and (delay_ms is None or not 0 < delay_ms <= _MAX_DELAY_MS):
-            what = f"{delay_ms} is not between 1 and {_MAX_DELAY_MS}"
-            found.append(Problem("delay_ms", what))
+            text = f"{delay_ms} is not between 1 and {_MAX_DELAY_MS}"
+            problems.append(Problem("delay_ms", text))
         if self.trouble != SLOW and delay_ms is not None:
-            found.append(Problem("delay_ms", f"belongs to {SLOW}, not to {self.trouble}"))
+            problems.append(Problem("delay_ms", f"belongs to {SLOW}, not to {self.trouble}"))
         if self.trouble == FAIL and (status is None or not 0 < status <= _MAX_EXIT_STATUS):
-            what = f"{status} is not between 1 and {_MAX_EXIT_STATUS}"
-            found.append(Problem("exit_status", what))
+            text = f"{status} is not between 1 and {_MAX_EXIT_STATUS}"
+            problems.append(Problem("exit_status", text))
         if self.trouble != FAIL and (status is not None or self.text):
-            found.append(Problem("exit_status", f"and text belong to {FAIL}, not {self.trouble}"))
+            problems.append(
+                Problem("exit_status", f"and text belong to {FAIL}, not {self.trouble}")
+            )
         if len(self.text) > _MAX_TEXT or not self.text.isascii() or "\0" in self.text:
-            what = f"must be ASCII text of at most {_MAX_TEXT} characters"
-            found.append(Problem("text", what))
-        return found
+            text = f"must be ASCII text of at most {_MAX_TEXT} characters"
+            problems.append(Problem("text", text))
+        return problems

@@ -40,8 +40,8 @@ class Optical(msgspec.Struct, frozen=True):
 
 def number(text: str) -> float | None:
     """Return the number in ``47 C`` or ``1.4035 mW``; ``None`` for any other text."""
-    found = _NUMBER.fullmatch(text.strip())
-    return None if found is None else float(found[1])
+    match = _NUMBER.fullmatch(text.strip())
+    return None if match is None else float(match[1])
 
 
 def lines_of(text: str, chip: int) -> list[str]:
@@ -50,8 +50,8 @@ def lines_of(text: str, chip: int) -> list[str]:
     for line in text.splitlines():
         prefix = _DEVICE.match(line)
         if prefix is not None and int(prefix[1]) != chip:
-            what = f"hccn_tool answered for chip {int(prefix[1])} when chip {chip} was asked for"
-            raise ToolNonsense(what, text)
+            message = f"hccn_tool answered for chip {int(prefix[1])} when chip {chip} was asked for"
+            raise ToolNonsense(message, text)
         lines.append(line if prefix is None else line[prefix.end() :])
     return lines
 
@@ -63,8 +63,10 @@ def nonsense(asked: str, chip: int, text: str) -> ToolNonsense:
 
 def _only(pattern: re.Pattern[str], asked: str, text: str, chip: int) -> re.Match[str]:
     """Return the one line that matches ``pattern``; two that agree are one."""
-    matches = [found for line in lines_of(text, chip) if (found := pattern.fullmatch(line.strip()))]
-    if len({found.groups() for found in matches}) != 1:
+    matches = [
+        counter for line in lines_of(text, chip) if (counter := pattern.fullmatch(line.strip()))
+    ]
+    if len({match.groups() for match in matches}) != 1:
         raise nonsense(asked, chip, text)
     return matches[0]
 
@@ -86,16 +88,16 @@ def parse_speed(text: str, chip: int) -> int | None:
 def parse_link_ups(text: str, chip: int) -> int:
     """Return from ``-link_stat -g`` how often the link came up."""
     counts = (_UPS.fullmatch(line.strip()) for line in lines_of(text, chip))
-    found = [int(count[1]) for count in counts if count is not None]
-    if not found:
+    counter = [int(count[1]) for count in counts if count is not None]
+    if not counter:
         raise nonsense("link up count", chip, text)
-    return found[-1]
+    return counter[-1]
 
 
 def parse_counters(text: str, chip: int) -> Mapping[str, int]:
     """Return from ``-stat -g`` of all families packet counters by the tool's names."""
-    found = (_COUNTER.fullmatch(line.strip()) for line in lines_of(text, chip))
-    counters = {match[1]: int(match[2]) for match in found if match is not None}
+    counter = (_COUNTER.fullmatch(line.strip()) for line in lines_of(text, chip))
+    counters = {match[1]: int(match[2]) for match in counter if match is not None}
     if not counters:
         raise nonsense("packet statistics", chip, text)
     return counters

@@ -81,8 +81,8 @@ def reading(before: Collection[Alarm] | None) -> Reading:
     alarm ends and another begins, the others move between pages and the total stays. Raises
     ``BmcError`` that names the page and what is wrong; nothing of the list counts then.
     """
-    known = None if before is None else _identities(before)
-    why = ""
+    previous = None if before is None else _identities(before)
+    reason = ""
     for _ in range(MAX_PASSES):
         first = yield request_from(0)
         page = parse_page(first, 0)
@@ -95,20 +95,20 @@ def reading(before: Collection[Alarm] | None) -> Reading:
             last = parse_page((yield request_from(index)), index)
             alarms += last.alarms
         if last.total != page.total:
-            why = f"the total went from {page.total} to {last.total}"
-            known = None
+            reason = f"the total went from {page.total} to {last.total}"
+            previous = None
             continue
         if len(alarms) > page.total:
             raise _wrong(0, f"the total is {page.total}, but {len(alarms)} came")
-        found = _identities(alarms)
-        if last is page or found == known:
+        identities = _identities(alarms)
+        if last is page or identities == previous:
             once: dict[tuple[str, str, int], Alarm] = {}
             for alarm in alarms:
                 once.setdefault(alarm.identity, alarm)
             return tuple(once.values())
-        known = found
-        why = "no two passes agree"
-    raise BmcError(f"the list of alarms changes while it is read, {MAX_PASSES} times now: {why}")
+        previous = identities
+        reason = "no two passes agree"
+    raise BmcError(f"the list of alarms changes while it is read, {MAX_PASSES} times now: {reason}")
 
 
 def parse_page(reply: bytes, index: int) -> AlarmPage:
@@ -118,20 +118,20 @@ def parse_page(reply: bytes, index: int) -> AlarmPage:
     Zeros behind all the alarms that it counts are no alarms.
     """
     if len(reply) < _HEADER.size:
-        what = f"it has {counted(len(reply), 'byte')}, not even {_HEADER.size}"
-        short = _wrong(index, what, reply)
+        text = f"it has {counted(len(reply), 'byte')}, not even {_HEADER.size}"
+        short = _wrong(index, text, reply)
         raise short if reply else ForeignBmc(str(short))
     manufacturer, total, count = _HEADER.unpack_from(reply)
     if manufacturer != _MANUFACTURER:
-        what = f"it begins with {manufacturer.hex(' ')} instead of {_MANUFACTURER.hex(' ')}"
-        raise ForeignBmc(str(_wrong(index, f"{what}: shifted, or of another maker", reply)))
+        text = f"it begins with {manufacturer.hex(' ')} instead of {_MANUFACTURER.hex(' ')}"
+        raise ForeignBmc(str(_wrong(index, f"{text}: shifted, or of another maker", reply)))
     events = reply[_HEADER.size :]
     size = count * _EVENT.size
     if len(events) > size and not any(events[size:]):
         events = events[:size]  # some BMCs fill their replies up
     if len(events) % _EVENT.size:
-        what = f"its alarms take {len(events)} bytes, no multiple of {_EVENT.size}"
-        raise _wrong(index, what, reply)
+        text = f"its alarms take {len(events)} bytes, no multiple of {_EVENT.size}"
+        raise _wrong(index, text, reply)
     alarms = tuple(map(_alarm, _EVENT.iter_unpack(events)))
     if count != len(alarms):
         raise _wrong(index, f"its count of alarms is {count}, but it holds {len(alarms)}", reply)
@@ -153,9 +153,9 @@ def _identities(alarms: Collection[Alarm]) -> frozenset[tuple[str, str, int]]:
     return frozenset(alarm.identity for alarm in alarms)
 
 
-def _wrong(index: int, what: str, reply: bytes | None = None) -> BmcError:
+def _wrong(index: int, text: str, reply: bytes | None = None) -> BmcError:
     shown = ""
     if reply is not None:
         more = " ..." if len(reply) > _SHOWN_BYTES else ""
         shown = f" ({reply[:_SHOWN_BYTES].hex(' ') or 'no byte'}{more})"
-    return BmcError(f"the BMC's reply with the alarms from index {index} on is bad: {what}{shown}")
+    return BmcError(f"the BMC's reply with the alarms from index {index} on is bad: {text}{shown}")

@@ -125,8 +125,8 @@ class IpmiDevice:
                 try:
                     reply = self._ask(device, number, request)
                 except OSError as error:
-                    what = f"{self._doing} failed: {error.strerror}"
-                    raise BmcError(f"{self._path}: {what} (request {request})") from None
+                    text = f"{self._doing} failed: {error.strerror}"
+                    raise BmcError(f"{self._path}: {text} (request {request})") from None
                 try:
                     request = exchange.send(reply)
                 except StopIteration as stop:
@@ -209,7 +209,7 @@ def checked(reply: bytes, request: Request) -> bytes:
         raise BmcError(f"the BMC's reply has no byte (request {request})")
     if reply[0] != 0:
         text = _COMPLETION_TEXTS.get(reply[0])
-        why = "" if text is None else f": {text}"
-        refusal = f"the BMC refuses with completion code {reply[0]:02X}{why} (request {request})"
+        reason = "" if text is None else f": {text}"
+        refusal = f"the BMC refuses with completion code {reply[0]:02X}{reason} (request {request})"
         raise ForeignBmc(refusal) if reply[0] in UNKNOWN_COMMAND else BmcError(refusal)
     return reply[1:]

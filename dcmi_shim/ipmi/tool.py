@@ -40,10 +40,10 @@ class IpmiTool:
         Raises ``NoTool``, ``ToolError`` when a run fails, and ``BmcError`` (``ForeignBmc`` where
         the BMC does not know a command).
         """
-        found = shutil.which(NAME, path=self._environment["PATH"])
-        if found is None:
+        result = shutil.which(NAME, path=self._environment["PATH"])
+        if result is None:
             raise NoTool
-        path = Path(found)
+        path = Path(result)
         check_tool(path, trust_driver=self._trust_driver)
         end = time.monotonic() + limit_seconds
         request = next(exchange)

@@ -77,8 +77,8 @@ class Library:
 
     def raw(self, name: str, *arguments: object) -> int:
         """Call ``name`` without translation."""
-        found = self._find(name)
-        return SYMBOL_MISSING if found is None else int(found(*arguments))
+        function = self._find(name)
+        return SYMBOL_MISSING if function is None else int(function(*arguments))
 
     def has(self, name: str) -> bool:
         """Return whether the library has ``name``."""

@@ -47,9 +47,9 @@ _VERSION_SIZE = 33
 _HEALTH_LIMIT = 2**31 - 1
 _NETWORK_HEALTH_MAX = 127
 _VDIE = 1
-_SUPER_POD_LEAST = 24
+_MIN_SUPER_POD = 24
 _TOTAL_RESOURCE_WORDS = 90
-_VIRTUAL_DEVICES_MOST = 32
+_MAX_VIRTUAL_DEVICES = 32
 _AICORES_AT = 208
 _PRODUCT_SIZE = 65
 _ROCE = 1
@@ -222,7 +222,7 @@ def _super_pod(library: Library, card: int, device: int) -> Answer:
     answer = library.call("dcmi_get_device_info", card, device, *SUPER_POD, info_at, size_at)
     if answer:
         return answer, None
-    within("the super-pod data's size", size.value, _SUPER_POD_LEAST, sizeof(abi.SuperPodInfo))
+    within("the super-pod data's size", size.value, _MIN_SUPER_POD, sizeof(abi.SuperPodInfo))
     members = (
         info.sdid,
         info.super_pod_size,
@@ -243,7 +243,7 @@ def _total_resource(library: Library, card: int, device: int) -> Answer:
     answer = library.call(name, card, device, *VIRTUAL_DEVICES, words_at, size_at)
     if answer:
         return answer, None
-    devices = within("the number of virtual devices", words[0], 0, _VIRTUAL_DEVICES_MOST)
+    devices = within("the number of virtual devices", words[0], 0, _MAX_VIRTUAL_DEVICES)
     return answer, [devices, c_float.from_buffer(words, _AICORES_AT).value]
 
 
@@ -269,10 +269,10 @@ def address(library: Library, card: int, device: int) -> Answer:
 
     IPv4 is tried first.
     """
-    answer, found = _address(library, card, device, 0)
+    answer, result = _address(library, card, device, 0)
     if answer:
-        answer, found = _address(library, card, device, _IPV6)
-    return answer, found
+        answer, result = _address(library, card, device, _IPV6)
+    return answer, result
 
 
 def _address(library: Library, card: int, device: int, kind: int) -> tuple[int, list[int]]:
@@ -286,13 +286,13 @@ def _address(library: Library, card: int, device: int, kind: int) -> tuple[int, 
 
 def processes(library: Library, card: int, device: int) -> Answer:
     """Return the ids of the processes that use the chip, as the host counts them."""
-    found, found_at = output(abi.ProcessMemory * _PROCESSES)
+    result, found_at = output(abi.ProcessMemory * _PROCESSES)
     count, count_at = output(c_int)
     answer = library.call("dcmi_get_device_resource_info", card, device, found_at, count_at)
     if answer:
         return answer, None
     listed = within("the number of processes", count.value, 0, _PROCESSES)
-    return answer, [process.proc_id for process in found[:listed]]
+    return answer, [process.proc_id for process in result[:listed]]
 
 
 def error_codes(library: Library, card: int, device: int) -> Answer:
@@ -314,15 +314,15 @@ def code_lists(library: Library, *places: int) -> Answer:
     ``_LISTS_SECONDS`` are left out: a slow driver must not look like one that hangs.
     """
     end = time.monotonic() + _LISTS_SECONDS
-    found: list[object] = []
+    result: list[object] = []
     for place in range(0, len(places), 2):
         if time.monotonic() > end:
             break
         codes = None
         with contextlib.suppress(Implausible):
             _, codes = error_codes(library, places[place], places[place + 1])
-        found.append(codes)
-    return 0, found
+        result.append(codes)
+    return 0, result
 
 
 CALLS: dict[str, Callable[..., Answer]] = {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DRIVER_ROOT = Path("/usr/local/Ascend/driver")
 IN_ROOT = Path("lib64/driver")
-_LONGEST = 1024
+_MAX_LENGTH = 1024
 _LEVELS = 20
 _LDCONFIG = "/sbin/ldconfig"
 _LDCONFIG_SECONDS = 10
@@ -99,8 +99,10 @@ def _candidates(name: str, paths: VendorPaths, refused: list[str]) -> Iterator[t
     if paths.driver_root is not None:
         yield from _present("--driver-root", paths.driver_root / IN_ROOT / name, refused)
     search = paths.environment.get("LD_LIBRARY_PATH", "")
-    if len(search) > _LONGEST:
-        refused.append(f"LD_LIBRARY_PATH: has {len(search)} characters, at most {_LONGEST} count")
+    if len(search) > _MAX_LENGTH:
+        refused.append(
+            f"LD_LIBRARY_PATH: has {len(search)} characters, at most {_MAX_LENGTH} count"
+        )
     else:
         for directory in filter(None, search.split(":")):
             yield from _present("LD_LIBRARY_PATH", Path(directory).absolute() / name, refused)
@@ -110,8 +112,10 @@ def _candidates(name: str, paths: VendorPaths, refused: list[str]) -> Iterator[t
 
 
 def _present(origin: str, path: Path, refused: list[str]) -> Iterator[tuple[str, Path]]:
-    if len(str(path)) > _LONGEST:
-        refused.append(f"{origin}: a path of {len(str(path))} characters, at most {_LONGEST} count")
+    if len(str(path)) > _MAX_LENGTH:
+        refused.append(
+            f"{origin}: a path of {len(str(path))} characters, at most {_MAX_LENGTH} count"
+        )
     elif not os.path.lexists(path):
         refused.append(f"{path} ({origin}): does not exist")
     else:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     """Path, device, inode, size and time of the last change (nanoseconds)."""
 
 _log = logging.getLogger(__name__)
-_MOST_FILES = 2000
+_MAX_FILES = 2000
 
 
 @dataclass(frozen=True)
@@ -125,13 +125,13 @@ def _files(path: Path, search: tuple[Path, ...]) -> tuple[File, ...]:
     for directory in search:
         with os.scandir(directory) as entries:
             paths += sorted(entry.path for entry in entries if ".so" in entry.name)
-    found = []
-    for name in paths[:_MOST_FILES]:
+    versions = []
+    for name in paths[:_MAX_FILES]:
         try:
             status = os.stat(name)  # noqa: PTH116
         except FileNotFoundError:
             if name == paths[0]:
                 raise
             continue  # a link to nothing is no library
-        found.append((name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
-    return tuple(found)
+        versions.append((name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+    return tuple(versions)

@@ -94,10 +94,10 @@ class Survey:
     is_refused: bool = False
 
 
-async def survey(ask: Ask, library: str, known: Inventory | None) -> Survey:
+async def survey(ask: Ask, library: str, current: Inventory | None) -> Survey:
     """Read everything once; return what was read.
 
-    Chips that are ``known`` stay, even if the driver does not list them now, unless another one is
+    Chips of ``current`` stay, even if the driver does not list them now, unless another one is
     in their place. So do virtual devices of a chip that gives no answer about them.
 
     Raises ``DriverGone`` when there is no driver, ``DriverCallError`` or ``DriverCallStuck`` when
@@ -105,10 +105,10 @@ async def survey(ask: Ask, library: str, known: Inventory | None) -> Survey:
     """
     asked = _Questions(ask)
     problems = asked.problems
-    before = () if known is None else known.chips
-    found = await _chips(asked, before)
-    hidden = (chip for chip in before if not any(_are_in_one_place(chip, one) for one in found))
-    chips = tuple(sorted([*found, *hidden]))
+    before = () if current is None else current.chips
+    result = await _chips(asked, before)
+    hidden = (chip for chip in before if not any(_are_in_one_place(chip, item) for item in result))
+    chips = tuple(sorted([*result, *hidden]))
     if not chips:
         return Survey(None, (*problems, "the driver lists no chip"))
     words = await asked.first(_NAMES, chips)
@@ -129,7 +129,7 @@ async def survey(ask: Ask, library: str, known: Inventory | None) -> Survey:
         return Survey(None, (*problems, _mixed_families(families)), chips, is_refused=True)
     version = await asked.read("dcmi_get_dcmi_version")
     pod = await _super_pod(asked, chips[0])
-    virtual = await virtual_chips(ask, chips, () if known is None else known.virtual)
+    virtual = await virtual_chips(ask, chips, () if current is None else current.virtual)
     main_board = None
     if family == _A5:
         main_board = await asked.first((_MAIN_BOARD,), chips)
@@ -142,15 +142,15 @@ async def _families(
 ) -> dict[str, dict[str, list[Chip]]]:
     """Return the chips by family and name. One without enough answers now is in none."""
     asked = _Questions(ask)
-    found: dict[str, dict[str, list[Chip]]] = {}
+    result: dict[str, dict[str, list[Chip]]] = {}
     for chip in chips:
         words = await asked.first(_NAMES, (chip,))
         board = None if words is None else await asked.of_chip(_BOARD, chip)
         if words is None or (board is None and is_board_known):
             continue
         family = chip_family(words[1], board) or "no supported family"
-        found.setdefault(family, {}).setdefault(words[1], []).append(chip)
-    return found
+        result.setdefault(family, {}).setdefault(words[1], []).append(chip)
+    return result
 
 
 def _mixed_families(families: Mapping[str, Mapping[str, Sequence[Chip]]]) -> str:
@@ -183,16 +183,16 @@ async def chip_names(ask: Ask, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
     return names, tuple(asked.problems)
 
 
-def _are_in_one_place(one: Chip, other: Chip) -> bool:
+def _are_in_one_place(chip: Chip, other: Chip) -> bool:
     """Return whether both cannot exist at once: ids and places belong to one chip each."""
     return (
-        one.physical_id == other.physical_id
-        or one.logic_id == other.logic_id
-        or (one.card_id, one.device_id) == (other.card_id, other.device_id)
+        chip.physical_id == other.physical_id
+        or chip.logic_id == other.logic_id
+        or (chip.card_id, chip.device_id) == (other.card_id, other.device_id)
     )
 
 
-async def _chips(asked: _Questions, known: Sequence[Chip]) -> list[Chip]:
+async def _chips(asked: _Questions, before: Sequence[Chip]) -> list[Chip]:
     problems = asked.problems
     answer = await asked.ask("dcmi_get_card_list", (), None)
     count, cards = msgspec.json.decode(answer, type=tuple[int, list[int]])
@@ -205,7 +205,7 @@ async def _chips(asked: _Questions, known: Sequence[Chip]) -> list[Chip]:
         serial = await _Questions(asked.ask).read(_LABEL, (card,), where)
         devices = await asked.read("dcmi_get_device_num_in_card", (card,), where, needed=True)
         for device in range(devices or 0):
-            chip = await _identity(asked, card, device, serial or "", known)
+            chip = await _identity(asked, card, device, serial or "", before)
             if chip is None:
                 continue
             if chip.physical_id in chips or chip.logic_id in logic_ids:
@@ -217,7 +217,7 @@ async def _chips(asked: _Questions, known: Sequence[Chip]) -> list[Chip]:
 
 
 async def _identity(
-    asked: _Questions, card: int, device: int, serial: str, known: Sequence[Chip]
+    asked: _Questions, card: int, device: int, serial: str, current: Sequence[Chip]
 ) -> Chip | None:
     where = f"card {card} device {device}"
     logic = await asked.read("dcmi_get_device_logic_id", (card, device), where, needed=True)
@@ -229,7 +229,7 @@ async def _identity(
     words = await _Questions(asked.ask).read(_DIE, (card, device), where)
     die = "" if words is None or len(set(words)) == 1 else _die_of(words)
     place = (physical, logic, card, device)
-    before = next((chip for chip in known if _place_of(chip) == place), None)
+    before = next((chip for chip in current if _place_of(chip) == place), None)
     if before is not None:
         # An answer that is missing now was given before to the same process.
         die, serial = die or before.die, serial or before.serial
@@ -278,16 +278,16 @@ async def node_facts(ask: Ask, inventory: Inventory) -> tuple[NodeFacts, tuple[s
     return facts, tuple(asked.problems)
 
 
-async def virtual_chips(ask: Ask, chips: Sequence[Chip], known: Sequence[int]) -> tuple[int, ...]:
+async def virtual_chips(ask: Ask, chips: Sequence[Chip], before: Sequence[int]) -> tuple[int, ...]:
     """Return the physical ids of the chips that are divided into virtual devices.
 
-    For a chip without an answer ``known`` decides: most drivers do not have the function. Raises
+    For a chip without an answer ``before`` decides: most drivers do not have the function. Raises
     ``DriverGone`` when there is no driver.
     """
     asked = _Questions(ask)
     divided = []
     for chip in chips:
         total = await asked.of_chip("dcmi_get_device_info", chip, *VIRTUAL_DEVICES)
-        if chip.physical_id in known if total is None else total[0]:
+        if chip.physical_id in before if total is None else total[0]:
             divided.append(chip.physical_id)
     return tuple(divided)

@@ -26,8 +26,8 @@ class AdaptiveDeadline:
 
     def of(self, call: Hashable) -> float:
         """Return the deadline of ``call`` in seconds."""
-        known = self._by_call.get(call)
-        return max(self._by_call.values(), default=self._usual) if known is None else known
+        state = self._by_call.get(call)
+        return max(self._by_call.values(), default=self._usual) if state is None else state
 
     def record(self, call: Hashable, seconds: float) -> None:
         """Record that ``call`` answered after ``seconds``."""

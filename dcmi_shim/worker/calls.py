@@ -102,6 +102,7 @@ class Calls:
             self._refuse_left_out(call)
             child = await self._supervisor.ready(self._settings.call_seconds)
             async with self._turn:
+                # Again: while this call waited for its turn, the same call may have hung.
                 self._refuse_left_out(call)
                 if child is self._supervisor.serving:
                     message = await self._request(child, call, chip, where)
@@ -141,15 +142,18 @@ class Calls:
             self._leave_out(call, chip, where, child)
             stuck = DriverCallStuck(function, where, self._left_out[call].since_ms)
             _log.warning("%s; it is left out from now on", stuck)
+            # A thread of a library cannot be ended, so the whole process is replaced.
             self._supervisor.replace(child, str(stuck))
             raise stuck from None
         except DriverGone as error:
+            # Once may be chance, or another call that damaged the memory.
             self._crashes[call] += child.crashed
             if self._crashes[call] >= _CRASHES:
                 self._leave_out(call, chip, where, child)
                 _log.warning("%s in %s again; the call is left out from now on", error, function)
             at = "" if where is None else f" on {where}"
             raise DriverGone(f"{error} in {function}{at}") from error
+        # Only of a call that returned: a deadline must not grow by calls that hang.
         self._deadlines.record(call, loop.time() - begun)
         return message
 

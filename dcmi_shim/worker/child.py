@@ -131,7 +131,7 @@ class Child:
             event["seen_at_ms"] = seen_at_ms
             message: dict[str, object] = {"event": event}
         except Exception as error:
-            message = {"odd": str(error)}
+            message = {"invalid_event": str(error)}
         self._outbox.send(message, may_drop=True)
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dcmi_shim.values import DriverEvent, DriverSwitchEvent
 
 _log = logging.getLogger(__name__)
-_LONGEST = 8192
-_AT_ONCE = 64
+_MAX_LENGTH = 8192
+_MAX_BATCH = 64
 
 Event = TypeVar("Event")
 
@@ -36,7 +36,7 @@ class EventQueue(Generic[Event]):
 
     def add_event(self, event: Event) -> None:
         """Add an event."""
-        if self._dropped or len(self._items) >= _LONGEST:
+        if self._dropped or len(self._items) >= _MAX_LENGTH:
             self._dropped += 1
         else:
             self._items.append(event)
@@ -48,19 +48,19 @@ class EventQueue(Generic[Event]):
         last = self._items[-1] if self._items else None
         if isinstance(last, DriverGap):
             self._items.pop()
-            reason = f"{last.reason}; {reason}"[-_LONGEST:]
+            reason = f"{last.reason}; {reason}"[-_MAX_LENGTH:]
         self._items.append(DriverGap(self._wall_clock(), reason))
         self._filled.set()
 
     async def read(self) -> AsyncIterator[Event | DriverGap]:
         """Yield events and gaps in order, without end. One reader only.
 
-        Events that are queued already are read in one turn of the loop, up to ``_AT_ONCE``.
+        Events that are queued already are read in one turn of the loop, up to ``_MAX_BATCH``.
         """
         while True:
             await self._filled.wait()
             while self._items:
-                for _ in range(min(_AT_ONCE, len(self._items))):
+                for _ in range(min(_MAX_BATCH, len(self._items))):
                     yield self._items.popleft()
                 # A flood must not block all other tasks.
                 await asyncio.sleep(0)

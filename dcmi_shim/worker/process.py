@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _CHILD = Path(__file__).with_name("child.py")
 _READ_SIZE = 1 << 16
-_LONGEST_FRAME = 1 << 20
+_MAX_FRAME_BYTES = 1 << 20
 _SYMBOL_LOOKUP_STATUS = 127
 _FIRST_REAP_SECONDS = 0.005
 _LAST_REAP_SECONDS = 1.0
@@ -43,7 +43,7 @@ class Message(msgspec.Struct, frozen=True):
     failed: str | None = None
     event: DriverEvent | DriverSwitchEvent | None = None
     dropped: int = 0
-    odd: str | None = None
+    invalid_event: str | None = None
 
 
 _decoder = msgspec.json.Decoder(Message)
@@ -69,7 +69,7 @@ class ChildProcess:
         self._buffer = bytearray()
         self._waiting: tuple[int, asyncio.Future[Message]] | None = None
         self._last_id = 0
-        self._nonsense: str | None = None
+        self._protocol_error: str | None = None
         self.ended = False
         """Whether nothing more will be read from it."""
         command = [sys.executable, "-I", "-S", str(_CHILD), str(os.getpid()), kind]
@@ -97,7 +97,10 @@ class ChildProcess:
     @property
     def crashed(self) -> bool:
         """Whether it ended by itself; one that was killed, as for its memory, did not."""
-        return self._nonsense is not None or self._process.poll() not in (None, -signal.SIGKILL)
+        return self._protocol_error is not None or self._process.poll() not in (
+            None,
+            -signal.SIGKILL,
+        )
 
     async def request(
         self, call: str, arguments: tuple[int | str, ...], deadline_seconds: float
@@ -141,8 +144,8 @@ class ChildProcess:
         try:
             self._decode_frames()
         except (ValueError, msgspec.DecodeError) as error:
-            self._nonsense = (
-                f"sent what is no message ({decode_text(error)}); its memory may be damaged"
+            self._protocol_error = (
+                f"sent an invalid message ({decode_text(error)}); its memory may be damaged"
             )
             self.kill()
             self._end()
@@ -151,7 +154,7 @@ class ChildProcess:
         start = 0
         while len(self._buffer) - start >= 4:
             size = int.from_bytes(self._buffer[start : start + 4], "big")
-            if size > _LONGEST_FRAME:
+            if size > _MAX_FRAME_BYTES:
                 raise ValueError(f"a frame of {size} bytes")
             if len(self._buffer) - start - 4 < size:
                 break
@@ -204,8 +207,8 @@ class ChildProcess:
 
     def exit_reason(self) -> str:
         """Return how the process ended, as a part of a sentence."""
-        if self._nonsense is not None:
-            return f"the driver process {self._nonsense}"
+        if self._protocol_error is not None:
+            return f"the driver process {self._protocol_error}"
         status = self._process.poll()
         if status is None:
             return "the driver process closed its pipe"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _UNKILLABLE = 16
-_STARTS_AT_ONCE = 20
+_MAX_QUICK_STARTS = 20
 _START_PERIOD_MS = 3000
 """After that many starts at once there is one in each period."""
 _READ_AFTER_KILL_SECONDS = 1.0
@@ -125,7 +125,7 @@ class Supervisor:
         self._events = events
         self._reopened = reopened
         self._overlap = Overlap()
-        self._starts = TokenBucket(_STARTS_AT_ONCE, 1, _START_PERIOD_MS)
+        self._starts = TokenBucket(_MAX_QUICK_STARTS, 1, _START_PERIOD_MS)
         self._failing = Backoff(
             settings.retry_first_seconds, settings.retry_last_seconds, by_chance=0.0
         )
@@ -175,6 +175,7 @@ class Supervisor:
             return child
         try:
             async with asyncio.timeout(deadline_seconds):
+                # Again after each wake: the child that became usable may have ended meanwhile.
                 while (child := self._serving) is None:
                     await self._usable.wait()
                 return child
@@ -204,6 +205,7 @@ class Supervisor:
     async def run(self) -> NoReturn:
         """Keep a child alive until cancelled. Raises when no start can ever succeed."""
         while True:
+            # Before the start: a request that comes during it must lead to another one.
             self._start_requested.clear()
             child = await self._start_with_retries()
             if child is not None:
@@ -227,6 +229,7 @@ class Supervisor:
                 return await self._start()
             except DriverError as error:
                 is_passing = isinstance(error, DriverCallError | DriverGone)
+                # A library that never loaded is a mistake of the set-up, which no retry repairs.
                 if not self._opened_once and not is_passing and not self._waits_for_library:
                     raise
                 if self._serving is not None:
@@ -240,8 +243,10 @@ class Supervisor:
 
     async def _wait_for_budget(self) -> None:
         while True:
+            # One that hung in the kernel may be gone since.
             self._killed = [child for child in self._killed if not child.reaped]
             wait = self._starts.wait_ms(round(self.now() * 1000)) / 1000
+            # Each more would hang in the kernel as well, and hold memory there.
             if len(self._killed) >= _UNKILLABLE:
                 wait = 1.0
             elif not wait:
@@ -259,16 +264,17 @@ class Supervisor:
         self._not_replaced_reason = reason
 
     async def _start(self) -> ChildProcess:
-        found = await self._installed.find()
-        child = await open_child(found.library, self._settings, self._on_message, self._on_end)
+        library = await self._installed.find()
+        child = await open_child(library.library, self._settings, self._on_message, self._on_end)
         self._starting = child
         self._opened_once = True
-        if found != self._tried:
+        if library != self._tried:
             # This library may have what the one before refused for ever.
-            self._subscribe_at, self._tried = None, found
+            self._subscribe_at, self._tried = None, library
         try:
             for other in (self._serving, self._hanging):
                 if other is not None and not other.ended:
+                    # Before the subscription: from then on both receive each event.
                     self._overlap.begin(other.pid, child.pid)
             await self._subscribe(child)
         except BaseException:
@@ -278,7 +284,7 @@ class Supervisor:
             self._starting = None
         self._failing.reset()
         self._not_replaced_reason = None
-        if self._installed.adopt(found):
+        if self._installed.adopt(library):
             self._reopened.set()
             if self._serving is not None:
                 self._reason = "its library was replaced on disk"
@@ -295,10 +301,10 @@ class Supervisor:
         try:
             reply = await child.request(subscribe, (), deadline)
         except (TimeoutError, DriverGone) as error:
-            what = "does not return" if isinstance(error, TimeoutError) else f"fails: {error}"
-            self._poll_only(f"{subscribe} {what}", self._refused.next_seconds())
+            text = "does not return" if isinstance(error, TimeoutError) else f"fails: {error}"
+            self._poll_only(f"{subscribe} {text}", self._refused.next_seconds())
             # Its successor does not subscribe before the pause is over.
-            raise DriverGone(f"{subscribe} {what}") from error
+            raise DriverGone(f"{subscribe} {text}") from error
         if reply.answer == 0:
             self.polling_reason = None
             self._subscribe_at = None
@@ -317,6 +323,7 @@ class Supervisor:
     def _adopt(self, child: ChildProcess) -> None:
         predecessors = [old for old in (self._serving, self._hanging) if old is not None]
         first = self._reason == "the driver is being loaded"
+        # The successor serves before its predecessors are retired, so no call finds none.
         self._serving, self._hanging = child, None
         self._usable.set()
         self.tried.set()
@@ -347,11 +354,12 @@ class Supervisor:
                 self._events.add_event(message.event)
         elif message.dropped:
             self._events.gap(f"{counted(message.dropped, 'event')} dropped: the agent was too slow")
-        elif message.odd is not None:
-            self._events.gap(f"the driver sent {message.odd}")
+        elif message.invalid_event is not None:
+            self._events.gap(f"the driver sent {message.invalid_event}")
 
     def _on_end(self, child: ChildProcess) -> None:
         loop = asyncio.get_running_loop()
+        # Copies of its events may still come from the child that overlaps with it.
         loop.call_later(_LATE_COPIES_SECONDS, self._overlap.end, child.pid)
         if child is self._hanging:
             self._hanging = None

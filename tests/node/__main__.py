@@ -21,6 +21,10 @@ import time
 import tomllib
 from pathlib import Path
 
+import typer
+import typer.core
+import typer.main
+
 from tests.node import failing_file_systems
 from tests.node.image import ROOT, Images
 from tests.node.node_runs import IMAGE, MOST_IMAGE_BYTES, NEXT_IMAGE, OVERLAYS, PAUSE
@@ -85,10 +89,10 @@ def main() -> int:
 
 def each_verb(images: Images) -> str:
     """Run each verb in the image, and import every module; what was run."""
-    verbs = [command.name for command in app.registered_commands]
-    verbs += [group.name for group in app.registered_groups]
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    verbs = group.list_commands(typer.Context(group))
     for verb in verbs:
-        assert verb is not None
         status, output = images.run(IMAGE, *_VIGIL, verb, "--help")
         assert (status, "Usage:" in output) == (0, True), f"{verb}: {output}"
     status, modules = images.run(IMAGE, "/opt/npu-vigil/bin/python3", "-c", _IMPORT_ALL)

@@ -22,8 +22,8 @@ Command: TypeAlias = Any
 """Of the click that typer has in itself."""
 FOLDER = ROOT / "vigil" / "man"
 _STATUS = (
-    "0 done; 1 what was asked about is not well; 2 wrong use or wrong configuration; 3 an outside "
-    "part, such as an API server or a broker, could not be used."
+    "0 done; 1 the requested object is unhealthy; 2 wrong use or wrong configuration; 3 an "
+    "external dependency, such as an API server or a broker, could not be used."
 )
 
 
@@ -32,7 +32,9 @@ def pages() -> dict[str, str]:
     whole = typer.main.get_command(app)
     assert isinstance(whole, typer.core.TyperGroup)
     context = typer.Context(whole, info_name="vigil")
-    verbs: dict[str, Command] = {f"vigil-{name}": one for name, one in whole.commands.items()}
+    verbs: dict[str, Command] = {
+        f"vigil-{name}": whole.get_command(context, name) for name in whole.list_commands(context)
+    }
     summaries = [(f"{name}(1)", _summary(one)) for name, one in verbs.items()]
     found = {"vigil.1": [*_head("vigil", whole, context), *_section(".SH COMMANDS", summaries)]}
     for name, one in verbs.items():

@@ -30,7 +30,9 @@ _NOT_WELL = {"timeline": 0}
 def options_of(verb: str) -> set[str]:
     command = typer.main.get_command(app)
     assert isinstance(command, typer.core.TyperGroup)
-    return {name for one in command.commands[verb].params for name in one.opts}
+    called = command.get_command(typer.Context(command), verb)
+    assert called is not None
+    return {name for parameter in called.params for name in parameter.opts}
 
 
 @pytest.fixture(params=VERBS)
@@ -210,8 +212,8 @@ def test_an_unknown_node_is_wrong_use(verb: str, known: Stand) -> None:
     ("option", "value", "what"),
     [
         ("--level", "Separate\x1bNPU", "is none of ManuallySeparateNPU, SeparateNPU"),
-        ("--code", "nonsense", "'nonsense' is no fault code"),
-        ("--code", "80E1840", "is no fault code"),
+        ("--code", "nonsense", "'nonsense' is not a valid fault code"),
+        ("--code", "80E1840", "is not a valid fault code"),
     ],
 )
 def test_a_filter_that_nothing_can_have_is_wrong_use(

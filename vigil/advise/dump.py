@@ -22,7 +22,7 @@ from vigil.advise.json_values import INSTEAD, JsonValue, parts_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-_MOST_PROBLEMS = 20
+_MAX_PROBLEMS = 20
 """Shown of one file: a tool that wrote one wrong object wrote them all so."""
 _KINDS: dict[tuple[str, str], tuple[str, Callable[[kubernetes_objects.Raw], Any]]] = {
     ("", "Node"): ("nodes", kubernetes_objects.node),
@@ -79,13 +79,13 @@ def sessions_of(contents: Iterable[tuple[str, bytes]]) -> Iterator[ClusterSnapsh
                 lists.append(part)
             else:
                 if before is not None and now_ms < before:
-                    what = f"now_ms {now_ms} is before that of the session before, {before}"
-                    raise ConfigurationError(part.source, [Problem(f"line {part.line}", what)])
+                    text = f"now_ms {now_ms} is before that of the session before, {before}"
+                    raise ConfigurationError(part.source, [Problem(f"line {part.line}", text)])
                 before = now_ms
                 yield _Reader().session([part], now_ms)
             if lists and before is not None:
-                what = "is a List, and sessions were given too: give one or the other"
-                raise ConfigurationError(lists[0].source, [Problem(f"line {lists[0].line}", what)])
+                text = "is a List, and sessions were given too: give one or the other"
+                raise ConfigurationError(lists[0].source, [Problem(f"line {lists[0].line}", text)])
     if lists:
         yield _Reader().session(lists, None)
 
@@ -98,8 +98,8 @@ def _content(source: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except OSError as error:
-        what = error.strerror or str(error)
-        raise ConfigurationError(_called(source), [Problem("file", what)]) from None
+        text = error.strerror or str(error)
+        raise ConfigurationError(_called(source), [Problem("file", text)]) from None
 
 
 class _Reader:
@@ -118,50 +118,54 @@ class _Reader:
         for part in parts:
             for index, raw in enumerate(_items(part)):
                 self._take(part, index, raw, timed=now_ms is None)
-                if len(self._problems) >= _MOST_PROBLEMS:
+                if len(self._problems) >= _MAX_PROBLEMS:
                     break
             if self._problems:
                 raise _error(part, self._problems)
             part.text, part.outer.items = b"", None
-        found = self._found
+        objects = self._found
         return ClusterSnapshot(
             now_ms=self._latest.at_ms if now_ms is None else now_ms,
             first_session=first,
-            nodes=tuple(found["nodes"]),
-            pods=tuple(found["pods"]),
-            podgroups=tuple(found["podgroups"]),
-            vcjobs=tuple(found["vcjobs"]),
-            ascend_jobs=tuple(found["ascend_jobs"]),
-            replica_sets=tuple(found["replica_sets"]),
-            workloads=tuple(found["workloads"]),
+            nodes=tuple(objects["nodes"]),
+            pods=tuple(objects["pods"]),
+            podgroups=tuple(objects["podgroups"]),
+            vcjobs=tuple(objects["vcjobs"]),
+            ascend_jobs=tuple(objects["ascend_jobs"]),
+            replica_sets=tuple(objects["replica_sets"]),
+            workloads=tuple(objects["workloads"]),
             may_lack=now_ms is None,
-            configmaps=tuple(sorted(found["configmaps"], key=_written)),
+            configmaps=tuple(sorted(objects["configmaps"], key=_written)),
         )
 
     def _take(self, part: JsonValue, index: int, raw: msgspec.Raw, *, timed: bool) -> None:
         try:
             head = _head.decode(raw)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            self._problems.append((index, f"item {index}", f"is no object: {decode_text(error)}"))
+            self._problems.append(
+                (index, f"item {index}", f"is not a valid object: {decode_text(error)}")
+            )
             return
         kind = head.kind or part.outer.kind.removesuffix("List")
-        known = _KINDS.get((head.version.partition("/")[0] if "/" in head.version else "", kind))
-        if known is None and not head.version:
-            known = next((one for (_, named), one in _KINDS.items() if named == kind), None)
-        if known is None:
+        kind_read = _KINDS.get(
+            (head.version.partition("/")[0] if "/" in head.version else "", kind)
+        )
+        if kind_read is None and not head.version:
+            kind_read = next((item for (_, named), item in _KINDS.items() if named == kind), None)
+        if kind_read is None:
             if not kind:
-                what = "has no kind" if part.outer.items else f"has no kind; {INSTEAD}"
-                self._problems.append((index, f"item {index}", what))
+                text = "has no kind" if part.outer.items else f"has no kind; {INSTEAD}"
+                self._problems.append((index, f"item {index}", text))
             return
-        name, read = known
+        name, read = kind_read
         try:
-            one = read(raw)
+            item = read(raw)
         except DocumentError as error:
             self._problems.append((index, error.document, f"{error.where}: {error.what}"))
             return
-        called = f"{kind} {'/'.join(filter(None, (getattr(one, 'namespace', ''), one.name)))}"
-        self._check_unique(part, index, called, one.uid)
-        self._found[name].append(one)
+        called = f"{kind} {'/'.join(filter(None, (getattr(item, 'namespace', ''), item.name)))}"
+        self._check_unique(part, index, called, item.uid)
+        self._found[name].append(item)
         if timed:
             self._latest.update(raw)
 
@@ -171,8 +175,8 @@ class _Reader:
         other = twin or again
         if other is not None:
             where = f"{other[0].source} {_line(other[0], other[1])}".strip()
-            what = f"uid {uid} is also that of {other[2]}" if twin else "is there twice"
-            self._problems.append((index, called, f"{what} ({where})"))
+            text = f"uid {uid} is also that of {other[2]}" if twin else "is there twice"
+            self._problems.append((index, called, f"{text} ({where})"))
             return
         if uid:
             self._uids[uid] = (part, index, called)
@@ -190,9 +194,9 @@ def _line(part: JsonValue, index: int) -> str:
     return f"line {part.lines({index}).get(index, part.line)}" if part.text else ""
 
 
-def _written(one: StoredConfigMap) -> int:
+def _written(config_map: StoredConfigMap) -> int:
     """Return the order of writes: ``resourceVersion`` grows with each."""
-    return go_integer(one.resource_version) or 0
+    return go_integer(config_map.resource_version) or 0
 
 
 def _error(part: JsonValue, problems: list[tuple[int, str, str]]) -> ConfigurationError:
@@ -200,8 +204,8 @@ def _error(part: JsonValue, problems: list[tuple[int, str, str]]) -> Configurati
     return ConfigurationError(
         part.source,
         [
-            Problem(f"line {lines.get(index, part.line)}: {called}", what)
-            for index, called, what in problems
+            Problem(f"line {lines.get(index, part.line)}: {called}", text)
+            for index, called, text in problems
         ],
     )
 
@@ -243,8 +247,8 @@ class LatestTime:
             return  # Objects differ in what their status is.
         status = read.status or _Status()
         texts = [read.metadata.creation, status.start]
-        for one in status.conditions or ():
-            texts += (one.heartbeat, one.transition)
+        for condition in status.conditions or ():
+            texts += (condition.heartbeat, condition.transition)
         for text in texts:
             # Times of one form sort as texts, so that few are read.
             if text is not None and text > self._newest:

@@ -64,19 +64,19 @@ class JsonValue(msgspec.Struct):
         """Return the line of each of these items."""
         if self.item_lines:
             return {index: self.item_lines[index] for index in wanted}
-        found: dict[int, int] = {}
+        counts: dict[int, int] = {}
         place, line = 0, self.line
         for index, item in enumerate(self.outer.items or ()):
             text = bytes(item)
             begin = self.text.index(text, place)
             line += self.text.count(b"\n", place, begin)
             if index in wanted:
-                found[index] = line
-                if len(found) == len(wanted):
+                counts[index] = line
+                if len(counts) == len(wanted):
                     break
             place = begin + len(text)
             line += text.count(b"\n")
-        return found
+        return counts
 
 
 _outer = msgspec.json.Decoder(JsonEnvelope)
@@ -131,29 +131,29 @@ def _decoded(text: bytes, source: str, line: int) -> JsonEnvelope:
 
 
 def _problem(text: bytes, line: int, error: Exception) -> Problem:
-    what = decode_text(error)
+    message = decode_text(error)
     if isinstance(error, msgspec.ValidationError):
-        return Problem(f"line {line}", f"is neither a List nor a session: {what}; {INSTEAD}")
-    at = _BYTE.search(what)
+        return Problem(f"line {line}", f"is neither a List nor a session: {message}; {INSTEAD}")
+    at = _BYTE.search(message)
     if at is not None:
         line += text.count(b"\n", 0, int(at[1]))
-    elif what == CUT_OFF:
+    elif message == CUT_OFF:
         line += text.rstrip().count(b"\n")
-    return Problem(f"line {line}", what)
+    return Problem(f"line {line}", message)
 
 
 def _yaml_parts(content: bytes, source: str) -> Iterator[JsonValue]:
     """Yield the documents of YAML as JSON values: Lists, or single objects."""
     if len(content) > MAX_YAML_BYTES:
-        what = f"is YAML of {len(content) >> 20} MiB, and {MAX_YAML_BYTES >> 20} MiB are read"
-        raise ConfigurationError(source, [Problem("file", f"{what}; {INSTEAD}")])
+        text = f"is YAML of {len(content) >> 20} MiB, and {MAX_YAML_BYTES >> 20} MiB are read"
+        raise ConfigurationError(source, [Problem("file", f"{text}; {INSTEAD}")])
     # Its import takes as long as reading a small dump.
     from vigil.advise.yaml_values import UnreadableYaml, documents_of
 
     try:
-        for one in documents_of(content):
-            outer = _decoded(one.text, source, one.line)
-            yield JsonValue(source, one.line, one.text, outer, one.item_lines)
+        for item in documents_of(content):
+            outer = _decoded(item.text, source, item.line)
+            yield JsonValue(source, item.line, item.text, outer, item.item_lines)
     except UnreadableYaml as error:
-        what = f"is neither JSON nor YAML of objects: {error}; {INSTEAD}"
-        raise ConfigurationError(source, [Problem(f"line {error.line}", what)]) from None
+        text = f"is neither JSON nor YAML of objects: {error}; {INSTEAD}"
+        raise ConfigurationError(source, [Problem(f"line {error.line}", text)]) from None

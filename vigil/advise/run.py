@@ -66,11 +66,15 @@ def run(
     assumed = dict(base)
     advisor, of_assumed = Advisor(), Advisor()
     read: tuple[AdvisorOptions, str] | None = None
-    exits = {(one.namespace, one.name) for one in assumptions if isinstance(one, PodExits)}
+    exits = {
+        (assumption.namespace, assumption.name)
+        for assumption in assumptions
+        if isinstance(assumption, PodExits)
+    }
     for snapshot in sessions(sources):
         if state_file is not None and snapshot.now_ms < now_ms:
-            what = f"is of {now_ms} ms, after the session of {snapshot.now_ms} ms"
-            raise ConfigurationError(str(state_file), [Problem("now_ms", what)])
+            text = f"is of {now_ms} ms, after the session of {snapshot.now_ms} ms"
+            raise ConfigurationError(str(state_file), [Problem("now_ms", text)])
         now_ms = snapshot.now_ms
         if read is None or snapshot.first_session:
             # The scheduler reads its switches when it starts (consumers#1.1).
@@ -107,13 +111,13 @@ def from_dumps(
         if job is not None:
             scope = scope_of(snapshot, job)
             if scope is None:
-                what = "nothing of this name is in the dump, and no PodGroup that it owns"
-                raise ConfigurationError("--job", [Problem(repr(job), what)])
+                text = "nothing of this name is in the dump, and no PodGroup that it owns"
+                raise ConfigurationError("--job", [Problem(repr(job), text)])
             report = of_job(report, scope)
         if node is not None:
             if not has_node(snapshot, node):
-                what = "no such Node is in the dump"
-                raise ConfigurationError("--node", [Problem(repr(node), what)])
+                text = "no such Node is in the dump"
+                raise ConfigurationError("--node", [Problem(repr(node), text)])
             report = of_node(report, snapshot, node)
         return report
 
@@ -134,10 +138,10 @@ def _completed(
 ) -> AdviceReport:
     """Return ``report`` with what is missing and with the failures of pods without a PodGroup."""
     lone = lone_failures(snapshot, asked)
-    more = (NotKnown(f"Pod {one.job}", one.gap) for one in lone if one.gap)
+    more = (NotKnown(f"Pod {item.job}", item.gap) for item in lone if item.gap)
     return msgspec.structs.replace(
         report,
-        decisions=tuple(sorted((*report.decisions, *lone), key=lambda one: one.job)),
+        decisions=tuple(sorted((*report.decisions, *lone), key=lambda item: item.job)),
         gaps=(*gaps, *report.gaps, *more),
     )
 
@@ -165,11 +169,11 @@ def read_states(file: Path) -> SchedulerStates:
     try:
         states = msgspec.json.decode(content, type=SchedulerStates)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        what = f"is no state that an earlier run wrote: {decode_text(error)}"
-        raise ConfigurationError(str(file), [Problem("$", what)]) from None
+        text = f"is not a valid state of an earlier run: {decode_text(error)}"
+        raise ConfigurationError(str(file), [Problem("$", text)]) from None
     if states.version != _STATE_VERSION:
-        what = f"is {states.version}, this release reads {_STATE_VERSION}: begin a new file"
-        raise ConfigurationError(str(file), [Problem("version", what)])
+        text = f"is {states.version}, this release reads {_STATE_VERSION}: begin a new file"
+        raise ConfigurationError(str(file), [Problem("version", text)])
     return states
 
 

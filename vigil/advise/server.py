@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SECONDS = 60.0
 _BUSY_SECONDS = 120.0
 """For so long an aggregator is asked again that computes another assumption."""
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _PERIOD_SECONDS = 1.0
 """How often an aggregator is asked with ``--watch``: it computes a session that often."""
 _WRONG, _BUSY = 400, 503
@@ -58,8 +58,8 @@ def from_server(
     """
     before: list[AdviceReport] | None = None
     while True:
-        found = _assumed(server, what_if, job, node) if what_if else _advised(server, job, node)
-        chosen = [pair for pair in found if pair.report.profile in profiles]
+        result = _assumed(server, what_if, job, node) if what_if else _advised(server, job, node)
+        chosen = [pair for pair in result if pair.report.profile in profiles]
         timeless = [msgspec.structs.replace(pair.report, now_ms=0) for pair in chosen]
         if timeless != before:
             before = timeless
@@ -72,16 +72,16 @@ def from_server(
 def _advised(server: str, job: str | None, node: str | None) -> Iterator[AdvicePair]:
     """Return the newest reports, of a job or a node where given."""
     query = {} if node is None else {"node": node}
-    found: AdviceOfJob | AdviceStatus | None
+    result: AdviceOfJob | AdviceStatus | None
     if job is not None:
-        path = "/".join(quote(one, "") for one in job.split("/"))
-        found = _asked(server, f"/api/v1/advice/{path}", query, AdviceOfJob)
+        path = "/".join(quote(item, "") for item in job.split("/"))
+        result = _asked(server, f"/api/v1/advice/{path}", query, AdviceOfJob)
     else:
-        found = _asked(server, "/api/v1/advice", query, _Advice).advice
-    if found is None:
-        what = "it does not advise: set advice.enabled there"
-        raise ConfigurationError(server, [Problem("--server", what)])
-    return _pairs(found.reports, [None] * len(found.reports), found.not_known)
+        result = _asked(server, "/api/v1/advice", query, _Advice).advice
+    if result is None:
+        text = "it does not advise: set advice.enabled there"
+        raise ConfigurationError(server, [Problem("--server", text)])
+    return _pairs(result.reports, [None] * len(result.reports), result.not_known)
 
 
 def _assumed(
@@ -90,8 +90,8 @@ def _assumed(
     """Return what would follow if ``what_if`` came to be, of a job or a node where given."""
     query = {"what_if": list(what_if), "job": job, "node": node}
     given = {name: value for name, value in query.items() if value is not None}
-    found = _asked(server, "/api/v1/advice/what-if", given, AssumedAdvice)
-    return _pairs(found.reports, found.bases, found.not_known)
+    result = _asked(server, "/api/v1/advice/what-if", given, AssumedAdvice)
+    return _pairs(result.reports, result.bases, result.not_known)
 
 
 def _pairs(
@@ -100,10 +100,10 @@ def _pairs(
     not_known: Mapping[str, str],
 ) -> Iterator[AdvicePair]:
     """Yield the reports with what the aggregator does not know, and why."""
-    unread = [f"{kind}: {why}" for kind, why in sorted(not_known.items())]
+    unread = [f"{kind}: {reason}" for kind, reason in sorted(not_known.items())]
     for report, base in zip(reports, bases, strict=True):
-        known = msgspec.structs.replace(report, not_known=(*report.not_known, *unread))
-        yield AdvicePair(known, base)
+        completed = msgspec.structs.replace(report, not_known=(*report.not_known, *unread))
+        yield AdvicePair(completed, base)
 
 
 def _asked(server: str, path: str, query: Mapping[str, str | list[str]], model: type[T]) -> T:
@@ -118,7 +118,7 @@ def _asked(server: str, path: str, query: Mapping[str, str | list[str]], model: 
             raise ConfigurationError(server, [Problem(text, _reason(body))])
         if status != _BUSY or time.monotonic() > deadline:
             raise client.refused(path, status, body)
-        time.sleep(_AGAIN_SECONDS)
+        time.sleep(_RETRY_SECONDS)
 
 
 def _reason(body: bytes) -> str:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MOST = 10
+_MAX_SHOWN = 10
 """Of one kind are shown, the rest is counted (``--json`` has all)."""
-_MOST_NAMES = 8
+_MAX_NAMES = 8
 
 
 def lines(pairs: Sequence[AdvicePair]) -> Iterator[str]:
@@ -42,7 +42,7 @@ def lines(pairs: Sequence[AdvicePair]) -> Iterator[str]:
     for report, base in pairs:
         body = list(_body(report))
         changed = [] if base is None else list(_changed(report, base))
-        same = next((one for one in shown if one[1:] == (body, changed)), None)
+        same = next((item for item in shown if item[1:] == (body, changed)), None)
         if same is not None:
             shown[shown.index(same)] = (f"{same[0]} and {report.profile}", body, changed)
         else:
@@ -74,145 +74,155 @@ def _time(at_ms: int) -> str:
 
 
 def _body(report: AdviceReport) -> Iterator[str]:
-    verdicts = [one for one in report.node_verdicts if not one.is_calm]
-    deciding = [one for one in report.decisions if one.action is not Action.NONE or one.fault_pods]
-    yield from _listed("nodes", verdicts, lambda one: [_node(one)])
+    verdicts = [node_verdict for node_verdict in report.node_verdicts if not node_verdict.is_calm]
+    deciding = [
+        decision
+        for decision in report.decisions
+        if decision.action is not Action.NONE or decision.fault_pods
+    ]
+    yield from _listed("nodes", verdicts, lambda item: [_node(item)])
     yield from _listed("jobs", deciding, _decision)
     yield from _listed("placement", report.placement, _place)
-    yield from _listed("gangs", report.gangs, lambda one: [_gang(one)])
-    yield from _listed("MindIE Motor", report.create_advice, lambda one: [_creation(one)])
-    yield from _listed("elastic training", report.elastic_advice, lambda one: [_elastic(one)])
+    yield from _listed("gangs", report.gangs, lambda item: [_gang(item)])
+    yield from _listed("MindIE Motor", report.create_advice, lambda item: [_creation(item)])
+    yield from _listed("elastic training", report.elastic_advice, lambda item: [_elastic(item)])
     if not (deciding or report.placement or report.create_advice or report.elastic_advice):
         yield f"  {_nothing(report, verdicts)}"
-    yield from _listed("findings", report.findings, lambda one: [_finding(one)])
-    unknown = [*(one.text for one in report.gaps), *report.not_known]
-    yield from _listed("not known", unknown, lambda one: [one])
+    yield from _listed("findings", report.findings, lambda item: [_finding(item)])
+    unknown = [*(gap.text for gap in report.gaps), *report.not_known]
+    yield from _listed("not known", unknown, lambda item: [item])
 
 
 def _nothing(report: AdviceReport, faulty: Sequence[NodeVerdict]) -> str:
     """Return that nothing happens and why, or that this is not known."""
     if not report.is_known:
         return "what happens is not known"
-    why = "no pod is at fault"
+    reason = "no pod is at fault"
     if faulty:
-        why = f"{why}: what the nodes above have moves no pod"
-    return f"nothing happens, and nothing waits: {why}"
+        reason = f"{reason}: what the nodes above have moves no pod"
+    return f"nothing happens, and nothing waits: {reason}"
 
 
 def _listed(
-    heading: str, found: Sequence[T], lines_of: Callable[[T], Iterable[str]]
+    heading: str, items: Sequence[T], lines_of: Callable[[T], Iterable[str]]
 ) -> Iterator[str]:
     """Yield the lines of the first ones; those of the others are not even made."""
-    if not found:
+    if not items:
         return
     yield f"  {heading}"
-    for one in found[:_MOST]:
-        yield from (f"    {line}" for line in lines_of(one))
-    if len(found) > _MOST:
-        yield f"    ... and {len(found) - _MOST} more (--json has all)"
+    for item in items[:_MAX_SHOWN]:
+        yield from (f"    {line}" for line in lines_of(item))
+    if len(items) > _MAX_SHOWN:
+        yield f"    ... and {len(items) - _MAX_SHOWN} more (--json has all)"
 
 
-def _node(one: NodeVerdict) -> str:
-    parts = [f"{one.node} {one.state}, takes {one.accept_new}"]
-    if one.unhealthy:
-        parts.append(f"unhealthy {','.join(one.unhealthy)}")
-    if one.network_unhealthy:
-        parts.append(f"network {','.join(one.network_unhealthy)}")
-    return "; ".join([*parts, *one.reasons])
+def _node(verdict: NodeVerdict) -> str:
+    parts = [f"{verdict.node} {verdict.state}, takes {verdict.accept_new}"]
+    if verdict.unhealthy:
+        parts.append(f"unhealthy {','.join(verdict.unhealthy)}")
+    if verdict.network_unhealthy:
+        parts.append(f"network {','.join(verdict.network_unhealthy)}")
+    return "; ".join([*parts, *verdict.reasons])
 
 
-def _decision(one: JobDecision) -> Iterator[str]:
-    scope = f", scope {one.scope}" if one.scope is not None else ""
-    source = f" [{' '.join((one.row, *one.rules))}]" if one.row else ""
-    yield f"{one.job} ({one.workload}) {one.action}{scope}: {one.why}{source}"
-    for pod in one.fault_pods[:_MOST_NAMES]:
-        what = " ".join(filter(None, (",".join(pod.cards), ",".join(pod.codes))))
-        yield f"  at fault {pod.name} on {pod.node}: {pod.type} {what}".rstrip()
-    if len(one.fault_pods) > _MOST_NAMES:
-        yield f"  at fault {len(one.fault_pods) - _MOST_NAMES} more"
-    if one.also_deleted:
-        names = [pod.name for pod in one.also_deleted]
-        yield f"  others delete: {shortened(names, _MOST_NAMES)}"
-    for grace in sorted({pod.grace_seconds for pod in one.pods}):
-        names = [pod.name for pod in one.pods if pod.grace_seconds == grace]
-        yield f"  deletes with {grace} s: {shortened(names, _MOST_NAMES)}"
-    if one.retry is not None:
-        yield f"  retries {one.retry.before} -> {one.retry.after}"
-    if one.deadline_ms is not None:
-        yield f"  by force from {_time(one.deadline_ms)} on"
-    if one.follow_up:
-        yield f"  {'then ' if one.pods else ''}{one.follow_up}"
-    if one.replacement:
-        yield f"  {one.replacement}"
+def _decision(decision: JobDecision) -> Iterator[str]:
+    scope = f", scope {decision.scope}" if decision.scope is not None else ""
+    source = f" [{' '.join((decision.row, *decision.rules))}]" if decision.row else ""
+    yield f"{decision.job} ({decision.workload}) {decision.action}{scope}: {decision.why}{source}"
+    for pod in decision.fault_pods[:_MAX_NAMES]:
+        text = " ".join(filter(None, (",".join(pod.cards), ",".join(pod.codes))))
+        yield f"  at fault {pod.name} on {pod.node}: {pod.type} {text}".rstrip()
+    if len(decision.fault_pods) > _MAX_NAMES:
+        yield f"  at fault {len(decision.fault_pods) - _MAX_NAMES} more"
+    if decision.also_deleted:
+        names = [pod.name for pod in decision.also_deleted]
+        yield f"  others delete: {shortened(names, _MAX_NAMES)}"
+    for grace in sorted({pod.grace_seconds for pod in decision.pods}):
+        names = [pod.name for pod in decision.pods if pod.grace_seconds == grace]
+        yield f"  deletes with {grace} s: {shortened(names, _MAX_NAMES)}"
+    if decision.retry is not None:
+        yield f"  retries {decision.retry.before} -> {decision.retry.after}"
+    if decision.deadline_ms is not None:
+        yield f"  by force from {_time(decision.deadline_ms)} on"
+    if decision.follow_up:
+        yield f"  {'then ' if decision.pods else ''}{decision.follow_up}"
+    if decision.replacement:
+        yield f"  {decision.replacement}"
 
 
-def _place(one: Placement) -> Iterator[str]:
-    first = one.pods[0]
-    more = f" and {len(one.pods) - 1} like it" if len(one.pods) > 1 else ""
-    takes = f"{counted(len(one.accepts), 'node')} can take it"
-    if one.accepts:
-        takes += f": {shortened(one.accepts, _MOST_NAMES)}"
+def _place(placement: Placement) -> Iterator[str]:
+    first = placement.pods[0]
+    more = f" and {len(placement.pods) - 1} like it" if len(placement.pods) > 1 else ""
+    takes = f"{counted(len(placement.accepts), 'node')} can take it"
+    if placement.accepts:
+        takes += f": {shortened(placement.accepts, _MAX_NAMES)}"
     yield f"{first.namespace}/{first.name}{more}: {takes}"
     reasons: dict[str, list[tuple[str, str]]] = {}
-    for node, why in one.refuses.items():
-        reason, _, text = why.partition(": ")
+    for node, cause in placement.refuses.items():
+        reason, _, text = cause.partition(": ")
         reasons.setdefault(reason, []).append((node, text))
     for reason, nodes in reasons.items():
         if len({text for _, text in nodes}) == 1:
-            names = shortened([node for node, _ in nodes], _MOST_NAMES)
+            names = shortened([node for node, _ in nodes], _MAX_NAMES)
             yield f"  {reason}: {nodes[0][1]}: {names}"
         else:
-            names = shortened([f"{node} ({text})" for node, text in nodes], _MOST_NAMES)
+            names = shortened([f"{node} ({text})" for node, text in nodes], _MAX_NAMES)
             yield f"  {reason}: {names}"
 
 
-def _gang(one: Gang) -> str:
+def _gang(gang: Gang) -> str:
     fits = "fits"
-    if one.not_predicted:
-        fits = f"fits by chips; {one.not_predicted} is not predicted"
-    return f"{one.namespace}/{one.name} {fits if one.fits else f'does not fit: {one.short}'}"
+    if gang.not_predicted:
+        fits = f"fits by chips; {gang.not_predicted} is not predicted"
+    return f"{gang.namespace}/{gang.name} {fits if gang.fits else f'does not fit: {gang.short}'}"
 
 
-def _creation(one: CreateAdvice) -> str:
-    index = "" if one.dest_index is None else f" entry {one.dest_index}"
-    reason = f" {one.reason}" if one.reason else ""
-    counts = ", ".join(f"{group} {count}" for group, count in sorted(one.current.items()))
-    return f"{one.namespace}/{one.name} {one.verdict}{reason}{index} ({counts}): {one.why}"
-
-
-def _elastic(one: ElasticAdvice) -> str:
-    size = (
-        one.reason if one.replicas is None else f"goes on with {counted(one.replicas, 'replica')}"
+def _creation(advice: CreateAdvice) -> str:
+    index = "" if advice.dest_index is None else f" entry {advice.dest_index}"
+    reason = f" {advice.reason}" if advice.reason else ""
+    counts = ", ".join(f"{group} {count}" for group, count in sorted(advice.current.items()))
+    return (
+        f"{advice.namespace}/{advice.name} {advice.verdict}{reason}{index} ({counts}): {advice.why}"
     )
-    flags = f" ({', '.join(one.flags)})" if one.flags else ""
-    return f"{one.namespace}/{one.name} {size} {one.trigger}: {one.why}{flags}"
 
 
-def _finding(one: Finding) -> str:
-    return f"{one.severity} {one.code} {one.object}: {one.text}"
+def _elastic(advice: ElasticAdvice) -> str:
+    size = (
+        advice.reason
+        if advice.replicas is None
+        else f"goes on with {counted(advice.replicas, 'replica')}"
+    )
+    flags = f" ({', '.join(advice.flags)})" if advice.flags else ""
+    return f"{advice.namespace}/{advice.name} {size} {advice.trigger}: {advice.why}{flags}"
+
+
+def _finding(finding: Finding) -> str:
+    return f"{finding.severity} {finding.code} {finding.object}: {finding.text}"
 
 
 _SUMMARIES: dict[str, Callable[[Any], str]] = {
-    "node_verdicts": lambda one: f"node {_node(one)}",
-    "decisions": lambda one: next(_decision(one)),
+    "node_verdicts": lambda item: f"node {_node(item)}",
+    "decisions": lambda item: next(_decision(item)),
     "create_advice": _creation,
     "elastic_advice": _elastic,
     "findings": _finding,
-    "deletions": lambda one: f"deletion of {one.namespace}/{one.name} with {one.grace_seconds} s",
-    "placement": lambda one: next(_place(one)),
-    "gangs": lambda one: f"gang {_gang(one)}",
+    "deletions": lambda item: (
+        f"deletion of {item.namespace}/{item.name} with {item.grace_seconds} s"
+    ),
+    "placement": lambda item: next(_place(item)),
+    "gangs": lambda item: f"gang {_gang(item)}",
 }
 """One line for an entry, by the member of the report that has it."""
 
 
 def _changed(report: AdviceReport, base: AdviceReport) -> Iterator[str]:
-    found = changes(report, base)
+    items = changes(report, base)
     for sign, side in (("+", "adds"), ("-", "takes_away")):
         shown = [
-            f"{sign} {_SUMMARIES[member](one)}"
-            for member, listed in found[side].items()
-            for one in listed
+            f"{sign} {_SUMMARIES[member](item)}"
+            for member, listed in items[side].items()
+            for item in listed
         ]
-        yield from (f"    {line}" for line in shown[: 2 * _MOST])
-        if len(shown) > 2 * _MOST:
-            yield f"    {sign} ... and {len(shown) - 2 * _MOST} more (--json has all)"
+        yield from (f"    {line}" for line in shown[: 2 * _MAX_SHOWN])
+        if len(shown) > 2 * _MAX_SHOWN:
+            yield f"    {sign} ... and {len(shown) - 2 * _MAX_SHOWN} more (--json has all)"

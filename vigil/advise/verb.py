@@ -110,7 +110,7 @@ def advise(
     if problems:
         raise ConfigurationError("command line", problems)
     assumptions = parse_all(what_if or [])
-    profiles = [one for one in Profile if profile in (one.value, Profiles.BOTH)]
+    profiles = [item for item in Profile if profile in (item.value, Profiles.BOTH)]
     if server is not None:
         answers = from_server(server, profiles, job, node, what_if or [], watch=watch)
     else:

@@ -33,8 +33,8 @@ class YamlDocument(NamedTuple):
 class UnreadableYaml(Exception):
     """What is no YAML of objects: the line, and why."""
 
-    def __init__(self, line: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
         self.line = line
 
 
@@ -42,8 +42,8 @@ class _Loader(CParser, SafeConstructor, Resolver):  # type: ignore[misc]
     """Makes plain values of YAML; no tag can make an object."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012  (as its base has it)
-        first: [one for one in found if one[0] in _PLAIN]
-        for first, found in Resolver.yaml_implicit_resolvers.items()
+        first: [item for item in resolvers if item[0] in _PLAIN]
+        for first, resolvers in Resolver.yaml_implicit_resolvers.items()
     }
 
     def __init__(self, content: bytes) -> None:
@@ -74,15 +74,15 @@ def documents_of(content: bytes) -> Iterator[YamlDocument]:
             if not isinstance(node, MappingNode):
                 if getattr(node, "value", "") in ("", "null", "~"):
                     continue
-                raise UnreadableYaml(line, "it is no object")
+                raise UnreadableYaml(line, "it is not an object")
             if b"*" in content and b"&" in content:
                 _refuse_aliases(node, set())
             lines = _item_lines(node)
             yield YamlDocument(line, msgspec.json.encode(loader.construct_document(node)), lines)
     except (YAMLError, TypeError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        why = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise UnreadableYaml(1 if mark is None else mark.line + 1, why[:200]) from None
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise UnreadableYaml(1 if mark is None else mark.line + 1, reason[:200]) from None
 
 
 def _item_lines(node: Any) -> tuple[int, ...]:
@@ -99,6 +99,6 @@ def _refuse_aliases(node: Any, seen: set[int]) -> None:
     if id(node) in seen:
         raise UnreadableYaml(node.start_mark.line + 1, "an alias uses a value again")
     seen.add(id(node))
-    for one in node.value:
-        for part in one if isinstance(one, tuple) else (one,):
+    for item in node.value:
+        for part in item if isinstance(item, tuple) else (item,):
             _refuse_aliases(part, seen)

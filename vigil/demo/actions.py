@@ -1,7 +1,7 @@
 """Actions of the demo's steps: on hardware, on agents, and as the operator.
 
-Each function returns an action. A role is a node of the story. With fewer nodes than roles several
-roles share a node, which works because no two roles use the same chip.
+Each function returns an action. A role is a node of the scenario. With fewer nodes than roles
+several roles share a node, which works because no two roles use the same chip.
 """
 
 from __future__ import annotations

@@ -18,14 +18,14 @@ from vigil.demo.cluster_operator import Operator
 from vigil.demo.fleet import Fleet
 from vigil.demo.reader import DemoReader
 from vigil.demo.run import check_store_is_ours, remove_documents, run
-from vigil.demo.story import STORY, story_of
+from vigil.demo.steps import DEMO_STEPS, steps_of_profile
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from vigil.demo.run import Player, StepResult
-    from vigil.demo.story import DemoStep
+    from vigil.demo.steps import DemoStep
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class DemoOptions:
     profile: str | None = None
 
 
-async def play(options: DemoOptions, story: Sequence[DemoStep] = STORY) -> bool:
-    """Play and show ``story``; return whether every expected state was reached.
+async def play(options: DemoOptions, steps: Sequence[DemoStep] = DEMO_STEPS) -> bool:
+    """Play and show ``steps``; return whether every expected state was reached.
 
-    Servers of one profile have a shorter story of their own.
+    Servers of one profile have fewer steps of their own.
     """
     if options.profile is not None:
-        story = story_of(options.profile)
+        steps = steps_of_profile(options.profile)
     url = options.store or f"directory:{options.directory / 'store'}"
     kubeconfig = options.kubeconfig if url.startswith("kubernetes:") else None
     async with AsyncExitStack() as stack:
@@ -64,7 +64,7 @@ async def play(options: DemoOptions, story: Sequence[DemoStep] = STORY) -> bool:
         stack.push_async_callback(fleet.close)
         reader = DemoReader(store)
         screen = await stack.enter_async_context(_screen(options, fleet, reader))
-        summary = await run(fleet, operator, reader, story, options.speed, screen.add, screen.use)
+        summary = await run(fleet, operator, reader, steps, options.speed, screen.add, screen.use)
         if options.json:
             print(json.dumps(show.as_json(summary), indent=2))
         else:

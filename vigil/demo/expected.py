@@ -1,4 +1,4 @@
-"""The states of a node that its documents may show at this point of the story."""
+"""The states of a node that its documents may show at this step of the demo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vigil.demo.reader import ChipsView, DemoNodeView, HealthView
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vigil.demo.story import Levels
+    from vigil.demo.steps import Levels
 
 _STATUS = {"SeparateFault": "UnHealthy", "Separate": "UnHealthy"}
 
@@ -62,9 +62,9 @@ class Expected:
 
     def _with_public(self, own: dict[int, Levels]) -> dict[int, Levels]:
         expected_codes = {chip: dict(codes) for chip, codes in own.items()}
-        for (one, code), level in self.public.items():
+        for (node, code), level in self.public.items():
             if level is not None:
-                for chip in self._chips if one is None else (one,):
+                for chip in self._chips if node is None else (node,):
                     expected_codes.setdefault(chip, {})[code] = level
         return expected_codes
 
@@ -80,15 +80,15 @@ def _words(seen: DemoNodeView, wanted: DemoNodeView, chips: range) -> Iterator[s
         if _of_chip(seen.chips, chip) != _of_chip(wanted.chips, chip):
             expected = _of_chip(wanted.chips, chip)
             yield f"shows chip {chip} as {_of_chip(seen.chips, chip)}, expected {expected}"
-    for what, one, other in (
+    for text, node, other in (
         ("node status", seen.server.status, wanted.server.status),
         ("parts of the server", seen.server.faults, wanted.server.faults),
         ("switch status", seen.switches.status, wanted.switches.status),
         ("switch faults", seen.switches.faults, wanted.switches.faults),
         ("public faults", sorted(seen.public), sorted(wanted.public)),
     ):
-        if one != other:
-            yield f"shows {what}: {one}, expected {other}"
+        if node != other:
+            yield f"shows {text}: {node}, expected {other}"
 
 
 def _of_chip(view: ChipsView, chip: int) -> str:

@@ -154,10 +154,10 @@ def read_public_faults(text: str) -> dict[str, frozenset[str]]:
     """Read ``PublicFault``: node to the codes that stand. Raises ``ValueError``."""
     message = json.loads(text)
     if message["version"] != "1.0" or not message["id"]:
-        raise ValueError("this is no message of version 1.0 with an id")
+        raise ValueError("this is not a valid message of version 1.0 with an id")
     standing: dict[str, frozenset[str]] = {}
     for fault in message["faults"]:
-        for node in (one["nodeName"] for one in fault["influence"]):
+        for node in (item["nodeName"] for item in fault["influence"]):
             codes = {fault["faultCode"]} if fault["assertion"] == "occur" else set()
             standing[node] = standing.get(node, frozenset()) | codes
     return standing

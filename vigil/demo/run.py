@@ -1,4 +1,4 @@
-"""Plays a story on a fleet and compares what the documents show with what they must show."""
+"""Runs the steps of the demo on a fleet and compares the documents with the expected ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from vigil.demo.cluster_operator import Operator
     from vigil.demo.fleet import DemoNode, Fleet
     from vigil.demo.reader import DemoNodeView, DemoReader
-    from vigil.demo.story import DemoStep
+    from vigil.demo.steps import DemoStep
 
 _CONFIGURATIONS = (
     (FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME),
@@ -89,11 +89,11 @@ class Player:
         self._begun = 0.0
         self.blind: dict[str, frozenset[int]] = {}
 
-    async def play(self, story: Sequence[DemoStep]) -> tuple[StepResult, ...]:
-        """Play all steps; a step that fails does not end the story."""
+    async def play(self, steps: Sequence[DemoStep]) -> tuple[StepResult, ...]:
+        """Play all steps; a step that fails does not end the run."""
         started = time.monotonic()
         results = []
-        for number, step in enumerate(story, 1):
+        for number, step in enumerate(steps, 1):
             await asyncio.sleep(step.pause_seconds / self._speed)
             result = await self._play_step(number, step, started)
             self._show(result)
@@ -247,11 +247,11 @@ async def check_store_is_ours(store: Store, nodes: Sequence[str]) -> None:
         if await store.get(namespace, name) is not None:
             foreign.append(name)
     if foreign:
-        what = (
+        text = (
             f"holds documents of a real cluster ({', '.join(foreign[:3])}); the demo writes "
             "cluster-info and policies and would disturb it. Use an empty API server or directory"
         )
-        raise ConfigurationError("vigil demo", [Problem(f"--store {store.url}", what)])
+        raise ConfigurationError("vigil demo", [Problem(f"--store {store.url}", text)])
 
 
 async def remove_documents(store: Store, nodes: Sequence[str]) -> None:
@@ -272,19 +272,19 @@ async def run(
     fleet: Fleet,
     operator: Operator,
     reader: DemoReader,
-    story: Sequence[DemoStep],
+    steps: Sequence[DemoStep],
     speed: float,
     show: Callable[[StepResult], None],
     player_made: Callable[[Player], None],
 ) -> Summary:
-    """Start the fleet, play ``story``, and return the result. The fleet keeps running."""
+    """Start the fleet, run ``steps``, and return the result. The fleet keeps running."""
     started = time.monotonic()
     player = Player(fleet, operator, reader, speed, show)
     player_made(player)
     async with asyncio.TaskGroup() as group:
         following = group.create_task(reader.follow(), name="follow documents")
         await fleet.start()
-        results = await player.play(story)
+        results = await player.play(steps)
         following.cancel()
     problems = tuple(fleet.dead() + reader.errors)
     return Summary(results, problems, time.monotonic() - started)

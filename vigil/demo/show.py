@@ -103,12 +103,12 @@ def live(
             *(Text(status, "green" if status == "Healthy" else "red") for status in statuses),
             *(_cell(view, blind.get(node, frozenset()), chip) for chip in numbers),
         )
-    story = Table(title="what happened", expand=True)
+    events = Table(title="what happened", expand=True)
     for column in ("at", "what happened", "what it means", "at the nodes", "cluster-info", ""):
-        story.add_column(column)
+        events.add_column(column)
     for result in results:
         verdict = Text("FAILED", "bold red") if result.problems else Text("ok", "green")
-        story.add_row(
+        events.add_row(
             f"{result.at_seconds:.1f} s",
             result.step.title,
             result.step.meaning,
@@ -116,7 +116,7 @@ def live(
             "unchanged" if result.step.unchanged else _milliseconds(result.cluster_info_ms),
             verdict,
         )
-    return Group(chips, story)
+    return Group(chips, events)
 
 
 def _all(view: DemoNodeView) -> frozenset[int]:

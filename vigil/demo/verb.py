@@ -18,7 +18,7 @@ def demo(
             min=0.1,
             max=20.0,
             envvar="VIGIL_SPEED",
-            help="Divides pauses, timeouts and the heartbeat interval of the story.",
+            help="Divides pauses, timeouts and the heartbeat interval of the scenario.",
         ),
     ] = 1.0,
     as_json: Annotated[
@@ -27,7 +27,7 @@ def demo(
     keep: Annotated[
         bool,
         typer.Option(
-            envvar="VIGIL_KEEP", help="Leave everything running after the story, until Ctrl-C."
+            envvar="VIGIL_KEEP", help="Keep everything running after the scenario, until Ctrl-C."
         ),
     ] = False,
     store: Annotated[
@@ -45,7 +45,7 @@ def demo(
         typer.Option(envvar=["VIGIL_KUBECONFIG", "KUBECONFIG"], help="For --store kubernetes:."),
     ] = None,
 ) -> None:
-    """Play a story of faults on emulated nodes; 0 if every expected state was reached."""
+    """Run a scenario of faults on emulated nodes; 0 if every expected state was reached."""
     import asyncio
     import signal
     import tempfile

@@ -151,15 +151,15 @@ class _Scheduler(msgspec.Struct, frozen=True):
 
 def show_all(kubeconfig: Path | None, *, as_json: bool) -> None:
     """Print all elastic jobs."""
-    found = _asked(kubeconfig, _all)
+    answer = _asked(kubeconfig, _all)
     if as_json:
-        _print_json(found)
+        _print_json(answer)
         return
-    if not found:
+    if not answer:
         print("no vcjob has the label elastic-scheduling")
         return
     rows = [("JOB", "STATE", "SIZE", "ORIGINAL", "CAUSE KEPT SINCE", "FROM", "WHY")]
-    for o in found:
+    for o in answer:
         since, source = (o.cause_kept.since, o.cause_kept.source) if o.cause_kept else ("-", "-")
         rows.append((f"{o.namespace}/{o.name}", o.state, o.size, o.original, since, source, o.why))
     widths = [max(len(row[column]) for row in rows) for column in range(6)]
@@ -175,19 +175,19 @@ def show_one(kubeconfig: Path | None, name: str, *, as_json: bool) -> None:
     async def ask(api: VcJobs) -> ShownJob:
         return await _shown(api, await _read(api, namespace, job), await _scheduler(api))
 
-    one = _asked(kubeconfig, ask)
+    item = _asked(kubeconfig, ask)
     if as_json:
-        _print_json(one)
+        _print_json(item)
         return
-    print(f"{one.namespace}/{one.name}: {one.state}: {one.why}")
-    print(f"  phase     {one.phase}")
-    print(f"  size      {one.size}, original {one.original}")
-    kept = f" ({one.cause_kept.text})" if one.cause_kept is not None else ""
-    print(f"  cause     {one.cause or 'none known'}{kept}")
-    print(f"  starts    {one.starts}")
-    for condition, text in one.conditions.items():
+    print(f"{item.namespace}/{item.name}: {item.state}: {item.why}")
+    print(f"  phase     {item.phase}")
+    print(f"  size      {item.size}, original {item.original}")
+    kept = f" ({item.cause_kept.text})" if item.cause_kept is not None else ""
+    print(f"  cause     {item.cause or 'none known'}{kept}")
+    print(f"  starts    {item.starts}")
+    for condition, text in item.conditions.items():
         print(f"  not met   {condition}: {text}")
-    print(f"  next      {one.next}")
+    print(f"  next      {item.next}")
 
 
 def switch(kubeconfig: Path | None, name: str, *, is_on: bool) -> None:
@@ -206,16 +206,18 @@ def restore_job(kubeconfig: Path | None, name: str, *, is_now: bool) -> None:
     namespace, job = _split(name)
 
     async def do(api: VcJobs) -> None:
-        one = await _read(api, namespace, job)
-        if problems := _why_not_restored(one):
-            raise ConfigurationError("vigil elastic", [Problem(name, why) for why in problems])
+        item = await _read(api, namespace, job)
+        if problems := _why_not_restored(item):
+            raise ConfigurationError(
+                "vigil elastic", [Problem(name, problem) for problem in problems]
+            )
         # A job that has ended by a fault starts for this from now on, and not for the fault.
-        cause = cause_on(one)
-        starts = is_now or (one.is_ended and cause is not None and bool(cause.kind))
+        cause = cause_on(item)
+        starts = is_now or (item.is_ended and cause is not None and bool(cause.kind))
         value = RESTORE_NOW if starts else RESTORE_NEXT
         await api.annotate(namespace, job, {RESTORE: value, CAUSE: None})
-        if is_now and not one.is_ended:
-            await api.terminate(namespace, job, one.uid)
+        if is_now and not item.is_ended:
+            await api.terminate(namespace, job, item.uid)
 
     _asked(kubeconfig, do)
     print(f"{name}: the next start waits for room for its original size")
@@ -227,7 +229,7 @@ def _why_not_restored(job: VcJob) -> list[str]:
         return ["the job is being deleted"]
     if job.phase == "Completed":
         return ["the job is completed; create it again"]
-    return [one.text for one in unmet(job)]
+    return [item.text for item in unmet(job)]
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -285,25 +287,25 @@ async def _shown(api: VcJobs, job: VcJob, scheduler: _Scheduler) -> ShownJob:
         scheduler.evictions.get(job.group, ()),
         grace_over_time_ms=scheduler.grace_over_time_seconds * 1000,
     )
-    found = decide(job, facts)
-    state, why = found.state.value, found.why
-    if job.is_ended and found.asks:
+    answer = decide(job, facts)
+    state, reason = answer.state.value, answer.why
+    if job.is_ended and answer.asks:
         # What the aggregator knows is known here by the Events of the process that asked it.
-        state, why = await _reported(api, job) or (state, _NOT_REPORTED)
+        state, reason = await _reported(api, job) or (state, _NOT_REPORTED)
     kept, cause = kept_of(job), cause_on(job)
     kept_texts = ("" if cause is None else cause.text, "" if kept is None else kept.cause)
     return ShownJob(
         job.namespace,
         job.name,
         state,
-        why,
+        reason,
         job.phase,
         size_text(job.size),
         size_text(original_of(job)),
-        found.cause or next(filter(None, kept_texts), ""),
+        answer.cause or next(filter(None, kept_texts), ""),
         _shown_cause(cause),
         0 if kept is None else kept.start,
-        {one.name: one.text for one in found.unmet},
+        {item.name: item.text for item in answer.unmet},
         _next(job, state),
     )
 
@@ -331,7 +333,7 @@ async def _reported(api: VcJobs, job: VcJob) -> tuple[str, str] | None:
         print(f"Events of {job.key} are not known: {decode_text(error)}", file=sys.stderr)
         return None
     since = datetime.fromtimestamp(job.ended_at_ms // 1000, UTC)
-    found = [
+    answer = [
         (event.last_timestamp, _STATES[event.reason], event.message)
         for event in events
         if event.source.component == COMPONENT
@@ -340,19 +342,19 @@ async def _reported(api: VcJobs, job: VcJob) -> tuple[str, str] | None:
         and event.last_timestamp >= since
     ]
     # Times have whole seconds; names, by which Events are listed, have milliseconds.
-    newest = max(enumerate(found), key=lambda one: (one[1][0], one[0]), default=None)
+    newest = max(enumerate(answer), key=lambda item: (item[1][0], item[0]), default=None)
     return None if newest is None else newest[1][1:]
 
 
 async def _pods(api: VcJobs, job: VcJob) -> tuple[JobPod, ...]:
-    found: list[JobPod] = []
+    answer: list[JobPod] = []
     async for page in api.pages(f"/api/v1/namespaces/{job.namespace}/pods"):
-        found += [read_pod(raw) for raw in _items.decode(page).items]
-    return tuple(pod for pod in found if pod.job == job.uid)
+        answer += [read_pod(raw) for raw in _items.decode(page).items]
+    return tuple(pod for pod in answer if pod.job == job.uid)
 
 
 async def _of_scheduler(
-    api: VcJobs, path: str, read: Callable[[msgspec.Raw], T], default: T, what: str
+    api: VcJobs, path: str, read: Callable[[msgspec.Raw], T], default: T, purpose: str
 ) -> T:
     """Return what ``read`` makes of a ConfigMap, as far as the caller may read that."""
     try:
@@ -360,7 +362,7 @@ async def _of_scheduler(
     except StoreNotFound:
         return default
     except (StoreError, ValueError) as error:
-        print(f"the scheduler's {what} not known: {error}", file=sys.stderr)
+        print(f"the scheduler's {purpose} not known: {error}", file=sys.stderr)
         return default
 
 

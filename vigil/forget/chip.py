@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _PATIENCE_SECONDS = 10.0
 _LIST_SECONDS = 15.0
 _ANSWER_SECONDS = 5.0
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _through_agent(
             return print_refusal(
                 f"the agent has not taken up {asked}; it will when it can", ExitStatus.OUTSIDE
             )
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     after = _status(node.state_dir)
     if after is None or any(chip.device == name for chip in after.chips):
         return print_refusal(f"{name} is not forgotten: see the log of the agent")
@@ -108,8 +108,8 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
             return print_refusal(
                 f"the journal in {node.state_dir} has no snapshot", ExitStatus.OUTSIDE
             )
-        found = msgspec.json.decode(remembered.snapshot.body, type=_Named)
-        state = restore(remembered, found.node, boot_id(), shipped(), machine_digest())
+        result = msgspec.json.decode(remembered.snapshot.body, type=_Named)
+        state = restore(remembered, result.node, boot_id(), shipped(), machine_digest())
         chip = chip_of(name)
         if chip is None or name not in _names(state):
             return _unknown(name, _names(state))
@@ -144,7 +144,7 @@ def _names(state: PolicyState) -> list[str]:
     if family is None:
         return []
     return [
-        family.device_name(chip) for chip, known in sorted(state.chips.items()) if known.was_read
+        family.device_name(chip) for chip, names in sorted(state.chips.items()) if names.was_read
     ]
 
 
@@ -159,12 +159,12 @@ async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
                 await ended
             raise TimeoutError(driver.trouble or "it does not answer")
         listed = [
-            ListedChip(one.physical_id, one.logic_id, one.device_id, one.die, one.serial)
-            for one in chips
+            ListedChip(chip.physical_id, chip.logic_id, chip.device_id, chip.die, chip.serial)
+            for chip in chips
         ]
         if chip in compared(dict(state.subjects()), ChipsListed(tuple(listed), "", 0)).missing:
             return False
-        here = next((one for one in chips if one.physical_id == chip), None)
+        here = next((item for item in chips if item.physical_id == chip), None)
         for ask in (driver.health, driver.error_codes):
             try:
                 if here is not None and await ask(here) is None:
@@ -174,9 +174,9 @@ async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
         return True
 
 
-def _unknown(name: str, known: list[str]) -> ExitStatus:
+def _unknown(name: str, names: list[str]) -> ExitStatus:
     return print_refusal(
-        f"no chip {name} is remembered; there are: {', '.join(known) or 'none'}",
+        f"no chip {name} is remembered; there are: {', '.join(names) or 'none'}",
     )
 
 

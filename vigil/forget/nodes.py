@@ -78,28 +78,28 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
         if problem := node_name_problem(node):
             return print_refusal(f"the node name {problem}")
     published = await _published(stores)
-    found = {node: await _find(stores, node, published) for node in nodes}
-    unknown = [node for node in nodes if not found[node].is_known]
+    nodes_found = {node: await _find(stores, node, published) for node in nodes}
+    unknown = [node for node in nodes if not nodes_found[node].is_known]
     if unknown:
         where = ", ".join(store.url for store in stores.all)
         # All nodes that have an agent have a heartbeat.
-        known = {beat.node for store in stores.read for beat in await store.beats()}
-        known |= published.keys()
+        seen = {beat.node for store in stores.read for beat in await store.beats()}
+        seen |= published.keys()
         return print_refusal(
             f"nothing is known of {shortened(unknown)}: {where} has no document, no heartbeat "
             "and no entry of cluster-info about it; there are: "
-            f"{shortened(sorted(known)) or 'no nodes'}",
+            f"{shortened(sorted(seen)) or 'no nodes'}",
         )
-    alive = await beating(beat for one in found.values() for beat in one.beats)
+    alive = await beating(beat for found_node in nodes_found.values() for beat in found_node.beats)
     if alive:
-        what = "its agent is" if len(alive) == 1 else "their agents are"
-        return print_refusal(f"{shortened(alive)} beats: nothing is forgotten until {what} gone")
-    for node, one in found.items():
+        text = "its agent is" if len(alive) == 1 else "their agents are"
+        return print_refusal(f"{shortened(alive)} beats: nothing is forgotten until {text} gone")
+    for node, found_node in nodes_found.items():
         if is_meant:
-            await _forget(stores, node, one)
-            print_done(f"{node} is forgotten: {one.shown()}")
+            await _forget(stores, node, found_node)
+            print_done(f"{node} is forgotten: {found_node.shown()}")
         else:
-            print_done(f"{node} would be forgotten: {one.shown()}")
+            print_done(f"{node} would be forgotten: {found_node.shown()}")
     if not is_meant:
         return print_done("nothing was changed: add --yes")
     return print_done(
@@ -132,19 +132,19 @@ async def forget_mark(stores: Stores, identity: str, *, is_meant: bool) -> ExitS
 
 
 async def _find(stores: Stores, node: str, published: dict[str, int]) -> FoundNode:
-    found = FoundNode(is_published=node in published, latest_ms=published.get(node, 0))
+    found_node = FoundNode(is_published=node in published, latest_ms=published.get(node, 0))
     for store in stores.read:
         for namespace, name in _places(node):
             document = await store.get(namespace, name)
             if document is not None:
-                found.documents.append((store, document))
-                found.latest_ms = max(found.latest_ms, _time_ms(document))
+                found_node.documents.append((store, document))
+                found_node.latest_ms = max(found_node.latest_ms, _time_ms(document))
         for beat in await store.beats(node):
-            found.beats.append((store, beat))
-            found.latest_ms = max(found.latest_ms, beat.beaten_at_ms, *_written_ms(beat))
+            found_node.beats.append((store, beat))
+            found_node.latest_ms = max(found_node.latest_ms, beat.beaten_at_ms, *_written_ms(beat))
         if await store.get(FORGET_NAMESPACE, forget_record_name(node)) is not None:
-            found.is_recorded = True
-    return found
+            found_node.is_recorded = True
+    return found_node
 
 
 def _places(node: str) -> Iterator[tuple[str, str]]:
@@ -177,7 +177,7 @@ def _end_of(seconds: int) -> int:
 
 async def _published(stores: Stores) -> dict[str, int]:
     """Return the nodes in cluster-info, each with the latest time in its entry."""
-    found: dict[str, int] = {}
+    latest_ms: dict[str, int] = {}
     selection = Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
     for store in stores.all:
         for document in await store.list(selection):
@@ -185,8 +185,8 @@ async def _published(stores: Stores) -> dict[str, int]:
                 with contextlib.suppress(DocumentError):
                     for key, text in entry_texts(value, document.name).items():
                         node, time_ms = _entry(key, text, document.name)
-                        found[node] = max(time_ms, found.get(node, 0))
-    return found
+                        latest_ms[node] = max(time_ms, latest_ms.get(node, 0))
+    return latest_ms
 
 
 def _entry(key: str, text: str, document: str) -> tuple[str, int]:
@@ -199,9 +199,9 @@ def _entry(key: str, text: str, document: str) -> tuple[str, int]:
     return key.removeprefix(DEVICE_INFO_PREFIX), 0
 
 
-async def _forget(stores: Stores, node: str, found: FoundNode) -> None:
+async def _forget(stores: Stores, node: str, found_node: FoundNode) -> None:
     """Write the record first, so that an aggregator knows why the documents are deleted."""
-    at_ms = max(time.time_ns() // 1_000_000, found.latest_ms)
+    at_ms = max(time.time_ns() // 1_000_000, found_node.latest_ms)
     record = ForgetRecord(node, at_ms, f"user {os.geteuid()} on {socket.gethostname()}")
     data = encode_forget_record(record)
     labels = dict([FORGET_LABEL])
@@ -209,7 +209,7 @@ async def _forget(stores: Stores, node: str, found: FoundNode) -> None:
         if not store.absence_is_deletion:
             name = forget_record_name(node)
             await store.put(Document(FORGET_NAMESPACE, name, data, labels))
-    for store, document in found.documents:
+    for store, document in found_node.documents:
         await store.delete(document.namespace, document.name)
-    for store, _ in found.beats:
+    for store, _ in found_node.beats:
         await store.forget_beat(node)

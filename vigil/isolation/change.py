@@ -58,8 +58,8 @@ class Isolation:
             and self.reason.isprintable()
             and self.reason.strip()
         ):
-            what = f"must be 1 to {MAX_REASON_CHARACTERS} printable characters on one line"
-            raise ConfigurationError("command line", [Problem("--reason", what)])
+            text = f"must be 1 to {MAX_REASON_CHARACTERS} printable characters on one line"
+            raise ConfigurationError("command line", [Problem("--reason", text)])
 
     @property
     def isolates(self) -> bool:
@@ -93,7 +93,9 @@ def edited_report(document: Document, change: Isolation) -> Document | None:
     if change.isolates:
         names = sorted([*names, change.chip], key=lambda name: (chip_of(name) or 0, name))
         kind = change.chip.rpartition("-")[0]
-        requests = {f"{kind}-{known}": one for known, one in read_requests(annotations).items()}
+        requests = {
+            f"{kind}-{chip_name}": item for chip_name, item in read_requests(annotations).items()
+        }
         now_ms = time.time_ns() // 1_000_000
         requests[change.chip] = IsolationRequest(change.by, now_ms, change.reason)
         annotations = annotations | {ISOLATION_ANNOTATION: encode_requests(requests)}
@@ -104,8 +106,8 @@ def edited_report(document: Document, change: Isolation) -> Document | None:
 
 
 def _names(document: Document) -> list[str]:
-    found = document.data.get(MANUALLY_SEPARATE_KEY, "").split(",")
-    return [name.strip() for name in found if name.strip()]
+    result = document.data.get(MANUALLY_SEPARATE_KEY, "").split(",")
+    return [name.strip() for name in result if name.strip()]
 
 
 def is_separated(document: Document, node: str, chip: str) -> bool:

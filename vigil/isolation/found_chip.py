@@ -59,50 +59,50 @@ class FoundChip:
 
 async def find(stores: Stores, node: str, chip: str) -> FoundChip:
     """Read what the stores have of a chip. Raises ``StoreError``."""
-    found = FoundChip(chip)
+    result = FoundChip(chip)
     for store in stores.read:
         document = await store.get(DEVICE_INFO_NAMESPACE, device_info_name(node))
         if document is not None:
-            found.reports.append((store, document))
-            await _read_chips(found, store, document, node)
+            result.reports.append((store, document))
+            await _read_chips(result, store, document, node)
     number = chip.rpartition("-")[2]
     if number == chip and number.isdecimal():
-        types = {name.rpartition("-")[0] for name in found.chips}
+        types = {name.rpartition("-")[0] for name in result.chips}
         if len(types) == 1:
-            found.chip = f"{types.pop()}-{int(number)}"
+            result.chip = f"{types.pop()}-{int(number)}"
     for store in stores.all:
         document = await store.get(separation_documents.NAMESPACE, separation_documents.CHIPS_NAME)
         try:
-            if document is not None and is_separated(document, node, found.chip):
-                found.separating.append(store)
+            if document is not None and is_separated(document, node, result.chip):
+                result.separating.append(store)
         except DocumentError as error:
-            found.problems.append(f"{error}; it is left as it is")
-    found.beats = await beats_of(stores, node)
-    return found
+            result.problems.append(f"{error}; it is left as it is")
+    result.beats = await beats_of(stores, node)
+    return result
 
 
-async def _read_chips(found: FoundChip, store: Store, document: Document, node: str) -> None:
+async def _read_chips(chip: FoundChip, store: Store, document: Document, node: str) -> None:
     try:
         info = decode(document.data, document.name)
     except DocumentError as error:
-        found.chips_are_complete = False
-        found.problems.append(f"{error}; its writer repairs it when it publishes again")
+        chip.chips_are_complete = False
+        chip.problems.append(f"{error}; its writer repairs it when it publishes again")
         return
     listed = {*info.free, *info.unhealthy, *info.network_unhealthy, *info.recovering}
-    found.chips |= {name.strip() for name in listed if chip_of(name) is not None}
-    found.chips |= {fault.npu_name for fault in info.faults if chip_of(fault.npu_name) is not None}
+    chip.chips |= {name.strip() for name in listed if chip_of(name) is not None}
+    chip.chips |= {fault.npu_name for fault in info.faults if chip_of(fault.npu_name) is not None}
     numbers = (read_names(document.data) or frozenset()) | read_requests(
         document.annotations
     ).keys()
-    found.chips |= {f"{info.device_type}-{number}" for number in numbers}
+    chip.chips |= {f"{info.device_type}-{number}" for number in numbers}
     if store.objects is None:
         return
     # A chip that a pod uses is in no list of device-info.
     try:
         there = (await store.objects.get_node(node)).annotations.get(BASE_DEVICE_INFOS, "")
-        found.chips |= set(json.loads(there))
+        chip.chips |= set(json.loads(there))
     except (StoreError, ValueError, TypeError):
-        found.chips_are_complete = False
+        chip.chips_are_complete = False
 
 
 async def beats_of(stores: Stores, node: str) -> tuple[Beat, ...] | None:
@@ -113,25 +113,25 @@ async def beats_of(stores: Stores, node: str) -> tuple[Beat, ...] | None:
         return None
 
 
-async def refusal(found: FoundChip, node: str) -> str | None:
+async def refusal(chip: FoundChip, node: str) -> str | None:
     """Return why the writer of device-info would refuse a request; ``None`` where it takes it."""
-    for store, document in found.reports:
+    for store, document in chip.reports:
         writer = await store.writer(document.namespace, document.name)
         if writer is not None and writer.name not in OURS:
             return (
                 f"device-info of {node} is written by {writer.name!r}, which takes an added name "
                 "out again. Isolate the chip with the means of that program, or cordon the node"
             )
-    if found.problems:
-        return found.problems[0]
-    if found.beats is None:
+    if chip.problems:
+        return chip.problems[0]
+    if chip.beats is None:
         return None
-    if not found.beats:
+    if not chip.beats:
         return (
             f"no agent of NPU Vigil has a heartbeat for {node}, so none would take the request; "
             "device-info is another program's, or it is left behind"
         )
-    for beat in found.beats:
+    for beat in chip.beats:
         try:
             owned = decode_owned(beat.writes) if beat.writes else frozenset[str]()
         except NoWrites:

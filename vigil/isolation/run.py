@@ -41,7 +41,7 @@ _RIGHTS = (
     "the API group npu-vigil"
 )
 _WAIT_SECONDS = 30.0
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 _REQUESTS = 2
 """A broker compares no versions: the agent's own write may overwrite the first request."""
 
@@ -92,68 +92,68 @@ class _Run:
 
     async def execute(self, consent: Consent) -> ExitStatus:
         change = self._change
-        found = await find(self._stores, change.node, change.chip)
-        if (why := self._unknown(found)) is not None:
-            return self._end(found, ExitStatus.WRONG_USE, why)
-        self._holders = tuple(found.holders())
+        result = await find(self._stores, change.node, change.chip)
+        if (reason := self._unknown(result)) is not None:
+            return self._end(result, ExitStatus.WRONG_USE, reason)
+        self._holders = tuple(result.holders())
         # Rights that are missing for the wait are to be known before anything is changed.
-        shown = await self._published.shown(found.chip)
+        shown = await self._published.shown(result.chip)
         if change.isolates:
-            named = [document for _, document in found.reports if is_named(document, found.chip)]
+            named = [document for _, document in result.reports if is_named(document, result.chip)]
             if named:
-                return self._end(found, ExitStatus.OK, _by_whom(named[0], found), shown)
-            if (why := await refusal(found, change.node)) is not None:
-                return self._end(found, ExitStatus.NOT_WELL, f"refused: {why}", shown)
+                return self._end(result, ExitStatus.OK, _by_whom(named[0], result), shown)
+            if (reason := await refusal(result, change.node)) is not None:
+                return self._end(result, ExitStatus.NOT_WELL, f"refused: {reason}", shown)
         elif not self._holders:
-            if any(one.is_isolated for one in shown) and not found.problems:
+            if any(item.is_isolated for item in shown) and not result.problems:
                 # Another request released it a moment ago.
-                return await self._wait(found)
-            text = f"{found.chip} of {change.node} is not isolated: nothing is to be released"
+                return await self._wait(result)
+            text = f"{result.chip} of {change.node} is not isolated: nothing is to be released"
             status = ExitStatus.OK
-            if found.problems:
-                text = f"no document that can be read isolates {found.chip} of {change.node}"
+            if result.problems:
+                text = f"no document that can be read isolates {result.chip} of {change.node}"
                 status = ExitStatus.NOT_WELL
-            return self._end(found, status, text, shown)
-        plan = self._plan(found)
+            return self._end(result, status, text, shown)
+        plan = self._plan(result)
         if consent is Consent.DRY_RUN:
-            return self._end(found, ExitStatus.OK, f"would {plan}; nothing was changed", shown)
+            return self._end(result, ExitStatus.OK, f"would {plan}; nothing was changed", shown)
         if consent is Consent.ASK:
             if not sys.stdin.isatty():
                 text = f"would {plan}; nothing was changed: without a terminal, add --yes"
-                return self._end(found, ExitStatus.WRONG_USE, text, shown)
+                return self._end(result, ExitStatus.WRONG_USE, text, shown)
             if not await _consents(plan):
-                return self._end(found, ExitStatus.NOT_WELL, _UNCHANGED, shown)
-        return await self._carry_out(found)
+                return self._end(result, ExitStatus.NOT_WELL, _UNCHANGED, shown)
+        return await self._carry_out(result)
 
-    async def _carry_out(self, found: FoundChip) -> ExitStatus:
+    async def _carry_out(self, chip: FoundChip) -> ExitStatus:
         try:
-            await self._write(found)
+            await self._write(chip)
             self._changed = True
-            return await self._wait(found)
+            return await self._wait(chip)
         except asyncio.CancelledError:
             done = "is written" if self._changed else "may be written"
-            see = f"see vigil explain {self._change.node}/{found.chip}"
+            see = f"see vigil explain {self._change.node}/{chip.chip}"
             print(f"\nvigil: not waited for; the change {done}: {quoted(see)}", file=sys.stderr)
             raise
 
-    def _unknown(self, found: FoundChip) -> str | None:
-        node, chip = self._change.node, found.chip
-        if not found.reports and not found.separating:
+    def _unknown(self, result: FoundChip) -> str | None:
+        node, chip = self._change.node, result.chip
+        if not result.reports and not result.separating:
             where = ", ".join(store.url for store in self._stores.read)
             return f"there is no node {quoted(node)!r}: {where} has no device-info of it"
         if chip_of(chip) is None:
-            return f"{quoted(chip)!r} is no name of a chip of {node}; it has {_listed(found)}"
-        if chip in found.chips or found.separating:
+            return f"{quoted(chip)!r} is no name of a chip of {node}; it has {_listed(result)}"
+        if chip in result.chips or result.separating:
             return None
-        types = {name.rpartition("-")[0] for name in found.chips}
-        if found.chips_are_complete or (types and chip.rpartition("-")[0] not in types):
-            return f"{node} has no chip {chip}; it has {_listed(found)}"
+        types = {name.rpartition("-")[0] for name in result.chips}
+        if result.chips_are_complete or (types and chip.rpartition("-")[0] not in types):
+            return f"{node} has no chip {chip}; it has {_listed(result)}"
         return None
 
-    def _plan(self, found: FoundChip) -> str:
-        change, chip = self._change, found.chip
+    def _plan(self, result: FoundChip) -> str:
+        change, chip = self._change, result.chip
         if change.isolates:
-            (_, document), *_ = found.reports
+            (_, document), *_ = result.reports
             place = f"{document.namespace}/{document.name}"
             return (
                 f"isolate {chip} of {change.node} in {place}, by {change.by}, because: "
@@ -161,17 +161,17 @@ class _Run:
             )
         return f"release {chip} of {change.node} in {' and '.join(self._holders)}"
 
-    async def _write(self, found: FoundChip) -> None:
+    async def _write(self, chip: FoundChip) -> None:
         """Edit each document. Raises ``StoreError`` that names what is done already."""
-        change = replace(self._change, chip=found.chip)
+        change = replace(self._change, chip=chip.chip)
         done: list[str] = []
         try:
-            for store, document in found.reports:
+            for store, document in chip.reports:
                 if change.isolates or is_named(document, change.chip):
                     place = (document.namespace, document.name)
                     await _edit(store, *place, lambda there: edited_report(there, change))
                     done.append(f"{'/'.join(place)} of {store.url}")
-            for store in () if change.isolates else found.separating:
+            for store in () if change.isolates else chip.separating:
                 await _edit(
                     store,
                     *(separation_documents.NAMESPACE, separation_documents.CHIPS_NAME),
@@ -182,43 +182,45 @@ class _Run:
                 raise type(error)(f"written: {', '.join(done)}; not written: {error}") from None
             raise
 
-    async def _wait(self, found: FoundChip) -> ExitStatus:
+    async def _wait(self, chip: FoundChip) -> ExitStatus:
         change = self._change
         shown, why_not = await wait_until_shown(
             self._stores,
             change,
-            found,
+            chip,
             self._published,
-            lambda: self._write(found),
+            lambda: self._write(chip),
             is_written=self._changed,
         )
         if why_not is not None:
-            return self._end(found, ExitStatus.NOT_WELL, why_not, shown)
-        what = "isolated" if change.isolates else "released"
-        return self._end(found, ExitStatus.OK, f"{found.chip} of {change.node} is {what}", shown)
+            return self._end(chip, ExitStatus.NOT_WELL, why_not, shown)
+        text = "isolated" if change.isolates else "released"
+        return self._end(chip, ExitStatus.OK, f"{chip.chip} of {change.node} is {text}", shown)
 
     def _end(
         self,
-        found: FoundChip,
+        chip: FoundChip,
         status: ExitStatus,
         text: str,
         shown: list[ShownChip] | None = None,
     ) -> ExitStatus:
-        others = {code: _level(level) for one in shown or () for code, level in one.others.items()}
+        others = {
+            code: _level(level) for item in shown or () for code, level in item.others.items()
+        }
         worst = most_serious(others.values()) if others else ""
-        because = tuple(sorted(code for code, one in others.items() if one == worst))
+        because = tuple(sorted(code for code, item in others.items() if item == worst))
         outcome = Outcome(
             node=self._change.node,
-            chip=found.chip,
+            chip=chip.chip,
             action="isolate" if self._change.isolates else "release",
             done=status is ExitStatus.OK,
             changed=self._changed,
-            isolated=any(one.is_isolated for one in shown) if shown else None,
+            isolated=any(item.is_isolated for item in shown) if shown else None,
             text=text,
             holders=self._holders,
             level=str(worst),
             because=because,
-            problems=tuple(found.problems),
+            problems=tuple(chip.problems),
         )
         if self._as_json:
             with answering():
@@ -227,9 +229,9 @@ class _Run:
             lines = [outcome.text]
             if worst and not self._change.isolates:
                 lines.append(
-                    f"{found.chip} stays at {worst} because of other faults: {', '.join(because)}"
+                    f"{chip.chip} stays at {worst} because of other faults: {', '.join(because)}"
                 )
-            lines += found.problems
+            lines += chip.problems
             if status is ExitStatus.OK:
                 with answering():
                     print_lines(lines)
@@ -278,24 +280,24 @@ def _level(level: str) -> ChipLevel:
         return ChipLevel.NORMAL_NPU
 
 
-def _listed(found: FoundChip) -> str:
-    return ", ".join(sorted(found.chips, key=lambda name: chip_of(name) or 0)) or "no known chip"
+def _listed(chip: FoundChip) -> str:
+    return ", ".join(sorted(chip.chips, key=lambda name: chip_of(name) or 0)) or "no known chip"
 
 
-def _by_whom(document: Document, found: FoundChip) -> str:
-    number = chip_of(found.chip)
+def _by_whom(document: Document, chip: FoundChip) -> str:
+    number = chip_of(chip.chip)
     assert number is not None
     request = read_requests(document.annotations).get(number)
     by = "by a rule or by a name in its document"
     if request is not None:
         by = f"by {request.by} (as stated): {request.reason}"
-    return f"{found.chip} is isolated already, {by}; nothing was changed"
+    return f"{chip.chip} is isolated already, {by}; nothing was changed"
 
 
 async def wait_until_shown(
     stores: Stores,
     change: Isolation,
-    found: FoundChip,
+    result: FoundChip,
     published: Published,
     write: Callable[[], Awaitable[None]],
     *,
@@ -306,35 +308,35 @@ async def wait_until_shown(
     ``write`` makes the change again where the agent took it out.
     Ends early where the agent of the node falls silent. Raises ``StoreError``.
     """
-    node, chip = change.node, found.chip
+    node, chip = change.node, result.chip
     give_up = time.monotonic() + _WAIT_SECONDS
     requests = 1
-    silence = Silence(found.beats)
+    silence = Silence(result.beats)
     while True:
         shown = await published.shown(chip)
-        if shown and all(one.is_isolated is change.isolates for one in shown):
+        if shown and all(item.is_isolated is change.isolates for item in shown):
             return shown, None
-        if change.isolates and not await _is_requested(found):
+        if change.isolates and not await _is_requested(result):
             if requests == _REQUESTS:
-                why = (
+                reason = (
                     f"the agent of {node} took the request out again: it knows no chip {chip}, or "
                     "it is of an earlier release"
                 )
-                return shown, why
+                return shown, reason
             requests += 1
             await write()
         silent_seconds = silence.seconds(await beats_of(stores, node))
         if silent_seconds or time.monotonic() >= give_up:
             done = "written" if is_written else "no document isolates it"
-            why = _why_not(f"{node}/{chip}", node, silent_seconds, is_shown=bool(shown))
-            return shown, f"{done}, but cluster-info does not show that{why}"
-        await asyncio.sleep(_LOOK_SECONDS)
+            reason = _why_not(f"{node}/{chip}", node, silent_seconds, is_shown=bool(shown))
+            return shown, f"{done}, but cluster-info does not show that{reason}"
+        await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _is_requested(found: FoundChip) -> bool:
-    for store, document in found.reports:
+async def _is_requested(chip: FoundChip) -> bool:
+    for store, document in chip.reports:
         there = await store.get(document.namespace, document.name)
-        if there is not None and not is_named(there, found.chip):
+        if there is not None and not is_named(there, chip.chip):
             return False
     return True
 

@@ -44,12 +44,12 @@ class Published:
 
         Raises ``StoreError``. What cannot be read has no entry.
         """
-        found = []
+        result = []
         for number, store in enumerate(self._stores):
             entry = await self._entry(number, store)
             if entry is not None:
-                found.append(_shown_chip([one for one in entry if one.npu_name == chip]))
-        return found
+                result.append(_shown_chip([item for item in entry if item.npu_name == chip]))
+        return result
 
     async def _entry(self, number: int, store: Store) -> list[DeviceFault] | None:
         if number in self._names:
@@ -81,9 +81,9 @@ class Published:
 def _shown_chip(faults: list[DeviceFault]) -> ShownChip:
     """Return what objects of the fault list contain; the level of one may be the isolation."""
     levels = {
-        code: one.fault_level
+        code: item.fault_level
         for fault in faults
-        for code, one in (fault.fault_time_and_level_map or {}).items()
+        for code, item in (fault.fault_time_and_level_map or {}).items()
     }
     isolates = any(fault.fault_level == MANUAL for fault in faults)
     return ShownChip(

@@ -66,10 +66,10 @@ class UnparsedText:
 class UnreadableFrom(Exception):
     """A text cannot be read from ``line`` on."""
 
-    def __init__(self, line: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
         self.line = line
-        self.why = why
+        self.why = reason
 
 
 class TooMuch(Exception):

@@ -83,7 +83,7 @@ class _Scanner:
         self._text = text
         self._at = 0
         self._offset = offset
-        self._ends = array("L", (found.start() for found in re.finditer("\n", text)))
+        self._ends = array("L", (result.start() for result in re.finditer("\n", text)))
         self._repeated: list[Repeated] = []
 
     def line(self) -> int:
@@ -92,8 +92,8 @@ class _Scanner:
 
     def has_more(self) -> bool:
         """Skip blanks, and return whether anything follows."""
-        found = _BLANK.match(self._text, self._at)
-        self._at = found.end() if found else self._at
+        match = _BLANK.match(self._text, self._at)
+        self._at = match.end() if match else self._at
         return self._at < len(self._text)
 
     def document(self) -> ManifestDocument:
@@ -130,21 +130,21 @@ class _Scanner:
 
     def _token(self) -> tuple[str, str]:
         """Return what kind of token is next, and its text without quotes."""
-        found = _TOKEN.match(self._text, self._at)
-        if found is None:
+        match = _TOKEN.match(self._text, self._at)
+        if match is None:
             self.has_more()
             self._at += 1
             raise NoJson(self.line(), self._why())
-        self._at = found.end()
-        match found.lastindex:
+        self._at = match.end()
+        match match.lastindex:
             case 1:
-                return "text", found[1][1:-1]
+                return "text", match[1][1:-1]
             case 2:
-                return "text", json.loads(found[2])
+                return "text", json.loads(match[2])
             case 3:
-                return "word", found[3]
+                return "word", match[3]
             case _:
-                return found[4], ""
+                return match[4], ""
 
     def _why(self) -> str:
         rest = self._text[self._at - 1 : self._at + 1]

@@ -91,7 +91,7 @@ def judge_live(files: Iterable[File], kubeconfig: Path | None) -> LintReport:
     not_known: list[str] = []
     cluster = asyncio.run(_read(kubeconfig_files(kubeconfig), not_known))
     # The scheduler knows no scaling rules.
-    decided = _judge_decisions([one for one in cluster if one[0] != _RULE], not_known)
+    decided = _judge_decisions([item for item in cluster if item[0] != _RULE], not_known)
     judged = [
         File(f"kubernetes:{kind}", page.decode(errors="replace"), is_live=True)
         for kind, page in cluster
@@ -109,45 +109,45 @@ def _judge_decisions(pages: Iterable[tuple[str, bytes]], not_known: list[str]) -
     ``pages`` are lists and objects of an API server with a name for each. What cannot be read is
     added to ``not_known``.
     """
-    found = []
+    objects_read = []
     try:
         for snapshot in sessions_of(pages):
             options = scheduler_options(snapshot.configmaps)
             report, _ = advise(
                 snapshot, SchedulerState(), options[0] if options else AdvisorOptions()
             )
-            for one in report.findings:
-                if one.code in LIVE_CODES:
-                    place = FindingPlace(SCHEDULER, 0, one.object)
-                    found.append(finding(one.code, place, text=one.text))
+            for item in report.findings:
+                if item.code in LIVE_CODES:
+                    place = FindingPlace(SCHEDULER, 0, item.object)
+                    objects_read.append(finding(item.code, place, text=item.text))
     except ConfigurationError as error:
         not_known.append(f"not known: what the scheduler decides: {error}")
-    return found
+    return objects_read
 
 
 async def _read(kubeconfig: str | None, not_known: list[str]) -> list[tuple[str, bytes]]:
     """Return the pages of all kinds, and the ConfigMaps that are read by name."""
     objects = ObjectPages(kubeconfig)
-    found: list[tuple[str, bytes]] = []
+    objects_read: list[tuple[str, bytes]] = []
     rules: set[tuple[str, str]] = set()
     try:
         async with asyncio.timeout(_SECONDS):
             for kind, path in (_LISTS | _OF_THE_SCHEDULER).items():
                 try:
                     async for page in objects.pages(path):
-                        found.append((kind, page))
+                        objects_read.append((kind, page))
                         if kind == "AscendJob":
                             rules |= _rules(page)
                 except (StoreForbidden, StoreNotFound) as error:
                     not_known.append(f"not known: {kind}: {error}")
-            found += await _read_objects(objects, _config_maps(rules), not_known)
-            if any(kind == "Deployment" and _DAEMON in page for kind, page in found):
-                found += await _read_objects(objects, _roles(), not_known)
+            objects_read += await _read_objects(objects, _config_maps(rules), not_known)
+            if any(kind == "Deployment" and _DAEMON in page for kind, page in objects_read):
+                objects_read += await _read_objects(objects, _roles(), not_known)
     except TimeoutError:
         raise StoreUnavailable(f"the API server took more than {_SECONDS:g} s") from None
     finally:
         await objects.close()
-    return found
+    return objects_read
 
 
 def _config_maps(rules: set[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
@@ -168,21 +168,21 @@ async def _read_objects(
     objects: ObjectPages, wanted: Iterable[tuple[str, str, str]], not_known: list[str]
 ) -> list[tuple[str, bytes]]:
     """Return each object that is there with its kind; ``wanted`` are kind, name and path."""
-    found = []
+    objects_read = []
     for kind, name, path in wanted:
         try:
-            found.append((kind, await objects.get(path)))
+            objects_read.append((kind, await objects.get(path)))
         except StoreNotFound:
             continue
         except StoreError as error:
             not_known.append(f"not known: {name}: {error}")
-    return found
+    return objects_read
 
 
 def _rules(page: bytes) -> set[tuple[str, str]]:
     named = set()
-    for one in msgspec.json.decode(page, type=_List).items:
-        rule = (one.metadata.labels or {}).get(SCALING_RULE)
+    for item in msgspec.json.decode(page, type=_List).items:
+        rule = (item.metadata.labels or {}).get(SCALING_RULE)
         if rule:
-            named.add((one.metadata.namespace, rule))
+            named.add((item.metadata.namespace, rule))
     return named

@@ -31,8 +31,8 @@ def lines(report: LintReport, form: Format) -> Iterator[str]:
         case Format.TEXT:
             yield from _text(report)
         case Format.JSON:
-            for one in report.findings:
-                yield json.dumps(_members(one))
+            for finding in report.findings:
+                yield json.dumps(_members(finding))
         case Format.GITHUB:
             yield from map(_annotation, report.findings)
         case Format.SARIF:
@@ -51,26 +51,27 @@ def summary(report: LintReport) -> str:
         line += f"; not judged: {kinds}"
     if report.passed_over:
         line += f"; documents without a kind: {report.passed_over}"
-    return line + "".join(f"\n{one}" for one in report.not_known)
+    return line + "".join(f"\n{item}" for item in report.not_known)
 
 
 def _text(report: LintReport) -> Iterator[str]:
-    for one in report.findings:
-        place = one.place
+    for finding in report.findings:
+        place = finding.place
         named = f" {printable(place.object)}" if place.object != place.file else ""
-        head = f"{printable(place.file)}:{place.line}: {one.rule.severity} {one.rule.code}{named}"
-        yield from (head, f"    {one.happens}", f"    -> {one.write}")
+        rule = finding.rule
+        head = f"{printable(place.file)}:{place.line}: {rule.severity} {rule.code}{named}"
+        yield from (head, f"    {finding.happens}", f"    -> {finding.write}")
 
 
-def _members(one: LintFinding) -> dict[str, object]:
+def _members(finding: LintFinding) -> dict[str, object]:
     return {
-        "file": one.place.file,
-        "line": one.place.line,
-        "object": one.place.object,
-        "code": one.rule.code,
-        "severity": one.rule.severity.value,
-        "happens": one.happens,
-        "write": one.write,
+        "file": finding.place.file,
+        "line": finding.place.line,
+        "object": finding.place.object,
+        "code": finding.rule.code,
+        "severity": finding.rule.severity.value,
+        "happens": finding.happens,
+        "write": finding.write,
     }
 
 
@@ -81,13 +82,15 @@ _COMMANDS = {
 }
 
 
-def _annotation(one: LintFinding) -> str:
+def _annotation(finding: LintFinding) -> str:
     """Return a workflow command of GitHub."""
-    place, command = one.place, _COMMANDS[one.rule.severity]
-    title = one.rule.code if place.object == place.file else f"{one.rule.code} {place.object}"
+    place, command = finding.place, _COMMANDS[finding.rule.severity]
+    title = (
+        finding.rule.code if place.object == place.file else f"{finding.rule.code} {place.object}"
+    )
     values = (("file", place.file), ("line", str(place.line)), ("title", title))
     named = ",".join(f"{key}={_escaped(value, values=True)}" for key, value in values)
-    return f"::{command} {named}::{_escaped(f'{one.happens} {one.write}')}"
+    return f"::{command} {named}::{_escaped(f'{finding.happens} {finding.write}')}"
 
 
 def _escaped(text: str, *, values: bool = False) -> str:
@@ -100,7 +103,7 @@ _LEVELS = _COMMANDS | {FindingSeverity.INFO: "note"}
 
 def _sarif(report: LintReport) -> dict[str, object]:
     """Return a log in SARIF 2.1.0."""
-    codes = sorted({one.rule.code for one in report.findings})
+    codes = sorted({finding.rule.code for finding in report.findings})
     rules = [
         {
             "id": code,
@@ -112,13 +115,13 @@ def _sarif(report: LintReport) -> dict[str, object]:
     ]
     results = [
         {
-            "ruleId": one.rule.code,
-            "ruleIndex": codes.index(one.rule.code),
-            "level": _LEVELS[one.rule.severity],
-            "message": {"text": f"{one.happens} {one.write}"},
-            "locations": [_location(one)],
+            "ruleId": finding.rule.code,
+            "ruleIndex": codes.index(finding.rule.code),
+            "level": _LEVELS[finding.rule.severity],
+            "message": {"text": f"{finding.happens} {finding.write}"},
+            "locations": [_location(finding)],
         }
-        for one in report.findings
+        for finding in report.findings
     ]
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -129,10 +132,10 @@ def _sarif(report: LintReport) -> dict[str, object]:
     }
 
 
-def _location(one: LintFinding) -> dict[str, object]:
+def _location(finding: LintFinding) -> dict[str, object]:
     from urllib.parse import quote
 
-    place = one.place
+    place = finding.place
     physical = {
         "artifactLocation": {"uri": quote(place.file.encode("utf-8", "surrogateescape"))},
         "region": {"startLine": max(place.line, 1)},

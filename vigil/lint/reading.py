@@ -41,11 +41,11 @@ def files(paths: Iterable[str]) -> Iterator[File]:
             below: Iterable[File | str] = (path,)
         else:
             below = _below(path)
-        for one in below:
-            name = one if isinstance(one, str) else one.name
+        for item in below:
+            name = item if isinstance(item, str) else item.name
             if name not in seen:
                 seen.add(name)
-                yield _read(one, is_named=one == path) if isinstance(one, str) else one
+                yield _read(item, is_named=item == path) if isinstance(item, str) else item
 
 
 def _below(path: str) -> Iterator[File | str]:
@@ -69,8 +69,8 @@ def _refused(error: OSError | ValueError) -> str:
 def _read(path: str, *, is_named: bool) -> File:
     name = STANDARD_INPUT if path == "-" else path
 
-    def unreadable(line: int, why: str) -> File:
-        return File(name, "", Unreadable(line, why), is_named=is_named)
+    def unreadable(line: int, reason: str) -> File:
+        return File(name, "", Unreadable(line, reason), is_named=is_named)
 
     try:
         is_input = path == "-"
@@ -79,8 +79,8 @@ def _read(path: str, *, is_named: bool) -> File:
         return unreadable(1, _refused(error))
     if len(content) > LARGEST:
         command = "kubectl get KIND -A -o json > FILE"
-        why = f"is larger than {LARGEST >> 20} MiB; write one kind a file: {command}"
-        return unreadable(1, why)
+        reason = f"is larger than {LARGEST >> 20} MiB; write one kind a file: {command}"
+        return unreadable(1, reason)
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

@@ -60,15 +60,15 @@ class LintReport:
 
     def counts(self) -> dict[FindingSeverity, int]:
         """Return how many findings of each severity there are."""
-        found = [one.rule.severity for one in self.findings]
-        return {severity: found.count(severity) for severity in FindingSeverity}
+        findings = [finding.rule.severity for finding in self.findings]
+        return {severity: findings.count(severity) for severity in FindingSeverity}
 
     def exit_status(self, *, strict: bool) -> int:
         """Return 2 where a file could not be read, 1 with an error, with ``strict`` a warning too.
 
         What is an ``info`` may be right as it stands, so it never counts.
         """
-        if any(one.rule.code in _NOT_READ for one in self.findings):
+        if any(finding.rule.code in _NOT_READ for finding in self.findings):
             return 2
         counts = self.counts()
         return int(counts[FindingSeverity.ERROR] + strict * counts[FindingSeverity.WARNING] > 0)
@@ -87,7 +87,7 @@ def lint(
     order: dict[str, int] = {}
     ignored: dict[str, dict[int, set[str]]] = {}
     live = set()
-    found: list[LintFinding] = []
+    findings: list[LintFinding] = []
     for file in files:
         order.setdefault(file.name, len(order))
         if file.is_live:
@@ -97,56 +97,56 @@ def lint(
         if "vigil:" in file.text:
             ignored[file.name] = _ignored(file.text)
         if file.unreadable is not None:
-            found.append(_unreadable(file.unreadable, file.name))
+            findings.append(_unreadable(file.unreadable, file.name))
             continue
         try:
-            found += _read_one(file, collected, report)
+            findings += _read_one(file, collected, report)
         except Exception as error:  # a defect here may not hide what is found in other files
-            found.append(defect(error, FindingPlace(file.name, 1, "")))
-    found += judge(collected)
-    for one in decided:
-        order.setdefault(one.place.file, len(order))
-        found.append(one)
+            findings.append(defect(error, FindingPlace(file.name, 1, "")))
+    findings += judge(collected)
+    for item in decided:
+        order.setdefault(item.place.file, len(order))
+        findings.append(item)
     report.not_judged = dict(sorted(collected.not_judged.items()))
-    unique = dict.fromkeys(_named(one, live) for one in found)
-    for one in sorted(unique, key=lambda one: _key(one, order)):
-        codes = ignored.get(one.place.file, {}).get(one.place.line, ())
-        if one.rule.code in codes and one.rule.code not in _NOT_READ:
+    unique = dict.fromkeys(_named(item, live) for item in findings)
+    for item in sorted(unique, key=lambda item: _key(item, order)):
+        codes = ignored.get(item.place.file, {}).get(item.place.line, ())
+        if item.rule.code in codes and item.rule.code not in _NOT_READ:
             report.silenced += 1
         else:
-            report.findings.append(one)
+            report.findings.append(item)
     return report
 
 
-def _named(one: LintFinding, live: Container[str]) -> LintFinding:
+def _named(finding: LintFinding, live: Container[str]) -> LintFinding:
     """Return a finding that names an object, or else its file. Lines of ``live`` are not known."""
-    if not one.place.object:
-        one = one._replace(place=one.place._replace(object=one.place.file))
-    return one.without_line() if one.place.file in live else one
+    if not finding.place.object:
+        finding = finding._replace(place=finding.place._replace(object=finding.place.file))
+    return finding.without_line() if finding.place.file in live else finding
 
 
-def _key(one: LintFinding, order: dict[str, int]) -> tuple[object, ...]:
-    place = one.place
-    return (order[place.file], place.line, one.rule.code, place.object, one.happens)
+def _key(finding: LintFinding, order: dict[str, int]) -> tuple[object, ...]:
+    place = finding.place
+    return (order[place.file], place.line, finding.rule.code, place.object, finding.happens)
 
 
 def _ignored(text: str) -> dict[int, set[str]]:
     """Return the codes that a comment with a reason silences, by line."""
     ignored: dict[int, set[str]] = {}
-    for found in _IGNORE.finditer(text):
-        ignored.setdefault(1 + text.count("\n", 0, found.start()), set()).add(found[1])
+    for findings in _IGNORE.finditer(text):
+        ignored.setdefault(1 + text.count("\n", 0, findings.start()), set()).add(findings[1])
     return ignored
 
 
-def _unreadable(one: Unreadable, file: str) -> LintFinding:
-    return finding("UNREADABLE", FindingPlace(file, one.line, ""), why=one.why)
+def _unreadable(unreadable: Unreadable, file: str) -> LintFinding:
+    return finding("UNREADABLE", FindingPlace(file, unreadable.line, ""), why=unreadable.why)
 
 
 def _read_one(file: File, collected: Collected, report: LintReport) -> Iterator[LintFinding]:
     if file.text.lstrip()[:1] == "{" and _BARE_RULE.search(file.text):
         whole = Scalar(file.text, 0, is_quoted=True, is_block=True)
-        rule, found = _rule(whole, FindingPlace(file.name, 1, ""))
-        yield from found
+        rule, findings = _rule(whole, FindingPlace(file.name, 1, ""))
+        yield from findings
         if rule is not None:
             yield from take(rule, file.name, collected, _TEXTS)
         return
@@ -181,8 +181,8 @@ def _judge_text(file: File, text: UnparsedText, report: LintReport) -> Iterator[
         text.unreadable += text.no_manifests
     else:
         report.passed_over += bool(text.no_manifests)
-    for one in text.unreadable:
-        yield _unreadable(one, file.name)
+    for item in text.unreadable:
+        yield _unreadable(item, file.name)
     if text.left_out:
         yield _left_out(text, file.name)
     if file.is_named and not file.text.strip():
@@ -193,7 +193,7 @@ def _judge_partial(root: Node, file: str) -> Iterator[LintFinding]:
     """Judge what a page shows of a manifest, of which anything may be missing."""
     if isinstance(root, Mapping):
         shown = take(root, file, Collected(), _TEXTS)
-        yield from (one for one in shown if one.rule.code not in _ABSENT)
+        yield from (item for item in shown if item.rule.code not in _ABSENT)
 
 
 def _left_out(text: UnparsedText, file: str) -> LintFinding:
@@ -208,8 +208,8 @@ def _left_out(text: UnparsedText, file: str) -> LintFinding:
     shown = f"line {shown}" if len(lines) == 1 else f"lines {shown}"
     place = FindingPlace(file, lines[0], "")
     if file != STANDARD_INPUT:
-        why = f"what is in {shown} is not YAML of a manifest; the rest is judged"
-        return finding("UNREADABLE", place, why=why)
+        reason = f"what is in {shown} is not YAML of a manifest; the rest is judged"
+        return finding("UNREADABLE", place, why=reason)
     return finding("NOT_YAML", place, lines=shown)
 
 
@@ -241,53 +241,53 @@ def _documents(file: File, into: UnparsedText) -> Iterator[ManifestDocument]:
 
 
 def _repeated(document: ManifestDocument, place: FindingPlace) -> Iterator[LintFinding]:
-    for one in document.repeated:
-        code = "REPEATED_KEY" if one.is_same else "DUPLICATE_KEY"
-        name = object_at(document.root, one.line) or place.object
-        here = FindingPlace(place.file, one.line, name)
-        yield finding(code, here, key=one.key, first=one.first_line)
+    for item in document.repeated:
+        code = "REPEATED_KEY" if item.is_same else "DUPLICATE_KEY"
+        name = object_at(document.root, item.line) or place.object
+        here = FindingPlace(place.file, item.line, name)
+        yield finding(code, here, key=item.key, first=item.first_line)
 
 
 def _rule(text: Scalar, place: FindingPlace) -> tuple[Mapping | None, list[LintFinding]]:
     """Return the scaling rule in a ConfigMap without its comments."""
     offset = text.line if text.is_block else text.line - 1
-    found = []
+    findings = []
     content = text.text
-    comment = next((one for one in _COMMENT.finditer(content) if one[2]), None)
+    comment = next((item for item in _COMMENT.finditer(content) if item[2]), None)
     if comment is not None:
         line = offset + 1 + content.count("\n", 0, comment.start())
-        why = "has a comment, which JSON does not know"
-        found.append(finding("SCALING_RULE_NO_JSON", place.at(line), why=why))
+        reason = "has a comment, which JSON does not know"
+        findings.append(finding("SCALING_RULE_NO_JSON", place.at(line), why=reason))
         content = _COMMENT.sub(_without, content)
     try:
         document = json_value(content, offset)
     except NoJson as error:
-        found.append(finding("SCALING_RULE_NO_JSON", place.at(error.line), why=error.why))
-        return None, found
-    found += _repeated(document, place)
-    return (document.root if isinstance(document.root, Mapping) else None), found
+        findings.append(finding("SCALING_RULE_NO_JSON", place.at(error.line), why=error.why))
+        return None, findings
+    findings += _repeated(document, place)
+    return (document.root if isinstance(document.root, Mapping) else None), findings
 
 
-def _without(found: re.Match[str]) -> str:
-    return found[1] or "\n" * found[2].count("\n")
+def _without(match: re.Match[str]) -> str:
+    return match[1] or "\n" * match[2].count("\n")
 
 
 def _configuration(text: Scalar, place: FindingPlace) -> tuple[Mapping | None, list[LintFinding]]:
     """Return the configuration of the scheduler in its ConfigMap."""
     into = UnparsedText()
     documents = [*read_yaml(text.text, into, text.line if text.is_block else text.line - 1)]
-    found = []
+    findings = []
     for line in into.left_out:
         into.unreadable.append(Unreadable(line, "is not YAML"))
     into.unreadable += into.no_manifests
-    for one in into.unreadable:
-        why = f"the scheduler does not read it: {one.why}"
-        words = {"key": "volcano-scheduler.conf", "why": why, "instead": "Correct the YAML."}
-        found.append(finding("SCHEDULER_CONFIGURATION", place.at(one.line), **words))
+    for item in into.unreadable:
+        reason = f"the scheduler does not read it: {item.why}"
+        words = {"key": "volcano-scheduler.conf", "why": reason, "instead": "Correct the YAML."}
+        findings.append(finding("SCHEDULER_CONFIGURATION", place.at(item.line), **words))
     for document in documents:
-        found += _repeated(document, place)
+        findings += _repeated(document, place)
     root = documents[0].root if documents else None
-    return (root if isinstance(root, Mapping) else None), found
+    return (root if isinstance(root, Mapping) else None), findings
 
 
 _TEXTS = Texts(_rule, _configuration)

@@ -44,11 +44,11 @@ def lint(
     from vigil.lint.run import lint as judge
 
     if form not in list(Format):
-        what = f"{form!r} is none of {', '.join(Format)}"
-        raise ConfigurationError("command line", [Problem("--format", what)])
+        text = f"{form!r} is none of {', '.join(Format)}"
+        raise ConfigurationError("command line", [Problem("--format", text)])
     if not files and not live:
-        what = "is missing; give files, a directory or - for standard input, or --live"
-        raise ConfigurationError("command line", [Problem("FILE", what)])
+        text = "is missing; give files, a directory or - for standard input, or --live"
+        raise ConfigurationError("command line", [Problem("FILE", text)])
     # Reference counts free what was read; looking for cycles in what is kept costs a tenth more.
     gc.disable()
     chosen = Format.JSON if as_json else Format(form)

@@ -94,7 +94,9 @@ class _Walk:
                 if len(keys) != len(node.value):
                     self._check_keys(node)
                 values = [value for _, value in node.value]
-            stack += [one for one in values if type(one) is not ScalarNode or one.tag is not None]
+            stack += [
+                value for value in values if type(value) is not ScalarNode or value.tag is not None
+            ]
 
     def find_actions(self, root: Any) -> None:
         """Look for actions of a template outside of texts that may have them."""
@@ -118,8 +120,8 @@ class _Walk:
 
     def _check_tag(self, node: Any) -> None:
         if node.tag not in _TAGS:
-            why = f"has the tag {quoted(node.tag)}: tags that make objects are not read"
-            self.unreadable.append(Unreadable(self._line(node), why))
+            reason = f"has the tag {quoted(node.tag)}: tags that make objects are not read"
+            self.unreadable.append(Unreadable(self._line(node), reason))
 
     def _check_keys(self, node: Any) -> None:
         """Note keys that are no text, and keys that the mapping has twice."""

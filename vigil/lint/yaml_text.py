@@ -85,12 +85,12 @@ def read_yaml(text: str, into: UnparsedText, offset: int = 0) -> Iterator[Manife
     document with an error nothing else is returned.
     """
     controls = {
-        1 + text.count("\n", 0, found.start()): found[0] for found in _CONTROL.finditer(text)
+        1 + text.count("\n", 0, result.start()): result[0] for result in _CONTROL.finditer(text)
     }
     if controls:
-        for line, found in controls.items():
-            why = f"has the control character U+{ord(found):04X}"
-            into.unreadable.append(Unreadable(offset + line, why))
+        for line, result in controls.items():
+            reason = f"has the control character U+{ord(result):04X}"
+            into.unreadable.append(Unreadable(offset + line, reason))
         return
     dump = _DUMP.match(text) if len(text) > IN_ONE else None
     if dump and not _SEPARATOR.search(text, dump.end()):
@@ -178,7 +178,7 @@ def _without_banners(text: str, last: int, into: UnparsedText, offset: int) -> s
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
     """Return the texts of the documents with the index of their first line."""
-    starts = [0, *(found.start() for found in _SEPARATOR.finditer(text)), len(text)]
+    starts = [0, *(result.start() for result in _SEPARATOR.finditer(text)), len(text)]
     line = 0
     for start, end in pairwise(starts):
         chunk = text[start:end]
@@ -193,13 +193,13 @@ def _with_errors(
     """Yield a document of a text with an error elsewhere; add its own errors to ``into``."""
     lines = text.split("\n")
     rest = [index for index, line in enumerate(lines) if _REST.match(line)]
-    found: list[Unreadable] = []
+    result: list[Unreadable] = []
     for _ in range(max(min(_ERRORS, _PARSED // len(text)), 2)):
         try:
             roots = [*_composed("\n".join(lines))]
             break
         except _TooLarge as error:
-            found.append(Unreadable(offset + error.line + 1, error.why))
+            result.append(Unreadable(offset + error.line + 1, error.why))
             break
         except YAMLError as error:
             if rest:
@@ -208,21 +208,21 @@ def _with_errors(
                     lines[index] = ""
                 rest, is_partial = [], True
                 continue
-            index, why = _explained(error, lines)
-            if not found or offset + index + 1 > found[-1].line:
-                found.append(Unreadable(offset + index + 1, why))
+            index, reason = _explained(error, lines)
+            if not result or offset + index + 1 > result[-1].line:
+                result.append(Unreadable(offset + index + 1, reason))
                 lines[index] = _mended(lines[index], index)
             elif lines[index]:
                 lines[index] = ""
             else:
                 break
-    if not found:
+    if not result:
         for root in roots:
             yield from document_of(root, text, into, offset, is_partial=is_partial)
     elif action := ACTION.search(text):
         into.templates.append(offset + 1 + text.count("\n", 0, action.start()))
     else:
-        into.unreadable.extend(found)
+        into.unreadable.extend(result)
 
 
 def _composed(text: str) -> Iterator[Any]:
@@ -241,12 +241,12 @@ def _explained(error: YAMLError, lines: list[str]) -> tuple[int, str]:
     context = error.context or ""
     begins = context.startswith(("while scanning", "while parsing a flow"))
     mark = error.context_mark if begins and error.context_mark else error.problem_mark
-    why = " ".join(part for part in (error.problem, context and f"({context})") if part)
+    reason = " ".join(part for part in (error.problem, context and f"({context})") if part)
     index = min(mark.line, len(lines) - 1) if mark else 0
     opened = _opened(lines, index)
     if opened is not None:
-        return opened, f"has a quote that does not end in this line ({why})"
-    return index, why
+        return opened, f"has a quote that does not end in this line ({reason})"
+    return index, reason
 
 
 def _opened(lines: list[str], index: int) -> int | None:

@@ -35,7 +35,7 @@ def print_findings(findings: Findings, *, compared: bool) -> None:
         console.print("the beginning of the journal is gone: played from its oldest snapshot on")
     _print_breaks(findings, console)
     _print_days(findings, console, compared=compared)
-    differences = [(day, one) for day in findings.days for one in day.differences]
+    differences = [(day, difference) for day in findings.days for difference in day.differences]
     if compared and differences:
         _print_differences(differences, console)
     elif compared:
@@ -44,8 +44,8 @@ def print_findings(findings: Findings, *, compared: bool) -> None:
 
 
 def _print_breaks(findings: Findings, console: Console) -> None:
-    for one in findings.breaks[:_SHOWN_BREAKS]:
-        console.print(f"{_time(one.from_ms)} to {_time(one.until_ms)}: {one.what}")
+    for item in findings.breaks[:_SHOWN_BREAKS]:
+        console.print(f"{_time(item.from_ms)} to {_time(item.until_ms)}: {item.what}")
     if len(findings.breaks) > _SHOWN_BREAKS:
         console.print(f"... and {len(findings.breaks) - _SHOWN_BREAKS} more (--json has them)")
 
@@ -83,7 +83,7 @@ def _cells(day: Day) -> list[str]:
         return values[0] if values[0] == values[-1] else " → ".join(values)
 
     both = [_shown(sums) for sums in (day.recorded, day.replayed) if sums is not None]
-    return [cell([one[column] for one in both]) for column in range(len(both[0]))]
+    return [cell([item[column] for item in both]) for column in range(len(both[0]))]
 
 
 def _shown(sums: DaySums) -> list[str]:
@@ -112,12 +112,12 @@ def _print_differences(differences: list[tuple[Day, LevelDifference]], console: 
         table.add_column(heading)
     for heading in ("times", "for"):
         table.add_column(heading, justify="right")
-    for day, one in differences:
+    for day, item in differences:
         table.add_row(
-            *(day.day, day.subject, one.code),
-            _level(one.recorded_level, one.recorded_because),
-            _level(one.replayed_level, one.replayed_because),
-            *(str(one.times), _duration(one.seconds)),
+            *(day.day, day.subject, item.code),
+            _level(item.recorded_level, item.recorded_because),
+            _level(item.replayed_level, item.replayed_because),
+            *(str(item.times), _duration(item.seconds)),
         )
     console.print(table)
 
@@ -134,9 +134,9 @@ def _print_deviations(findings: Findings, console: Console) -> None:
         f"{findings.deviation_count} of {findings.checked} recorded verdicts are NOT reproduced "
         f"(the journal was written by version {', '.join(findings.versions) or 'unknown'}):"
     )
-    for one in findings.deviations[:_SHOWN_DEVIATIONS]:
-        console.print(f"  row {one.sequence}, {_time(one.at_ms)}: {one.what}")
-        for word, changes in (("recorded", one.recorded), ("replayed", one.replayed)):
+    for deviation in findings.deviations[:_SHOWN_DEVIATIONS]:
+        console.print(f"  row {deviation.sequence}, {_time(deviation.at_ms)}: {deviation.what}")
+        for word, changes in (("recorded", deviation.recorded), ("replayed", deviation.replayed)):
             for change in changes:
                 console.print(f"    {word}: {_change(change)}")
     if findings.deviation_count > _SHOWN_DEVIATIONS:

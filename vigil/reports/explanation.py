@@ -115,13 +115,13 @@ def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
     answer = client.find(STATUS, AgentStatus)
     if answer is not None:
         if answer.node != node:
-            what = (
-                f"is no fault code, and the daemon at {client.server} knows no node of this name: "
-                f"it is the agent of {answer.node}. Name an aggregator with --server"
+            text = (
+                f"is not a valid fault code, and the daemon at {client.server} knows no node of "
+                f"this name: it is the agent of {answer.node}. Name an aggregator with --server"
             )
-            raise OtherNode(node, what)
+            raise OtherNode(node, text)
         return _of_agent(client, answer, part)
-    return _of_aggregator(client, _node_of(client, node, "is no fault code, and "), part)
+    return _of_aggregator(client, _node_of(client, node, "is not a valid fault code, and "), part)
 
 
 def report_of(client: DaemonClient, node: str | None) -> StatusReport:
@@ -135,22 +135,22 @@ def report_of(client: DaemonClient, node: str | None) -> StatusReport:
         return of_agent(client.server, answer, node)
     if node is None:
         return of_cluster(client)
-    found = _node_of(client, node)
+    result = _node_of(client, node)
     rows = (
-        msgspec.structs.replace(one.fault, withheld=one.published is None)
-        for part in parts_of(found)
-        for one in part.faults
+        msgspec.structs.replace(fault.fault, withheld=fault.published is None)
+        for part in parts_of(result)
+        for fault in part.faults
     )
-    facts = {"because": found.because}
-    return of_nodes(client, node, None, (found.node,), tuple(rows), facts)
+    facts = {"because": result.because}
+    return of_nodes(client, node, None, (result.node,), tuple(rows), facts)
 
 
 def _node_of(client: DaemonClient, node: str, otherwise: str = "") -> ExplainedNode[Any]:
-    found = client.find(f"/api/v1/nodes/{quote(node, safe='')}", ExplainedNode[Any])
-    if found is None:
-        what = f"{otherwise}the aggregator at {client.server} knows no node of this name"
-        raise UnknownNode(node, what)
-    return found
+    result = client.find(f"/api/v1/nodes/{quote(node, safe='')}", ExplainedNode[Any])
+    if result is None:
+        text = f"{otherwise}the aggregator at {client.server} knows no node of this name"
+        raise UnknownNode(node, text)
+    return result
 
 
 def _of_agent(client: DaemonClient, answer: AgentStatus, part: str) -> NodeExplanation:
@@ -171,8 +171,8 @@ def _of_agent(client: DaemonClient, answer: AgentStatus, part: str) -> NodeExpla
     if part:
         names = [name for name in names if is_meant(part, name)]
         if not names:
-            what = f"the agent of {answer.node} knows no part of this name"
-            raise ConfigurationError("command line", [Problem(part, what)])
+            text = f"the agent of {answer.node} knows no part of this name"
+            raise ConfigurationError("command line", [Problem(part, text)])
     parts = tuple(
         PartExplanation(
             name,
@@ -183,7 +183,7 @@ def _of_agent(client: DaemonClient, answer: AgentStatus, part: str) -> NodeExpla
         for name in names
         if part or name in faults
     )
-    rows = tuple(one.fault for name in names for one in faults.get(name, ()))
+    rows = tuple(item.fault for name in names for item in faults.get(name, ()))
     blind = tuple(row for row in report.blind if not part or row.part in names)
     reasons = report.reasons
     if part:
@@ -212,41 +212,43 @@ def _of_agent(client: DaemonClient, answer: AgentStatus, part: str) -> NodeExpla
 
 def _rules(client: DaemonClient) -> Mapping[tuple[str, str], tuple[FaultRule, ...]]:
     """Return the rules about each fault of an agent, by part and code."""
-    found = client.find("/api/v1/faults", FaultsPage)
-    faults = () if found is None else found.faults
-    return {(one.subject, one.code): one.rules for one in faults}
+    result = client.find("/api/v1/faults", FaultsPage)
+    faults = () if result is None else result.faults
+    return {(fault.subject, fault.code): fault.rules for fault in faults}
 
 
 def _of_aggregator(client: DaemonClient, answer: ExplainedNode[Any], part: str) -> NodeExplanation:
     about = client.get("/api/v1/leader", LeaderPage)
     node = answer.node
-    parts = tuple(one for one in parts_of(answer, part) if not part or is_meant(part, one.part))
+    parts = tuple(item for item in parts_of(answer, part) if not part or is_meant(part, item.part))
     chips = [chip for chip in answer.chips if not part or is_meant(part, chip.chip)]
     blind = tuple(blind_of(node))
     if part:
         blind = tuple(row for row in blind if is_meant(part, row.part))
-    rows = [one.fault for found in parts for one in found.faults]
+    rows = [fault.fault for part in parts for fault in part.faults]
     reasons = (
         *(() if part else reasons_of_nodes([node], node.node)),
         *reasons_of_faults(rows, node.node),
         *reasons_of_blind(blind, node.node),
     )
     not_known = not_known_of_nodes([node])
-    if any(one.reported not in (None, one.fault.code) for found in parts for one in found.faults):
+    if any(
+        fault.reported not in (None, fault.fault.code) for part in parts for fault in part.faults
+    ):
         not_known.append(
             f"which rules of {node.node} decide; vigil explain on that node shows them"
         )
     if part and not parts:
-        what = f"the aggregator at {client.server} knows no part of this name that is not well"
+        text = f"the aggregator at {client.server} knows no part of this name that is not well"
         if _CHIP.fullmatch(part) is not None:
-            what = f"the aggregator at {client.server} knows no such chip of {node.node}"
-        raise ConfigurationError("command line", [Problem(f"{node.node}/{part}", what)])
+            text = f"the aggregator at {client.server} knows no such chip of {node.node}"
+        raise ConfigurationError("command line", [Problem(f"{node.node}/{part}", text)])
     pods = {pod for chip in chips for pod in chip.pods}
     return NodeExplanation(
         source=source_of(about.leader),
         server=client.server,
         node=node.node,
-        part=", ".join(one.part for one in parts) or part if part else "",
+        part=", ".join(part.part for part in parts) or part if part else "",
         at_ms=about.at_ms,
         well=not reasons and is_all_known([node]),
         reasons=reasons,
@@ -261,14 +263,14 @@ def _of_aggregator(client: DaemonClient, answer: ExplainedNode[Any], part: str) 
         blind=blind,
         jobs=tuple(
             JobExplanation(
-                f"{one.namespace}/{one.name}" if one.name else one.job,
-                one.health,
-                one.since_ms,
-                one.pods,
-                one.because,
+                f"{job.namespace}/{job.name}" if job.name else job.job,
+                job.health,
+                job.since_ms,
+                job.pods,
+                job.because,
             )
-            for one in answer.jobs
-            if not part or pods & {*one.pods}
+            for job in answer.jobs
+            if not part or pods & {*job.pods}
         ),
     )
 
@@ -281,12 +283,16 @@ def parts_of(answer: ExplainedNode[Any], part: str = "") -> Iterator[PartExplana
         if is_quiet and not (chip.faults or chip.blind or part):
             continue
         faults = []
-        for one in chip.faults:
-            kind = CodeKind.PUBLIC if one.fault_type == "PublicFault" else CodeKind.CHIP
-            level = one.published or one.reported or ""
-            row = fault_row(node, chip.chip, kind, one.code, level, one.severity, one.since_ms)
+        for fault in chip.faults:
+            kind = CodeKind.PUBLIC if fault.fault_type == "PublicFault" else CodeKind.CHIP
+            level = fault.published or fault.reported or ""
+            row = fault_row(
+                node, chip.chip, kind, fault.code, level, fault.severity, fault.since_ms
+            )
             faults.append(
-                explained_fault(row, one.reported, one.published, one.until_ms, (one.because,))
+                explained_fault(
+                    row, fault.reported, fault.published, fault.until_ms, (fault.because,)
+                )
             )
         yield PartExplanation(chip.chip, chip.because, chip.pods, tuple(faults))
     for event in answer.switch_events:

@@ -15,20 +15,23 @@ if TYPE_CHECKING:
 
 
 def explanation_lines(
-    found: NodeExplanation, *, language: str, utc: bool, columns: int
+    explanation: NodeExplanation, *, language: str, utc: bool, columns: int
 ) -> Iterator[str]:
     """Return the whole explanation: well or not and why, then part by part, then jobs."""
     yield from head_lines(
-        f"{found.node} {found.part}".strip(), found.reasons, columns, well=found.well
+        f"{explanation.node} {explanation.part}".strip(),
+        explanation.reasons,
+        columns,
+        well=explanation.well,
     )
-    yield from source_lines(found.source, found.server, found.not_known, columns)
-    for text in found.because:
+    yield from source_lines(explanation.source, explanation.server, explanation.not_known, columns)
+    for text in explanation.because:
         yield from field("because", text, columns)
-    for text in found.documents:
+    for text in explanation.documents:
         yield from field("documents", text, columns)
-    for row in found.blind:
-        yield from field("no answer", blind_text(row, found.at_ms, utc=utc), columns)
-    for part in found.parts:
+    for row in explanation.blind:
+        yield from field("no answer", blind_text(row, explanation.at_ms, utc=utc), columns)
+    for part in explanation.parts:
         yield ""
         yield from wrapped(part.part, columns)
         for text in part.because:
@@ -36,33 +39,35 @@ def explanation_lines(
         if part.pods:
             yield from _field("used by", ", ".join(part.pods), columns)
         for fault in part.faults:
-            yield from _fault_lines(fault, found.at_ms, language=language, utc=utc, columns=columns)
-    for job in found.jobs:
+            yield from _fault_lines(
+                fault, explanation.at_ms, language=language, utc=utc, columns=columns
+            )
+    for job in explanation.jobs:
         yield ""
-        yield from _job_lines(job, found.at_ms, utc=utc, columns=columns)
+        yield from _job_lines(job, explanation.at_ms, utc=utc, columns=columns)
 
 
 def _fault_lines(
-    one: FaultExplanation, now_ms: int, *, language: str, utc: bool, columns: int
+    explanation: FaultExplanation, now_ms: int, *, language: str, utc: bool, columns: int
 ) -> Iterator[str]:
-    fault = one.fault
+    fault = explanation.fault
     yield from wrapped(f"{fault.code}  {fault.name(language)}", columns, "  ", "    ")
     times = [
         None if at_ms is None else since(at_ms, now_ms, utc=utc)
-        for at_ms in (fault.since_ms, one.until_ms)
+        for at_ms in (fault.since_ms, explanation.until_ms)
     ]
-    observed = f"by {', '.join(one.observed_by)}" if one.observed_by else None
+    observed = f"by {', '.join(explanation.observed_by)}" if explanation.observed_by else None
     for heading, text in (
         ("since", times[0]),
         ("severity", fault.severity or None),
         ("observed", observed),
-        *(("rule", f"{r.text} ({r.file}, {r.key}, line {r.line})") for r in one.rules),
-        ("reported", one.reported),
-        ("published", one.published),
-        *(("because", text) for text in one.because),
+        *(("rule", f"{r.text} ({r.file}, {r.key}, line {r.line})") for r in explanation.rules),
+        ("reported", explanation.reported),
+        ("published", explanation.published),
+        *(("because", text) for text in explanation.because),
         ("until", times[1]),
-        ("jobs", one.effect or None),
-        ("to do", one.remedy or None),
+        ("jobs", explanation.effect or None),
+        ("to do", explanation.remedy or None),
     ):
         if text is not None:
             yield from _field(heading, text, columns)

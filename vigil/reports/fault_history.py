@@ -102,8 +102,8 @@ class DaemonHistory:
             return
         asked = urlencode({"node": node, "limit": 1})
         if not self._client.get(f"{_PATH}?{asked}", HistoryPage).events:
-            what = f"the aggregator at {self._client.server} knows no node of this name"
-            raise UnknownNode(node, what)
+            text = f"the aggregator at {self._client.server} knows no node of this name"
+            raise UnknownNode(node, text)
 
     def _of_agent(self, node: str | None) -> Timeline:
         answer = self._client.get(STATUS, AgentStatus)

@@ -57,8 +57,8 @@ class JobReport(msgspec.Struct, frozen=True):
 
 def leader_of(client: DaemonClient) -> str | None:
     """Return which aggregator answers; ``None`` where it is none."""
-    found = client.find("/api/v1/leader", LeaderPage)
-    return None if found is None else source_of(found.leader)
+    result = client.find("/api/v1/leader", LeaderPage)
+    return None if result is None else source_of(result.leader)
 
 
 def job_report(client: DaemonClient) -> JobReport:
@@ -69,51 +69,53 @@ def job_report(client: DaemonClient) -> JobReport:
     """
     source = leader_of(client)
     if source is None:
-        what = f"{client.server} is no aggregator; only an aggregator knows this"
-        raise ConfigurationError("command line", [Problem("--server", what)])
-    found = client.get("/api/v1/jobs", JobsPage)
-    types = _chip_types(client) if any(job.nodes for job in found.jobs) else {}
+        text = f"{client.server} is no aggregator; only an aggregator knows this"
+        raise ConfigurationError("command line", [Problem("--server", text)])
+    result = client.get("/api/v1/jobs", JobsPage)
+    types = _chip_types(client) if any(job.nodes for job in result.jobs) else {}
     objects = client.get("/api/v1/cluster-state", ClusterStatePage).cluster_state.objects
-    pods = [one for one in objects if one.kind == "pods" and one.followed]
+    pods = [item for item in objects if item.kind == "pods" and item.followed]
     not_known = [
-        f"pods of {one.store} ({one.interrupted or 'they are not read yet'})"
-        for one in pods
-        if one.interrupted or not one.known
+        f"pods of {pod.store} ({pod.interrupted or 'they are not read yet'})"
+        for pod in pods
+        if pod.interrupted or not pod.known
     ]
     if not pods:
         not_known.append("which pods use chips: no store of this aggregator has pods")
     return JobReport(
         source=source,
         server=client.server,
-        at_ms=found.at_ms,
+        at_ms=result.at_ms,
         not_known=tuple(not_known),
         jobs=tuple(
             JobRow(
                 f"{job.namespace}/{job.name}" if job.name else job.job,
                 job.health,
                 job.since_ms,
-                tuple(_fault(node.node, one, types) for node in job.nodes for one in node.faults),
+                tuple(
+                    _fault(node.node, fault, types) for node in job.nodes for fault in node.faults
+                ),
             )
-            for job in found.jobs
+            for job in result.jobs
         ),
     )
 
 
-def job_lines(found: JobReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
+def job_lines(report: JobReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
     """Return who answered, and a paragraph for each job."""
-    yield from source_lines(found.source, found.server, found.not_known, columns)
-    if not found.jobs:
+    yield from source_lines(report.source, report.server, report.not_known, columns)
+    if not report.jobs:
         yield "no job is known to be hit"
-    for job in found.jobs:
+    for job in report.jobs:
         yield ""
         began = ""
         if job.since_ms is not None:
-            began = f", since {since(job.since_ms, found.at_ms, utc=utc)}"
+            began = f", since {since(job.since_ms, report.at_ms, utc=utc)}"
         yield from wrapped(f"{job.job}: {job.health}{began}", columns)
-        for one in job.faults:
-            name = in_language(language, one.name_en, one.name_zh)
-            began = "" if one.since_ms is None else since(one.since_ms, found.at_ms, utc=utc)
-            words = (one.node, one.part, one.code, one.level, began, name)
+        for fault in job.faults:
+            name = in_language(language, fault.name_en, fault.name_zh)
+            began = "" if fault.since_ms is None else since(fault.since_ms, report.at_ms, utc=utc)
+            words = (fault.node, fault.part, fault.code, fault.level, began, name)
             yield from wrapped("  ".join(filter(None, words)), columns, "  ")
 
 
@@ -123,18 +125,24 @@ def _chip_types(client: DaemonClient) -> dict[str, str]:
     Upstream's format of what hits a job has only their numbers.
     """
     faults = client.get("/api/v1/faults", FaultsPage).faults
-    return {one.node: one.subject.rpartition("-")[0] for one in faults if one.kind == "chip"}
+    return {
+        fault.node: fault.subject.rpartition("-")[0] for fault in faults if fault.kind == "chip"
+    }
 
 
-def _fault(node: str, one: RankFaultDevice, types: Mapping[str, str]) -> JobFault:
-    part = one.device_type if one.device_id == _WHOLE else f"{one.device_type} {one.device_id}"
-    if one.device_type == _CHIP and node in types:
-        part = f"{types[node]}-{one.device_id}"
+def _fault(node: str, answer: RankFaultDevice, types: Mapping[str, str]) -> JobFault:
+    part = (
+        answer.device_type
+        if answer.device_id == _WHOLE
+        else f"{answer.device_type} {answer.device_id}"
+    )
+    if answer.device_type == _CHIP and node in types:
+        part = f"{types[node]}-{answer.device_id}"
     return JobFault(
         node,
         part,
-        one.code,
-        *names_of(one.code),
-        one.level,
-        one.time_ms or None,
+        answer.code,
+        *names_of(answer.code),
+        answer.level,
+        answer.time_ms or None,
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _WIDTH_OF_A_FILE = 160
 _NARROWEST = 20
 _GAP = "  "
-_MOST_FAULTS = 10
+_MAX_FAULTS = 10
 _FAULT_COLUMNS = ("node", "part", "code", "severity", "level", "since", "jobs", "name")
 _NARROWEST_NAME = 30
 
@@ -80,7 +80,7 @@ def status_lines(report: StatusReport, *, language: str, utc: bool, columns: int
         yield from field("no answer", blind_text(row, report.at_ms, utc=utc), columns)
     if report.faults:
         yield ""
-        shown = worst_first(report.faults)[:_MOST_FAULTS]
+        shown = worst_first(report.faults)[:_MAX_FAULTS]
         yield from fault_lines(shown, report.at_ms, language=language, utc=utc, columns=columns)
         if len(report.faults) > len(shown):
             yield f"{len(report.faults) - len(shown)} more: vigil faults"
@@ -106,8 +106,8 @@ def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) 
 def source_lines(source: str, server: str, not_known: Iterable[str], columns: int) -> Iterator[str]:
     """Yield who answered, and what is then not known."""
     yield from field("answered by", f"{source} ({server})", columns)
-    for what in not_known:
-        yield from field("not known", what, columns)
+    for text in not_known:
+        yield from field("not known", text, columns)
 
 
 def report_lines(

@@ -116,10 +116,10 @@ def check_filters(level: str | None, code: str | None) -> None:
     """Raise ``ConfigurationError`` for a level or a code that no fault can have."""
     problems = []
     if level is not None and level not in _RANK:
-        what = f"{quoted(level)!r} is none of {', '.join(dict.fromkeys(map(str, _RANK)))}"
-        problems.append(Problem("--level", what))
+        text = f"{quoted(level)!r} is none of {', '.join(dict.fromkeys(map(str, _RANK)))}"
+        problems.append(Problem("--level", text))
     if code is not None and not _is_possible(code):
-        problems.append(Problem("--code", f"{quoted(code)!r} is no fault code"))
+        problems.append(Problem("--code", f"{quoted(code)!r} is not a valid fault code"))
     if problems:
         raise ConfigurationError("command line", problems)
 
@@ -168,18 +168,26 @@ def of_agent(server: str, answer: AgentStatus, node: str | None) -> StatusReport
     down = [chip.device for chip in answer.chips if chip.link_up is False]
     beat = answer.heartbeat
     reasons = [
-        *(f"the agent is not ready: {one}" for one in answer.not_ready),
+        *(f"the agent is not ready: {item}" for item in answer.not_ready),
         *(f"a task of the agent stands still: {task}" for task in sorted(answer.stalled)),
         *reasons_of_faults(faults, answer.node),
         *([f"the link is down at {shortened(down, NAMED)}"] if down else []),
         *([f"the driver: {answer.driver.trouble}"] if answer.driver.trouble else []),
         *(
-            f"{one.kind} is not published: {one.trouble}"
-            for one in answer.publications
-            if one.trouble
+            f"{publication.kind} is not published: {publication.trouble}"
+            for publication in answer.publications
+            if publication.trouble
         ),
-        *(f"{one.kind}: {one.conflict}" for one in answer.publications if one.conflict),
-        *(f"the heartbeat: {why}" for why in (beat.trouble, beat.withheld, beat.conflict) if why),
+        *(
+            f"{publication.kind}: {publication.conflict}"
+            for publication in answer.publications
+            if publication.conflict
+        ),
+        *(
+            f"the heartbeat: {reason}"
+            for reason in (beat.trouble, beat.withheld, beat.conflict)
+            if reason
+        ),
         *reasons_of_blind(blind, answer.node),
     ]
     driver = answer.driver
@@ -201,7 +209,9 @@ def of_agent(server: str, answer: AgentStatus, node: str | None) -> StatusReport
         facts={
             "driver": (" ".join(named) or "has not answered yet",),
             "heartbeat": (f"{beaten}, every {beat.interval_seconds:g} s",),
-            "documents": tuple(_publication(one, answer.at_ms) for one in answer.publications),
+            "documents": tuple(
+                _publication(publication, answer.at_ms) for publication in answer.publications
+            ),
             **(
                 {"kernel log": (f"from the pipe {pipe}",)}
                 if (pipe := answer.kernel_log_pipe)
@@ -216,8 +226,8 @@ def of_agent(server: str, answer: AgentStatus, node: str | None) -> StatusReport
 def of_cluster(client: DaemonClient) -> StatusReport:
     """Return what an aggregator knows of all nodes. Raises ``StoreUnavailable``."""
     nodes = client.get("/api/v1/nodes", NodesPage)
-    found = client.get("/api/v1/faults", FaultsPage)
-    rows = tuple(_cluster_rows(found))
+    result = client.get("/api/v1/faults", FaultsPage)
+    rows = tuple(_cluster_rows(result))
     return of_nodes(client, None, nodes.at_ms, nodes.nodes, rows)
 
 
@@ -236,11 +246,14 @@ def of_nodes(
     liveness = client.get("/api/v1/liveness", LivenessPage).liveness
     about = client.get("/api/v1/leader", LeaderPage)
     ready = client.decoded(client.ask("/readyz")[1], ReadinessPage)
-    blind = tuple(row for one in chosen for row in blind_of(one))
+    blind = tuple(row for item in chosen for row in blind_of(item))
     reasons = [
         *([_ALARM] if liveness.alarm else []),
-        *(f"the aggregator is not ready: {one}" for one in ready.reasons),
-        *(f"heartbeats of {place} are not read: {why}" for place, why in liveness.problems.items()),
+        *(f"the aggregator is not ready: {reason}" for reason in ready.reasons),
+        *(
+            f"heartbeats of {place} are not read: {cause}"
+            for place, cause in liveness.problems.items()
+        ),
         *reasons_of_nodes(chosen, name),
         *reasons_of_faults(faults, name),
         *reasons_of_blind(blind, name),
@@ -255,7 +268,7 @@ def of_nodes(
         reasons=tuple(reasons),
         not_known=tuple(not_known),
         counts={
-            "nodes": counts_of(f"{one.state}, {one.heartbeat}" for one in chosen),
+            "nodes": counts_of(f"{item.state}, {item.heartbeat}" for item in chosen),
             "chips": levels_of_chips(faults),
         },
         facts=dict(facts or {"leader": (about.leader.holder or "nobody",)}),
@@ -271,8 +284,8 @@ def agent_source(answer: AgentStatus) -> str:
 
 def other_node(server: str, answer: AgentStatus, node: str | None) -> OtherNode:
     """Return the error for a ``node`` that is not that of the agent at ``server``."""
-    what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
-    return OtherNode(node or "", what)
+    text = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
+    return OtherNode(node or "", text)
 
 
 def source_of(leader: LeaderStatus) -> str:
@@ -288,14 +301,14 @@ def reasons_of_nodes(nodes: Iterable[NodeStatus], about: str | None = None) -> I
     The node that all is ``about`` is not named again.
     """
     by_word: dict[str, list[str]] = {}
-    for one in nodes:
-        if one.heartbeat not in (_ALIVE, _UNKNOWN):
-            by_word.setdefault(f"the heartbeat is {one.heartbeat}", []).append(one.node)
-        if one.state != _REPORTED:
-            by_word.setdefault(f"device-info is {one.state}", []).append(one.node)
-        for status, word in ((one.switch_status, SWITCHES), (one.node_status, SERVER)):
+    for node in nodes:
+        if node.heartbeat not in (_ALIVE, _UNKNOWN):
+            by_word.setdefault(f"the heartbeat is {node.heartbeat}", []).append(node.node)
+        if node.state != _REPORTED:
+            by_word.setdefault(f"device-info is {node.state}", []).append(node.node)
+        for status, word in ((node.switch_status, SWITCHES), (node.node_status, SERVER)):
             if status not in (None, "", "Healthy"):
-                by_word.setdefault(f"{word} {status}", []).append(one.node)
+                by_word.setdefault(f"{word} {status}", []).append(node.node)
     yield from reasons_of_names(by_word, about)
 
 
@@ -303,15 +316,15 @@ def not_known_of_nodes(nodes: Sequence[NodeStatus]) -> list[str]:
     """Return what an aggregator does not know of these nodes, such as those of a real NodeD."""
     if not nodes:
         return ["any node: none has a document or a heartbeat here"]
-    unknown = [one.node for one in nodes if one.heartbeat == _UNKNOWN]
-    blind = [one.node for one in nodes if one.blind is None]
-    found = {"whether there is a live agent on": unknown, "which sources are blind on": blind}
-    return [f"{what} {shortened(names, NAMED)}" for what, names in found.items() if names]
+    unknown = [node.node for node in nodes if node.heartbeat == _UNKNOWN]
+    blind = [node.node for node in nodes if node.blind is None]
+    result = {"whether there is a live agent on": unknown, "which sources are blind on": blind}
+    return [f"{text} {shortened(names, NAMED)}" for text, names in result.items() if names]
 
 
 def is_all_known(nodes: Sequence[NodeStatus]) -> bool:
     """Return whether there are nodes, and each has a heartbeat."""
-    return bool(nodes) and all(one.heartbeat != _UNKNOWN for one in nodes)
+    return bool(nodes) and all(node.heartbeat != _UNKNOWN for node in nodes)
 
 
 def reasons_of_names(by_word: Mapping[str, list[str]], about: str | None) -> Iterator[str]:
@@ -333,9 +346,9 @@ def reasons_of_faults(faults: Iterable[FaultRow], about: str | None = None) -> I
 
 def reasons_of_blind(rows: Iterable[BlindRow], about: str | None = None) -> Iterator[str]:
     """Yield which sources give no answer."""
-    found = [f"{row.source} of {_named(row.node, row.part, about)}" for row in rows]
-    if found:
-        yield f"no answer from {shortened(found, NAMED)}"
+    result = [f"{row.source} of {_named(row.node, row.part, about)}" for row in rows]
+    if result:
+        yield f"no answer from {shortened(result, NAMED)}"
 
 
 def _named(node: str, part: str, about: str | None) -> str:
@@ -345,12 +358,14 @@ def _named(node: str, part: str, about: str | None) -> str:
     return f"{node} {part}".strip()
 
 
-def _cluster_rows(found: FaultsPage) -> Iterator[FaultRow]:
-    for one in found.faults:
-        kind = CodeKind.PUBLIC if one.fault_type == "PublicFault" else _kind_of(one.kind)
-        since = one.since_ms or one.received_at_ms
-        row = fault_row(one.node, one.subject, kind, one.code, one.level, one.severity, since)
-        yield msgspec.structs.replace(row, withheld=one.hidden is not None)
+def _cluster_rows(page: FaultsPage) -> Iterator[FaultRow]:
+    for fault in page.faults:
+        kind = CodeKind.PUBLIC if fault.fault_type == "PublicFault" else _kind_of(fault.kind)
+        since = fault.since_ms or fault.received_at_ms
+        row = fault_row(
+            fault.node, fault.subject, kind, fault.code, fault.level, fault.severity, since
+        )
+        yield msgspec.structs.replace(row, withheld=fault.hidden is not None)
 
 
 def faults_of(answer: AgentStatus) -> tuple[HeldFaultStatus, ...]:
@@ -364,20 +379,20 @@ def faults_of(answer: AgentStatus) -> tuple[HeldFaultStatus, ...]:
                 device=chip.device,
                 subject=f"chip {chip.chip}",
                 part="",
-                code=_MANUAL if one.code == AUTOFILL_CODE else one.code,
-                level=one.level,
+                code=_MANUAL if upgrade.code == AUTOFILL_CODE else upgrade.code,
+                level=upgrade.level,
                 severity=None,
                 device_fault=False,
-                since_ms=one.upgraded_at_ms,
-                episode=one.episode,
-                reason=one.because,
+                since_ms=upgrade.upgraded_at_ms,
+                episode=upgrade.episode,
+                reason=upgrade.because,
                 source="",
                 reported_by=(),
                 once=False,
             )
             for chip in answer.chips
-            for one in chip.upgrades
-            if one.level == _MANUAL and (chip.device, one.code) not in holding
+            for upgrade in chip.upgrades
+            if upgrade.level == _MANUAL and (chip.device, upgrade.code) not in holding
         ),
     )
 
@@ -410,8 +425,8 @@ def fault_row(
 
 def names_of(code: str) -> tuple[str, str]:
     """Return the name of ``code``, or what follows from it, and its Chinese name."""
-    known = describe_code(code)
-    return ("", "") if known is None else (known.summary, known.name_zh)
+    reference = describe_code(code)
+    return ("", "") if reference is None else (reference.summary, reference.name_zh)
 
 
 def in_language(language: str, name_en: str, name_zh: str) -> str:
@@ -433,22 +448,22 @@ def _kind_of(subject: str) -> CodeKind:
     return _KINDS.get(subject.partition(" ")[0], CodeKind.CHIP)
 
 
-def blind_rows(node: str, part: str, found: Iterable[BlindStatus]) -> Iterator[BlindRow]:
+def blind_rows(node: str, part: str, result: Iterable[BlindStatus]) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a part."""
-    for one in found:
-        yield BlindRow(node, part, one.source, one.since_ms, one.reason)
+    for item in result:
+        yield BlindRow(node, part, item.source, item.since_ms, item.reason)
 
 
 def blind_of(node: NodeStatus) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a node that an aggregator knows."""
-    for one in node.blind or ():
-        yield from blind_rows(node.node, one.chip or "", [one])
+    for item in node.blind or ():
+        yield from blind_rows(node.node, item.chip or "", [item])
 
 
 def counts_of(words: Iterable[str]) -> dict[str, int]:
     """Return how often each word is there, levels by rank."""
-    found = Counter(words)
-    return {word: found[word] for word in sorted(found, key=rank)}
+    result = Counter(words)
+    return {word: result[word] for word in sorted(result, key=rank)}
 
 
 def levels_of_chips(faults: Iterable[FaultRow]) -> dict[str, int]:
@@ -466,9 +481,9 @@ def rank(level: str) -> tuple[int, str]:
     return _RANK.get(level, len(_RANK)), level
 
 
-def _publication(one: PublicationStatus, now_ms: int) -> str:
-    if one.left_to is not None:
-        return f"{one.kind} is left to {one.left_to}"
-    if one.acknowledged_at_ms is None:
-        return f"{one.kind} has nothing to report"
-    return f"{one.kind} was written {ago(one.acknowledged_at_ms, now_ms)}"
+def _publication(publication: PublicationStatus, now_ms: int) -> str:
+    if publication.left_to is not None:
+        return f"{publication.kind} is left to {publication.left_to}"
+    if publication.acknowledged_at_ms is None:
+        return f"{publication.kind} has nothing to report"
+    return f"{publication.kind} was written {ago(publication.acknowledged_at_ms, now_ms)}"

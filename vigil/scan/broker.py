@@ -59,8 +59,8 @@ async def check_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
         address = parse_address(configuration.store)
     except ValueError as error:
         advice = "write mqtts://HOST:PORT or mqtt://HOST:PORT"
-        found = f"{shown(configuration.store)} {error}"
-        return (problem(BROKER, found, advice, ExitStatus.WRONG_USE),)
+        finding = f"{shown(configuration.store)} {error}"
+        return (problem(BROKER, finding, advice, ExitStatus.WRONG_USE),)
     connections = (await _tcp(address), await _tls(address, configuration))
     checks = [*connections, _own_certificate(configuration)]
     if any(check.means is ExitStatus.OUTSIDE for check in connections):
@@ -97,16 +97,16 @@ async def _tcp(address: BrokerAddress) -> Check:
     try:
         await AbandonableThread(connect, "scan").result(2 * _CONNECT_SECONDS)
     except (OSError, TimeoutError) as error:
-        why = getattr(error, "strerror", None) or str(error) or "no answer"
+        reason = getattr(error, "strerror", None) or str(error) or "no answer"
         advice = "is the broker started, its listener on this address, and a firewall between?"
-        return problem(BROKER, f"{address}: {why}", advice, ExitStatus.OUTSIDE)
+        return problem(BROKER, f"{address}: {reason}", advice, ExitStatus.OUTSIDE)
     return ok(BROKER, f"{address} takes connections")
 
 
 async def _tls(address: BrokerAddress, configuration: AgentConfiguration) -> Check:
     if not address.is_tls:
-        found = "mqtt:// is not encrypted; passwords and faults can be read on the way"
-        return not_applicable(TLS, found)
+        finding = "mqtt:// is not encrypted; passwords and faults can be read on the way"
+        return not_applicable(TLS, finding)
     mqtt = configuration.mqtt
 
     def shake_hands() -> bytes:
@@ -122,12 +122,12 @@ async def _tls(address: BrokerAddress, configuration: AgentConfiguration) -> Che
             "mqtt.ca_file must hold the authority that issued the broker's certificate, and the "
             "certificate must name the host of --store"
         )
-        found = f"the broker's certificate is not accepted: {error.verify_message}"
-        return problem(TLS, found, advice, ExitStatus.OUTSIDE)
+        finding = f"the broker's certificate is not accepted: {error.verify_message}"
+        return problem(TLS, finding, advice, ExitStatus.OUTSIDE)
     except (OSError, ValueError, TimeoutError) as error:
         advice = "is this the port for TLS? see openssl s_client -connect, and mqtt.* files"
-        found = f"TLS failed: {getattr(error, 'reason', None) or error or 'no answer'}"
-        return problem(TLS, found, advice, ExitStatus.OUTSIDE)
+        finding = f"TLS failed: {getattr(error, 'reason', None) or error or 'no answer'}"
+        return problem(TLS, finding, advice, ExitStatus.OUTSIDE)
     return check_end(TLS, f"the broker's certificate is good for {address.host}", end)
 
 
@@ -138,9 +138,9 @@ def _own_certificate(configuration: AgentConfiguration) -> Check:
     try:
         end = end_of_pem(file.read_text(encoding="ascii"))
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
+        reason = error.strerror if isinstance(error, OSError) else str(error)
         advice = "give the certificate as PEM, readable for the agent"
-        return problem(OWN_CERTIFICATE, f"{file} {why}", advice, ExitStatus.OUTSIDE)
+        return problem(OWN_CERTIFICATE, f"{file} {reason}", advice, ExitStatus.OUTSIDE)
     return check_end(OWN_CERTIFICATE, str(file), end)
 
 
@@ -162,9 +162,9 @@ async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> C
                 advice = "docs/stores.md has what a broker needs"
                 return problem(LOGIN, str(lacking), advice, ExitStatus.OUTSIDE)
     except StoreError as error:
-        found = str(error)
+        finding = str(error)
         advice = "look at mqtt.user, mqtt.password_file, mqtt.certificate_file, the broker's log"
-        return problem(LOGIN, found, advice, ExitStatus.OUTSIDE)
+        return problem(LOGIN, finding, advice, ExitStatus.OUTSIDE)
     except (OSError, ValueError) as error:
         advice = "make the files of mqtt.* readable for the agent"
         return problem(LOGIN, f"its files cannot be used: {error}", advice, ExitStatus.OUTSIDE)
@@ -188,25 +188,25 @@ async def _topics(connection: BrokerConnection, node: str) -> Check:
                     await session.list_now(topic)
             is_kept = await session.keeps(_DOCUMENT_BYTES)
     except StoreError as error:
-        found = str(error)
+        finding = str(error)
         advice = (
             f"let the client read and write its topics below vigil/v1/nodes/{node}/ and read "
             "vigil/v1/config/#: see systemd/mosquitto for rights by the name in the certificate"
         )
-        return problem(TOPICS, found, advice, ExitStatus.OUTSIDE)
+        return problem(TOPICS, finding, advice, ExitStatus.OUTSIDE)
     if not is_kept:
-        found = small_retained(connection.address, _DOCUMENT_BYTES)
+        finding = small_retained(connection.address, _DOCUMENT_BYTES)
         advice = "raise the broker's size limit of retained messages: docs/stores.md"
-        return problem(TOPICS, found, advice, ExitStatus.OUTSIDE)
+        return problem(TOPICS, finding, advice, ExitStatus.OUTSIDE)
     return ok(TOPICS, f"vigil/v1/nodes/{node}/echo can be written and read")
 
 
 def end_of_pem(text: str) -> datetime:
     """Return when the first certificate in a PEM file ends. Raises ``ValueError`` without one."""
-    found = _BLOCK.search(text)
-    if found is None:
+    finding = _BLOCK.search(text)
+    if finding is None:
         raise ValueError("has no certificate in it")
-    return end_of_der(base64.b64decode("".join(found[1].split()), validate=True))
+    return end_of_der(base64.b64decode("".join(finding[1].split()), validate=True))
 
 
 def end_of_der(content: bytes) -> datetime:
@@ -222,29 +222,29 @@ def end_of_der(content: bytes) -> datetime:
         tag, end, _ = _element(_element(validity)[2])
         return datetime.strptime(end.decode("ascii"), _FORMATS[tag]).replace(tzinfo=UTC)
     except (IndexError, KeyError, UnicodeDecodeError) as error:
-        raise ValueError("is no certificate") from error
+        raise ValueError("is not a valid certificate") from error
 
 
-def check_end(name: str, found: str, end: datetime) -> Check:
+def check_end(name: str, result: str, end: datetime) -> Check:
     """Return the check ``name``: a problem for a certificate that has ended or ends soon.
 
-    ``found`` states what the certificate is.
+    ``result`` states what the certificate is.
     """
     left = end - datetime.now(UTC)
-    found = f"{found} until {end:%Y-%m-%d} ({counted(left.days, 'day')})"
+    result = f"{result} until {end:%Y-%m-%d} ({counted(left.days, 'day')})"
     facts: dict[str, object] = {"ends": f"{end:%Y-%m-%dT%H:%M:%SZ}", "days": left.days}
     if left < timedelta():
-        return problem(name, f"{found}: it has ended", "renew it", ExitStatus.OUTSIDE, facts)
+        return problem(name, f"{result}: it has ended", "renew it", ExitStatus.OUTSIDE, facts)
     if left < _EXPIRES_SOON:
-        return problem(name, f"{found}: it ends soon", "renew it before", facts=facts)
-    return ok(name, found, facts=facts)
+        return problem(name, f"{result}: it ends soon", "renew it before", facts=facts)
+    return ok(name, result, facts=facts)
 
 
 def _element(content: bytes, wanted: int | None = None) -> tuple[int, bytes, bytes]:
     """Return tag and content of the first DER element, and what follows it."""
     tag, length, start = content[0], content[1], 2
     if wanted is not None and tag != wanted:
-        raise ValueError("is no certificate")
+        raise ValueError("is not a valid certificate")
     if length & 0x80:
         size = length & 0x7F
         length = int.from_bytes(content[2 : 2 + size], "big")

@@ -45,7 +45,7 @@ def check_configuration(
     try:
         configuration = load_agent(file, environment, command_line)
     except ConfigurationError as error:
-        problems = [str(one) for one in error.problems]
+        problems = [str(problem) for problem in error.problems]
         advice = "correct all of it; docs/configuration.md has every option"
         check = problem(
             CONFIGURATION,
@@ -72,9 +72,9 @@ async def check_namespaces(file: Path | None, environment: Mapping[str, str]) ->
             _SECONDS
         )
     except TimeoutError:
-        found = f"{file or USUAL_FILE} hangs: no answer within {_SECONDS:g} s"
+        finding = f"{file or USUAL_FILE} hangs: no answer within {_SECONDS:g} s"
         advice = "put the aggregator's file on a local disk"
-        return tuple(problem(name, found, advice) for name in (PUBLIC_FAULTS, RANK_TABLES))
+        return tuple(problem(name, finding, advice) for name in (PUBLIC_FAULTS, RANK_TABLES))
 
 
 def _settings(file: Path | None, environment: Mapping[str, str]) -> tuple[Check, ...]:
@@ -82,17 +82,17 @@ def _settings(file: Path | None, environment: Mapping[str, str]) -> tuple[Check,
         file = USUAL_FILE
     given = {name: environment[name] for name in _VARIABLES if name in environment}
     if file is None and not given:
-        why = (
+        reason = (
             f"no aggregator is configured here ({USUAL_FILE} is not there): scan where it runs, "
             "or give --aggregator-config"
         )
-        return tuple(not_applicable(name, why) for name in (PUBLIC_FAULTS, RANK_TABLES))
+        return tuple(not_applicable(name, reason) for name in (PUBLIC_FAULTS, RANK_TABLES))
     try:
         configuration = load_aggregator(file, given, {})
     except ConfigurationError as error:
-        found = f"{error.source}: {'; '.join(map(str, error.problems))}"
+        finding = f"{error.source}: {'; '.join(map(str, error.problems))}"
         advice = "correct all of it; docs/configuration.md has every option"
-        return tuple(problem(name, found, advice) for name in (PUBLIC_FAULTS, RANK_TABLES))
+        return tuple(problem(name, finding, advice) for name in (PUBLIC_FAULTS, RANK_TABLES))
     advice = "name the namespaces of those who may isolate chips in public_faults.namespaces"
     return (
         _shown(PUBLIC_FAULTS, configuration.public_faults.namespaces, advice),
@@ -124,19 +124,19 @@ async def check_fault_configuration(configuration: AgentConfiguration, read: Rea
             lambda: read_files(configuration.fault_config_dir), "scan"
         ).result(_SECONDS)
     except TimeoutError:
-        found = f"{configuration.fault_config_dir} hangs: no answer within {_SECONDS:g} s"
-        return problem(FAULT_CONFIGURATION, found, "put the files on a local disk")
+        finding = f"{configuration.fault_config_dir} hangs: no answer within {_SECONDS:g} s"
+        return problem(FAULT_CONFIGURATION, finding, "put the files on a local disk")
     judged = judge(given, files.texts, InForce(), files.unreadable)
     sources = {key: str(judged.in_force.place_of(key)) for key in DOCUMENTS}
-    found = ", ".join(f"{key} from {place}" for key, place in sources.items())
+    finding = ", ".join(f"{key} from {place}" for key, place in sources.items())
     if judged.problems:
-        texts = [str(one) for one in judged.problems]
+        texts = [str(problem) for problem in judged.problems]
         advice = "correct it (vigil validate FILE); what is wrong has no effect, the rest has"
         return problem(
             FAULT_CONFIGURATION, "; ".join(texts), advice, facts={"problems": texts, **sources}
         )
     if unread:
         return not_applicable(
-            FAULT_CONFIGURATION, f"{found}; what the store has is not known: {unread}"
+            FAULT_CONFIGURATION, f"{finding}; what the store has is not known: {unread}"
         )
-    return ok(FAULT_CONFIGURATION, found, facts={**sources})
+    return ok(FAULT_CONFIGURATION, finding, facts={**sources})

@@ -86,9 +86,9 @@ def report(node: str | None, checks: tuple[Check, ...]) -> ScanReport:
 
     A wrong configuration beats an outside part, since what was asked may have been the wrong one.
     """
-    found = {check.means for check in checks}
+    finding = {check.means for check in checks}
     order = (ExitStatus.WRONG_USE, ExitStatus.OUTSIDE, ExitStatus.NOT_WELL)
-    status = next((one for one in order if one in found), ExitStatus.OK)
+    status = next((one for one in order if one in finding), ExitStatus.OK)
     return ScanReport(node, status, checks)
 
 
@@ -114,10 +114,10 @@ def lines(report: ScanReport) -> Iterator[str]:
 
 
 def _paragraph(check: Check) -> Iterator[str]:
-    found = check.found.splitlines() or [""]
+    finding = check.found.splitlines() or [""]
     head = f"{_WORDS[check.state]:<8} {check.name:<22} "
-    yield from _wrapped(head, found[0])
-    for line in found[1:]:
+    yield from _wrapped(head, finding[0])
+    for line in finding[1:]:
         yield from _wrapped(_INDENT, line.strip())
     if check.advice:
         yield from _wrapped(f"{'':<23} to do: ".ljust(32), check.advice)

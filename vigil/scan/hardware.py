@@ -86,14 +86,14 @@ async def check_driver(configuration: AgentConfiguration) -> Hardware:
         finding = AbandonableThread(lambda: find_library(paths), "scan")
         library = await finding.result(_FIND_SECONDS)
     except (DriverNotFound, TimeoutError) as error:
-        found = str(error) or f"looking for it takes longer than {_FIND_SECONDS:g} s"
+        text = str(error) or f"looking for it takes longer than {_FIND_SECONDS:g} s"
         root = configuration.driver_root or DEFAULT_DRIVER_ROOT
         advice = (
             f"install the driver below {root}, name its place with --driver-root, or let root own "
             "what is refused (for development: --trust-driver)"
         )
         left_out = tuple(not_applicable(name, "no library") for name in (DRIVER, CALLS, EVENTS))
-        return Hardware((problem(LIBRARY, found, advice, ExitStatus.OUTSIDE), *left_out), None)
+        return Hardware((problem(LIBRARY, text, advice, ExitStatus.OUTSIDE), *left_out), None)
     checks = [_library_check(library)]
     settings = DriverSettings(call_seconds=configuration.driver.call_deadline_seconds)
     driver = Driver(library, lambda: time.time_ns() // 1_000_000, settings)
@@ -114,11 +114,11 @@ async def check_driver(configuration: AgentConfiguration) -> Hardware:
 def _library_check(library: FoundLibrary) -> Check:
     if not library.warnings:
         return ok(LIBRARY, f"{library.path}, belongs to root", facts={"path": str(library.path)})
-    found = f"{library.path}, accepted by --trust-driver though {'; '.join(library.warnings)}"
+    finding = f"{library.path}, accepted by --trust-driver though {'; '.join(library.warnings)}"
     advice = "let root own it and no other user write it, before this is more than development"
     return ok(
         LIBRARY,
-        found,
+        finding,
         advice,
         facts={"path": str(library.path), "warnings": list(library.warnings)},
     )
@@ -128,18 +128,18 @@ def _silent(driver: Driver, ended: asyncio.Task[None]) -> Check:
     error = ended.exception() if ended.done() else None
     trouble = str(error) if error is not None else driver.trouble
     hangs = [call.function for call in driver.stuck_calls()]
-    found = trouble or f"it does not list its chips within {_ANSWER_SECONDS:g} s"
+    finding = trouble or f"it does not list its chips within {_ANSWER_SECONDS:g} s"
     if hangs:
-        found = f"it hangs in {', '.join(sorted(set(hangs)))}: {found}"
-    elif "takes longer" in found:
-        found = f"it hangs: {found}"
+        finding = f"it hangs in {', '.join(sorted(set(hangs)))}: {finding}"
+    elif "takes longer" in finding:
+        finding = f"it hangs: {finding}"
     advice = "see dmesg and npu-smi info; a driver that hangs may need a restart of the host"
     if not _MANAGER.exists():
         advice += (
             f"; {_MANAGER} is not there: the driver's kernel modules are not loaded, or the "
             "device was not given to this container"
         )
-    return problem(DRIVER, found, advice, ExitStatus.OUTSIDE, facts={"hangs": hangs})
+    return problem(DRIVER, finding, advice, ExitStatus.OUTSIDE, facts={"hangs": hangs})
 
 
 def _identity(driver: Driver, inventory: Inventory) -> Check:
@@ -149,7 +149,7 @@ def _identity(driver: Driver, inventory: Inventory) -> Check:
         for chip in inventory.chips
     ]
     version = inventory.driver_version
-    found = (
+    finding = (
         f"{counted(len(names), 'chip')} of {inventory.chip_name or inventory.family} "
         f"({inventory.family}), "
         f"driver {version or 'of unknown version'}: {', '.join(names)}"
@@ -167,17 +167,17 @@ def _identity(driver: Driver, inventory: Inventory) -> Check:
         )
     if driver.trouble is not None:
         advice = "see npu-smi info and dmesg; what is missing is asked for again and again"
-        return problem(DRIVER, f"{found}; but {driver.trouble}", advice, facts=facts)
+        return problem(DRIVER, f"{finding}; but {driver.trouble}", advice, facts=facts)
     if inventory.virtual:
         chips = ", ".join(map(str, inventory.virtual))
         advice = "leave device-info to the vendor's Device Plugin: --documents node-info"
         return problem(
             DRIVER,
-            f"{found}; chips {chips} are cut into virtual devices, which are not published",
+            f"{finding}; chips {chips} are cut into virtual devices, which are not published",
             advice,
             facts=facts,
         )
-    return ok(DRIVER, found, facts=facts)
+    return ok(DRIVER, finding, facts=facts)
 
 
 async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
@@ -187,13 +187,13 @@ async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
     stuck: list[str] = []
     codes: dict[str, list[str]] = {}
 
-    async def ask(chip: Chip, what: str, call: Awaitable[object]) -> object:
+    async def ask(chip: Chip, label: str, call: Awaitable[object]) -> object:
         try:
             return await call
         except DriverCallStuck as error:
             stuck.append(f"{error.function} on {chip}")
         except DriverError as error:
-            failed[f"{what} of chip {chip.physical_id}"] = str(error)
+            failed[f"{label} of chip {chip.physical_id}"] = str(error)
         return None
 
     try:
@@ -201,12 +201,12 @@ async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
             for chip in inventory.chips:
                 await ask(chip, "health", _health(driver, chip))
                 begun = time.monotonic()
-                found = await ask(chip, "fault codes", driver.error_codes(chip))
-                if found is not None:
+                finding = await ask(chip, "fault codes", driver.error_codes(chip))
+                if finding is not None:
                     list_seconds += time.monotonic() - begun
-                if found:
-                    assert isinstance(found, tuple)
-                    codes[str(chip.physical_id)] = [f"{code:08X}" for code in found]
+                if finding:
+                    assert isinstance(finding, tuple)
+                    codes[str(chip.physical_id)] = [f"{code:08X}" for code in finding]
     except TimeoutError:
         stuck.append(f"not all chips answered within {_CALLS_SECONDS:g} s")
     facts: dict[str, object] = {"hangs": stuck, "failed": dict(failed), "codes": codes}
@@ -214,8 +214,8 @@ async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
         hanging = f"the driver hangs: {'; '.join(stuck)}" if stuck else ""
         texts = "; ".join(failed.values())
         advice = "other chips go on; see dmesg, and npu-smi info of that chip; a reset may help"
-        found = "; ".join(filter(None, (hanging, texts)))
-        return problem(CALLS, found, advice, facts=facts), list_seconds
+        finding = "; ".join(filter(None, (hanging, texts)))
+        return problem(CALLS, finding, advice, facts=facts), list_seconds
     text = f"health and fault codes of {counted(len(inventory.chips), 'chip')}"
     if codes:
         with_codes = "".join(f"; chip {chip} has {', '.join(some)}" for chip, some in codes.items())
@@ -239,12 +239,12 @@ def _events(driver: Driver, inventory: Inventory, period_seconds: float) -> Chec
     if reason is None:
         return ok(EVENTS, "subscribed: faults are reported at once")
     late = f"up to {round(period_seconds, 1):g} s late"
-    found = f"no events, faults are found by polls only, {late}: {reason}"
+    finding = f"no events, faults are found by polls only, {late}: {reason}"
     facts: dict[str, object] = {"period_seconds": round(period_seconds, 3)}
     if not FAMILIES[inventory.family].events:
-        return ok(EVENTS, f"{found}; these chips have none", facts=facts)
+        return ok(EVENTS, f"{finding}; these chips have none", facts=facts)
     advice = "update the driver; run as root, on the host"
-    return problem(EVENTS, found, advice, facts=facts)
+    return problem(EVENTS, finding, advice, facts=facts)
 
 
 async def check_duo_cards(
@@ -255,12 +255,12 @@ async def check_duo_cards(
         return ()
     if configuration.compatibility.duo_cards == "together":
         return (ok(DUO, "both dies of a card are unhealthy when one is"),)
-    found = await _plugins(configuration)
-    if found:
-        what = (
-            f"a Device Plugin resets both dies of a card as one (-hotReset=0): {', '.join(found)}"
+    finding = await _plugins(configuration)
+    if finding:
+        text = (
+            f"a Device Plugin resets both dies of a card as one (-hotReset=0): {', '.join(finding)}"
         )
-        return (problem(DUO, what, ADVICE, facts={"plugins": found}),)
+        return (problem(DUO, text, ADVICE, facts={"plugins": finding}),)
     return (ok(DUO, "each die counts for itself; no Device Plugin with -hotReset=0 is seen"),)
 
 
@@ -290,12 +290,12 @@ async def check_switches(configuration: AgentConfiguration, inventory: Inventory
         async with driver_session(driver), asyncio.timeout(_SWITCH_SECONDS):
             faults = await driver.faults()
     except (DriverError, TimeoutError) as error:
-        found = str(error) or f"it hangs: no answer within {_SWITCH_SECONDS:g} s"
+        finding = str(error) or f"it hangs: no answer within {_SWITCH_SECONDS:g} s"
         advice = (
             "install the switch library that belongs to the driver; one that is starting may take "
             "90 s, so scan again"
         )
-        return problem(SWITCHES, found, advice)
+        return problem(SWITCHES, finding, advice)
     return ok(
         SWITCHES,
         f"it answers and lists {counted(len(faults), 'fault')}",
@@ -343,11 +343,11 @@ async def check_links(configuration: AgentConfiguration, inventory: Inventory | 
     if failed:
         advice = f"run {tool.path} by hand as root; no other user may run it at the same time"
         return problem(LINKS, "; ".join(failed), advice, facts=facts)
-    found = f"{tool.path} answers about {counted(len(cards), 'card')}; links "
+    finding = f"{tool.path} answers about {counted(len(cards), 'card')}; links "
     if down:
         advice = "see cables, optical modules and the switch; the agent publishes these faults"
-        return warning(LINKS, f"{found}down: {', '.join(down)}", advice, facts=facts)
-    return ok(LINKS, f"{found}all up", facts=facts)
+        return warning(LINKS, f"{finding}down: {', '.join(down)}", advice, facts=facts)
+    return ok(LINKS, f"{finding}all up", facts=facts)
 
 
 async def check_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
@@ -370,24 +370,24 @@ async def check_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
         foreign = await _foreign(ipmi, f"by {way}: {error.answer}", way)
         return (foreign, tool, not_applicable(MODULES, "the BMC answers without more of them"))
     except (BmcError, ToolError, TimeoutError) as error:
-        found = str(error) or f"the list of alarms is not complete within {_BMC_SECONDS:g} s"
+        finding = str(error) or f"the list of alarms is not complete within {_BMC_SECONDS:g} s"
         advice = (
             "modprobe ipmi_si ipmi_devintf, or install ipmitool; where the server has no BMC: "
             "bmc.enabled = false"
         )
         if has_device:
             advice = "run as root; a BMC that does not answer may need a restart of its own"
-        silent = problem(BMC, f"by {way}: {found}", advice, facts={"way": way})
+        silent = problem(BMC, f"by {way}: {finding}", advice, facts={"way": way})
         return (silent, tool, _modules(settings))
     modules = _modules(settings)
-    found = f"{len(alarms)} active alarms, serial number {serial or 'unknown'}, read by {way}"
+    finding = f"{len(alarms)} active alarms, serial number {serial or 'unknown'}, read by {way}"
     facts = {"way": way, "alarms": len(alarms), "serial_number": serial}
     if alarms:
-        return (warning(BMC, found, "see the BMC's list of alarms", facts), tool, modules)
-    return (ok(BMC, found, facts=facts), tool, modules)
+        return (warning(BMC, finding, "see the BMC's list of alarms", facts), tool, modules)
+    return (ok(BMC, finding, facts=facts), tool, modules)
 
 
-async def _foreign(ipmi: Ipmi, found: str, way: str) -> Check:
+async def _foreign(ipmi: Ipmi, result: str, way: str) -> Check:
     """Return the check of a BMC without Huawei's command, with its maker where it names one."""
     try:
         async with asyncio.timeout(_BMC_SECONDS):
@@ -396,31 +396,31 @@ async def _foreign(ipmi: Ipmi, found: str, way: str) -> Check:
         maker = None
     facts: dict[str, object] = {"way": way, "manufacturer": maker}
     if maker == _HUAWEI:
-        found = f"Huawei's BMC without the list of alarms, {found}"
+        result = f"Huawei's BMC without the list of alarms, {result}"
         advice = "update the firmware of the BMC; until then: bmc.enabled = false"
-        return problem(BMC, found, advice, facts=facts)
+        return problem(BMC, result, advice, facts=facts)
     named = "" if maker is None else f" but of manufacturer {maker} (Huawei is {_HUAWEI})"
-    found = f"the BMC is not Huawei's{named}, {found}"
+    result = f"the BMC is not Huawei's{named}, {result}"
     advice = (
         "set bmc.enabled = false: only the alarms of Huawei's BMCs can be read; watch this one by "
         "its maker's tools"
     )
-    return problem(BMC, found, advice, facts=facts)
+    return problem(BMC, result, advice, facts=facts)
 
 
 def _modules(settings: BmcSection) -> Check:
     """Return a hint for an unreachable BMC; a driver built into the kernel is no module."""
     loaded = [name for name in _MODULES if (_LOADED / name).is_dir()]
     missing = [name for name in _MODULES if name not in loaded]
-    found = f"loaded: {', '.join(loaded) or 'none'}"
+    finding = f"loaded: {', '.join(loaded) or 'none'}"
     if not missing:
-        return ok(MODULES, found, facts={"loaded": loaded})
+        return ok(MODULES, finding, facts={"loaded": loaded})
     advice = (
         f"modprobe {' '.join(missing)} makes {settings.device} on a server with a BMC; "
         "write them to /etc/modules-load.d/ipmi.conf to have them after a restart"
     )
-    found = f"{found}; not loaded: {', '.join(missing)}"
-    return ok(MODULES, found, advice, facts={"loaded": loaded, "missing": missing})
+    finding = f"{finding}; not loaded: {', '.join(missing)}"
+    return ok(MODULES, finding, advice, facts={"loaded": loaded, "missing": missing})
 
 
 def _bmc_tool(device: Path | None, *, trust: bool) -> Check:

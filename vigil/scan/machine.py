@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 USER, KERNEL_LOG, CLOCK = "user", "kernel-log", "clock"
 _LOG_SECONDS = 5.0
 _CLOCK_SECONDS = 0.5
-_LONGEST_RECORD = 8192
+_MAX_RECORD_BYTES = 8192
 STATE_DIR, AGENT, LISTEN = "state-dir", "agent", "listen"
 _STATE_DIR_SECONDS = 5.0
 _FREE_BYTES = 128 << 20
@@ -46,13 +46,13 @@ def check_user(configuration: AgentConfiguration) -> Check:
     user = os.geteuid()
     if user == 0:
         return ok(USER, "root", facts={"uid": 0})
-    found = f"user {user}, not root"
+    finding = f"user {user}, not root"
     if configuration.trust_driver:
         return ok(
-            USER, f"{found}; --trust-driver declares this to be development", facts={"uid": user}
+            USER, f"{finding}; --trust-driver declares this to be development", facts={"uid": user}
         )
     advice = "run it as root, as the unit and the DaemonSet do: the driver answers no other user"
-    return problem(USER, found, advice, facts={"uid": user})
+    return problem(USER, finding, advice, facts={"uid": user})
 
 
 async def check_kernel_log(configuration: AgentConfiguration) -> Check:
@@ -70,7 +70,7 @@ async def check_kernel_log(configuration: AgentConfiguration) -> Check:
             if log.is_pipe:
                 return f"{path} is a pipe, read in place of the kernel's log {DEFAULT_DEVICE}"
             try:
-                os.read(log.descriptor, _LONGEST_RECORD)
+                os.read(log.descriptor, _MAX_RECORD_BYTES)
             except BlockingIOError:
                 return f"{path} can be read, and is empty"
             except BrokenPipeError:
@@ -107,22 +107,22 @@ def check_clock(configuration: AgentConfiguration) -> Check:
     if synchronised is None:
         return not_applicable(CLOCK, "the kernel does not show the state of its clock")
     if not synchronised:
-        found = "no program synchronises the clock: the kernel reports it as unsynchronised"
+        finding = "no program synchronises the clock: the kernel reports it as unsynchronised"
         if evidence := _clock_evidence():
-            found = f"{found}; but {'; '.join(evidence)}"
+            finding = f"{finding}; but {'; '.join(evidence)}"
         advice = "start chronyd or systemd-timesyncd (see timedatectl): times of faults are its own"
         if configuration.heartbeat.generation == "lease":
-            return warning(CLOCK, found, advice, facts={"synchronised": False})
+            return warning(CLOCK, finding, advice, facts={"synchronised": False})
         advice = f"{advice}, and readers of old heartbeats compare the clocks of hosts"
-        return problem(CLOCK, found, advice, facts={"synchronised": False})
+        return problem(CLOCK, finding, advice, facts={"synchronised": False})
     clock = kernel_clock()
-    found = "synchronised"
+    finding = "synchronised"
     if clock is not None and clock.is_flagged:
         error_ms = clock.largest_error_us / 1000
-        found += (
+        finding += (
             f": a program renews its largest error ({error_ms:g} ms), and leaves STA_UNSYNC set"
         )
-    return ok(CLOCK, found, facts={"synchronised": True})
+    return ok(CLOCK, finding, facts={"synchronised": True})
 
 
 def _clock_evidence() -> list[str]:
@@ -167,17 +167,17 @@ def _directory(directory: Path) -> Check:
         "everything when it ends"
     )
     if not there.is_dir():
-        return problem(STATE_DIR, f"{there} is no directory", advice)
+        return problem(STATE_DIR, f"{there} is not a directory", advice)
     if not os.access(there, os.W_OK | os.X_OK):
         return problem(STATE_DIR, f"{there} cannot be written by user {os.geteuid()}", advice)
     room = os.statvfs(there)
     free = room.f_bavail * room.f_frsize
-    found = f"{directory}, {free >> 20} MiB free"
+    finding = f"{directory}, {free >> 20} MiB free"
     if free < _FREE_BYTES:
         advice = f"the journal needs up to {_FREE_BYTES >> 20} MiB; make room on this file system"
-        return problem(STATE_DIR, found, advice, facts={"free_bytes": free})
+        return problem(STATE_DIR, finding, advice, facts={"free_bytes": free})
     will = "" if there == directory else "; the agent will make it"
-    return ok(STATE_DIR, found + will, facts={"free_bytes": free})
+    return ok(STATE_DIR, finding + will, facts={"free_bytes": free})
 
 
 def _noted(directory: Path) -> str | None:
@@ -194,10 +194,10 @@ def _listen(configuration: AgentConfiguration, used_by_agent: str | None) -> Che
         return not_applicable(LISTEN, "no --listen: health and metrics only on the agent's socket")
     host, _, port = address.rpartition(":")
     try:
-        found = socket.getaddrinfo(
+        finding = socket.getaddrinfo(
             host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        family, kind, protocol, _, place = found[0]
+        family, kind, protocol, _, place = finding[0]
         with socket.socket(family, kind, protocol) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(place)
@@ -242,8 +242,8 @@ async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
             f"only root may own and write it, and {client.name} alone fills it; its faults are "
             "not seen until then"
         )
-        found = str(error) if str(path) in str(error) else f"{path}: {error}"
-        return problem(name, found, advice)
+        finding = str(error) if str(path) in str(error) else f"{path}: {error}"
+        return problem(name, finding, advice)
     if instances is None:
         return not_applicable(name, f"there is no {path}: no {client.name} on this host")
     raised = sorted(
@@ -254,10 +254,10 @@ async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
             if is_raised
         }
     )
-    found = (
+    finding = (
         f"{path} can be read; instances: {len(instances)}, raised: {', '.join(raised) or 'none'}"
     )
-    return ok(name, found, facts={"instances": len(instances), "raised": raised})
+    return ok(name, finding, facts={"instances": len(instances), "raised": raised})
 
 
 async def _clusterd(configuration: AgentConfiguration) -> Check:
@@ -274,10 +274,10 @@ async def _clusterd(configuration: AgentConfiguration) -> Check:
     try:
         await AbandonableThread(connect, "scan").result(2 * _CONNECT_SECONDS)
     except (OSError, TimeoutError) as error:
-        why = getattr(error, "strerror", None) or str(error) or "no answer"
+        reason = getattr(error, "strerror", None) or str(error) or "no answer"
         advice = (
             "is ClusterD started, and storage.clusterd its gRPC address? Faults of storage wait "
             "until it takes them"
         )
-        return problem(CLUSTERD, f"{address}: {why}", advice)
+        return problem(CLUSTERD, f"{address}: {reason}", advice)
     return ok(CLUSTERD, f"{address} takes connections")

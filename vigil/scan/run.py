@@ -60,10 +60,10 @@ async def scan(
         "store": _store,
         "namespaces": lambda _: check_namespaces(aggregator_file, environment),
     }
-    found = await asyncio.gather(
+    finding = await asyncio.gather(
         *(_bounded(name, look(configuration)) for name, look in areas.items())
     )
-    return report(configuration.node_name, (*checks, *(one for area in found for one in area)))
+    return report(configuration.node_name, (*checks, *(item for area in finding for item in area)))
 
 
 async def _bounded(name: str, looking: Awaitable[tuple[Check, ...]]) -> tuple[Check, ...]:
@@ -119,8 +119,8 @@ async def _store(configuration: AgentConfiguration) -> tuple[Check, ...]:
             configuration.store, configuration.kubeconfig, others_may_write=others_may_write
         )
     except ConfigurationError as error:
-        found = "; ".join(str(one) for one in error.problems)
-        wrong = problem("store", found, "correct --store", ExitStatus.WRONG_USE)
+        finding = "; ".join(str(problem) for problem in error.problems)
+        wrong = problem("store", finding, "correct --store", ExitStatus.WRONG_USE)
         return (*checks, wrong, await check_fault_configuration(configuration, None))
     try:
         return (

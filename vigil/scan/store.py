@@ -64,12 +64,12 @@ async def check_directory(url: str, node: str, *, others_may_write: bool) -> Che
         ).result(_DIRECTORY_SECONDS)
     except TimeoutError:
         advice = "a mounted file system whose server is away? see dmesg and mount"
-        found = f"{place} hangs: no answer within {_DIRECTORY_SECONDS:g} s"
-        return problem(DIRECTORY, found, advice, ExitStatus.OUTSIDE)
+        finding = f"{place} hangs: no answer within {_DIRECTORY_SECONDS:g} s"
+        return problem(DIRECTORY, finding, advice, ExitStatus.OUTSIDE)
     except OSError as error:
         advice = "see ls -ld and mount of this path"
-        found = f"{place} cannot be used: {error.strerror}"
-        return problem(DIRECTORY, found, advice, ExitStatus.OUTSIDE)
+        finding = f"{place} cannot be used: {error.strerror}"
+        return problem(DIRECTORY, finding, advice, ExitStatus.OUTSIDE)
 
 
 def _directory(place: Path, node: str, others_may_write: bool) -> Check:
@@ -78,7 +78,7 @@ def _directory(place: Path, node: str, others_may_write: bool) -> Check:
         there = there.parent
     if not there.is_dir():
         advice = f"remove {there}, or name another directory"
-        return problem(DIRECTORY, f"{there} is no directory", advice, ExitStatus.OUTSIDE)
+        return problem(DIRECTORY, f"{there} is not a directory", advice, ExitStatus.OUTSIDE)
     if place.is_dir() and not others_may_write and (shared := shared_problem(place)):
         advice = f"chown root and chmod go-w {place}, or name a directory of the agent's own"
         return problem(DIRECTORY, shared, advice, ExitStatus.WRONG_USE)
@@ -89,37 +89,40 @@ def _directory(place: Path, node: str, others_may_write: bool) -> Check:
     )
     for folder in (there, *(file.parent for file in written)):
         if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-            found = f"{folder} cannot be read and written by user {os.geteuid()}"
+            finding = f"{folder} cannot be read and written by user {os.geteuid()}"
             advice = f"chown or remount {folder}; the agent must be able to write there"
-            return problem(DIRECTORY, found, advice, ExitStatus.OUTSIDE)
+            return problem(DIRECTORY, finding, advice, ExitStatus.OUTSIDE)
     apart = [str(file) for file in written if file.exists() and _lies_apart(file)]
     if apart:
-        found = f"on another file system than its directory: {', '.join(apart)}"
+        finding = f"on another file system than its directory: {', '.join(apart)}"
         advice = "mount directories, not files: a file that is a mount cannot be replaced"
-        return problem(DIRECTORY, found, advice, ExitStatus.OUTSIDE)
+        return problem(DIRECTORY, finding, advice, ExitStatus.OUTSIDE)
     room = os.statvfs(there)
     free = room.f_bavail * room.f_frsize
     if free < _FREE_BYTES:
-        found = f"{place} has {free >> 20} MiB left"
+        finding = f"{place} has {free >> 20} MiB left"
         return problem(
-            DIRECTORY, found, "make room on this file system", facts={"free_bytes": free}
+            DIRECTORY, finding, "make room on this file system", facts={"free_bytes": free}
         )
     will = "" if there == place else "; the agent will make it"
     kind = _file_system(there)
     facts: dict[str, object] = {"free_bytes": free, "file_system": kind}
-    found = f"{place} ({kind}), {free >> 20} MiB free{will}"
+    finding = f"{place} ({kind}), {free >> 20} MiB free{will}"
     advice = ""
     if kind.startswith(_OF_A_NETWORK):
         advice = (
             f"{kind} does not notify an aggregator on another machine of changes here: between "
             "machines use a broker"
         )
-    return ok(DIRECTORY, found, advice, facts)
+    return ok(DIRECTORY, finding, advice, facts)
 
 
 def _file_system(place: Path) -> str:
     """Return the kind of file system of ``place``; the last mount over a directory counts."""
-    mounts = {Path(one.mountpoint): one.fstype for one in psutil.disk_partitions(all=True)}
+    mounts = {
+        Path(disk_partition.mountpoint): disk_partition.fstype
+        for disk_partition in psutil.disk_partitions(all=True)
+    }
     real = place.resolve()
     return next((mounts[part] for part in (real, *real.parents) if part in mounts), "unknown")
 
@@ -137,19 +140,19 @@ async def check_cluster(configuration: AgentConfiguration) -> tuple[Check, ...]:
     try:
         access = Access(kubeconfig_files(configuration.kubeconfig))
     except ConfigurationError as error:
-        found = "; ".join(str(one) for one in error.problems)
-        return _left_out(problem(SERVER, found, "give --kubeconfig", ExitStatus.WRONG_USE))
+        finding = "; ".join(str(problem) for problem in error.problems)
+        return _left_out(problem(SERVER, finding, "give --kubeconfig", ExitStatus.WRONG_USE))
     try:
         async with answered_within(_SERVER_SECONDS):
             server = ok(SERVER, f"Kubernetes {await access.version()}")
     except ConfigurationError as error:
-        found = "; ".join(str(one) for one in error.problems)
+        finding = "; ".join(str(problem) for problem in error.problems)
         advice = "see kubectl --kubeconfig ... version"
-        return _left_out(problem(SERVER, found, advice, ExitStatus.WRONG_USE))
+        return _left_out(problem(SERVER, finding, advice, ExitStatus.WRONG_USE))
     except StoreError as error:
-        found = str(error)
+        finding = str(error)
         advice = "see kubectl --kubeconfig ... version; a firewall, a proxy, a certificate?"
-        return _left_out(problem(SERVER, found, advice, ExitStatus.OUTSIDE))
+        return _left_out(problem(SERVER, finding, advice, ExitStatus.OUTSIDE))
     else:
         namespaces = await _answered(NAMESPACES, _namespaces(access))
         own_node_only = await _answered(OWN_NODE_ONLY, _own_node_only(access, configuration))
@@ -184,7 +187,7 @@ async def _namespaces(access: Access) -> Check:
         elif not there:
             missing.append(namespace)
     if missing:
-        advice = "; ".join(f"kubectl create namespace {one}" for one in missing)
+        advice = "; ".join(f"kubectl create namespace {item}" for item in missing)
         return problem(
             NAMESPACES, f"missing: {', '.join(missing)}", advice, facts={"missing": missing}
         )
@@ -295,16 +298,16 @@ async def check_writers(configuration: AgentConfiguration, store: Store) -> Chec
     now_ms = time.time_ns() // 1_000_000
     try:
         async with answered_within(_WRITERS_SECONDS):
-            found = [
-                other_program(one, await store.writer(one.namespace, one.name), now_ms)
-                for one in owned
+            finding = [
+                other_program(item, await store.writer(item.namespace, item.name), now_ms)
+                for item in owned
             ]
     except StoreRefused as error:
         return not_applicable(WRITERS, f"who writes is not known: {error}")
     except StoreError as error:
         return problem(WRITERS, str(error), "scan again when the store answers", ExitStatus.OUTSIDE)
-    others = [str(other) for other in found if other is not None]
+    others = [str(other) for other in finding if other is not None]
     if others:
         advice = "one of the two must stop, see above: until then this agent is not ready"
         return problem(WRITERS, "; ".join(others), advice)
-    return ok(WRITERS, f"no other program writes {' or '.join(one.kind for one in owned)}")
+    return ok(WRITERS, f"no other program writes {' or '.join(item.kind for item in owned)}")

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from dcmi_shim.emulator.bmc import EmulatedBmc
 from vigil.emulator import EmulatorDir, change_emulator, severity_named
+from vigil.simulate.methods import add_methods
 
 app = typer.Typer(help="Change the emulated BMC.", no_args_is_help=True)
 
@@ -15,6 +17,22 @@ Device = Annotated[
     str, typer.Option("--device", help="Device type by its name, as Fan, or its byte, as 0x04.")
 ]
 Index = Annotated[int, typer.Option("--index", help="Which device of this type.")]
+_PARAMETERS = {
+    "code": Code,
+    "device": Device,
+    "index": Index,
+    "where": Annotated[
+        str, typer.Option("--where", help="reply (no answer), or stuck in the kernel: ioctl, open.")
+    ],
+    "alarms": Annotated[int, typer.Argument(metavar="N", help="Alarms in one reply, 1 to 60.")],
+    "serial": Annotated[str | None, typer.Option(help="Serial number of the server.")],
+    "manufacturer": Annotated[str | None, typer.Option(help="Its manufacturer.")],
+}
+
+
+def _add(*names: str) -> None:
+    methods = {name: name for name in names}
+    add_methods(app, EmulatedBmc, methods, _PARAMETERS, lambda emulator: emulator.bmc)
 
 
 @app.command()
@@ -34,16 +52,7 @@ def occur(
     change_emulator(emulator_dir, lambda emulator: emulator.bmc.occur(alarm))
 
 
-@app.command()
-def recover(code: Code, device: Device, index: Index = 0, emulator_dir: EmulatorDir = None) -> None:
-    """End an alarm."""
-    change_emulator(emulator_dir, lambda emulator: emulator.bmc.recover(code, device, index))
-
-
-@app.command()
-def clear(emulator_dir: EmulatorDir = None) -> None:
-    """End all alarms."""
-    change_emulator(emulator_dir, lambda emulator: emulator.bmc.clear())
+_add("recover", "clear")
 
 
 @app.command()
@@ -58,24 +67,7 @@ def present(emulator_dir: EmulatorDir = None) -> None:
     change_emulator(emulator_dir, lambda emulator: emulator.bmc.present(True))
 
 
-@app.command()
-def hang(
-    where: Annotated[
-        str, typer.Option("--where", help="reply (no answer), or stuck in the kernel: ioctl, open.")
-    ] = "reply",
-    emulator_dir: EmulatorDir = None,
-) -> None:
-    """Let commands get no answer."""
-    change_emulator(emulator_dir, lambda emulator: emulator.bmc.hang(where))
-
-
-@app.command()
-def slow(
-    delay_ms: Annotated[int, typer.Argument(metavar="MS", help="Milliseconds.")],
-    emulator_dir: EmulatorDir = None,
-) -> None:
-    """Let every command take longer."""
-    change_emulator(emulator_dir, lambda emulator: emulator.bmc.slow(delay_ms))
+_add("hang", "slow")
 
 
 @app.command()
@@ -94,23 +86,7 @@ def fail(
     change_emulator(emulator_dir, lambda emulator: emulator.bmc.fail(number))
 
 
-@app.command()
-def page(
-    alarms: Annotated[int, typer.Argument(metavar="N", help="Alarms in one reply, 1 to 60.")],
-    emulator_dir: EmulatorDir = None,
-) -> None:
-    """Hand the list out in pages of N alarms (10 at first)."""
-    change_emulator(emulator_dir, lambda emulator: emulator.bmc.page(alarms))
-
-
-@app.command()
-def label(
-    serial: Annotated[str | None, typer.Option(help="Serial number of the server.")] = None,
-    manufacturer: Annotated[str | None, typer.Option(help="Its manufacturer.")] = None,
-    emulator_dir: EmulatorDir = None,
-) -> None:
-    """Change what the BMC reports about the server."""
-    change_emulator(emulator_dir, lambda emulator: emulator.bmc.label(serial, manufacturer))
+_add("page", "label")
 
 
 @app.command()
@@ -130,8 +106,8 @@ def reply(
     from dcmi_shim.emulator.bmc import parse_reply
 
     if len(replies) % 2:
-        what = f"{replies[-1]!r} has no reply; give a request and its bytes in quotes"
-        raise ConfigurationError("command line", [Problem("REQUEST BYTES", what)])
+        message = f"{replies[-1]!r} has no reply; give a request and its bytes in quotes"
+        raise ConfigurationError("command line", [Problem("REQUEST BYTES", message)])
     try:
         pairs = [
             (request, parse_reply(text))
@@ -142,7 +118,4 @@ def reply(
     change_emulator(emulator_dir, lambda emulator: emulator.bmc.replies(pairs))
 
 
-@app.command()
-def ok(emulator_dir: EmulatorDir = None) -> None:
-    """Let the BMC work again; its alarms stay."""
-    change_emulator(emulator_dir, lambda emulator: emulator.bmc.ok())
+_add("ok")

@@ -49,8 +49,8 @@ def occur(
     from contract.errors import ConfigurationError, Problem
 
     if level is None and code not in DPU_CODES:
-        what = f"{code!r} is not a code of the plugin ({', '.join(DPU_CODES)}); give its --level"
-        raise ConfigurationError("command line", [Problem("CODE", what)])
+        text = f"{code!r} is not a code of the plugin ({', '.join(DPU_CODES)}); give its --level"
+        raise ConfigurationError("command line", [Problem("CODE", text)])
     name = level or DPU_CODES[code].level
     fault = DpuFault(hca, code, name, time.time_ns() // 1_000_000, "raised by vigil simulate")
     _write(node, kubeconfig, lambda faults: (*_without(faults, hca, code), fault))
@@ -71,7 +71,7 @@ def refresh(node: Node, kubeconfig: options.Kubeconfig = None) -> None:
 
 
 def _without(faults: Faults, hca: str, code: str) -> Faults:
-    return tuple(one for one in faults if (one.hca, one.code) != (hca, code))
+    return tuple(fault for fault in faults if (fault.hca, fault.code) != (hca, code))
 
 
 def _write(node: str, kubeconfig: Path | None, change: Callable[[Faults], Faults]) -> None:
@@ -92,7 +92,7 @@ def _write(node: str, kubeconfig: Path | None, change: Callable[[Faults], Faults
                 text = there.data.get(dpu_info.DATA_KEY)
                 faults = dpu_info.decode_dpu_info(node, text).faults
             faults = change(faults)
-            hcas = tuple(dict.fromkeys((*_HCAS, *(one.hca for one in faults if one.hca))))
+            hcas = tuple(dict.fromkeys((*_HCAS, *(fault.hca for fault in faults if fault.hca))))
             data = dpu_info.encode_dpu_info(node, hcas, faults, time.time_ns() // 1_000_000)
             await store.put(
                 Document(dpu_info.NAMESPACE, name, data, dict([dpu_info.LABEL])),

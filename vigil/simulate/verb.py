@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dcmi_shim.emulator.control import Emulator
 from vigil.emulator import EmulatorDir, change_emulator, open_emulator, severity_named
 from vigil.simulate import bmc as simulate_bmc
 from vigil.simulate import dpu as simulate_dpu
+from vigil.simulate.methods import CHIP, ON_CHIP, add_methods
 
 if TYPE_CHECKING:
     from contract.codes.levels import Severity
@@ -20,22 +22,9 @@ app = typer.Typer(help="Change the emulated hardware.", no_args_is_help=True)
 app.add_typer(simulate_bmc.app, name="bmc")
 app.add_typer(simulate_dpu.app, name="dpu")
 
-Chip = Annotated[int, typer.Argument(metavar="CHIP", help="Physical id.")]
-Code = Annotated[str, typer.Argument(metavar="CODE", help="Fault code, as 80E01801.")]
-Function = Annotated[
-    str, typer.Argument(metavar="FUNCTION", help="Driver function, with or without dcmi_.")
-]
-OnChip = Annotated[int | None, typer.Option("--chip", help="Only on this chip (physical id).")]
 ScenarioFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="A scenario (docs/scenarios.md).")
 ]
-SeverityWord = Annotated[
-    str | None,
-    typer.Option(
-        "--severity", help="suggestion, minor, major or critical; default: that of the driver."
-    ),
-]
-
 
 switch = typer.Typer(help="Faults of the on-board switches (a3).", no_args_is_help=True)
 app.add_typer(switch, name="switch")
@@ -95,28 +84,6 @@ def _severity(word: str | None) -> Severity | None:
     return None if word is None else severity_named(word)
 
 
-@app.command()
-def occur(
-    chip: Chip, code: Code, severity: SeverityWord = None, emulator_dir: EmulatorDir = None
-) -> None:
-    """Raise a fault on a chip."""
-    change_emulator(emulator_dir, lambda emulator: emulator.occur(chip, code, _severity(severity)))
-
-
-@app.command()
-def recover(chip: Chip, code: Code, emulator_dir: EmulatorDir = None) -> None:
-    """End a fault of a chip."""
-    change_emulator(emulator_dir, lambda emulator: emulator.recover(chip, code))
-
-
-@app.command()
-def once(
-    chip: Chip, code: Code, severity: SeverityWord = None, emulator_dir: EmulatorDir = None
-) -> None:
-    """Send a one-off event, after which no recovery follows."""
-    change_emulator(emulator_dir, lambda emulator: emulator.once(chip, code, _severity(severity)))
-
-
 @switch.command(name="occur")
 def switch_occur(
     code: SwitchCode,
@@ -166,59 +133,20 @@ def switch_once(
     change_emulator(emulator_dir, lambda emulator: emulator.switch_once(fault, level))
 
 
-@app.command()
-def drop(
-    chip: Chip,
-    hard: Annotated[bool, typer.Option("--hard", help="Every call of the chip fails.")] = False,
-    emulator_dir: EmulatorDir = None,
-) -> None:
-    """Take a card away: its health call answers -8012."""
-    change_emulator(emulator_dir, lambda emulator: emulator.drop(chip, hard))
-
-
-@app.command(name="return")
-def return_(chip: Chip, emulator_dir: EmulatorDir = None) -> None:
-    """Bring a dropped card back."""
-    change_emulator(emulator_dir, lambda emulator: emulator.restore(chip))
-
-
-@app.command()
-def hang(function: Function, chip: OnChip = None, emulator_dir: EmulatorDir = None) -> None:
-    """Let calls of a function not return until it is cleared."""
-    change_emulator(emulator_dir, lambda emulator: emulator.hang(function, chip))
-
-
-@app.command()
-def slow(
-    function: Function,
-    delay_ms: Annotated[int, typer.Argument(metavar="MS", help="Milliseconds.")],
-    chip: OnChip = None,
-    emulator_dir: EmulatorDir = None,
-) -> None:
-    """Let calls of a function take longer."""
-    change_emulator(emulator_dir, lambda emulator: emulator.slow(function, delay_ms, chip))
-
-
-@app.command(context_settings={"ignore_unknown_options": True})
-def fail(
-    function: Function,
-    return_code: Annotated[int, typer.Argument(metavar="RETURN_CODE", help="As -8005.")],
-    chip: OnChip = None,
-    emulator_dir: EmulatorDir = None,
-) -> None:
-    """Let calls of a function answer a return code."""
-    change_emulator(emulator_dir, lambda emulator: emulator.fail(function, return_code, chip))
-
-
-@app.command()
-def clear(function: Function, chip: OnChip = None, emulator_dir: EmulatorDir = None) -> None:
-    """Let a function be normal again, on one chip or everywhere."""
-    change_emulator(emulator_dir, lambda emulator: emulator.clear(function, chip))
+add_methods(
+    app,
+    Emulator,
+    {
+        **{verb: verb for verb in ("occur", "recover", "once", "drop")},
+        "return": "restore",
+        **{verb: verb for verb in ("hang", "slow", "fail", "clear")},
+    },
+)
 
 
 @app.command()
 def link(
-    chip: Chip,
+    chip: CHIP,
     state: Annotated[LinkState, typer.Argument(metavar="up|down")],
     quietly: Annotated[bool, typer.Option("--quietly", help="No event reports it.")] = False,
     ports: Annotated[
@@ -244,7 +172,7 @@ def tool(
         int | None, typer.Argument(metavar="[MS|EXIT]", help="Milliseconds, or an exit status.")
     ] = None,
     text: Annotated[str, typer.Argument(metavar="[TEXT]", help="For standard error.")] = "",
-    chip: OnChip = None,
+    chip: ON_CHIP = None,
     emulator_dir: EmulatorDir = None,
 ) -> None:
     """Let runs of a command line tool get into trouble."""
@@ -257,7 +185,7 @@ def tool(
 
 @app.command()
 def load(
-    chip: Chip,
+    chip: CHIP,
     aicore: Annotated[int | None, typer.Option(help="Utilisation in percent.")] = None,
     hbm: Annotated[int | None, typer.Option(help="Memory in use, in percent.")] = None,
     traffic: Annotated[
@@ -272,9 +200,9 @@ def load(
     from contract.errors import ConfigurationError, Problem
 
     try:
-        users = None if processes is None else [int(one) for one in processes.split(",") if one]
+        users = None if processes is None else [int(item) for item in processes.split(",") if item]
     except ValueError:
-        problem = Problem("--processes", f"{processes!r} is no list of process ids")
+        problem = Problem("--processes", f"{processes!r} is not a valid list of process ids")
         raise ConfigurationError("command line", [problem]) from None
     flows = None if traffic is None else traffic is Traffic.FLOWING
     with open_emulator(emulator_dir) as emulator:
@@ -283,7 +211,7 @@ def load(
 
 @app.command()
 def address(
-    chip: Chip,
+    chip: CHIP,
     value: Annotated[str, typer.Argument(metavar="IP", help="An IPv4 address, or none.")],
     emulator_dir: EmulatorDir = None,
 ) -> None:
@@ -292,14 +220,7 @@ def address(
     change_emulator(emulator_dir, lambda emulator: emulator.address(chip, given))
 
 
-@app.command()
-def virtual(
-    chip: Chip,
-    count: Annotated[int, typer.Argument(metavar="COUNT", help="How many; 0 for a whole chip.")],
-    emulator_dir: EmulatorDir = None,
-) -> None:
-    """Cut a chip into virtual devices."""
-    change_emulator(emulator_dir, lambda emulator: emulator.virtual(chip, count))
+add_methods(app, Emulator, {"virtual": "virtual"})
 
 
 @app.command()
@@ -312,7 +233,4 @@ def play(file: ScenarioFile, emulator_dir: EmulatorDir = None) -> None:
     change_emulator(emulator_dir, lambda emulator: play_scenario(scenario, emulator))
 
 
-@app.command()
-def reset(emulator_dir: EmulatorDir = None) -> None:
-    """Make everything healthy and normal again."""
-    change_emulator(emulator_dir, lambda emulator: emulator.reset())
+add_methods(app, Emulator, {"reset": "reset"})

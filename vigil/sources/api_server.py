@@ -147,7 +147,7 @@ class _ApiServerConnection(http.client.HTTPConnection):
 def _is_of_api_server(status: int, body: bytes) -> bool:
     """Return whether the API server answered, not the aggregator behind it."""
     try:
-        found = msgspec.json.decode(body, type=_Status)
+        result = msgspec.json.decode(body, type=_Status)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return status >= _SERVER_ERROR  # "Error trying to reach service: ..." is plain text
-    return (found.kind, found.api_version) == ("Status", "v1")
+    return (result.kind, result.api_version) == ("Status", "v1")

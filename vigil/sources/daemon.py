@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vigil.reports.status_report import StatusReport
     from vigil.sources.source import FaultHistory, Signal
 
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 
 class _Pace(NamedTuple):
@@ -97,4 +97,4 @@ class _Stream:
                     # The first line comes when the stream begins: what changed before is asked for.
                     if line.startswith((b"retry:", b"event:")):
                         self._came.set()
-            time.sleep(_AGAIN_SECONDS)
+            time.sleep(_RETRY_SECONDS)

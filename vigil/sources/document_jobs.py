@@ -69,10 +69,10 @@ async def _pods(store: Store, address: str) -> list[PodState]:
 
 
 def _hits(contents: StoreContents, node: str) -> list[FaultRow]:
-    found = contents.nodes.get(node)
-    if found is None:
+    result = contents.nodes.get(node)
+    if result is None:
         return []
-    rows = (one.row for one in compared_faults(node, found))
+    rows = (compared_fault.row for compared_fault in compared_faults(node, result))
     return [row for row in rows if not row.withheld and row.level not in HARMLESS]
 
 

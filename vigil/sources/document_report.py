@@ -44,14 +44,18 @@ def report_of_documents(contents: StoreContents, address: str, node: str | None)
     Raises ``UnknownNode`` for a node that no document is about.
     """
     nodes = _chosen(contents, address, node)
-    seen = [one for name, found in nodes.items() for one in compared_faults(name, found)]
-    rows = tuple(one.row for one in seen)
-    blind = tuple(row for name, found in nodes.items() for row in _blind(name, found))
+    seen = [
+        compared_fault
+        for name, result in nodes.items()
+        for compared_fault in compared_faults(name, result)
+    ]
+    rows = tuple(item.row for item in seen)
+    blind = tuple(row for name, result in nodes.items() for row in _blind(name, result))
     levels = levels_of_chips(rows)
-    well = sum(len(_chips(found)) for found in nodes.values()) - sum(levels.values())
+    well = sum(len(_chips(node)) for node in nodes.values()) - sum(levels.values())
     if well:
         levels[ChipLevel.NORMAL_NPU.value] = levels.get(ChipLevel.NORMAL_NPU, 0) + well
-    states = Counter(_state(found) for found in nodes.values())
+    states = Counter(_state(node) for node in nodes.values())
     return StatusReport(
         source=SOURCE,
         server=address,
@@ -67,7 +71,7 @@ def report_of_documents(contents: StoreContents, address: str, node: str | None)
         not_known=tuple(_not_known(contents, nodes)),
         counts={
             "nodes": dict(sorted(states.items())),
-            "chips": dict(sorted(levels.items(), key=lambda one: rank(one[0]))),
+            "chips": dict(sorted(levels.items(), key=lambda item: rank(item[0]))),
         },
         facts={},
         faults=rows,
@@ -83,28 +87,31 @@ def explanation_of_documents(
     Raises ``UnknownNode``, and ``ConfigurationError`` for a part that no document names.
     """
     nodes = _chosen(contents, address, node)
-    found = nodes[node]
+    result = nodes[node]
     seen: dict[str, list[ComparedFault]] = {}
-    for one in compared_faults(node, found):
-        seen.setdefault(one.row.part, []).append(one)
-    names = [*sorted(_chips(found)), *(name for name in seen if name not in _chips(found))]
+    for compared_fault in compared_faults(node, result):
+        seen.setdefault(compared_fault.row.part, []).append(compared_fault)
+    names = [*sorted(_chips(result)), *(name for name in seen if name not in _chips(result))]
     if part:
         names = [name for name in names if is_meant(part, name)]
         if not names:
-            what = f"no document at {address} names this part"
-            raise ConfigurationError("command line", [Problem(f"{node}/{part}", what)])
+            text = f"no document at {address} names this part"
+            raise ConfigurationError("command line", [Problem(f"{node}/{part}", text)])
     parts = tuple(
         PartExplanation(
             name,
-            tuple(_lists(found, name)),
+            tuple(_lists(result, name)),
             (),
-            tuple(_explained(one, found.isolations) for one in seen.get(name, ())),
+            tuple(
+                _explained(compared_fault, result.isolations)
+                for compared_fault in seen.get(name, ())
+            ),
         )
         for name in names
         if part or name in seen
     )
-    shown = [one for name in names for one in seen.get(name, ())]
-    blind = tuple(row for row in _blind(node, found) if not part or is_meant(part, row.part))
+    shown = [compared_fault for name in names for compared_fault in seen.get(name, ())]
+    blind = tuple(row for row in _blind(node, result) if not part or is_meant(part, row.part))
     of_node = {} if part else nodes
     return NodeExplanation(
         source=SOURCE,
@@ -116,7 +123,7 @@ def explanation_of_documents(
         reasons=(*_reasons(of_node, node, rows_of=shown), *reasons_of_blind(blind, node)),
         not_known=tuple(_not_known(contents, nodes)),
         because=(),
-        documents=() if part else tuple(_places(found, shown)),
+        documents=() if part else tuple(_places(result, shown)),
         parts=parts,
         blind=blind,
         jobs=(),
@@ -131,55 +138,55 @@ def _chosen(contents: StoreContents, address: str, node: str | None) -> Mapping[
     return {node: contents.nodes[node]}
 
 
-def _state(found: NodeContents) -> str:
-    if found.problems:
+def _state(contents: NodeContents) -> str:
+    if contents.problems:
         return "unreadable"
-    if found.reported.device is not None:
+    if contents.reported.device is not None:
         return "reported"
     return "without device-info"
 
 
-def _chips(found: NodeContents) -> frozenset[str]:
+def _chips(contents: NodeContents) -> frozenset[str]:
     none: frozenset[str] = frozenset()
-    views = (found.reported.device, found.published.device)
+    views = (contents.reported.device, contents.published.device)
     return none.union(*(view.chips for view in views if view is not None))
 
 
 def _reasons(
     nodes: Mapping[str, NodeContents], about: str | None, *, rows_of: Iterable[ComparedFault]
 ) -> Iterator[str]:
-    for name, found in nodes.items():
-        for text in found.problems:
+    for name, contents in nodes.items():
+        for text in contents.problems:
             yield text if name == about else f"{name}: {text}"
     by_word: dict[str, list[str]] = {}
-    for name, found in nodes.items():
-        for what, word in _statuses(found):
+    for name, contents in nodes.items():
+        for message, word in _statuses(contents):
             if word not in _WELL:
-                by_word.setdefault(f"{what} {word}", []).append(name)
-        if found.beat is not None and found.beat.is_broken:
+                by_word.setdefault(f"{message} {word}", []).append(name)
+        if contents.beat is not None and contents.beat.is_broken:
             by_word.setdefault("the connection of the agent broke", []).append(name)
-        if found.reported.device is None and not found.problems:
+        if contents.reported.device is None and not contents.problems:
             by_word.setdefault("there is no device-info", []).append(name)
     yield from reasons_of_names(by_word, about)
-    yield from reasons_of_faults((one.row for one in rows_of), about)
+    yield from reasons_of_faults((item.row for item in rows_of), about)
 
 
-def _statuses(found: NodeContents) -> Iterator[tuple[str, str]]:
+def _statuses(contents: NodeContents) -> Iterator[tuple[str, str]]:
     """Yield the states of switches and server; what is published goes before."""
-    switch = found.published.switch or found.reported.switch
-    server = found.published.server or found.reported.server
+    switch = contents.published.switch or contents.reported.switch
+    server = contents.published.server or contents.reported.server
     if switch is not None:
         yield SWITCHES, switch.status
     if server is not None:
         yield SERVER, server.status
 
 
-def _blind(node: str, found: NodeContents) -> Iterator[BlindRow]:
-    for one in () if found.own is None else found.own.blind:
-        view = found.reported.device
+def _blind(node: str, contents: NodeContents) -> Iterator[BlindRow]:
+    for item in () if contents.own is None else contents.own.blind:
+        view = contents.reported.device
         kind = "chip " if view is None else f"{view.chip_type}-"
-        part = "" if one.chip is None else f"{kind}{one.chip}"
-        yield BlindRow(node, part, one.source, one.since_ms, one.why)
+        part = "" if item.chip is None else f"{kind}{item.chip}"
+        yield BlindRow(node, part, item.source, item.since_ms, item.why)
 
 
 def _not_known(contents: StoreContents, nodes: Mapping[str, NodeContents]) -> Iterator[str]:
@@ -192,16 +199,16 @@ def _not_known(contents: StoreContents, nodes: Mapping[str, NodeContents]) -> It
         yield "what the scheduler reads: there is no cluster-info"
     silent = [
         name
-        for name, found in nodes.items()
-        if found.own is None and (found.beat is None or found.beat.blind is not False)
+        for name, result in nodes.items()
+        if result.own is None and (result.beat is None or result.beat.blind is not False)
     ]
     if silent:
         yield f"which sources are blind on {shortened(silent, NAMED)}"
 
 
-def _lists(found: NodeContents, chip: str) -> Iterator[str]:
+def _lists(contents: NodeContents, chip: str) -> Iterator[str]:
     """Yield in which lists each side has a chip."""
-    for side, view in (("reported", found.reported), ("published", found.published)):
+    for side, view in (("reported", contents.reported), ("published", contents.published)):
         record = view.device
         if record is None or chip not in record.chips:
             continue
@@ -215,12 +222,12 @@ def _lists(found: NodeContents, chip: str) -> Iterator[str]:
         yield f"{side} as {', '.join(named) or 'in no list'}"
 
 
-def _places(found: NodeContents, seen: Iterable[ComparedFault]) -> Iterator[str]:
-    other = {one.row.kind for one in seen if one.reported != one.published}
-    for name in found.places:
+def _places(contents: NodeContents, seen: Iterable[ComparedFault]) -> Iterator[str]:
+    other = {item.row.kind for item in seen if item.reported != item.published}
+    for name in contents.places:
         kind = _KINDS_OF_DOCUMENT.get(name.rpartition("-")[0], CodeKind.NODE)
-        what = "other faults than" if kind in other else "the faults that"
-        yield f"{name} has {what} the node reports"
+        text = "other faults than" if kind in other else "the faults that"
+        yield f"{name} has {text} the node reports"
 
 
 _KINDS_OF_DOCUMENT = {
@@ -229,11 +236,13 @@ _KINDS_OF_DOCUMENT = {
 }
 
 
-def _explained(one: ComparedFault, isolations: Mapping[int, IsolationRequest]) -> FaultExplanation:
-    chip = chip_of(one.row.part)
+def _explained(
+    fault: ComparedFault, isolations: Mapping[int, IsolationRequest]
+) -> FaultExplanation:
+    chip = chip_of(fault.row.part)
     request = None if chip is None else isolations.get(chip)
     because: tuple[str, ...] = ()
-    if one.row.code == ChipLevel.MANUALLY_SEPARATE_NPU and request is not None:
+    if fault.row.code == ChipLevel.MANUALLY_SEPARATE_NPU and request is not None:
         at = shown_time(request.at_ms)
         because = (f"{request.by} (as stated) isolated it at {at}: {request.reason}",)
-    return explained_fault(one.row, one.reported, one.published, because=because)
+    return explained_fault(fault.row, fault.reported, fault.published, because=because)

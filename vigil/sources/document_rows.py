@@ -50,7 +50,7 @@ _Key: TypeAlias = tuple[str, CodeKind, str]
 
 def compared_faults(node: str, contents: NodeContents) -> Iterator[ComparedFault]:
     """Yield each fault of ``node`` that one of the two sides has, by part and code."""
-    reported = {(one.part, one.kind, one.code): one for one in _faults(contents.reported)}
+    reported = {(fault.part, fault.kind, fault.code): fault for fault in _faults(contents.reported)}
     published = dict(_published(contents.published, reported))
     severities = {
         (str(answer.chip), answer.code): answer.severity
@@ -58,15 +58,15 @@ def compared_faults(node: str, contents: NodeContents) -> Iterator[ComparedFault
     }
     for key in sorted({**reported, **published}):
         ours, theirs = reported.get(key), published.get(key)
-        one = theirs or ours
-        assert one is not None
+        item = theirs or ours
+        assert item is not None
         severity = None
-        if one.kind is CodeKind.CHIP:
-            severity = severities.get((one.part.rpartition("-")[2], one.code))
-            known = shipped().severity_of(one.code)
-            severity = severity or (known.word if known is not None else None)
-        row = fault_row(node, one.part, one.kind, one.code, one.level, severity, one.since_ms)
-        is_withheld = theirs is None and _has_entry(contents.published, one.kind)
+        if item.kind is CodeKind.CHIP:
+            severity = severities.get((item.part.rpartition("-")[2], item.code))
+            current = shipped().severity_of(item.code)
+            severity = severity or (current.word if current is not None else None)
+        row = fault_row(node, item.part, item.kind, item.code, item.level, severity, item.since_ms)
+        is_withheld = theirs is None and _has_entry(contents.published, item.kind)
         yield ComparedFault(
             msgspec.structs.replace(row, withheld=is_withheld),
             None if ours is None else ours.level,
@@ -82,15 +82,15 @@ def _published(
     It has no codes at the level ``ManuallySeparateNPU`` (clusterd#2.3): those that are reported are
     meant.
     """
-    for one in _faults(view):
-        key = (one.part, one.kind, one.code)
+    for item in _faults(view):
+        key = (item.part, item.kind, item.code)
         meant = [
             other
             for other, fault in reported.items()
-            if one.code == _MANUAL and (fault.part, fault.level) == (one.part, _MANUAL)
+            if item.code == _MANUAL and (fault.part, fault.level) == (item.part, _MANUAL)
         ]
         if key in reported or not meant:
-            yield key, one
+            yield key, item
         else:
             yield from ((other, reported[other]) for other in meant)
 

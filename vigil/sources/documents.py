@@ -58,12 +58,12 @@ class EventLoop:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, T], seconds: float, what: str) -> T:
+    def run(self, work: Coroutine[Any, Any, T], seconds: float, purpose: str) -> T:
         """Return the result of ``work``. Raises what it raises.
 
-        ``StoreUnavailable`` names ``what`` when that takes longer than ``seconds``.
+        ``StoreUnavailable`` names ``purpose`` when that takes longer than ``seconds``.
         """
-        running = asyncio.run_coroutine_threadsafe(_limited(work, seconds, what), self._loop)
+        running = asyncio.run_coroutine_threadsafe(_limited(work, seconds, purpose), self._loop)
         try:
             return running.result()
         except BaseException:
@@ -97,12 +97,12 @@ class EventLoop:
         self._loop.close()
 
 
-async def _limited(work: Coroutine[Any, Any, T], seconds: float, what: str) -> T:
+async def _limited(work: Coroutine[Any, Any, T], seconds: float, purpose: str) -> T:
     try:
         async with asyncio.timeout(seconds):
             return await work
     except TimeoutError:
-        raise StoreUnavailable(f"{what} gives no answer in {seconds:g} s") from None
+        raise StoreUnavailable(f"{purpose} gives no answer in {seconds:g} s") from None
 
 
 class StoreSource(AnswerSource):
@@ -127,8 +127,8 @@ class StoreSource(AnswerSource):
     @override
     def jobs(self) -> JobReport:
         """See ``AnswerSource``. Only an API server has pods."""
-        found = jobs_of_documents(self._store, self._address)
-        return self._loop.run(found, 2 * READ_SECONDS, self._address)
+        result = jobs_of_documents(self._store, self._address)
+        return self._loop.run(result, 2 * READ_SECONDS, self._address)
 
     @override
     def history(self, *_: object) -> NoReturn:

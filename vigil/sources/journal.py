@@ -36,11 +36,13 @@ class JournalSource:
 
     def history(self, node: str | None, part: str, since_ms: int | None) -> JournalFileHistory:
         """Return what happened from ``since_ms`` on (epoch milliseconds)."""
-        found = JournalFileHistory(self._path, part, since_ms)
-        if node not in (None, found.node):
-            what = f"the journal {self._path} is of {found.node}; name an aggregator with --server"
-            raise OtherNode(node or "", what)
-        return found
+        history = JournalFileHistory(self._path, part, since_ms)
+        if node not in (None, history.node):
+            text = (
+                f"the journal {self._path} is of {history.node}; name an aggregator with --server"
+            )
+            raise OtherNode(node or "", text)
+        return history
 
     def close(self) -> None:
         """See ``AnswerSource``. Nothing is kept open."""

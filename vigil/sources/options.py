@@ -33,7 +33,7 @@ StateDir: TypeAlias = Annotated[
     typer.Option(
         metavar="DIR",
         envvar="VIGIL_STATE_DIR",
-        help="Of the agent or aggregator on this host; has its socket.",
+        help="State directory of the agent or aggregator on this host; contains its socket.",
         show_default="/var/lib/npu-vigil, /var/lib/npu-vigil-aggregator",
     ),
 ]
@@ -58,7 +58,10 @@ Store: TypeAlias = Annotated[
 Lang: TypeAlias = Annotated[
     Language | None,
     typer.Option(
-        "--lang", envvar="VIGIL_LANG", help="Of the names of faults.", show_default="from LANG"
+        "--lang",
+        envvar="VIGIL_LANG",
+        help="Language of the names of faults.",
+        show_default="from LANG",
     ),
 ]
 Utc: TypeAlias = Annotated[bool, typer.Option("--utc", help="Show times in UTC.")]
@@ -66,7 +69,7 @@ Json: TypeAlias = Annotated[
     bool, typer.Option("--json", envvar="VIGIL_JSON", help="Print one JSON document.")
 ]
 Watch: TypeAlias = Annotated[
-    bool, typer.Option("--watch", help="Go on, and show each change until Ctrl-C.")
+    bool, typer.Option("--watch", help="Keep running and print each change, until Ctrl-C.")
 ]
 
 

@@ -104,21 +104,21 @@ async def read_contents(store: Store, node: str | None) -> StoreContents:
     }
     answers = await asyncio.gather(*asked.values(), return_exceptions=True)
     unread: list[str] = []
-    found: list[Document | Beat] = []
+    result: list[Document | Beat] = []
     refusals: list[StoreError] = []
-    for what, answer in zip(asked, answers, strict=True):
+    for text, answer in zip(asked, answers, strict=True):
         if isinstance(answer, StoreRefused):
-            unread.append(f"{what}: {answer}")
+            unread.append(f"{text}: {answer}")
             refusals.append(answer)
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            found += answer
+            result += answer
     if len(refusals) == len(asked):
         raise refusals[0]
     reading = _Reading(node)
-    for one in found:
-        reading.take(one)
+    for item in result:
+        reading.take(item)
     return StoreContents(
         at_ms=int(time.time() * 1000),
         nodes=dict(sorted(reading.nodes.items())),
@@ -129,8 +129,8 @@ async def read_contents(store: Store, node: str | None) -> StoreContents:
 
 
 async def _one(store: Store, namespace: str, name: str) -> tuple[Document, ...]:
-    found = await store.get(namespace, name)
-    return () if found is None else (found,)
+    result = await store.get(namespace, name)
+    return () if result is None else (result,)
 
 
 class _Reading:
@@ -142,19 +142,21 @@ class _Reading:
         self.has_cluster_info = False
         self.problems: list[str] = []
 
-    def take(self, found: Document | Beat) -> None:
+    def take(self, document: Document | Beat) -> None:
         """Read one document or heartbeat."""
-        if isinstance(found, Beat):
-            self._node(found.node).beat = found
-        elif (found.namespace, found.name.startswith(DEVICE_INFO_PREFIX)) == (
+        if isinstance(document, Beat):
+            self._node(document.node).beat = document
+        elif (document.namespace, document.name.startswith(DEVICE_INFO_PREFIX)) == (
             DEVICE_INFO_NAMESPACE,
             True,
         ):
-            self._device_info(found, found.name.removeprefix(DEVICE_INFO_PREFIX))
-        elif found.namespace == NODE_INFO_NAMESPACE and found.name.startswith(NODE_INFO_PREFIX):
-            self._node_info(found, found.name.removeprefix(NODE_INFO_PREFIX))
-        elif dict([CLUSTER_LABEL]).items() <= found.labels.items():
-            self._cluster_info(found)
+            self._device_info(document, document.name.removeprefix(DEVICE_INFO_PREFIX))
+        elif document.namespace == NODE_INFO_NAMESPACE and document.name.startswith(
+            NODE_INFO_PREFIX
+        ):
+            self._node_info(document, document.name.removeprefix(NODE_INFO_PREFIX))
+        elif dict([CLUSTER_LABEL]).items() <= document.labels.items():
+            self._cluster_info(document)
 
     def _node(self, name: str) -> NodeContents:
         return self.nodes.setdefault(name, NodeContents())
@@ -186,7 +188,7 @@ class _Reading:
             record = decode_vigil_key(text, document.name)
             if (before := node.own) is not None:
                 # The answers about faults are those of device-info, which alone has some.
-                newer = max(before, record, key=lambda one: one.changed_at_ms)
+                newer = max(before, record, key=lambda item: item.changed_at_ms)
                 record = msgspec.structs.replace(newer, faults=before.faults or record.faults)
             node.own = record
 

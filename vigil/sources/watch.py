@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vigil.sources.source import AnswerSource
     from vigil.sources.sources import AnswerSources
 
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _CLEAR = "\x1b[H\x1b[2J"
 _AGES = re.compile(rb"[0-9.]+ (s|min|h|d)\b")
 
@@ -95,7 +95,7 @@ def _watch(
             screen.show(sources.ask(ask))
         except StoreUnavailable as error:
             screen.fail(str(error))
-            time.sleep(_AGAIN_SECONDS)
+            time.sleep(_RETRY_SECONDS)
 
 
 class _Paper:
@@ -109,8 +109,8 @@ class _Paper:
     def show(self, state: Output) -> None:
         self._print(state.key, state.document, state.lines)
 
-    def fail(self, why: str) -> None:
-        self._print(why.encode(errors="replace"), {"error": why}, lambda _: [why])
+    def fail(self, reason: str) -> None:
+        self._print(reason.encode(errors="replace"), {"error": reason}, lambda _: [reason])
 
     def _print(self, key: bytes, document: object, lines: Callable[[int], Iterable[str]]) -> None:
         if key == self._shown:
@@ -133,14 +133,14 @@ class _Terminal:
 
     def show(self, state: Output) -> None:
         key, now = state.key, time.monotonic()
-        if key == self._shown and now - self._drawn < _AGAIN_SECONDS:
+        if key == self._shown and now - self._drawn < _RETRY_SECONDS:
             return
         self._shown, self._drawn = key, now
         self._draw(list(state.lines(width())))
 
-    def fail(self, why: str) -> None:
+    def fail(self, reason: str) -> None:
         self._shown = b""
-        self._draw([why])
+        self._draw([reason])
 
     def _draw(self, lines: list[str]) -> None:
         rows = shutil.get_terminal_size().lines - 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vigil.sources.source import FaultHistory
 
 _ASK_SECONDS = 0.25
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _STATUS = "status"
 
 
@@ -57,7 +57,7 @@ def show_timeline(
                 if str(error) != trouble:
                     trouble = str(error)
                     print(printable(f"vigil: {trouble}"), file=sys.stderr)
-                time.sleep(_AGAIN_SECONDS)
+                time.sleep(_RETRY_SECONDS)
             sys.stdout.flush()
             time.sleep(_ASK_SECONDS)
 

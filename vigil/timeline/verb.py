@@ -24,7 +24,9 @@ def timeline(
     ] = None,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "--watch", help="Go on, and show what comes until Ctrl-C."),
+        typer.Option(
+            "--follow", "--watch", help="Keep running and print each new event, until Ctrl-C."
+        ),
     ] = False,
     server: options.Server = None,
     state_dir: options.StateDir = None,

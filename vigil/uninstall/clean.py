@@ -66,7 +66,7 @@ _SELECTIONS = (
     Selection(STATISTIC_NAMESPACE, name=STATISTIC_NAME),
 )
 _OF_NODES = (DEVICE_INFO_PREFIX, NODE_INFO_PREFIX, *PUBLIC_FAULT_PREFIXES.values())
-_AT_ONCE = 20
+_MAX_CONCURRENT = 20
 _LEADER_SECONDS = 2.0
 _NAME = "vigil uninstall"
 _REMARKS = (
@@ -98,8 +98,8 @@ async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: boo
     """
     async with open_stores(configuration) as stores:
         if running := await _running(stores, configuration):
-            what = f"{running} still runs: stop all of NPU Vigil first; nothing was changed"
-            return print_refusal(what)
+            text = f"{running} still runs: stop all of NPU Vigil first; nothing was changed"
+            return print_refusal(text)
         plans = [await _plan(store, configuration) for store in stores.all]
         if not is_meant:
             for plan in plans:
@@ -155,11 +155,11 @@ def _is_kubernetes(store: Store) -> bool:
 async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
     plan = Plan(store)
     documents = {
-        (one.namespace, one.name): one
+        (item.namespace, item.name): item
         for selection in _SELECTIONS
-        for one in await store.list(selection)
+        for item in await store.list(selection)
     }
-    gate = asyncio.Semaphore(_AT_ONCE)
+    gate = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def other_writer(document: Document) -> str | None:
         async with gate:
@@ -169,12 +169,12 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
     others = await asyncio.gather(*map(other_writer, documents.values()))
     with_plugin = await _nodes_with_plugin(store, configuration)
     for document, other in zip(documents.values(), others, strict=True):
-        what = f"{document.namespace}/{document.name}"
+        text = f"{document.namespace}/{document.name}"
         kind = kind_of(document.name)
         if other is not None:
-            plan.left.append(f"{what} stays: {other} wrote it last")
+            plan.left.append(f"{text} stays: {other} wrote it last")
         elif document.name.removeprefix(DEVICE_INFO_PREFIX) in with_plugin:
-            plan.left.append(f"{what} stays: a Device Plugin is registered there and takes it over")
+            plan.left.append(f"{text} stays: a Device Plugin is registered there and takes it over")
         elif kind is not None or document.name.startswith(_OF_NODES) or _is_of_aggregator(document):
             plan.delete.append(document)
             if kind is not None:
@@ -266,8 +266,8 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
 
 def _show(plan: Plan) -> None:
     for line in (
-        *(f"{one.namespace}/{one.name} would lose its faults first" for one in plan.heal),
-        *(f"{one.namespace}/{one.name} would be deleted" for one in plan.delete),
+        *(f"{item.namespace}/{item.name} would lose its faults first" for item in plan.heal),
+        *(f"{item.namespace}/{item.name} would be deleted" for item in plan.delete),
         *(f"the heartbeat of {node} would be deleted" for node in plan.nodes),
         *(f"vcjob {job.key} would lose its annotations of npu-vigil/elastic" for job in plan.jobs),
         *plan.left,

@@ -68,9 +68,9 @@ def test_every_verb(a2: Server) -> None:
     [
         ("occur 28000009 --device Fun", "'Fun' is no device type of a BMC"),
         ("occur 28000009 --device Fan --severity bad", "'bad' is none of suggestion, minor"),
-        ("fail 00", "'00' is no completion code"),
+        ("fail 00", "'00' is not a valid completion code"),
         ("reply 94@0", "'94@0' has no reply"),
-        ("reply 94@0 0", "'0' is no reply"),
+        ("reply 94@0 0", "'0' is not a valid reply"),
         ("hang --where here", "'here' is none of reply, ioctl, open"),
     ],
 )

@@ -140,7 +140,7 @@ def test_by_hand(a2: Server) -> None:
     assert len(_virtual(a2, 3)) == 4
     status, text = simulate("load", 3, "--processes", "a")
     assert status == 2
-    assert "'a' is no list of process ids" in text
+    assert "'a' is not a valid list of process ids" in text
 
 
 def test_in_a_scenario(a2: Server) -> None:

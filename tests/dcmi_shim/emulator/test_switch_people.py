@@ -89,7 +89,7 @@ def test_from_the_command_line(a3: Server) -> None:
         (("0x00f1fef5", 4294967296, "--chip", 1), "has more than 32 bits"),
         (("[0x00f1fef5,155912,cpu,na]", "na", "--chip", 1), "contains sub-type and peer already"),
         (("0x00000000", "na", "--chip", 1), "the event type 0 is none"),
-        (("0x00f1fef5", "na", "--chip", 9), "9 is no switch chip"),
+        (("0x00f1fef5", "na", "--chip", 9), "9 is not a valid switch chip"),
         (("0x00f1fef5", "na"), "--chip"),
         (("0x00f1fef5", "na", "--chip", 1, "--severity", "bad"), "'bad' is none of"),
     ],
@@ -132,6 +132,6 @@ steps = [
     problems = "\n".join(map(str, caught.value.problems))
     assert "steps[0].code: '[0x00f1fef5,155912,cpu]' is not a switch code" in problems
     assert "steps[1].chip: must be less than 7" in problems
-    assert "steps[2]: 48 is no port of a switch; there are 0 to 47" in problems
+    assert "steps[2]: 48 is not a valid port of a switch; there are 0 to 47" in problems
     assert "steps[3]: a recovery has no severity" in problems
     assert problems.count("a2 has no switches") == 4

@@ -105,7 +105,7 @@ def test_the_page_that_is_asked(options: list[str], path: str) -> None:
 def test_assumptions_are_asked_again_while_others_are_computed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(server, "_RETRY_SECONDS", 0.01)
     found = AssumedAdvice(1, ("heal n1",), {}, (report(deletes=True),), (report(),))
     with serving(Asked((503, {"error": "busy"}), (503, {"error": "busy"}), (200, found))) as asked:
         shown = asked.vigil("--what-if", "heal n1", "--what-if", "n2 gone", "--job", "ns/j")

@@ -20,7 +20,7 @@ from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import patience
 from vigil.demo import actions
 from vigil.demo.command import DemoOptions, play
-from vigil.demo.story import STORY, DemoStep, story_of
+from vigil.demo.steps import DEMO_STEPS, DemoStep, steps_of_profile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,10 +53,10 @@ def test_demo_reaches_every_expected_state() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["well"]
-    assert [step["title"] for step in report["steps"]] == [step.title for step in STORY]
+    assert [step["title"] for step in report["steps"]] == [step.title for step in DEMO_STEPS]
     assert all(
         step["cluster_info_ms"] > 0
-        for step, step_told in zip(report["steps"], STORY, strict=True)
+        for step, step_told in zip(report["steps"], DEMO_STEPS, strict=True)
         if not step_told.unchanged
     )
 
@@ -68,7 +68,9 @@ def test_demo_of_each_family(profile: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["well"]
-    assert [step["title"] for step in report["steps"]] == [step.title for step in story_of(profile)]
+    assert [step["title"] for step in report["steps"]] == [
+        step.title for step in steps_of_profile(profile)
+    ]
 
 
 @pytest.mark.timeout(120)
@@ -80,7 +82,7 @@ async def test_demo_runs_on_a_real_api_server_and_leaves_nothing(
         _demo, "--speed", SPEED, "--store", "kubernetes:", "--kubeconfig", kubeconfig
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(STORY)} of {len(STORY)} expected states were reached" in done.stdout
+    assert f"{len(DEMO_STEPS)} of {len(DEMO_STEPS)} expected states were reached" in done.stdout
     store = open_store("kubernetes:", control_plane.kubeconfig)
     try:
         for namespace in ("kube-system", "mindx-dl", "cluster-system"):
@@ -109,11 +111,11 @@ async def test_demo_refuses_a_store_of_a_real_cluster(tmp_path: Path) -> None:
 async def test_demo_notices_a_lost_event(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lossy = replace(STORY[1], actions=(actions.lose_next(0), *STORY[1].actions))
+    lossy = replace(DEMO_STEPS[1], actions=(actions.lose_next(0), *DEMO_STEPS[1].actions))
     options = DemoOptions(
         directory=tmp_path, nodes=1, speed=4.0, json=True, keep=False, store=None, kubeconfig=None
     )
-    assert not await play(options, (STORY[0], lossy))
+    assert not await play(options, (DEMO_STEPS[0], lossy))
     report = json.loads(capsys.readouterr().out)
     assert not report["well"]
     assert not report["steps"][0]["problems"]
@@ -138,7 +140,7 @@ async def test_demo_notices_what_goes_too_early(
     options = DemoOptions(
         directory=tmp_path, nodes=1, speed=4.0, json=True, keep=False, store=None, kubeconfig=None
     )
-    assert not await play(options, (STORY[0], step_told, early))
+    assert not await play(options, (DEMO_STEPS[0], step_told, early))
     steps = json.loads(capsys.readouterr().out)["steps"]
     assert [bool(step["problems"]) for step in steps] == [False, False, True]
     assert "after 0." in steps[2]["problems"][0]

@@ -275,7 +275,7 @@ def test_what_is_in_the_place_of_a_file_is_named(server: Server, tmp_path: Path,
         server.environment["VIGIL_STORAGE_DPC_FILE"] = str(places["dpc"])
         server.environment["VIGIL_BMC_DEVICE"] = str(places["ipmi"])
         scanned = server.scan("--fault-config-dir", str(folder))
-        assert f"is no file, but {kind}" in scanned.check("storage-dpc")["found"]
+        assert f"is not a regular file, but {kind}" in scanned.check("storage-dpc")["found"]
         assert f"it is {kind}, not a file" in scanned.check("fault-configuration")["found"]
         assert scanned.check("bmc")["state"] == "problem"
         if kind == "a socket":

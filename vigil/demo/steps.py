@@ -1,4 +1,4 @@
-"""The story of the demo: what is done to the hardware, and what the documents must show then."""
+"""The steps of the demo: each changes the hardware, and has what the documents must show then."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _LINK_DOWN = DemoStep(
     soon={(1, 2): {_LINK: "PreSeparateNPU"}},
 )
 
-STORY: tuple[DemoStep, ...] = (
+DEMO_STEPS: tuple[DemoStep, ...] = (
     _START,
     DemoStep(
         "HBM multi-bit ECC error on chip 3 of node 1",
@@ -95,7 +95,7 @@ STORY: tuple[DemoStep, ...] = (
     ),
     DemoStep(
         "four codes at once on chip 5 of node 2",
-        "one broken HBM in four words: the worst level counts, each code keeps its own",
+        "one HBM failure reports four codes: the worst level counts, each code keeps its own",
         actions=(
             actions.occur(1, 5, "80E18401"),
             actions.occur(1, 5, "80E18402"),
@@ -167,7 +167,7 @@ STORY: tuple[DemoStep, ...] = (
         expect={(2, 6): {}},
     ),
     DemoStep(
-        "the operator takes that back",
+        "the operator clears the public fault",
         "the chip is free again, once the fault was shown for five seconds, at any speed",
         actions=(actions.report(0, 4, _PUBLIC, is_over=True),),
         public={(0, 4, _PUBLIC): None},
@@ -344,8 +344,8 @@ _UB_PORT, _UB_SEPARATE = "81B18603", "020001002"
 _WITH_LINKS = ("a2", "a3", "910a")
 
 
-def story_of(profile: str) -> tuple[DemoStep, ...]:
-    """Return a short story for servers of one profile: what each family can show."""
+def steps_of_profile(profile: str) -> tuple[DemoStep, ...]:
+    """Return the few steps for servers of one profile: what each family can show."""
     steps = [
         _START,
         DemoStep(
