@@ -26,14 +26,14 @@ def _listen(text: str) -> str:
 
 def _host_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?", text):
-        raise ValueError("is no host name; give it without a port, as in npu.example.com")
+        raise ValueError("is not a valid host name; give it without a port, as in npu.example.com")
     return text
 
 
 def _store(text: str) -> str:
     if text != "kubernetes:" and not text.startswith(("directory:", "mqtt://", "mqtts://")):
         raise ValueError(
-            "is no store address; use kubernetes:, directory:PATH, mqtt://HOST:PORT or "
+            "is not a valid store address; use kubernetes:, directory:PATH, mqtt://HOST:PORT or "
             "mqtts://HOST:PORT"
         )
     return text

@@ -211,7 +211,7 @@ def _problem(
         )
         near = get_close_matches(path[-1], valid, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(valid)}"
-        return Problem(where, f"is no option; {hint}")
+        return Problem(where, f"is not a valid option; {hint}")
     for length in range(len(path), 0, -1):
         if path[:length] in origins:
             where = origins[path[:length]]

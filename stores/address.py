@@ -46,7 +46,9 @@ def open_store(
         return _open_directory(url, others_may_write)
     if url.startswith(("mqtt://", "mqtts://")):
         return _open_mqtt(url, mqtt, node, to_be)
-    raise _wrong(url, "is no store address; use kubernetes:, directory:PATH or mqtt[s]://HOST:PORT")
+    raise _wrong(
+        url, "is not a valid store address; use kubernetes:, directory:PATH or mqtt[s]://HOST:PORT"
+    )
 
 
 def _open_kubernetes(url: str, kubeconfig: str | Path | None, by_operator: bool) -> Store:

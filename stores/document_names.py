@@ -30,14 +30,14 @@ def check_names(namespace: str, name: str) -> None:
     """Raise ``StoreRefused`` for a place that Kubernetes would refuse, before anything is asked."""
     if not is_namespace(namespace):
         raise StoreRefused(
-            f"{namespace!r} is no namespace: 1 to {_LABEL_MAX} lower-case letters, digits and '-', "
-            "beginning and ending with a letter or digit"
+            f"{namespace!r} is not a valid namespace: 1 to {_LABEL_MAX} lower-case letters, digits "
+            "and '-', beginning and ending with a letter or digit"
         )
     if not is_name(name):
         raise StoreRefused(
-            f"{name!r} is no name for a document in {namespace}: use 1 to {_SUBDOMAIN_MAX} "
-            "lower-case letters, digits, '-' and '.'. Each part begins and ends with a letter or "
-            "digit"
+            f"{name!r} is not a valid name for a document in {namespace}: use 1 to "
+            f"{_SUBDOMAIN_MAX} lower-case letters, digits, '-' and '.'. Each part begins and ends "
+            "with a letter or digit"
         )
 
 

@@ -142,5 +142,6 @@ def parse_device_type(text: str) -> int:
         if 0 <= number <= 0xFF:
             return number
     raise ValueError(
-        f"{text!r} is no device type of a BMC; write one of its names, as Fan, or its byte, as 0x04"
+        f"{text!r} is not a valid device type of a BMC; write one of its names, as Fan, or its "
+        "byte, as 0x04"
     )

@@ -196,7 +196,7 @@ def build(levels: LevelTables, table: CodeTable, source: str) -> Catalogue:
     by_code: dict[str, list[ChipLevel]] = {}
     for name, codes in levels.chip.items():
         if name not in set(ChipLevel):
-            problems.append(Problem(f"chip.{name}", f"{name!r} is no level of a chip"))
+            problems.append(Problem(f"chip.{name}", f"{name!r} is not a valid level of a chip"))
             continue
         for index, code in enumerate(codes):
             _check_code(code, f"chip.{name}[{index}]", problems)

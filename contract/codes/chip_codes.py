@@ -33,7 +33,7 @@ _CODE = re.compile(r"(?:0x)?([0-9a-f]{8,9})", re.IGNORECASE | re.ASCII)
 def format_code(value: int) -> str:
     """Return the text of a code that was given as a number of 32 bits."""
     if not 0 <= value <= _DRIVER_CODE_MAX:
-        raise ValueError(f"{value} is no fault code of 32 bits")
+        raise ValueError(f"{value} is not a valid fault code of 32 bits")
     return f"{value:08X}"
 
 
@@ -41,7 +41,9 @@ def parse_code(text: str) -> str:
     """Return the code in ``text`` as on the wire; people may write lower case and ``0x``."""
     match = _CODE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no fault code: 8 or 9 hexadecimal digits are expected")
+        raise ValueError(
+            f"{text!r} is not a valid fault code: 8 or 9 hexadecimal digits are expected"
+        )
     return match[1].upper()
 
 

@@ -40,7 +40,9 @@ def parse_peer(word: str) -> int:
     """Return the number of a kind of peer: cpu, npu, L2 or na. Raises ``ValueError``."""
     numbers = {name.lower(): number for number, name in _PEERS.items()} | {"na": NOT_APPLICABLE}
     if word.lower() not in numbers:
-        raise ValueError(f"{word!r} is no peer of a switch port; there are cpu, npu, L2 and na")
+        raise ValueError(
+            f"{word!r} is not a valid peer of a switch port; there are cpu, npu, L2 and na"
+        )
     return numbers[word.lower()]
 
 

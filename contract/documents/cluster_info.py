@@ -80,7 +80,7 @@ def entry_texts(value: str, document: str) -> dict[str, str]:
         return {key: bytes(raw).decode() for key, raw in _raw_entries.decode(value).items()}
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise DocumentError(
-            document, "$", f"is no object of entries: {decode_text(error)}"
+            document, "$", f"is not a valid object of entries: {decode_text(error)}"
         ) from None
 
 
@@ -109,7 +109,7 @@ def _device_list_problem(devices: dict[str, str]) -> tuple[str, str | None]:
         return resource, f"must have the five keys of one chip type, has {sorted(devices)}"
     for key, names in devices.items():
         if not key.endswith("-Fault") and names and not all(n == n.strip() for n in _listed(names)):
-            return resource, f"{key} is no plain comma list: {names!r}"
+            return resource, f"{key} is not a plain comma list: {names!r}"
     return resource, None
 
 

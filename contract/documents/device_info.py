@@ -274,12 +274,12 @@ def verify_published(data: Mapping[str, str], document: str) -> DeviceInfo:
         raise DocumentError(document, "-Fault", info.faults_problem)
     for name in (*info.free, *info.unhealthy, *info.network_unhealthy, *_named(info)):
         if not name.startswith(info.device_type + "-") or not name.rpartition("-")[2].isdecimal():
-            raise DocumentError(document, "DeviceList", f"{name!r} is no device name")
+            raise DocumentError(document, "DeviceList", f"{name!r} is not a valid device name")
     if both := set(info.free) & set(info.unhealthy):
         raise DocumentError(document, "DeviceList", f"{sorted(both)} are free and unhealthy")
     for fault in info.faults:
         if fault.fault_level not in _LEVELS:
-            raise DocumentError(document, "-Fault", f"{fault.fault_level!r} is no level")
+            raise DocumentError(document, "-Fault", f"{fault.fault_level!r} is not a valid level")
     return info
 
 

@@ -150,7 +150,8 @@ def _codes(
             code = None
         if code is None:
             message = (
-                f"{quoted(text)!r} is no fault code (hexadecimal, without 0x): it never matches"
+                f"{quoted(text)!r} is not a valid fault code (hexadecimal, without 0x): it never "
+                "matches"
             )
             problems.add(Problem(here, message))
         elif written != name:

@@ -90,7 +90,10 @@ def read_fault_codes(text: str) -> FaultCodes:
             where = f"$.{name}[{index}]"
             number = number_of(entry)
             if number is None:
-                message = f"{quoted(entry)!r} is no hexadecimal number (without 0x); it is skipped"
+                message = (
+                    f"{quoted(entry)!r} is not a valid hexadecimal number (without 0x); it is "
+                    "skipped"
+                )
                 problems.add(Problem(where, message))
                 continue
             try:
@@ -101,7 +104,7 @@ def read_fault_codes(text: str) -> FaultCodes:
             spellings.setdefault(number, entry.lower())
             level = listed_level
             if name in _NETWORK and not is_network(code):
-                message = f"{code} is no network code; in this list it has no effect"
+                message = f"{code} is not a network code; in this list it has no effect"
                 problems.add(Problem(where, message))
                 continue
             if is_network(code) and level not in _NETWORK.values():

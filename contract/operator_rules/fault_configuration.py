@@ -311,7 +311,7 @@ def _others(
             not _INTEGER.fullmatch(text) or not low <= int(text) <= high
         ):
             message = (
-                f"{quoted(text)!r} is no number of seconds from {low} to {high} (without "
+                f"{quoted(text)!r} is not a valid number of seconds from {low} to {high} (without "
                 "effect: changes are watched)"
             )
             yield key, Problem("$", message)

@@ -69,7 +69,7 @@ def read_node_levels(text: str) -> NodeLevels:
                 continue
             code = _upper(entry)
             if not _CODE.fullmatch(code):
-                message = f"{quoted(entry)!r} is no code: those have 8 letters and digits"
+                message = f"{quoted(entry)!r} is not a valid code: those have 8 letters and digits"
                 refused.add(Problem(where, message))
             elif levels.setdefault(code, _LEVELS[member]) is not _LEVELS[member]:
                 refused.add(Problem(where, f"{code} is on another level, too: {places[code]}"))

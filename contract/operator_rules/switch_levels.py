@@ -82,7 +82,7 @@ def _is_accepted(entry: str) -> bool:
 
 def _problem(entry: str) -> str | None:
     if not _is_accepted(entry):
-        return "is no switch code, such as [0x00f1fef5,155912,cpu,na]; it is skipped"
+        return "is not a valid switch code, such as [0x00f1fef5,155912,cpu,na]; it is skipped"
     try:
         written = format_switch_code(parse_switch_code(entry))
     except ValueError:

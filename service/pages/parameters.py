@@ -54,7 +54,7 @@ class Parameter(msgspec.Struct, frozen=True):
             return f"{self.name} is given more than once"
         for text in texts:
             if self.is_number and not self._is_in_range(text):
-                return f"{self.name} is no number from {self.least} to {self.most}"
+                return f"{self.name} is not a valid number from {self.least} to {self.most}"
             if self.values and text not in self.values:
                 return f"{self.name} has no such value; known are {', '.join(self.values)}"
         return None
@@ -87,7 +87,7 @@ def parameter_check(pages: Mapping[str, Sequence[Parameter]]) -> Middleware:
             return await handler(request)
         if request.query.keys() - allowed.keys():
             these = f"known are {', '.join(sorted(allowed))}" if allowed else "this page takes none"
-            return refused(f"that is no parameter; {these}", 400)
+            return refused(f"that is not a valid parameter; {these}", 400)
         for name in sorted(allowed):
             problem = allowed[name].problem(request.query.getall(name, ()))
             if problem is not None:

@@ -99,7 +99,7 @@ class DirectoryHeartbeats:
                 self.refusals.accept(str(path))
                 self._good[node] = beat
                 return beat
-        self.refusals.find(str(path), reason, f"it is no heartbeat: {problem}")
+        self.refusals.find(str(path), reason, f"it is not a valid heartbeat: {problem}")
         return self._good.get(node)
 
     def _drop(self, node: str) -> None:

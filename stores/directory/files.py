@@ -251,7 +251,9 @@ def _existing_lock(directory: int, path: Path) -> int:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         os.close(descriptor)
-        raise StoreRefused(f"{path} is no file of one name, and no lock; remove it")
+        raise StoreRefused(
+            f"{path} is not a file of one name, so it is not a valid lock; remove it"
+        )
     return descriptor
 
 

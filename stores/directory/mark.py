@@ -98,7 +98,7 @@ class DirectoryMark(StoreMark):
     @override
     async def replace(self, replaces: str) -> FoundMark:
         if _ID.fullmatch(replaces) is None:
-            raise StoreRefused(f"{replaces!r} is no mark: it has 32 hexadecimal digits")
+            raise StoreRefused(f"{replaces!r} is not a valid mark: it has 32 hexadecimal digits")
         return await self._thread.run(self._replace, replaces)
 
     def _replace(self, replaces: str) -> FoundMark:

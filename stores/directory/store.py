@@ -352,7 +352,7 @@ class DirectoryStore(Store):
         if self._complained.get((namespace, name)) != complaint:
             self._complained[namespace, name] = complaint
             path = self._path(namespace, name)
-            _log.warning("%s is left out, it is no document: %s", path, error)
+            _log.warning("%s is left out, it is not a valid document: %s", path, error)
 
     def _put(self, document: Document, expected: str | None) -> str:
         namespace, name = document.namespace, document.name

@@ -188,7 +188,7 @@ class LeaseHeartbeats:
         listed, problems = leases.decode_list(wire.accepted(answer, "list Leases"))
         places = {f"Lease in the list ({problem})" for problem in problems}
         for place in places:
-            self.refusals.find(place, Reason.UNREADABLE, "it is no heartbeat: malformed")
+            self.refusals.find(place, Reason.UNREADABLE, "it is not a valid heartbeat: malformed")
         if not self.refusals.is_empty:
             places.update(_place(lease.metadata.name) for lease in listed)
             self.refusals.keep(places.__contains__)
@@ -201,7 +201,7 @@ class LeaseHeartbeats:
         try:
             beat = leases.beat_of(lease, before)
         except leases.NoBeat as error:
-            self.refusals.find(_place(name), error.reason, f"it is no heartbeat: {error}")
+            self.refusals.find(_place(name), error.reason, f"it is not a valid heartbeat: {error}")
             return before
         if not self.refusals.is_empty:
             self.refusals.accept(_place(name))

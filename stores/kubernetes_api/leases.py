@@ -166,7 +166,7 @@ def beat_of(lease: Lease, before: Beat | None = None) -> Beat:
     try:
         since_epoch = datetime.fromisoformat(spec.renew_time) - _EPOCH
     except (ValueError, TypeError):
-        raise NoBeat(f"its renewTime {spec.renew_time!r} is no time") from None
+        raise NoBeat(f"its renewTime {spec.renew_time!r} is not a valid time") from None
     # A third of the time that a division of it takes.
     beaten_at_ms = (since_epoch.days * 86_400 + since_epoch.seconds) * 1000
     beaten_at_ms += since_epoch.microseconds // 1000

@@ -163,7 +163,7 @@ class KubernetesObjects(ClusterObjects):
             body = wire.accepted(answer, action, HTTPStatus.NOT_FOUND)
             if answer.status != HTTPStatus.NOT_FOUND:
                 owner_object = wire.decoded(
-                    wire.item_decoder, body, f"the answer to {action} is no object"
+                    wire.item_decoder, body, f"the answer to {action} is not a valid object"
                 )
                 if owner_object.metadata.uid == owner.uid:
                     continue

@@ -158,7 +158,7 @@ class ReceivedHeartbeats:
         except ValueError as error:
             is_foreign = isinstance(error, OfAnotherNode)
             reason = Reason.OTHER_NODE if is_foreign else Reason.UNREADABLE
-            self._refusals.refuse(message.topic, reason, f"it is no heartbeat: {error}")
+            self._refusals.refuse(message.topic, reason, f"it is not a valid heartbeat: {error}")
             return
         self._refusals.accept(message.topic)
         self._observe(node, message.payload, pulse, last)

@@ -45,7 +45,9 @@ def decode_batch(node: str, payload: bytes) -> HistoryBatch:
     message = f"history batch of {node}"
     batch = _decoded(message, node, _batch_decoder, payload)
     if not 0 <= batch.after <= batch.upto <= _MAX_INT64:
-        raise DocumentError(message, "$.upto", f"{batch.after} to {batch.upto} is no range")
+        raise DocumentError(
+            message, "$.upto", f"{batch.after} to {batch.upto} is not a valid range"
+        )
     if not 0 <= batch.lost <= batch.upto - batch.after:
         raise DocumentError(message, "$.lost", f"{batch.lost} is more than the range has")
     places = [(event.sequence, event.place) for event in batch.events]
@@ -65,7 +67,7 @@ def decode_ack(node: str, payload: bytes) -> HistoryAck:
     message = f"history acknowledgement to {node}"
     ack = _decoded(message, node, _ack_decoder, payload)
     if not 0 <= ack.sequence <= _MAX_INT64:
-        raise DocumentError(message, "$.sequence", f"{ack.sequence} is no sequence")
+        raise DocumentError(message, "$.sequence", f"{ack.sequence} is not a valid sequence")
     return ack
 
 

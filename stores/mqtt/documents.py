@@ -214,7 +214,7 @@ class BrokerDocuments:
                 return malformed_document(
                     place, str(error), json_documents.digest(payload), selection
                 )
-            self._malformed.log_once(topic, f"it is no document: {error}")
+            self._malformed.log_once(topic, f"it is not a valid document: {error}")
             return current
         self._malformed.forget(topic)
         return document

@@ -25,11 +25,11 @@ def outside_of_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("", "no store address"),
-        ("kubernetes", "no store address"),
-        ("kubernetes:production", "no store address"),
-        ("/var/lib/vigil", "no store address"),
-        ("mqtt:broker", "no store address"),
+        ("", "not a valid store address"),
+        ("kubernetes", "not a valid store address"),
+        ("kubernetes:production", "not a valid store address"),
+        ("/var/lib/vigil", "not a valid store address"),
+        ("mqtt:broker", "not a valid store address"),
         ("mqtt://", "is not mqtt://HOST:PORT"),
         ("mqtts://broker:8883/path", "is not mqtts://HOST:PORT"),
         ("mqtts://broker:88830", "a port that is none"),

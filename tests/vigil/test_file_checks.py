@@ -173,7 +173,7 @@ def test_everything_that_is_wrong_with_the_codes_of_the_servers_parts(tmp_path: 
     status, _, errors = vigil(str(file))
     assert status == 2
     assert f"{file}: 3 problems" in errors
-    assert "$.FaultTypeCode.SeparateFaultCodes[0]: '1' is no code" in errors
+    assert "$.FaultTypeCode.SeparateFaultCodes[0]: '1' is not a valid code" in errors
     assert "$.FaultTypeCode.NotHandleFaultCodes[0]: 2C000031 is on another level" in errors
     file.write_text('{"FaultTypeCode":{}}')
     assert vigil(str(file))[1] == f"{file}: ok (node-fault-code)\n"

@@ -251,7 +251,7 @@ class ConfigurationReader:
             try:
                 return binascii.a2b_base64(data)
             except ValueError:
-                raise misconfigured(f"{where}-data", "is no base64") from None
+                raise misconfigured(f"{where}-data", "is not valid base64") from None
         return self._file(entry.directory / file, where, _MAX_PEM) if file else None
 
     def _token_in(self, path: Path, where: str) -> str:
@@ -278,9 +278,11 @@ def _token(text: str, where: str) -> str:
     if not token:
         raise misconfigured(where, "is an empty token")
     if len(token) > _MAX_TOKEN:
-        raise misconfigured(where, f"is no token: it is longer than {_MAX_TOKEN} bytes")
+        raise misconfigured(where, f"is not a valid token: it is longer than {_MAX_TOKEN} bytes")
     if not _HEADER_TEXT.fullmatch(token):
-        raise misconfigured(where, "is no token: it has white space inside, or is not ASCII")
+        raise misconfigured(
+            where, "is not a valid token: it has white space inside, or is not ASCII"
+        )
     return token
 
 

@@ -35,7 +35,7 @@ class CredentialFiles:
                 if stat.S_ISDIR(status.st_mode):
                     raise Unusable("is a directory; name a file")
                 if not stat.S_ISREG(status.st_mode):
-                    raise Unusable("is no regular file")
+                    raise Unusable("is not a regular file")
                 with open(descriptor, "rb", closefd=False) as file:
                     content = file.read(most_bytes + 1)
             finally:

@@ -40,7 +40,7 @@ def check_server_name(context: ssl.SSLContext, name: str) -> None:
     try:
         context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=name)
     except (ssl.SSLError, ValueError, TypeError):
-        raise Unusable("is no name that a certificate can have") from None
+        raise Unusable("is not a name that a certificate can have") from None
 
 
 def identify(context: ssl.SSLContext, certificate: bytes, key: bytes | None) -> None:
@@ -56,7 +56,7 @@ def identify(context: ssl.SSLContext, certificate: bytes, key: bytes | None) -> 
             context.load_cert_chain(file, key_file, password=b"")
     except (ssl.SSLError, ValueError) as error:
         raise Unusable(
-            f"is no certificate (PEM) with its key without a password: {_reason(error)}"
+            f"is not a valid certificate (PEM) with its key without a password: {_reason(error)}"
         ) from None
     except OSError as error:
         raise Unusable(f"cannot be kept in memory: {error.strerror}") from None

@@ -244,7 +244,7 @@ async def test_the_page_answers_with_a_cursor_and_refuses_nonsense(parts: Parts)
         assert [one["number"] for one in (await answer.json())["events"]] == [4, 5]
         answer = await client.get(OPERATION.path, params={"limit": "0"})
         assert answer.status == 400
-        assert await answer.json() == {"error": "limit is no number from 1 to 10000"}
+        assert await answer.json() == {"error": "limit is not a valid number from 1 to 10000"}
 
 
 @pytest.mark.parametrize(

@@ -30,5 +30,5 @@ def test_every_name_is_parsed_back() -> None:
 
 @pytest.mark.parametrize("text", ["", "fann", "4", "0x", "0x100", "0xZZ", "UNKNOWN", "-1"])
 def test_text_that_is_no_device_type_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no device type of a BMC"):
+    with pytest.raises(ValueError, match="is not a valid device type of a BMC"):
         parse_device_type(text)

@@ -172,7 +172,7 @@ def test_parse_code(text: str, code: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "80E0180", "80E01801G", "0x", "1234567890", "８0E01801"])
 def test_parse_code_refuses(text: str) -> None:
-    with pytest.raises(ValueError, match="is no fault code"):
+    with pytest.raises(ValueError, match="is not a valid fault code"):
         chip_codes.parse_code(text)
 
 

@@ -250,7 +250,7 @@ def test_unreadable_fault_list_leaves_the_lists() -> None:
 @pytest.mark.parametrize("names", ["Ascend910-0, Ascend910-1", "Ascend910-0,", "Ascend310-0"])
 def test_lists_a_reader_would_misread_are_never_published(names: str) -> None:
     data = cfg(f'{{"DeviceList":{{"huawei.com/Ascend910":"{names}"}},"UpdateTime":1}}')
-    with pytest.raises(DocumentError, match="is no device name"):
+    with pytest.raises(DocumentError, match="is not a valid device name"):
         device_info.verify_published(data, "node-1")
 
 
@@ -258,8 +258,14 @@ def test_lists_a_reader_would_misread_are_never_published(names: str) -> None:
     ("devices", "what"),
     [
         ({"": "Ascend910-0", "-Unhealthy": "Ascend910-0"}, "are free and unhealthy"),
-        ({"-Fault": '[{"npu_name":"Ascend910-0","fault_level":"Bad"}]'}, "'Bad' is no level"),
-        ({"-Fault": '[{"npu_name":"0","fault_level":"NormalNPU"}]'}, "'0' is no device name"),
+        (
+            {"-Fault": '[{"npu_name":"Ascend910-0","fault_level":"Bad"}]'},
+            "'Bad' is not a valid level",
+        ),
+        (
+            {"-Fault": '[{"npu_name":"0","fault_level":"NormalNPU"}]'},
+            "'0' is not a valid device name",
+        ),
     ],
 )
 def test_contradictions_are_never_published(devices: dict[str, str], what: str) -> None:

@@ -66,7 +66,7 @@ def test_every_verb(a2: Server) -> None:
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("occur 28000009 --device Fun", "'Fun' is no device type of a BMC"),
+        ("occur 28000009 --device Fun", "'Fun' is not a valid device type of a BMC"),
         ("occur 28000009 --device Fan --severity bad", "'bad' is none of suggestion, minor"),
         ("fail 00", "'00' is not a valid completion code"),
         ("reply 94@0", "'94@0' has no reply"),

@@ -84,7 +84,7 @@ def test_from_the_command_line(a3: Server) -> None:
     ("arguments", "message"),
     [
         (("fef5", "--chip", 1), "'fef5' is neither an event type"),
-        (("[0x00f1fef5,155912,gpu,na]", "--chip", 1), "'gpu' is no peer"),
+        (("[0x00f1fef5,155912,gpu,na]", "--chip", 1), "'gpu' is not a valid peer"),
         (("[0x00f1fef5,155912,na]", "--chip", 1), "is not a switch code"),
         (("0x00f1fef5", 4294967296, "--chip", 1), "has more than 32 bits"),
         (("[0x00f1fef5,155912,cpu,na]", "na", "--chip", 1), "contains sub-type and peer already"),

@@ -108,9 +108,9 @@ async def test_filters_choose_rows(site: Site) -> None:
 @pytest.mark.parametrize(
     ("query", "why"),
     [
-        ({"colour": "red"}, "that is no parameter; known are color, continue, limit"),
+        ({"colour": "red"}, "that is not a valid parameter; known are color, continue, limit"),
         ({"color": "blue"}, "color has no such value; known are red, green"),
-        ({"limit": "0"}, "limit is no number from 1 to 10000"),
+        ({"limit": "0"}, "limit is not a valid number from 1 to 10000"),
         ({"continue": "n001"}, "continue is not that of an answer"),
         ({"continue": "bnVsbA=="}, "continue is not that of an answer"),
         ({"continue": "\u0663"}, "continue is not that of an answer"),

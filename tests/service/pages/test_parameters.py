@@ -50,13 +50,13 @@ async def client() -> AsyncIterator[TestClient[web.Request, web.Application]]:
 @pytest.mark.parametrize(
     ("question", "why"),
     [
-        ("/api/v1/rows?nonsense=1", "that is no parameter; known are level, limit"),
-        ("/api/v1/rows?limit=10", "limit is no number from 1 to 9"),
-        ("/api/v1/rows?limit=%C2%B2", "limit is no number from 1 to 9"),
+        ("/api/v1/rows?nonsense=1", "that is not a valid parameter; known are level, limit"),
+        ("/api/v1/rows?limit=10", "limit is not a valid number from 1 to 9"),
+        ("/api/v1/rows?limit=%C2%B2", "limit is not a valid number from 1 to 9"),
         ("/api/v1/rows?limit=1&limit=2", "limit is given more than once"),
         ("/api/v1/rows?level=low&level=none", "level has no such value; known are high, low"),
-        ("/api/v1/stream?nod=n1", "that is no parameter; known are node"),
-        ("/api/v1/openapi.json?node=n1", "that is no parameter; this page takes none"),
+        ("/api/v1/stream?nod=n1", "that is not a valid parameter; known are node"),
+        ("/api/v1/openapi.json?node=n1", "that is not a valid parameter; this page takes none"),
     ],
 )
 async def test_wrong_or_unknown_parameter_is_refused_with_400_and_not_repeated(

@@ -129,7 +129,7 @@ async def test_an_operator_puts_a_directory_in_the_place_of_another(
     before = await mark(directory)
     after = await directory.mark.replace(OTHER)
     assert after == await mark(directory) == FoundMark(before.id, OTHER)
-    with pytest.raises(StoreRefused, match="is no mark"):
+    with pytest.raises(StoreRefused, match="is not a valid mark"):
         await directory.mark.replace("mine")
     (root / MARK_NAME).write_text("garbage")
     made = await directory.mark.replace(before.id)

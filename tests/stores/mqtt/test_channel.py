@@ -147,7 +147,7 @@ async def test_bad_batches_are_logged_once_and_nothing_comes_of_them(
         ({"node": "node-9"}, "$.node: is of 'node-9'"),
         ({"journal": ""}, "$.journal: names no journal"),
         ({"journal": "a\nb"}, "$.journal: names no journal"),
-        ({"after": 8}, "$.upto: 8 to 7 is no range"),
+        ({"after": 8}, "$.upto: 8 to 7 is not a valid range"),
         ({"after": -1}, "$.upto"),
         ({"upto": 1 << 63}, "$"),
         ({"lost": 2}, "$.lost"),

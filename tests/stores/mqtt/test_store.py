@@ -212,7 +212,7 @@ async def test_nonsense_is_reported_once_and_changes_nothing(
     shown = [one for one in caplog.records if one.levelno >= logging.WARNING]
     (message,) = (one.getMessage() for one in shown)
     assert topic in message
-    assert f": it is no document: {reason}" in message
+    assert f": it is not a valid document: {reason}" in message
 
 
 async def test_a_topic_that_belongs_to_another_document_is_no_document(

@@ -274,7 +274,7 @@ def test_a_document_that_is_not_there_is_made(snapshot: ClusterSnapshot) -> None
         ("chip -3 of n1 SeparateNPU", "is none of: chip NUMBER"),
         ("chip ٣ of n1 SeparateNPU", "is none of: chip NUMBER"),
         ("chip 99999999999999999999 of n1 SeparateNPU", "is not the physical id"),
-        ("code XYZ on chip 3 of n1", "'XYZ' is no fault code"),
+        ("code XYZ on chip 3 of n1", "'XYZ' is not a valid fault code"),
         ("n1 Unhealthy", "'Unhealthy' is none of UnHealthy"),
         ("switch of n1 gone", "'gone' is none of UnHealthy"),
         ("N1 gone", "'N1' is not a Kubernetes node name"),

@@ -194,7 +194,7 @@ async def test_a_directory_takes_the_place_of_another(folder: Place) -> None:
         (("n1", "--store", "directory:{}"), 1, "there are: no nodes"),
         (("n1", "--store", "mqtt://127.0.0.1:1"), 3, "127.0.0.1:1"),
         (("--mark", MARK, "--store", "mqtt://127.0.0.1:1"), 1, "one directory"),
-        (("--mark", "mine", "--yes", "--store", "directory:{}"), 3, "is no mark"),
+        (("--mark", "mine", "--yes", "--store", "directory:{}"), 3, "is not a valid mark"),
     ],
 )
 def test_wrong_use_is_named(

@@ -138,7 +138,7 @@ def test_files_that_are_no_files(tmp_path: Path, pki: Path) -> None:
     assert f"{authority} is a directory" in refused(path)
     authority.rmdir()
     os.mkfifo(authority)
-    assert f"{authority} is no regular file" in refused(path)
+    assert f"{authority} is not a regular file" in refused(path)
     authority.unlink()
     authority.write_bytes((pki / "ca.crt").read_bytes())
     assert read(path).endpoint.authorities == authority.read_bytes()
@@ -146,7 +146,7 @@ def test_files_that_are_no_files(tmp_path: Path, pki: Path) -> None:
     assert f"{token} is empty" in refused(path)
     token.unlink()
     os.mkfifo(token)
-    assert f"{token} is no regular file" in refused(path)
+    assert f"{token} is not a regular file" in refused(path)
 
 
 def test_a_ca_file_that_is_half_written(tmp_path: Path, pki: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_client_certificate_and_its_key(tmp_path: Path, pki: Path) -> None:
     assert read(written(tmp_path, user(certificate, key))).endpoint.key == key.read_bytes()
     for wrong in (pki / "other.key", pki / "locked.key", certificate):
         text = refused(written(tmp_path, user(certificate, wrong)))
-        assert "client-certificate: is no certificate (PEM) with its key" in text
+        assert "client-certificate: is not a valid certificate (PEM) with its key" in text
     both = tmp_path / "both.pem"
     both.write_bytes(certificate.read_bytes() + key.read_bytes())
     assert read(written(tmp_path, {"client-certificate": "both.pem"})).endpoint.key is None
@@ -254,7 +254,7 @@ def test_a_server_that_is_none(tmp_path: Path, server: str, what: str) -> None:
 @pytest.mark.parametrize("name", [".a", "a\0b", "a" * 64, "a..b"])
 def test_a_name_that_no_server_has(tmp_path: Path, name: str) -> None:
     path = written(tmp_path, {}, {"tls-server-name": name})
-    assert "tls-server-name: is no name" in refused(path)
+    assert "tls-server-name: is not a name" in refused(path)
 
 
 def test_user_and_password_of_a_server(tmp_path: Path) -> None:
