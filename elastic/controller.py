@@ -95,7 +95,7 @@ class ElasticJobStatus(msgspec.Struct, frozen=True):
     cause_kept_ms: int = 0
 
 
-class Acting:
+class ElasticController:
     """Decides about elastic vcjobs and writes them; without ``acts`` it only logs the writes."""
 
     def __init__(
@@ -119,9 +119,9 @@ class Acting:
         )
         self.starts = 0
         self.refusals: Counter[str] = Counter()
-        self.known = JobCache()
+        self.cache = JobCache()
         self.jobs: tuple[ElasticJobStatus, ...] = ()
-        self.standing_still: tuple[str, ...] = ()
+        self.blocked_reasons: tuple[str, ...] = ()
         self._api = api
         self._aggregators = aggregators
         self._leadership = leadership
@@ -172,7 +172,7 @@ class Acting:
     async def _follow(self, name: str, cluster: Cluster) -> None:
         watch = partial(cluster.objects, KINDS[name])
         async for event in followed(watch, _WATCH_RETRY_SECONDS):
-            self.known.observe(name, event)
+            self.cache.update(name, event)
             self._changed.set()
 
     async def _wait(self, seconds: float) -> None:
@@ -184,40 +184,40 @@ class Acting:
     async def round(self) -> float:
         """Decide about all jobs and make at most one write; seconds until the next round."""
         self._changed.clear()
-        jobs = self.known.jobs()
+        jobs = self.cache.jobs()
         now_ms = self._clock().wall_ms
         starts = {at_ms for job in jobs for at_ms in recent_starts(job, now_ms)}
         self._starts_ms = tuple(sorted(starts.union(self._own_starts_ms)))
-        standing = self._standing(jobs)
+        blocked = self._blocked_reasons(jobs)
         # The scheduler takes its record back before an aggregator that is slow has answered.
         if await self._keep_causes(jobs):
             return _BEHIND_SECONDS
-        decisions = {job.uid: decide(job, self._facts(job, standing)) for job in jobs}
+        decisions = {job.uid: decide(job, self._facts(job, blocked)) for job in jobs}
         asking = [job for job in jobs if decisions[job.uid].asks]
         advised: dict[str, EndedJob] = {}
         answer = await self._ask(asking, jobs, decisions)
         if answer is not None:
-            standing = (*standing, *answer.troubles, *self._unseen(answer, jobs))
+            blocked = (*blocked, *answer.troubles, *self._unseen(answer, jobs))
             advised = self._take(answer, asking)
             if self.faults.is_on and self._leadership.leads:
-                found_out = await self.faults.update(answer, jobs, self.known)
-                standing = (*standing, *found_out)
+                unreadable_nodes = await self.faults.update(answer, jobs, self.cache)
+                blocked = (*blocked, *unreadable_nodes)
             if await self._keep_causes(jobs):
                 return _BEHIND_SECONDS
             for job in jobs if self.faults.is_on else asking:
-                facts = self._facts(job, standing, advised.get(job.uid))
+                facts = self._facts(job, blocked, advised.get(job.uid))
                 before, decisions[job.uid] = decisions[job.uid], decide(job, facts)
                 if before.state in _UNCAUSED and decisions[job.uid].cause:
                     self.begin_round()  # Its size is asked for next.
         else:
             self._behind = 0
-        self._show(jobs, decisions, standing)
+        self._show(jobs, decisions, blocked)
         if not self._leadership.leads:
             return _IDLE_SECONDS
         for job in jobs:
             if decisions[job.uid].write is not None and not self._is_refused(job):
                 advice = advised.get(job.uid)
-                return await self._write(job, decisions[job.uid], standing, advice)
+                return await self._write(job, decisions[job.uid], blocked, advice)
         if 0 < self._behind <= _BEHIND_ROUNDS:
             return _BEHIND_SECONDS
         states = {decision.state for decision in decisions.values()}
@@ -268,10 +268,10 @@ class Acting:
                 _log.info("%s: %s", job.key, _shown_cause(due.cause))
         return is_any
 
-    def _standing(self, jobs: Sequence[VcJob]) -> tuple[str, ...]:
+    def _blocked_reasons(self, jobs: Sequence[VcJob]) -> tuple[str, ...]:
         """Return why nothing is started at all, but for what the aggregator answers."""
-        blocked = list(self.known.unread)
-        if rival := self.known.rival:
+        blocked = list(self.cache.unread)
+        if rival := self.cache.rival:
             blocked.append(f"a Resilience-Controller runs: {rival}; it would start jobs, too")
         now_ms = self._clock().wall_ms
         for job in jobs:
@@ -279,7 +279,7 @@ class Acting:
             is_over = job.is_deleted or job.phase in FINISHED
             if kept is None or is_over or job.started != kept.start:
                 continue
-            has_any = self.known.has_group(job) or self.known.pods(job)
+            has_any = self.cache.has_group(job) or self.cache.pods(job)
             if not has_any and now_ms - kept.at_ms > _GROUP_MS:
                 seconds = _GROUP_MS // 1000
                 blocked.append(
@@ -289,22 +289,22 @@ class Acting:
         return tuple(blocked)
 
     def _facts(
-        self, job: VcJob, standing: tuple[str, ...], ended_job: EndedJob | None = None
+        self, job: VcJob, blocked: tuple[str, ...], ended_job: EndedJob | None = None
     ) -> JobContext:
         judged = self._judged.get(job.uid)
         is_judged = job.is_ended and judged is not None and judged[0] == job.ended_at_ms
         return JobContext(
             self._clock().wall_ms,
-            self.known.pods(job),
-            self.known.evictions(job),
+            self.cache.pods(job),
+            self.cache.evictions(job),
             self._faults_under(job),
-            standing,
+            blocked,
             self._starts_ms,
             None if ended_job is None else ended_job.advice,
-            self.known.grace_over_time_ms,
+            self.cache.grace_over_time_ms,
             self.faults.network(job),
             self.faults.dead_nodes,
-            self.known.closed_queue(job),
+            self.cache.closed_queue(job),
             judged[2] if judged is not None and is_judged else None,
             job.uid in self._are_over,
         )
@@ -314,7 +314,7 @@ class Acting:
         if job.is_ended:
             return self._faults.get(_key(job), ())
         # A node that is dead now shows nothing about an end before.
-        dead = {pod.node for pod in self.known.pods(job)} & self.faults.dead_nodes
+        dead = {pod.node for pod in self.cache.pods(job)} & self.faults.dead_nodes
         faults = (self._faults if job.is_ending else self._hits).get(_key(job), ())
         return (*faults, *(FaultUnder("HEARTBEAT", node) for node in sorted(dead)))
 
@@ -379,7 +379,7 @@ class Acting:
             return None if not asking else AggregatorReply()
         newest = self._answer
         if is_only_look and newest is not None:
-            pods = (pod for job in live for pod in self.known.pods(job))
+            pods = (pod for job in live for pod in self.cache.pods(job))
             is_urgent = handles or any(pod.deleted_at_ms for pod in pods)
             age_ms = now.steady_ms - newest.asked_ms
             if age_ms < (_MIN_POLL_MS if is_urgent else _POLL_MS):
@@ -426,7 +426,7 @@ class Acting:
         self,
         job: VcJob,
         decision: RestartDecision,
-        standing: tuple[str, ...],
+        blocked: tuple[str, ...],
         advised: EndedJob | None,
     ) -> float:
         """Make the write that is due; seconds until the next round."""
@@ -440,7 +440,7 @@ class Acting:
             live = read_job(await self._api.read(job.namespace, job.name))
             pods = [read_pod(raw) for raw in await self._api.pods(job.namespace, job.name)]
             mine = tuple(pod for pod in pods if pod.job == job.uid)
-            facts = msgspec.structs.replace(self._facts(job, standing, advised), pods=mine)
+            facts = msgspec.structs.replace(self._facts(job, blocked, advised), pods=mine)
             if live != job or decide(live, facts) != decision or not self._leadership.leads:
                 return _BEHIND_SECONDS
             version = await self._make(job, decision, now_ms)
@@ -493,9 +493,9 @@ class Acting:
         self,
         jobs: Sequence[VcJob],
         decisions: Mapping[str, RestartDecision],
-        standing: tuple[str, ...],
+        blocked: tuple[str, ...],
     ) -> None:
-        self.standing_still = standing
+        self.blocked_reasons = blocked
         shown = []
         for job in jobs:
             decision = decisions[job.uid]
@@ -536,7 +536,7 @@ class Acting:
             "network_faults": self.faults.ends_on_network_faults,
             "dead_nodes": self.faults.deletes_on_dead_nodes,
             "leads": self._leadership.leads,
-            "standing_still": self.standing_still,
+            "standing_still": self.blocked_reasons,
             "jobs": self.jobs,
         }
 

@@ -106,7 +106,7 @@ class JobCache:
                 return f"{pod.namespace}/{pod.name}"
         return ""
 
-    def observe(
+    def update(
         self, name: str, event: Snapshot[Any] | Update[Any] | KindUnavailable | Interrupted
     ) -> None:
         """Update the cache by an event about a kind."""
