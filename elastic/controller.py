@@ -1,4 +1,13 @@
-"""Follows vcjobs, decides about each, and makes one write at a time."""
+"""Follows vcjobs, decides about each, and makes one write at a time.
+
+A round reads the cache and decides about every job without I/O. If a decision needs a size or a
+cause, the round asks the aggregator once for all jobs, and decides again with the answer. Then it
+makes the first write that is due and ends: the next round sees what that write has changed.
+
+Invariant: a write is made only if ``decide(live job, live pods) == decision``, read just before the
+write, and this process leads; the patch fits one version of the job. What ends a job is written on
+it as soon as it is seen (``_keep_causes``), so the next process knows it, too.
+"""
 
 from __future__ import annotations
 
@@ -183,6 +192,7 @@ class ElasticController:
 
     async def round(self) -> float:
         """Decide about all jobs and make at most one write; seconds until the next round."""
+        # Cleared first: what changes while the round waits for answers begins the next one.
         self._changed.clear()
         jobs = self.cache.jobs()
         now_ms = self._clock().wall_ms
@@ -202,6 +212,7 @@ class ElasticController:
             if self.faults.is_on and self._leadership.leads:
                 unreadable_nodes = await self.faults.update(answer, jobs, self.cache)
                 blocked = (*blocked, *unreadable_nodes)
+            # The answer may have the first fault that is found under a job that ends.
             if await self._keep_causes(jobs):
                 return _BEHIND_SECONDS
             for job in jobs if self.faults.is_on else asking:
@@ -211,9 +222,11 @@ class ElasticController:
                     self.begin_round()  # Its size is asked for next.
         else:
             self._behind = 0
+        # Followers have pages and metrics as well, so they show states too.
         self._show(jobs, decisions, blocked)
         if not self._leadership.leads:
             return _IDLE_SECONDS
+        # One write a round: it takes room that the sizes of the other jobs were computed with.
         for job in jobs:
             if decisions[job.uid].write is not None and not self._is_refused(job):
                 advice = advised.get(job.uid)
@@ -250,6 +263,7 @@ class ElasticController:
             version, until_ms = self._noted.get(job.uid, ("", 0))
             if due is None or (version == job.version and steady_ms < until_ms):
                 continue
+            # Noted before the write: one that arrives without an answer is not repeated at once.
             self._noted[job.uid] = job.version, steady_ms + _AFTER_A_REFUSAL_MS
             try:
                 await self._api.patch(job.namespace, job.name, cause_patch(job, due.cause))
@@ -260,6 +274,7 @@ class ElasticController:
                 _log.warning("%s: the cause is not kept: %s", job.key, decode_text(error))
             except StoreError as error:
                 self.refusals["unavailable"] += 1
+                # The other jobs are on the same server: they wait for the next round as well.
                 self._noted[job.uid] = job.version, steady_ms + _AFTER_A_FAILURE_MS
                 _log.warning("%s: the cause is not kept yet: %s", job.key, decode_text(error))
                 return False
@@ -277,6 +292,7 @@ class ElasticController:
         for job in jobs:
             kept = kept_of(job)
             is_over = job.is_deleted or job.phase in FINISHED
+            # Only a start that the status of the job shows is followed by a PodGroup.
             if kept is None or is_over or job.started != kept.start:
                 continue
             has_any = self.cache.has_group(job) or self.cache.pods(job)
@@ -292,6 +308,7 @@ class ElasticController:
         self, job: VcJob, blocked: tuple[str, ...], ended_job: EndedJob | None = None
     ) -> JobContext:
         judged = self._judged.get(job.uid)
+        # What was judged about an earlier end of the job does not hold for this one.
         is_judged = job.is_ended and judged is not None and judged[0] == job.ended_at_ms
         return JobContext(
             self._clock().wall_ms,
@@ -346,6 +363,7 @@ class ElasticController:
             if ended_job is not None and ended_job.version >= job.number:
                 self._hits[_key(job)] = ended_job.faults
                 self._hit_ms[job.uid] = now_ms
+            # A process that has just started has seen no fault, which proves nothing yet.
             elif now_ms - self._hit_ms.setdefault(job.uid, now_ms) > _OVER_MS:
                 self._are_over.add(job.uid)
 
@@ -371,6 +389,7 @@ class ElasticController:
             if decisions[job.uid].state in (*_UNCAUSED, VcjobState.ENDING)
             and self._is_to_be_judged(job, now)
         ]
+        # A question has place for a limited number: jobs that were never judged come first.
         judged.sort(key=lambda job: job.uid in self._judged)
         handles = self.faults.is_on and leads
         live = [job for job in jobs if decisions[job.uid].state in _LIVE]
@@ -381,6 +400,7 @@ class ElasticController:
         if is_only_look and newest is not None:
             pods = (pod for job in live for pod in self.cache.pods(job))
             is_urgent = handles or any(pod.deleted_at_ms for pod in pods)
+            # Any change of an object begins a round; without this each would ask once.
             age_ms = now.steady_ms - newest.asked_ms
             if age_ms < (_MIN_POLL_MS if is_urgent else _POLL_MS):
                 return newest
@@ -392,6 +412,7 @@ class ElasticController:
             hit=bool(live),
         )
         self._answer = answer = msgspec.structs.replace(answer, asked_ms=now.steady_ms)
+        # An incomplete answer without a fault does not prove that a job runs without one.
         if live and not answer.troubles:
             self._note_hits(answer, jobs)
         return answer
@@ -402,6 +423,7 @@ class ElasticController:
         if before is None:
             return True
         end_ms, at_ms, not_known = before
+        # Faults of the end may be published after it, so it is asked about for a while.
         if end_ms != job.ended_at_ms or now.wall_ms - job.phase_since_ms < _JUDGED_FOR_MS:
             return True
         return bool(not_known) and now.steady_ms - at_ms >= _REJUDGE_MS
@@ -419,6 +441,7 @@ class ElasticController:
         refused = self._refused.get(job.uid)
         if refused is None:
             return False
+        # Another version may be valid where this one was not.
         version, _, until_ms = refused
         return version == job.version and self._clock().steady_ms < until_ms
 
@@ -461,6 +484,7 @@ class ElasticController:
         self._refused.pop(job.uid, None)
         if version:
             self._written = (job.uid, go_integer(version) or 0)
+        # Watches show our start later; until then it must count for the limit of an hour.
         if decision.start > (0 if before is None else before.start):
             self._own_starts_ms = (*self._own_starts_ms[-99:], now_ms)
         if decision.write is DueWrite.START:
@@ -520,6 +544,7 @@ class ElasticController:
             if self._leadership.leads:
                 self._events.report_state(job, state, reason, is_overdue=decision.is_overdue)
         self.jobs = tuple(shown)
+        # What is noted of jobs that are deleted would grow without end.
         here = {job.uid for job in jobs}
         by_uid: tuple[dict[str, Any], ...] = self._refused, self._judged, self._noted, self._hit_ms
         for item in by_uid:
