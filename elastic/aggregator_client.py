@@ -71,6 +71,7 @@ class Aggregators:
         chosen = {name: "true" for name, is_on in options.items() if is_on}
         reply = await self._ask(sized[:MAX_JOBS], judged[:MAX_JOBS], chosen)
         for first in range(MAX_JOBS, len(sized), MAX_JOBS):
+            # With troubles nothing is started, so no further size is needed.
             if reply.troubles:
                 break
             more = await self._ask(sized[first : first + MAX_JOBS], (), {})

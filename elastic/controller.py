@@ -1,4 +1,13 @@
-"""Follows vcjobs, decides about each, and makes one write at a time."""
+"""Follows vcjobs, decides about each, and makes one write at a time.
+
+A round reads the cache and decides about every job without I/O. If a decision needs a size or a
+cause, the round asks the aggregator once for all jobs, and decides again with the answer. Then it
+makes the first write that is due and ends: the next round sees what that write has changed.
+
+Invariant: a write is made only if ``decide(live job, live pods) == decision``, read just before the
+write, and this process leads; the patch fits one version of the job. What ends a job is written on
+it as soon as it is seen (``_keep_causes``), so the next process knows it, too.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +104,7 @@ class ElasticJobStatus(msgspec.Struct, frozen=True):
     cause_kept_ms: int = 0
 
 
-class Acting:
+class ElasticController:
     """Decides about elastic vcjobs and writes them; without ``acts`` it only logs the writes."""
 
     def __init__(
@@ -119,9 +128,9 @@ class Acting:
         )
         self.starts = 0
         self.refusals: Counter[str] = Counter()
-        self.known = JobCache()
+        self.cache = JobCache()
         self.jobs: tuple[ElasticJobStatus, ...] = ()
-        self.standing_still: tuple[str, ...] = ()
+        self.blocked_reasons: tuple[str, ...] = ()
         self._api = api
         self._aggregators = aggregators
         self._leadership = leadership
@@ -172,7 +181,7 @@ class Acting:
     async def _follow(self, name: str, cluster: Cluster) -> None:
         watch = partial(cluster.objects, KINDS[name])
         async for event in followed(watch, _WATCH_RETRY_SECONDS):
-            self.known.observe(name, event)
+            self.cache.update(name, event)
             self._changed.set()
 
     async def _wait(self, seconds: float) -> None:
@@ -183,41 +192,45 @@ class Acting:
 
     async def round(self) -> float:
         """Decide about all jobs and make at most one write; seconds until the next round."""
+        # Cleared first: what changes while the round waits for answers begins the next one.
         self._changed.clear()
-        jobs = self.known.jobs()
+        jobs = self.cache.jobs()
         now_ms = self._clock().wall_ms
         starts = {at_ms for job in jobs for at_ms in recent_starts(job, now_ms)}
         self._starts_ms = tuple(sorted(starts.union(self._own_starts_ms)))
-        standing = self._standing(jobs)
+        blocked = self._blocked_reasons(jobs)
         # The scheduler takes its record back before an aggregator that is slow has answered.
         if await self._keep_causes(jobs):
             return _BEHIND_SECONDS
-        decisions = {job.uid: decide(job, self._facts(job, standing)) for job in jobs}
+        decisions = {job.uid: decide(job, self._facts(job, blocked)) for job in jobs}
         asking = [job for job in jobs if decisions[job.uid].asks]
         advised: dict[str, EndedJob] = {}
         answer = await self._ask(asking, jobs, decisions)
         if answer is not None:
-            standing = (*standing, *answer.troubles, *self._unseen(answer, jobs))
+            blocked = (*blocked, *answer.troubles, *self._unseen(answer, jobs))
             advised = self._take(answer, asking)
             if self.faults.is_on and self._leadership.leads:
-                found_out = await self.faults.update(answer, jobs, self.known)
-                standing = (*standing, *found_out)
+                unreadable_nodes = await self.faults.update(answer, jobs, self.cache)
+                blocked = (*blocked, *unreadable_nodes)
+            # The answer may have the first fault that is found under a job that ends.
             if await self._keep_causes(jobs):
                 return _BEHIND_SECONDS
             for job in jobs if self.faults.is_on else asking:
-                facts = self._facts(job, standing, advised.get(job.uid))
+                facts = self._facts(job, blocked, advised.get(job.uid))
                 before, decisions[job.uid] = decisions[job.uid], decide(job, facts)
                 if before.state in _UNCAUSED and decisions[job.uid].cause:
                     self.begin_round()  # Its size is asked for next.
         else:
             self._behind = 0
-        self._show(jobs, decisions, standing)
+        # Followers have pages and metrics as well, so they show states too.
+        self._show(jobs, decisions, blocked)
         if not self._leadership.leads:
             return _IDLE_SECONDS
+        # One write a round: it takes room that the sizes of the other jobs were computed with.
         for job in jobs:
             if decisions[job.uid].write is not None and not self._is_refused(job):
                 advice = advised.get(job.uid)
-                return await self._write(job, decisions[job.uid], standing, advice)
+                return await self._write(job, decisions[job.uid], blocked, advice)
         if 0 < self._behind <= _BEHIND_ROUNDS:
             return _BEHIND_SECONDS
         states = {decision.state for decision in decisions.values()}
@@ -250,6 +263,7 @@ class Acting:
             version, until_ms = self._noted.get(job.uid, ("", 0))
             if due is None or (version == job.version and steady_ms < until_ms):
                 continue
+            # Noted before the write: one that arrives without an answer is not repeated at once.
             self._noted[job.uid] = job.version, steady_ms + _AFTER_A_REFUSAL_MS
             try:
                 await self._api.patch(job.namespace, job.name, cause_patch(job, due.cause))
@@ -260,6 +274,7 @@ class Acting:
                 _log.warning("%s: the cause is not kept: %s", job.key, decode_text(error))
             except StoreError as error:
                 self.refusals["unavailable"] += 1
+                # The other jobs are on the same server: they wait for the next round as well.
                 self._noted[job.uid] = job.version, steady_ms + _AFTER_A_FAILURE_MS
                 _log.warning("%s: the cause is not kept yet: %s", job.key, decode_text(error))
                 return False
@@ -268,18 +283,19 @@ class Acting:
                 _log.info("%s: %s", job.key, _shown_cause(due.cause))
         return is_any
 
-    def _standing(self, jobs: Sequence[VcJob]) -> tuple[str, ...]:
+    def _blocked_reasons(self, jobs: Sequence[VcJob]) -> tuple[str, ...]:
         """Return why nothing is started at all, but for what the aggregator answers."""
-        blocked = list(self.known.unread)
-        if rival := self.known.rival:
+        blocked = list(self.cache.unread)
+        if rival := self.cache.rival:
             blocked.append(f"a Resilience-Controller runs: {rival}; it would start jobs, too")
         now_ms = self._clock().wall_ms
         for job in jobs:
             kept = kept_of(job)
             is_over = job.is_deleted or job.phase in FINISHED
+            # Only a start that the status of the job shows is followed by a PodGroup.
             if kept is None or is_over or job.started != kept.start:
                 continue
-            has_any = self.known.has_group(job) or self.known.pods(job)
+            has_any = self.cache.has_group(job) or self.cache.pods(job)
             if not has_any and now_ms - kept.at_ms > _GROUP_MS:
                 seconds = _GROUP_MS // 1000
                 blocked.append(
@@ -289,22 +305,23 @@ class Acting:
         return tuple(blocked)
 
     def _facts(
-        self, job: VcJob, standing: tuple[str, ...], ended_job: EndedJob | None = None
+        self, job: VcJob, blocked: tuple[str, ...], ended_job: EndedJob | None = None
     ) -> JobContext:
         judged = self._judged.get(job.uid)
+        # What was judged about an earlier end of the job does not hold for this one.
         is_judged = job.is_ended and judged is not None and judged[0] == job.ended_at_ms
         return JobContext(
             self._clock().wall_ms,
-            self.known.pods(job),
-            self.known.evictions(job),
+            self.cache.pods(job),
+            self.cache.evictions(job),
             self._faults_under(job),
-            standing,
+            blocked,
             self._starts_ms,
             None if ended_job is None else ended_job.advice,
-            self.known.grace_over_time_ms,
+            self.cache.grace_over_time_ms,
             self.faults.network(job),
             self.faults.dead_nodes,
-            self.known.closed_queue(job),
+            self.cache.closed_queue(job),
             judged[2] if judged is not None and is_judged else None,
             job.uid in self._are_over,
         )
@@ -314,7 +331,7 @@ class Acting:
         if job.is_ended:
             return self._faults.get(_key(job), ())
         # A node that is dead now shows nothing about an end before.
-        dead = {pod.node for pod in self.known.pods(job)} & self.faults.dead_nodes
+        dead = {pod.node for pod in self.cache.pods(job)} & self.faults.dead_nodes
         faults = (self._faults if job.is_ending else self._hits).get(_key(job), ())
         return (*faults, *(FaultUnder("HEARTBEAT", node) for node in sorted(dead)))
 
@@ -346,6 +363,7 @@ class Acting:
             if ended_job is not None and ended_job.version >= job.number:
                 self._hits[_key(job)] = ended_job.faults
                 self._hit_ms[job.uid] = now_ms
+            # A process that has just started has seen no fault, which proves nothing yet.
             elif now_ms - self._hit_ms.setdefault(job.uid, now_ms) > _OVER_MS:
                 self._are_over.add(job.uid)
 
@@ -371,6 +389,7 @@ class Acting:
             if decisions[job.uid].state in (*_UNCAUSED, VcjobState.ENDING)
             and self._is_to_be_judged(job, now)
         ]
+        # A question has place for a limited number: jobs that were never judged come first.
         judged.sort(key=lambda job: job.uid in self._judged)
         handles = self.faults.is_on and leads
         live = [job for job in jobs if decisions[job.uid].state in _LIVE]
@@ -379,8 +398,9 @@ class Acting:
             return None if not asking else AggregatorReply()
         newest = self._answer
         if is_only_look and newest is not None:
-            pods = (pod for job in live for pod in self.known.pods(job))
+            pods = (pod for job in live for pod in self.cache.pods(job))
             is_urgent = handles or any(pod.deleted_at_ms for pod in pods)
+            # Any change of an object begins a round; without this each would ask once.
             age_ms = now.steady_ms - newest.asked_ms
             if age_ms < (_MIN_POLL_MS if is_urgent else _POLL_MS):
                 return newest
@@ -392,6 +412,7 @@ class Acting:
             hit=bool(live),
         )
         self._answer = answer = msgspec.structs.replace(answer, asked_ms=now.steady_ms)
+        # An incomplete answer without a fault does not prove that a job runs without one.
         if live and not answer.troubles:
             self._note_hits(answer, jobs)
         return answer
@@ -402,6 +423,7 @@ class Acting:
         if before is None:
             return True
         end_ms, at_ms, not_known = before
+        # Faults of the end may be published after it, so it is asked about for a while.
         if end_ms != job.ended_at_ms or now.wall_ms - job.phase_since_ms < _JUDGED_FOR_MS:
             return True
         return bool(not_known) and now.steady_ms - at_ms >= _REJUDGE_MS
@@ -419,6 +441,7 @@ class Acting:
         refused = self._refused.get(job.uid)
         if refused is None:
             return False
+        # Another version may be valid where this one was not.
         version, _, until_ms = refused
         return version == job.version and self._clock().steady_ms < until_ms
 
@@ -426,7 +449,7 @@ class Acting:
         self,
         job: VcJob,
         decision: RestartDecision,
-        standing: tuple[str, ...],
+        blocked: tuple[str, ...],
         advised: EndedJob | None,
     ) -> float:
         """Make the write that is due; seconds until the next round."""
@@ -440,7 +463,7 @@ class Acting:
             live = read_job(await self._api.read(job.namespace, job.name))
             pods = [read_pod(raw) for raw in await self._api.pods(job.namespace, job.name)]
             mine = tuple(pod for pod in pods if pod.job == job.uid)
-            facts = msgspec.structs.replace(self._facts(job, standing, advised), pods=mine)
+            facts = msgspec.structs.replace(self._facts(job, blocked, advised), pods=mine)
             if live != job or decide(live, facts) != decision or not self._leadership.leads:
                 return _BEHIND_SECONDS
             version = await self._make(job, decision, now_ms)
@@ -461,6 +484,7 @@ class Acting:
         self._refused.pop(job.uid, None)
         if version:
             self._written = (job.uid, go_integer(version) or 0)
+        # Watches show our start later; until then it must count for the limit of an hour.
         if decision.start > (0 if before is None else before.start):
             self._own_starts_ms = (*self._own_starts_ms[-99:], now_ms)
         if decision.write is DueWrite.START:
@@ -493,9 +517,9 @@ class Acting:
         self,
         jobs: Sequence[VcJob],
         decisions: Mapping[str, RestartDecision],
-        standing: tuple[str, ...],
+        blocked: tuple[str, ...],
     ) -> None:
-        self.standing_still = standing
+        self.blocked_reasons = blocked
         shown = []
         for job in jobs:
             decision = decisions[job.uid]
@@ -520,6 +544,7 @@ class Acting:
             if self._leadership.leads:
                 self._events.report_state(job, state, reason, is_overdue=decision.is_overdue)
         self.jobs = tuple(shown)
+        # What is noted of jobs that are deleted would grow without end.
         here = {job.uid for job in jobs}
         by_uid: tuple[dict[str, Any], ...] = self._refused, self._judged, self._noted, self._hit_ms
         for item in by_uid:
@@ -536,7 +561,7 @@ class Acting:
             "network_faults": self.faults.ends_on_network_faults,
             "dead_nodes": self.faults.deletes_on_dead_nodes,
             "leads": self._leadership.leads,
-            "standing_still": self.standing_still,
+            "standing_still": self.blocked_reasons,
             "jobs": self.jobs,
         }
 

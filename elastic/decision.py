@@ -51,7 +51,7 @@ class VcjobState(StrEnum):
     CAUSE_NOT_KNOWN = "cause-not-known"
     WAITING_FOR_PODS = "waiting-for-pods"
     WAITING_FOR_ROOM = "waiting-for-room"
-    STANDING_STILL = "standing-still"
+    BLOCKED = "standing-still"
     TOO_MANY_STARTS = "too-many-starts"
     READY = "ready"
 
@@ -76,7 +76,7 @@ class DueWrite(StrEnum):
 class JobContext(msgspec.Struct, frozen=True):
     """What is known about a job beside its object.
 
-    ``pods`` are those with its uid. ``standing_still`` are reasons why nothing is written at all.
+    ``pods`` are those with its uid. ``blocked_reasons`` are reasons why nothing is written at all.
     ``cluster_starts_ms`` are the starts of all jobs. ``advice`` is the size of R60, ``None`` while
     it is not known. ``grace_over_time_ms`` is how long the scheduler waits before it deletes the
     pods of a live node by force (consumers#2.7). ``closed_queue`` is why the scheduler takes no job
@@ -91,7 +91,7 @@ class JobContext(msgspec.Struct, frozen=True):
     pods: tuple[JobPod, ...] = ()
     evictions: tuple[Evicted, ...] = ()
     faults: tuple[FaultUnder, ...] = ()
-    standing_still: tuple[str, ...] = ()
+    blocked_reasons: tuple[str, ...] = ()
     cluster_starts_ms: tuple[int, ...] = ()
     advice: ElasticAdvice | None = None
     grace_over_time_ms: int = DEFAULT_GRACE_OVER_TIME * 1000
@@ -142,10 +142,8 @@ def decide(job: VcJob, facts: JobContext) -> RestartDecision:
     left = [pod for pod in facts.pods if not pod.has_ended_itself]
     if left:
         return _waiting(job, left, facts, cause)
-    if facts.standing_still:
-        return RestartDecision(
-            VcjobState.STANDING_STILL, "; ".join(facts.standing_still), cause=cause
-        )
+    if facts.blocked_reasons:
+        return RestartDecision(VcjobState.BLOCKED, "; ".join(facts.blocked_reasons), cause=cause)
     if not _is_unstarted(job) and not is_cleared and (reason := _too_many(job, facts)):
         return RestartDecision(VcjobState.TOO_MANY_STARTS, reason, cause=cause)
     # A job of size 0 gets its size back all the same.
@@ -180,7 +178,7 @@ def _running(job: VcJob, facts: JobContext) -> RestartDecision:
     fault = facts.network
     if fault is None:
         return RestartDecision(VcjobState.RUNNING, "the job runs")
-    reason = why_left(job, fault) or "; ".join(facts.standing_still) or _too_many(job, facts)
+    reason = why_left(job, fault) or "; ".join(facts.blocked_reasons) or _too_many(job, facts)
     if reason:
         return RestartDecision(
             VcjobState.RUNNING, f"the job runs over a fault, {fault.cause}: {reason}"
@@ -240,8 +238,8 @@ def _without_cause(job: VcJob, facts: JobContext) -> RestartDecision:
         return RestartDecision(VcjobState.NO_CAUSE, _without_fault(job))
     if facts.judged is None:
         reason = "the aggregator is asked what ended it"
-        if facts.standing_still:
-            reason = f"what ended it cannot be asked: {'; '.join(facts.standing_still)}"
+        if facts.blocked_reasons:
+            reason = f"what ended it cannot be asked: {'; '.join(facts.blocked_reasons)}"
         return RestartDecision(VcjobState.CAUSE_NOT_KNOWN, reason, asks=True)
     if not facts.judged:
         return RestartDecision(VcjobState.NO_CAUSE, _without_fault(job), asks=True)
@@ -285,8 +283,8 @@ def _waiting(job: VcJob, pods: Sequence[JobPod], facts: JobContext, cause: str) 
         for pod in ordered
         if pod.node in facts.dead_nodes and 0 < pod.deleted_at_ms <= facts.now_ms
     )
-    if dead and facts.standing_still:
-        reason = f"{reason}; it stands still: {'; '.join(facts.standing_still)}"
+    if dead and facts.blocked_reasons:
+        reason = f"{reason}; it stands still: {'; '.join(facts.blocked_reasons)}"
     elif dead:
         nodes = ", ".join(sorted({pod.node for pod in dead}))
         reason = (
@@ -295,7 +293,7 @@ def _waiting(job: VcJob, pods: Sequence[JobPod], facts: JobContext, cause: str) 
     return RestartDecision(
         VcjobState.WAITING_FOR_PODS,
         reason,
-        write=DueWrite.PODS if dead and not facts.standing_still else None,
+        write=DueWrite.PODS if dead and not facts.blocked_reasons else None,
         cause=cause,
         is_overdue=is_overdue,
         pods=dead,

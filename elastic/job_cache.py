@@ -106,7 +106,7 @@ class JobCache:
                 return f"{pod.namespace}/{pod.name}"
         return ""
 
-    def observe(
+    def update(
         self, name: str, event: Snapshot[Any] | Update[Any] | KindUnavailable | Interrupted
     ) -> None:
         """Update the cache by an event about a kind."""
@@ -115,14 +115,17 @@ class JobCache:
             case Interrupted(reason=reason):
                 self._unread[name] = f"{KINDS[name].name}: {reason}"
             case KindUnavailable(reason=reason):
+                # The API server has no such kind now, so its last objects are gone with it.
                 self._unread[name] = f"{KINDS[name].name}: {reason}"
                 objects.clear()
             case Snapshot(items=items, unreadable=unreadable):
+                # An object that cannot be decoded still exists, as it was.
                 kept = {uid: objects[uid] for uid in unreadable if uid in objects}
                 for uid, job in items.items() if name == JOBS else ():
                     self._begin_run(objects.get(uid), job)
                 self._found[name] = items | kept
                 self._unread.pop(name, None)
+                # Without records a job may look as if no fault had ended it.
                 if name == "records" and unreadable:
                     self._unread[name] = f"{KINDS[name].name}: it cannot be read"
             case _:
@@ -145,6 +148,7 @@ class JobCache:
 
     def _keep_records(self) -> None:
         jobs: Iterable[VcJob] = self._found[JOBS].values()
+        # Deleted jobs are forgotten. Records are kept for all: jobs may be listed after them.
         here = {job.group for job in jobs}
         self._evicted = {key: evictions for key, evictions in self._evicted.items() if key in here}
         records: Iterable[_Records] = self._found["records"].values()

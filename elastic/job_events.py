@@ -29,7 +29,7 @@ REASONS = {
     VcjobState.CONDITIONS.value: "ElasticCondition",
     VcjobState.WAITING_FOR_PODS.value: "ElasticWaitingForPods",
     VcjobState.WAITING_FOR_ROOM.value: "ElasticWaitingForRoom",
-    VcjobState.STANDING_STILL.value: "ElasticStandingStill",
+    VcjobState.BLOCKED.value: "ElasticStandingStill",
     VcjobState.TOO_MANY_STARTS.value: "ElasticTooManyStarts",
     VcjobState.NO_CAUSE.value: "ElasticNoCause",
     VcjobState.CAUSE_NOT_KNOWN.value: "ElasticCauseNotKnown",

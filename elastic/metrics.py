@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from elastic.controller import Acting
+    from elastic.controller import ElasticController
 
 STATES = (*(state.value for state in VcjobState), REFUSED)
 _REFUSALS = ("conflict", "refused", "unavailable")
 
 
-def exposition(acting: Acting) -> bytes:
+def exposition(controller: ElasticController) -> bytes:
     """Return the metrics as text."""
     registry = CollectorRegistry()
-    registry.register(_ElasticMetrics(acting))
+    registry.register(_ElasticMetrics(controller))
     return generate_latest(registry)
 
 
 class _ElasticMetrics(Collector):
-    def __init__(self, acting: Acting) -> None:
-        self._acting = acting
+    def __init__(self, controller: ElasticController) -> None:
+        self._controller = controller
 
     def collect(self) -> Iterator[Metric]:
-        states = Counter(job.state for job in self._acting.jobs)
+        states = Counter(job.state for job in self._controller.jobs)
         yield gauge(
             "npu_vigil_elastic_jobs",
             "Elastic vcjobs by how it stands with them.",
@@ -44,26 +44,26 @@ class _ElasticMetrics(Collector):
         yield single_counter(
             "npu_vigil_elastic_starts",
             "Vcjobs that this process started again.",
-            self._acting.starts,
+            self._controller.starts,
         )
         yield single_counter(
             "npu_vigil_elastic_ends",
             "Vcjobs that this process ended because of a network fault.",
-            self._acting.faults.ends,
+            self._controller.faults.ends,
         )
         yield single_counter(
             "npu_vigil_elastic_deleted_pods",
             "Pods of dead nodes that this process deleted by force.",
-            self._acting.faults.deleted_pods,
+            self._controller.faults.deleted_pods,
         )
         yield counter(
             "npu_vigil_elastic_refusals",
             "Writes that the API server did not take.",
             ["reason"],
-            (([reason], self._acting.refusals[reason]) for reason in _REFUSALS),
+            (([reason], self._controller.refusals[reason]) for reason in _REFUSALS),
         )
         yield single_gauge(
             "npu_vigil_elastic_blocking_reasons",
             "How many reasons there are to start nothing at all.",
-            len(self._acting.standing_still),
+            len(self._controller.blocked_reasons),
         )

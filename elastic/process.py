@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from contract.documents.elastic_job import LEASE
 from elastic.aggregator_client import Aggregators
-from elastic.controller import Acting
+from elastic.controller import ElasticController
 from elastic.job_events import JobEvents
 from elastic.metrics import exposition
 from service.clock import system_clock
@@ -47,7 +47,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
         api.leader_lease(LEASE), "kubernetes:", identity.name, configuration.lease_seconds, clock
     )
     events = JobEvents(api.objects, clock, records=configuration.act)
-    acting = Acting(
+    controller = ElasticController(
         api,
         Aggregators(configuration.aggregator),
         leadership,
@@ -60,10 +60,10 @@ async def _run(configuration: ElasticConfiguration) -> None:
     stalls = Stalls(lambda: clock().steady_ms / 1000)
     pages = application(
         stalls.stalled,
-        lambda: acting.known.unread,
-        lambda: exposition(acting),
-        {"/api/v1/elastic": acting.status},
-        lambda: acting.standing_still,
+        lambda: controller.cache.unread,
+        lambda: exposition(controller),
+        {"/api/v1/elastic": controller.status},
+        lambda: controller.blocked_reasons,
     )
     _log.info("acts" if configuration.act else "dry run: nothing but the Lease is written")
     if configuration.dead_nodes:
@@ -73,7 +73,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
         )
     try:
         async with serving(pages, configuration.listen, configuration.state_dir):
-            await until_stopped(_all(acting, leadership, events, stalls))
+            await until_stopped(_all(controller, leadership, events, stalls))
             _log.info("asked to stop")
     finally:
         with contextlib.suppress(TimeoutError):
@@ -83,9 +83,11 @@ async def _run(configuration: ElasticConfiguration) -> None:
         identity.close()
 
 
-async def _all(acting: Acting, leadership: ByLease, events: JobEvents, stalls: Stalls) -> None:
+async def _all(
+    controller: ElasticController, leadership: ByLease, events: JobEvents, stalls: Stalls
+) -> None:
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(leadership.run(acting.begin_round), name="leadership")
-        tasks.create_task(acting.run(), name="acting")
+        tasks.create_task(leadership.run(controller.begin_round), name="leadership")
+        tasks.create_task(controller.run(), name="controller")
         tasks.create_task(events.run(), name="Events")
-        tasks.create_task(stalls.watch(acting.begin_round), name="stalls")
+        tasks.create_task(stalls.watch(controller.begin_round), name="stalls")

@@ -88,6 +88,7 @@ class UnhandledFaults:
         cache: JobCache,
     ) -> tuple[str, ...]:
         """Update from the answer of the aggregator; return reasons to start nothing."""
+        # A round that only looks gets the answer before once more, which is no new observation.
         if answer is not self._seen[0]:
             self._update_networks(answer, jobs)
             self._seen = (answer, await self._update_nodes(answer, jobs, cache))
@@ -108,6 +109,7 @@ class UnhandledFaults:
         self._over = {}
         for ended_job in answer.ended.running if not answer.troubles else ():
             job = here.get((ended_job.namespace, ended_job.name))
+            # The aggregator may still show the run before.
             if job is not None and ended_job.version >= job.number:
                 self._over[job.uid] = ended_job
         standing = ((uid, fault) for uid, job in self._over.items() for fault in job.faults)
@@ -123,6 +125,7 @@ class UnhandledFaults:
         self._silent.update(answer.silent, answer.asked_ms, now.steady_ms)
         dead, troubles = set(), []
         for node in sorted({pod.node for job in jobs for pod in cache.pods(job)}):
+            # Two signs are required (decision 37); the second is read only where the first holds.
             if self._silent.stood_ms(node) <= grace_ms:
                 continue
             try:
@@ -186,6 +189,7 @@ class UnhandledFaults:
         try:
             await self._api.terminate(job.namespace, job.name, job.uid)
         except StoreRefused:
+            # Only a refusal proves that no Command is there.
             del self._commanded[job.uid]
             raise
         self.ends += 1

@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import typer
-from pydantic import BaseModel
 
 from agent.config import AgentConfiguration
 from aggregator.api.operations import OPERATIONS
 from aggregator.config import AggregatorConfiguration
 from elastic.config import ElasticConfiguration
+from tests.parts.configuration_keys import flags, leaves
 from vigil.agent import agent
 from vigil.aggregator import aggregator
 from vigil.elastic.verb import elastic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from pydantic import BaseModel
 
 DOCS = Path(__file__).parents[1] / "docs" / "configuration.md"
 
@@ -30,23 +31,6 @@ def rows(heading: str) -> list[list[str]]:
     table = below.split("| flag |")[1].split("\n\n")[0]
     lines = table.splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-
-
-def leaves(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the key of each option of ``model`` in the file, and its default."""
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from leaves(field.annotation, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", ... if field.is_required() else field.default
-
-
-def flags(verb: Callable[..., None]) -> set[str]:
-    """Return what can be given on the command line."""
-    application = typer.Typer(add_completion=False)
-    application.command()(verb)
-    command = typer.main.get_command(application)
-    return {name for parameter in command.params for name in parameter.opts} - {"--help"}
 
 
 def written(default: object) -> str:

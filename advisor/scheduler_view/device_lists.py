@@ -67,7 +67,7 @@ class DeviceLists:
     def _diverges(self, section: int, text: str) -> None:
         self.divergences.append((section, text))
 
-    def apply(self, entry: VolcanoDeviceEntry | None, now: int) -> NodeMemory:
+    def take_entry(self, entry: VolcanoDeviceEntry | None, now: int) -> NodeMemory:
         """Return what the plugin keeps of the node after it has looked at ``entry``."""
         before = self.before or NodeMemory()
         uids = tuple(pod.uid for pod in self.pods)

@@ -202,7 +202,7 @@ class _Builder:
         kept: dict[str, str] = {}
         memory = None
         if is_in_map and is_npu:
-            memory = self.lists.apply(cache.devices.get(node.name), snapshot.now_ms // 1000)
+            memory = self.lists.take_entry(cache.devices.get(node.name), snapshot.now_ms // 1000)
             kept = memory.kept
         kind = _accelerator(node) if is_npu else ""
         resource = f"{scheduling.RESOURCE_DOMAIN}{kind}" if kind else ""

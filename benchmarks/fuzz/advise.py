@@ -20,7 +20,7 @@ from advisor.what_if.assume import assume
 from advisor.what_if.assumptions import parse_all
 from contract import scheduling
 from contract.errors import VigilError
-from tests.advisor.controllers.test_motor_scaling_rule import S, rule_text
+from tests.advisor.controllers.motor_services import S, rule_text
 from tests.vigil.advise.cluster import as_list, configmap, two_pods_on_two_of_three_nodes
 from vigil.advise.dump import sessions_of
 

@@ -16,7 +16,7 @@ from advisor.advise import advise
 from advisor.options import Profile
 from advisor.scheduler_view.state import SchedulerState
 from tests.advisor.player import RECORDINGS, options_of, recorded
-from tests.advisor.test_recordings import played
+from tests.advisor.recordings import played
 from tests.compatibility import DOCUMENT
 
 if TYPE_CHECKING:

@@ -8,20 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.advise import advise
-from advisor.scheduler_view.state import SchedulerState
-from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of
-
-if TYPE_CHECKING:
-    from advisor.report import AdviceReport
-    from advisor.snapshot import ClusterSnapshot
-    from tests.advisor.player import Session
+from tests.advisor.player import RECORDINGS, recorded
+from tests.advisor.recordings import played
 
 _ADMITTED = ("Inqueue", "Running", "Unknown")
 _REASONS = {
@@ -37,35 +28,6 @@ _REASONS = {
 }
 _LATE_MS = 300
 """An input that came so shortly before a session may be seen in the next one."""
-
-
-@dataclass
-class Played:
-    """One session: what the scheduler found and did, and what the advisor reported."""
-
-    session: Session
-    snapshot: ClusterSnapshot
-    report: AdviceReport
-
-    def placement(self, pod: str) -> tuple[tuple[str, ...], dict[str, str]] | None:
-        """Return where a pod can go; ``None`` for one that does not wait."""
-        for group in self.report.placement:
-            if any(f"{one.namespace}/{one.name}" == pod for one in group.pods):
-                return group.accepts, group.refuses
-        return None
-
-
-@cache
-def played(name: str) -> tuple[Played, ...]:
-    """Return all sessions of a recording."""
-    recording = recorded(name)
-    options, state = options_of(recording), SchedulerState(is_known=True)
-    found = []
-    for session in play(recording):
-        snapshot = snapshot_of(session, recording)
-        report, state = advise(snapshot, state, options)
-        found.append(Played(session, snapshot, report))
-    return tuple(found)
 
 
 def test_all_recordings_are_there() -> None:

@@ -1,4 +1,4 @@
-"""A cluster in memory in which everything goes wrong, by a seed: for many runs of ``Acting``.
+"""A cluster in memory in which everything goes wrong, by a seed: for many rounds of decisions.
 
 Time is virtual, and one step after the other is made. After each write it is checked what must
 always hold; what is wrong is an ``AssertionError`` with the seed.

@@ -17,7 +17,7 @@ from advisor.checks.ended_vcjobs import NETWORK, EndedJob, EndedJobs, FaultUnder
 from advisor.report import ElasticAdvice
 from contract.errors import StoreNotFound, StoreUnavailable
 from elastic.aggregator_client import AggregatorReply
-from elastic.controller import Acting
+from elastic.controller import ElasticController
 from elastic.job import read_group, read_job, read_pod
 from elastic.job_cache import KINDS, QUEUES, SCHEDULER, evictions_of
 from service.clock import Instant
@@ -68,7 +68,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Process:
-    """One instance of ``Acting``, with a view of the cluster that is behind."""
+    """One instance of ``ElasticController``, with a view of the cluster that is behind."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -79,7 +79,7 @@ class Process:
         self._not_ready: dict[str, tuple[int, int | None]] = {}
         """Nodes that were read: when, and since when they were NotReady then."""
         part: Any = self
-        self.acting = Acting(
+        self.controller = ElasticController(
             part,
             part,
             part,
@@ -93,7 +93,7 @@ class Process:
 
     def see(self, kinds: Sequence[str]) -> None:
         """Observe all objects of each kind, as watches show them."""
-        bench, observe = self.bench, self.acting.known.observe
+        bench, observe = self.bench, self.controller.cache.update
         for kind in kinds:
             if kind == "jobs":
                 items: dict[str, Any] = {
@@ -328,7 +328,7 @@ async def _run(seed: int) -> Bench:
             # Now and then both lead.
             process.leads = index == 0 if bench.is_calm else bench.chance.random() < 0.7
             try:
-                await process.acting.round()
+                await process.controller.round()
                 if not bench.is_calm and bench.chance.random() < _STOPPED:
                     raise Killed
             except Killed:
@@ -341,7 +341,7 @@ async def _run(seed: int) -> Bench:
 
 
 def _check_end(bench: Bench, process: Process) -> None:
-    states = {one.name: one for one in process.acting.jobs}
+    states = {one.name: one for one in process.controller.jobs}
     for name, job in bench.jobs.items():
         assert uid_of(job) not in bench.deleted, f"seed {bench.seed}"
         phase = job["status"]["state"]["phase"]

@@ -324,8 +324,8 @@ def test_never_below_the_pods_that_have_to_succeed() -> None:
 
 
 def test_it_stands_still() -> None:
-    found = decide(read(vcjob()), facts(standing_still=("the aggregator is away", "x")))
-    assert (found.state, found.write) == (VcjobState.STANDING_STILL, None)
+    found = decide(read(vcjob()), facts(blocked_reasons=("the aggregator is away", "x")))
+    assert (found.state, found.write) == (VcjobState.BLOCKED, None)
     assert found.why == "the aggregator is away; x"
 
 

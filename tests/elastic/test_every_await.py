@@ -194,7 +194,7 @@ class Run:
             process.leads = index == leader
             process.see(tuple(KINDS))
             try:
-                await process.acting.round()
+                await process.controller.round()
                 if step == self._stop_at and index == leader:
                     self._end(index, step, takeover=0)
             except Killed:

@@ -28,7 +28,7 @@ def test_a_queue_from_which_the_scheduler_takes_no_job(name: str, state: str, te
     queue = {"metadata": {"name": name}, "status": {"state": state}}
     known = JobCache()
     raw = msgspec.Raw(json.dumps(queue).encode())
-    known.observe(QUEUES, Snapshot({"u": KINDS[QUEUES].read(raw)}))
+    known.update(QUEUES, Snapshot({"u": KINDS[QUEUES].read(raw)}))
     found = known.closed_queue(read(item))
     assert found.startswith(text)
     assert bool(found) is bool(text)
@@ -39,7 +39,7 @@ def test_a_job_that_names_no_queue_is_in_the_default_one() -> None:
     del item["spec"]["queue"]
     known = JobCache()
     assert known.closed_queue(read(item)).startswith("queue default does not exist")
-    known.observe(QUEUES, Snapshot(OPEN))
+    known.update(QUEUES, Snapshot(OPEN))
     assert known.closed_queue(read(item)) == ""
 
 
@@ -67,14 +67,14 @@ def _arguments(value: str) -> str:
 )
 def test_grace_over_time_is_that_of_the_scheduler(text: str, seconds: int) -> None:
     known = JobCache()
-    known.observe(SCHEDULER, Snapshot({"u": KINDS[SCHEDULER].read(_configmap(text))}))
+    known.update(SCHEDULER, Snapshot({"u": KINDS[SCHEDULER].read(_configmap(text))}))
     assert known.grace_over_time_ms == seconds * 1000
 
 
 def test_a_cluster_without_that_configmap_has_the_default() -> None:
     known = JobCache()
     assert any("volcano-scheduler-configmap" in one for one in known.unread)
-    known.observe(SCHEDULER, Snapshot({}))
+    known.update(SCHEDULER, Snapshot({}))
     assert known.grace_over_time_ms == 900_000
     assert not any("volcano-scheduler-configmap" in one for one in known.unread)
 

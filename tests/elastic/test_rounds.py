@@ -13,7 +13,7 @@ from advisor.report import ElasticAdvice
 from contract.documents.elastic_job import CAUSE, Cause, CauseSource, PersistedJob, read_cause
 from contract.errors import StoreRefused
 from elastic.aggregator_client import AggregatorReply
-from elastic.controller import Acting
+from elastic.controller import ElasticController
 from elastic.end_cause import Evicted
 from elastic.job_cache import KINDS
 from service.clock import Instant
@@ -87,11 +87,13 @@ class _Around:
         self.would_write.append(str(decision.write))
 
 
-def _acting(around: _Around, *, acts: bool = False, is_evicted: bool = True) -> Acting:
+def _controller(
+    around: _Around, *, acts: bool = False, is_evicted: bool = True
+) -> ElasticController:
     """Return a process over one job of version 7 without pods."""
     part = cast("Any", around)
     clock = lambda: Instant(around.wall_ms, around.steady_ms)  # noqa: E731
-    acting = Acting(part, part, part, part, clock, acts=acts)
+    controller = ElasticController(part, part, part, part, clock, acts=acts)
     job = read(around.item)
     evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy", "n0"),)}}
     given: dict[str, dict[str, Any]] = {
@@ -100,8 +102,8 @@ def _acting(around: _Around, *, acts: bool = False, is_evicted: bool = True) -> 
         "queues": OPEN,
     }
     for name in KINDS:
-        acting.known.observe(name, Snapshot(given.get(name, {})))
-    return acting
+        controller.cache.update(name, Snapshot(given.get(name, {})))
+    return controller
 
 
 @pytest.mark.parametrize(
@@ -112,31 +114,34 @@ async def test_an_answer_from_before_the_end_is_asked_for_again_at_once(
     version: int, reason: str, written: list[str], seconds: float
 ) -> None:
     around = _Around(version, reason)
-    acting = _acting(around)
-    assert await acting.round() == seconds
+    controller = _controller(around)
+    assert await controller.round() == seconds
     assert around.would_write == written
 
 
 async def test_an_aggregator_that_stays_behind_is_asked_once_a_second() -> None:
-    acting = _acting(_Around(6))
-    pauses = [await acting.round() for _ in range(22)]
+    controller = _controller(_Around(6))
+    pauses = [await controller.round() for _ in range(22)]
     assert pauses == [0.1] * 20 + [1.0] * 2
 
 
 async def test_a_job_that_was_refused_takes_no_room_from_others_until_it_is_tried_again() -> None:
     """The aggregator serves jobs in their order, so one that cannot start would keep its nodes."""
     around = _Around(7)
-    acting = _acting(around, acts=True)
-    await acting.round()
+    controller = _controller(around, acts=True)
+    await controller.round()
     assert around.sized == [1]
     for _ in range(3):
-        await acting.round()
+        await controller.round()
     assert around.sized == [1], "it is not asked for"
-    assert (acting.jobs[0].state, acting.jobs[0].why) == ("refused", "the chips of a job stay")
+    assert (controller.jobs[0].state, controller.jobs[0].why) == (
+        "refused",
+        "the chips of a job stay",
+    )
     around.steady_ms += 30_000
-    await acting.round()
+    await controller.round()
     assert around.sized == [1, 1]
-    assert acting.refusals["refused"] == 2
+    assert controller.refusals["refused"] == 2
 
 
 class _Half(_Around):
@@ -164,76 +169,79 @@ class _Half(_Around):
 async def test_it_waits_until_the_aggregator_has_seen_the_last_write() -> None:
     """What was started counts as taken; an answer from before that has its room as free."""
     around = _Half(7)
-    acting = _acting(around, acts=True)
-    await acting.round()
-    acting.known.observe("jobs", Snapshot({UID: read(around.item)}))
-    await acting.round()
-    assert acting.standing_still == ("the aggregator has not seen the last write yet",)
-    assert acting.refusals["refused"] == 0
+    controller = _controller(around, acts=True)
+    await controller.round()
+    controller.cache.update("jobs", Snapshot({UID: read(around.item)}))
+    await controller.round()
+    assert controller.blocked_reasons == ("the aggregator has not seen the last write yet",)
+    assert controller.refusals["refused"] == 0
 
 
 async def test_a_refused_start_is_shown_though_the_size_before_it_was_written_here() -> None:
     """Nothing is asked meanwhile, so no answer shows whether the aggregator has seen the size."""
     around = _Half(8)
-    acting = _acting(around, acts=True)
+    controller = _controller(around, acts=True)
     for _ in range(4):
-        await acting.round()
-        acting.known.observe("jobs", Snapshot({UID: read(around.item)}))
-    assert (acting.jobs[0].state, acting.jobs[0].why) == ("refused", "jobs/status is forbidden")
-    assert acting.standing_still == ()
+        await controller.round()
+        controller.cache.update("jobs", Snapshot({UID: read(around.item)}))
+    assert (controller.jobs[0].state, controller.jobs[0].why) == (
+        "refused",
+        "jobs/status is forbidden",
+    )
+    assert controller.blocked_reasons == ()
 
 
 async def test_a_fault_under_a_pod_that_ends_with_its_job_is_kept_until_the_job_has_ended() -> None:
     """One pod fails, the controller ends the others, and the fault is under one of these."""
     around = _Around(7)
-    acting = _acting(around, is_evicted=False)
+    controller = _controller(around, is_evicted=False)
     fault = FaultUnder("NETWORK", "n1", ENDED_MS - 5000)
     ending = vcjob(phase="Terminating")
-    acting.known.observe("jobs", Snapshot({UID: read(ending)}))
+    controller.cache.update("jobs", Snapshot({UID: read(ending)}))
     around.answer = AggregatorReply(
         EndedJobs(7, (), (EndedJob("default", "j", 7, None, (fault,)),))
     )
-    await acting.round()
+    await controller.round()
     assert around.judged == [1]
-    assert acting.jobs[0].state == "ending"
-    acting.known.observe("jobs", Snapshot({UID: read(vcjob())}))
+    assert controller.jobs[0].state == "ending"
+    controller.cache.update("jobs", Snapshot({UID: read(vcjob())}))
     advice = ElasticAdvice("default", "j", replicas=2, cards=8)
     around.answer = AggregatorReply(EndedJobs(7, (), (EndedJob("default", "j", 7, advice),)))
-    await acting.round()
-    assert acting.jobs[0].why == "start with 2 × 8 chips of 4 × 8: NETWORK on n1"
+    await controller.round()
+    assert controller.jobs[0].why == "start with 2 × 8 chips of 4 × 8: NETWORK on n1"
     assert around.would_write == ["size"]
 
 
 async def test_a_fault_under_an_earlier_end_is_none_of_the_next_one() -> None:
     around = _Around(7)
-    acting = _acting(around, is_evicted=False)
+    controller = _controller(around, is_evicted=False)
     fault = FaultUnder("NETWORK", "n1", ENDED_MS - 5000)
     found = EndedJob("default", "j", 7, None, (fault,))
     around.answer = AggregatorReply(EndedJobs(7, (), (found,)))
     for phase in ("Terminating", "Running", "Terminated"):
-        acting.known.observe("jobs", Snapshot({UID: read(vcjob(phase=phase))}))
-        await acting.round()
+        controller.cache.update("jobs", Snapshot({UID: read(vcjob(phase=phase))}))
+        await controller.round()
         none = EndedJob("default", "j", 7, not_known="")
         around.answer = AggregatorReply(EndedJobs(7, (), (none,)))
         around.steady_ms += 5000
-    assert acting.jobs[0].state == "no-cause"
+    assert controller.jobs[0].state == "no-cause"
 
 
 async def test_a_record_that_is_taken_back_at_once_is_kept_on_the_job() -> None:
     """It is shown and goes between two rounds, or while the aggregator is slow."""
     around = _Half(7)
     around.item = vcjob(phase="Running")
-    acting = _acting(around, acts=True, is_evicted=False)
+    controller = _controller(around, acts=True, is_evicted=False)
     job = read(around.item)
-    acting.known.observe("jobs", Snapshot({UID: job}))
+    controller.cache.update("jobs", Snapshot({UID: job}))
     evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy", "n0"),)}}
-    acting.known.observe("records", Snapshot(evicted))
-    acting.known.observe("records", Snapshot({}))
-    assert await acting.round() == 0.1
+    controller.cache.update("records", Snapshot(evicted))
+    controller.cache.update("records", Snapshot({}))
+    assert await controller.round() == 0.1
     assert around.sized == around.judged == [], "it does not wait for an answer"
     (written,) = around.causes
     assert (written.text, written.source) == ("CardUnhealthy on n0", CauseSource.RECORD)
-    await acting.round()
+    await controller.round()
     assert len(around.causes) == 1, "the watch has not shown it yet"
 
 
@@ -242,39 +250,39 @@ async def test_a_follower_sees_what_the_leader_sees() -> None:
     around = _Half(7)
     around.leads = False
     around.item = vcjob(phase="Terminating")
-    acting = _acting(around, acts=True, is_evicted=False)
+    controller = _controller(around, acts=True, is_evicted=False)
     job = read(around.item)
-    acting.known.observe("jobs", Snapshot({UID: job}))
+    controller.cache.update("jobs", Snapshot({UID: job}))
     fault = FaultUnder("DEVICE", "n1", ENDED_MS - 5000)
     found = EndedJob("default", "j", 7, None, (fault,))
     around.answer = AggregatorReply(EndedJobs(7, (), (found,)))
-    await acting.round()
+    await controller.round()
     assert around.causes == []
     around.answer = AggregatorReply(troubles=("the aggregator is away",))
     around.item = vcjob()
-    acting.known.observe("jobs", Snapshot({UID: read(around.item)}))
+    controller.cache.update("jobs", Snapshot({UID: read(around.item)}))
     around.leads = True
-    await acting.round()
+    await controller.round()
     assert [one.text for one in around.causes] == ["DEVICE on n1"]
 
 
 async def test_a_fault_under_a_job_that_runs_is_kept_until_it_has_passed() -> None:
     around = _Half(7)
     around.item = vcjob(phase="Running")
-    acting = _acting(around, acts=True, is_evicted=False)
-    acting.known.observe("jobs", Snapshot({UID: read(around.item)}))
+    controller = _controller(around, acts=True, is_evicted=False)
+    controller.cache.update("jobs", Snapshot({UID: read(around.item)}))
     fault = FaultUnder("NETWORK", "n1", 5, "Ascend910-3")
     hit = EndedJob("default", "j", 7, None, (fault,))
     around.answer = AggregatorReply(EndedJobs(7, (), (), (), (hit,)))
-    await acting.round()
+    await controller.round()
     assert [one.source for one in around.causes] == [CauseSource.RUNNING]
     around.item = with_cause(around.item, around.causes[0])
-    acting.known.observe("jobs", Snapshot({UID: read(around.item)}))
+    controller.cache.update("jobs", Snapshot({UID: read(around.item)}))
     around.answer = AggregatorReply(EndedJobs(7))
     for _ in range(13):
         around.steady_ms += 5000
         assert around.removals == 0
-        await acting.round()
+        await controller.round()
     assert around.removals == 1
 
 
@@ -282,25 +290,25 @@ async def test_an_end_that_cannot_be_judged_is_asked_about_again_each_minute() -
     """Another aggregator may lead by then, and have more of the history."""
     around = _Around(7)
     around.item = vcjob()
-    acting = _acting(around, acts=True, is_evicted=False)
-    acting.known.observe("jobs", Snapshot({UID: read(around.item)}))
+    controller = _controller(around, acts=True, is_evicted=False)
+    controller.cache.update("jobs", Snapshot({UID: read(around.item)}))
     around.answer = AggregatorReply(
         EndedJobs(7, (), (EndedJob("default", "j", 7, not_known="it began later"),))
     )
     around.wall_ms = ENDED_MS + 600_000
     for _ in range(40):
-        await acting.round()
+        await controller.round()
         around.steady_ms += 5000
     assert around.judged.count(1) == 4, "at first, and each minute"
-    assert acting.jobs[0].state == "cause-not-known"
-    assert "it began later" in acting.jobs[0].why
+    assert controller.jobs[0].state == "cause-not-known"
+    assert "it began later" in controller.jobs[0].why
 
 
 async def test_a_cause_that_cannot_be_asked_for_has_the_reason() -> None:
     around = _Around(7)
     around.item = vcjob()
-    acting = _acting(around, acts=True, is_evicted=False)
+    controller = _controller(around, acts=True, is_evicted=False)
     around.answer = AggregatorReply(troubles=("the aggregator is away",))
-    await acting.round()
-    assert acting.jobs[0].state == "cause-not-known"
-    assert "the aggregator is away" in acting.jobs[0].why
+    await controller.round()
+    assert controller.jobs[0].state == "cause-not-known"
+    assert "the aggregator is away" in controller.jobs[0].why

@@ -9,7 +9,7 @@ import pytest
 
 from contract.documents.elastic_job import Cause, CauseSource, PersistedJob
 from elastic.aggregator_client import AggregatorReply
-from elastic.controller import Acting
+from elastic.controller import ElasticController
 from elastic.end_cause import Evicted
 from elastic.job import JobPod
 from elastic.job_cache import KINDS
@@ -40,14 +40,14 @@ async def _standing_still(now_ms: int, **metadata: object) -> tuple[str, ...]:
     item["metadata"] |= metadata
     nothing = cast("Any", None)
     follower = cast("Any", SimpleNamespace(leads=False))
-    acting = Acting(
+    controller = ElasticController(
         nothing, _AGGREGATORS, follower, nothing, lambda: Instant(now_ms, now_ms), acts=True
     )
     given: dict[str, dict[str, Any]] = {"jobs": {"u": read(item)}, "queues": OPEN}
     for name in KINDS:
-        acting.known.observe(name, Snapshot(given.get(name, {})))
-    await acting.round()
-    return acting.standing_still
+        controller.cache.update(name, Snapshot(given.get(name, {})))
+    await controller.round()
+    return controller.blocked_reasons
 
 
 @pytest.mark.parametrize(("seconds", "stands_still"), [(30, False), (31, True)])
@@ -79,15 +79,15 @@ async def test_a_rival_and_what_cannot_be_read_are_named(name: str, event: Any, 
     events = cast("Any", SimpleNamespace(report_state=lambda *_, **__: None))
     leader = cast("Any", SimpleNamespace(leads=True))
     now = Instant(ENDED_MS + 1000, ENDED_MS + 1000)
-    acting = Acting(nothing, nothing, leader, events, lambda: now, acts=True)
+    controller = ElasticController(nothing, nothing, leader, events, lambda: now, acts=True)
     job = read(item)
     evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy", "n0"),)}}
     given: dict[str, dict[str, Any]] = {"jobs": {"u": job}, "records": evicted, "queues": OPEN}
     for kind in KINDS:
-        acting.known.observe(kind, Snapshot(given.get(kind, {})))
-    acting.known.observe(name, event)
-    await acting.round()
-    assert any(why in one for one in acting.standing_still)
-    (shown,) = acting.jobs
+        controller.cache.update(kind, Snapshot(given.get(kind, {})))
+    controller.cache.update(name, event)
+    await controller.round()
+    assert any(why in one for one in controller.blocked_reasons)
+    (shown,) = controller.jobs
     assert shown.state == "standing-still"
     assert why in shown.why

@@ -14,7 +14,7 @@ from advisor.report import ElasticAdvice
 from contract.documents.elastic_job import CAUSE, Cause, CauseSource, PersistedJob, read_cause
 from contract.errors import StoreError, StoreForbidden, StoreNotFound, StoreUnavailable
 from elastic.aggregator_client import AggregatorReply
-from elastic.controller import Acting
+from elastic.controller import ElasticController
 from elastic.job import read_pod
 from elastic.job_cache import KINDS, QUEUES, SCHEDULER
 from service.clock import Instant
@@ -78,7 +78,7 @@ class Bench:
         """What another program does when the job is annotated."""
         self.asked = 0
         part = cast("Any", self)
-        self.acting = Acting(
+        self.controller = ElasticController(
             part,
             part,
             part,
@@ -100,24 +100,24 @@ class Bench:
             QUEUES: OPEN,
         }
         for name in KINDS:
-            self.acting.known.observe(name, Snapshot(given.get(name, {})))
+            self.controller.cache.update(name, Snapshot(given.get(name, {})))
 
     async def rounds(self, seconds: int, *, every: int = 2) -> None:
         """Let time pass, with a round each ``every`` seconds and one at the end."""
         for _ in range(seconds // every):
-            await self.acting.round()
+            await self.controller.round()
             self.now_ms += every * 1000
-        await self.acting.round()
+        await self.controller.round()
 
     def shown(self, name: str = "j") -> tuple[str, str]:
         """Return state and reason of a job."""
-        return next((one.state, one.why) for one in self.acting.jobs if one.name == name)
+        return next((one.state, one.why) for one in self.controller.jobs if one.name == name)
 
     async def ask(
         self, _sized: Sequence[VcJob], _judged: Sequence[VcJob], *, running: bool, hit: bool
     ) -> AggregatorReply:
         """See ``Aggregators``."""
-        assert running is self.acting.faults.ends_on_network_faults
+        assert running is self.controller.faults.ends_on_network_faults
         self.asked += 1
         self.now_ms += self.late_ms
         return msgspec.structs.replace(self.answer)
@@ -235,7 +235,7 @@ async def test_a_link_that_was_up_again_or_not_seen_counts_from_then_on(
     if between is not None:
         bench.answer = between
         bench.now_ms += 2000
-        await bench.acting.round()
+        await bench.controller.round()
     bench.now_ms += seconds * 1000
     bench.answer = over()
     await bench.rounds(18)
@@ -331,7 +331,9 @@ async def test_a_job_that_another_process_has_just_annotated_counts() -> None:
     bench = beside("Running", kept_ms=NOW_MS + 18_000)
     shown = json.loads(json.dumps(bench.items["a"]))
     del shown["metadata"]["annotations"][CAUSE]
-    bench.acting.known.observe("jobs", Snapshot({"u-a": read(shown), UID: read(bench.items["j"])}))
+    bench.controller.cache.update(
+        "jobs", Snapshot({"u-a": read(shown), UID: read(bench.items["j"])})
+    )
     await bench.rounds(46)
     assert bench.done == []
     await bench.rounds(2)
@@ -345,7 +347,7 @@ async def test_of_two_processes_that_annotate_two_jobs_neither_commands() -> Non
     bench.meanwhile = lambda: with_cause(bench.items["a"], late)
     await bench.rounds(20)
     assert bench.done == [("annotate", "j")]
-    assert bench.acting.refusals["conflict"] == 1
+    assert bench.controller.refusals["conflict"] == 1
 
 
 @pytest.mark.parametrize(("kept_ms", "done"), [(NOW_MS, ENDED[1:]), (1, ENDED)])
@@ -379,10 +381,10 @@ async def test_an_answer_that_came_late_shows_nothing_of_the_time_since() -> Non
     await bench.rounds(18)
     bench.now_ms += 1000
     bench.late_ms = 3000
-    await bench.acting.round()
+    await bench.controller.round()
     assert bench.done == []
     bench.late_ms = 0
-    await bench.acting.round()
+    await bench.controller.round()
     assert bench.done == ENDED
 
 
@@ -393,7 +395,7 @@ async def test_a_missing_right_to_commands_is_named(error: StoreError) -> None:
     await bench.rounds(28)
     assert bench.done == [("annotate", "j")]
     assert bench.shown() == ("refused", str(error))
-    refused = bench.acting.refusals["refused"]
+    refused = bench.controller.refusals["refused"]
     assert refused <= 2, "it is not tried again each second"
 
 
@@ -421,14 +423,14 @@ async def test_a_pod_on_a_dead_node_is_deleted_by_force(phase: str) -> None:
     cause = read_cause(bench.items["j"]["metadata"]["annotations"])
     assert cause is not None
     assert cause.text == "HEARTBEAT on n0", "the cause is kept before that"
-    await bench.acting.round()
+    await bench.controller.round()
     assert bench.done == DELETED
     assert "silent and NotReady" in bench.shown()[1]
 
 
 async def test_without_the_setting_it_is_only_named() -> None:
     bench = dead()
-    bench.acting.faults.deletes_on_dead_nodes = False
+    bench.controller.faults.deletes_on_dead_nodes = False
     await bench.rounds(120)
     assert bench.done == []
     assert bench.shown()[0] == "waiting-for-pods"
@@ -464,7 +466,7 @@ async def test_a_missing_right_to_nodes_is_named() -> None:
     bench = dead()
     bench.status = StoreForbidden("nodes is forbidden")
     await bench.rounds(64)
-    assert "Node n0: nodes is forbidden" in bench.acting.standing_still
+    assert "Node n0: nodes is forbidden" in bench.controller.blocked_reasons
 
 
 @pytest.mark.parametrize(

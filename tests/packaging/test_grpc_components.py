@@ -8,9 +8,9 @@ import pytest
 
 from aggregator.config import load_aggregator
 from aggregator.grpc.endpoint import TlsFiles, endpoint_of
+from tests.parts.configuration_keys import flags
 from tests.parts.controlplane import path_of
 from tests.parts.kustomize import build, build_with, take_back
-from tests.test_configuration_docs import flags
 from vigil.aggregator import aggregator
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pytest
 
 from advisor.lint.labels import RING_CONTROLLER
 from elastic.decision import JobContext, VcjobState, decide
-from tests.advisor.workloads.test_elastic_conditions import BROKEN
+from tests.advisor.workloads.broken_jobs import BROKEN
 from tests.elastic.jobs import NOW_MS, as_written, read, vcjob
 from tests.vigil.advise.cluster import as_list, named, two_pods_on_two_of_three_nodes
-from tests.vigil.advise.test_verb import sessions_of, vigil
+from tests.vigil.advise.running import sessions_of, vigil
 from vigil.lint.reading import File
 from vigil.lint.run import lint
 

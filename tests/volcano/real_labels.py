@@ -16,8 +16,8 @@ from advisor.lint.reach import JOB_LABELS, PLACES, Reach
 from contract.scheduling import GROUP_ANNOTATION, POD_TO_JOB_ANNOTATIONS
 from tests.parts.controlplane import ControlPlane
 from tests.parts.deadlines import nothing_happens_for, wait_until
+from tests.vigil.lint.live_server import lint_live
 from tests.vigil.lint.manifests import RESOURCE
-from tests.vigil.lint.test_live import lint_live
 from tests.volcano import programs
 
 if TYPE_CHECKING:

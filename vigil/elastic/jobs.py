@@ -62,7 +62,7 @@ _NEXT: dict[str, str] = {
     VcjobState.WAITING_FOR_PODS: "it is started again once all its pods have ended",
     VcjobState.WAITING_FOR_ROOM: "it is started again once there is room",
     VcjobState.TOO_MANY_STARTS: "it is started again when the last hour has fewer starts",
-    VcjobState.STANDING_STILL: "it is started again once the reason is gone",
+    VcjobState.BLOCKED: "it is started again once the reason is gone",
     REFUSED: "the write is tried again every 30 s",
 }
 _SOURCES: dict[str, str] = {
@@ -132,7 +132,7 @@ _STATES = {
     REASONS[state]: state
     for state in (
         VcjobState.WAITING_FOR_ROOM,
-        VcjobState.STANDING_STILL,
+        VcjobState.BLOCKED,
         VcjobState.TOO_MANY_STARTS,
         VcjobState.NO_CAUSE,
         VcjobState.CAUSE_NOT_KNOWN,

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -97,35 +98,34 @@ int ioctl(int fd, unsigned long number, ...)
     return next(fd, number, argument);
 }
 
-#define OPEN(name)                                        \
-    int name(const char *path, int flags, ...)            \
-    {                                                     \
-        va_list arguments;                                \
-        va_start(arguments, flags);                       \
-        unsigned mode = va_arg(arguments, unsigned);      \
-        va_end(arguments);                                \
-        if (is_device(path))                              \
-            return open_device(flags);                    \
-        int (*next)(const char *, int, ...);              \
-        *(void **)&next = dlsym(RTLD_NEXT, #name);        \
-        return next(path, flags, mode);                   \
-    }
+/* The C library opens by openat as well, so its functions need not be looked up. */
+static int open_path(int directory, const char *path, int flags, va_list arguments)
+{
+    if (is_device(path))
+        return open_device(flags);
+    int makes_file = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
+    unsigned mode = makes_file ? va_arg(arguments, unsigned) : 0;
+    return (int)syscall(SYS_openat, directory, path, flags, mode);
+}
 
-#define OPEN_AT(name)                                          \
-    int name(int directory, const char *path, int flags, ...)  \
-    {                                                          \
-        va_list arguments;                                     \
-        va_start(arguments, flags);                            \
-        unsigned mode = va_arg(arguments, unsigned);           \
-        va_end(arguments);                                     \
-        if (is_device(path))                                   \
-            return open_device(flags);                         \
-        int (*next)(int, const char *, int, ...);              \
-        *(void **)&next = dlsym(RTLD_NEXT, #name);             \
-        return next(directory, path, flags, mode);             \
-    }
+int openat(int directory, const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    int fd = open_path(directory, path, flags, arguments);
+    va_end(arguments);
+    return fd;
+}
 
-OPEN(open)
-OPEN(open64)
-OPEN_AT(openat)
-OPEN_AT(openat64)
+int open(const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    int fd = open_path(AT_FDCWD, path, flags, arguments);
+    va_end(arguments);
+    return fd;
+}
+
+/* Files have 64 bits where these tests run, so both names are the same function. */
+int open64(const char *, int, ...) __attribute__((alias("open")));
+int openat64(int, const char *, int, ...) __attribute__((alias("openat")));

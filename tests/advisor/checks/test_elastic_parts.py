@@ -12,7 +12,7 @@ from advisor.advise import advise
 from advisor.options import AdvisorOptions
 from advisor.scheduler_view.state import SchedulerState
 from advisor.snapshot import ClusterSnapshot, LifecyclePolicy
-from tests.advisor.controllers.test_elastic_vcjob import CARDS, Fleet, entry
+from tests.advisor.controllers.elastic_fleet import CARDS, Fleet, entry
 
 if TYPE_CHECKING:
     from advisor.report import Finding

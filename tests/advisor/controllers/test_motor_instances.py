@@ -18,7 +18,7 @@ from advisor.snapshot import (
     SchedulerPod,
     StoredConfigMap,
 )
-from tests.advisor.controllers.test_motor_scaling_rule import (
+from tests.advisor.controllers.motor_services import (
     Entries,
     S,
     advised,

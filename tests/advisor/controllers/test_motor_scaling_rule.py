@@ -2,74 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
-
 import pytest
 
-from advisor.controllers.motor_instances import creation_advice
 from advisor.controllers.motor_scaling_rule import read_rule, target_index
-from advisor.options import AdvisorOptions, Profile
-from advisor.snapshot import AscendJob, ClusterSnapshot, PodGroup, StoredConfigMap
+from advisor.options import Profile
 from contract.errors import DocumentError
+from tests.advisor.controllers.motor_services import Entries, S, advised, rule_text, service
 
-if TYPE_CHECKING:
-    from advisor.report import CreateAdvice
-
-Entries = list[dict[str, int]]
-
-S: Entries = [{"g0": 2, "g1": 1}, {"g0": 1, "g1": 1}]
 T: Entries = [{"g0": 3, "g1": 1}, {"g0": 2, "g1": 1}, {"g0": 1, "g1": 1}]
 U: Entries = [{"g0": 1, "g1": 1}]
 X12: Entries = [{"p": 4, "d": 2}, {"p": 2, "d": 1}, {"p": 1, "d": 1}]
 X13: Entries = [{"p": 2, "d": 1}, {"p": 1}]
-
-
-def rule_text(entries: Entries, version: str = "1.0") -> str:
-    """Return a rule with two servers in each instance."""
-    listed = [
-        {
-            "group_list": [
-                {"group_name": name, "group_num": str(count), "server_num_per_group": "2"}
-                for name, count in entry.items()
-            ]
-        }
-        for entry in entries
-    ]
-    return json.dumps({"version": version, "elastic_scaling_list": listed})
-
-
-def labels_of(group: str) -> dict[str, str]:
-    """Return the labels of an instance of ``group``."""
-    return {"mind-cluster/scaling-rule": "rule", "mind-cluster/group-name": group, "jobID": "svc"}
-
-
-def service(entries: Entries, running: dict[str, int], waiting: tuple[str, ...]) -> ClusterSnapshot:
-    """Return a service with so many running instances, and one job without pods of each of
-    ``waiting``."""
-    groups: list[PodGroup] = []
-    jobs: list[AscendJob] = []
-    for name in waiting:
-        count = sum(job.name.startswith(f"{name}-new") for job in jobs)
-        job = AscendJob(
-            "ns", f"{name}-new{count}", f"u-{name}-{count}", labels_of(name), replicas=2
-        )
-        jobs.append(job)
-        groups.append(PodGroup("ns", f"{job.name}-{job.uid}", "", "Inqueue", 2, labels=job.labels))
-    for name, count in running.items():
-        groups += [
-            PodGroup("ns", f"{name}-{index}", "", "Running", 2, labels=labels_of(name))
-            for index in range(count)
-        ]
-    configmap = StoredConfigMap("ns", "rule", {"elastic_scaling.json": rule_text(entries)})
-    return ClusterSnapshot(
-        0, podgroups=tuple(groups), ascend_jobs=tuple(jobs), configmaps=(configmap,)
-    )
-
-
-def advised(snapshot: ClusterSnapshot, profile: Profile) -> dict[str, CreateAdvice]:
-    """Return the advice by the name of the job."""
-    return {one.name: one for one in creation_advice(snapshot, AdvisorOptions(profile=profile))}
 
 
 @pytest.mark.parametrize("profile", Profile)

@@ -249,7 +249,7 @@ def test_messages_name_the_object_and_the_place(raw: dict[str, Any], message: st
 _PROGRAM = """
 import json, sys
 from advisor.report import flat
-from tests.advisor.test_recordings import played
+from tests.advisor.recordings import played
 for name in ("aibrix-shared-group-rank-0", "subhealth-strategies"):
     for one in played(name):
         print(json.dumps(flat(one.report)))

@@ -7,7 +7,7 @@ import pytest
 from advisor.advise import advise
 from advisor.options import AdvisorOptions
 from advisor.scheduler_view.state import SchedulerState
-from tests.advisor.controllers.test_elastic_vcjob import CARDS, Fleet, entry
+from tests.advisor.controllers.elastic_fleet import CARDS, Fleet, entry
 
 FORCE = {"fault-scheduling": "force"}
 

@@ -25,7 +25,7 @@ from aggregator.api.feature_metrics import _advice
 from stores.cluster import KindUnavailable, Update
 from stores.cluster import Snapshot as Listed
 from stores.interruption import Interrupted
-from tests.advisor.controllers.test_motor_scaling_rule import S, labels_of, rule_text
+from tests.advisor.controllers.motor_services import S, labels_of, rule_text
 from tests.vigil.advise import cluster
 
 NOW_MS = cluster.UPDATED * 1000 + 10_000

@@ -16,8 +16,8 @@ from aggregator.advising.sessions import Sessions
 from contract.errors import StoreUnavailable
 from service.clock import Instant
 from stores.cluster import Snapshot, Update
-from tests.advisor.checks.test_ended_vcjobs import ended, snapshot
-from tests.advisor.controllers.test_elastic_vcjob import CARDS, entry
+from tests.advisor.checks.ended_jobs import ended, snapshot
+from tests.advisor.controllers.elastic_fleet import CARDS, entry
 from tests.vigil.advise import cluster
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from contract.errors import ConfigurationError
 from stores.base import Document
-from tests.advisor.controllers.test_motor_scaling_rule import labels_of, rule_text
+from tests.advisor.controllers.motor_services import labels_of, rule_text
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.contract.documents.test_cluster_device import config, fault
 from tests.parts import pod_groups

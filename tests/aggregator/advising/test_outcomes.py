@@ -21,7 +21,7 @@ from advisor.snapshot import (
 )
 from aggregator.advising.outcomes import WINDOW_MS, DeletionOutcome, Outcomes, Watched
 from tests.advisor.player import RECORDINGS, recorded
-from tests.advisor.test_recordings import played
+from tests.advisor.recordings import played
 
 GROUP = {"scheduling.k8s.io/group-name": "j"}
 PODS = tuple(

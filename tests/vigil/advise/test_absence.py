@@ -12,7 +12,7 @@ import yaml
 
 from contract.errors import ConfigurationError
 from tests.vigil.advise.cluster import as_list, named, two_pods_on_two_of_three_nodes
-from tests.vigil.advise.test_verb import sessions_of, vigil
+from tests.vigil.advise.running import sessions_of, vigil
 from vigil.advise.json_values import KUBECTL, MAX_YAML_BYTES
 
 if TYPE_CHECKING:

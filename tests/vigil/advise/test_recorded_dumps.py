@@ -12,7 +12,7 @@ import pytest
 
 from advisor.options import Profile
 from tests.advisor.player import RECORDINGS, play, recorded
-from tests.advisor.test_recordings import played
+from tests.advisor.recordings import played
 from vigil.advise.run import run
 
 if TYPE_CHECKING:

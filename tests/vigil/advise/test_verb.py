@@ -7,10 +7,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from contract.errors import ConfigurationError, StoreUnavailable
 from tests.elastic.jobs import vcjob
@@ -20,22 +19,9 @@ from tests.vigil.advise.cluster import (
     named,
     two_pods_on_two_of_three_nodes,
 )
-from vigil.main import app
-
-if TYPE_CHECKING:
-    from typer.testing import Result
+from tests.vigil.advise.running import sessions_of, vigil
 
 ROOT = Path(__file__).parents[3]
-
-
-def vigil(*options: str | Path) -> Result:
-    """Run the verb in this process."""
-    return CliRunner().invoke(app, ["advise", *map(str, options)])
-
-
-def sessions_of(result: Result) -> list[dict[str, Any]]:
-    """Return the lines of ``--json``."""
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 @pytest.fixture

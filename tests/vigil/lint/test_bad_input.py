@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.findings import FindingSeverity
+from tests.vigil.lint.case_files import CASES, NAMES
 from tests.vigil.lint.manifests import (
     Object,
     inference_service,
@@ -20,7 +21,6 @@ from tests.vigil.lint.manifests import (
     runner,
     runtime,
 )
-from tests.vigil.lint.test_cases import CASES, NAMES
 from vigil.lint.reading import LARGEST, File, files
 from vigil.lint.run import lint
 

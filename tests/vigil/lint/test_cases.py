@@ -6,21 +6,19 @@ The first lines of a wrong file name what it raises, and nothing else may be fou
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.findings import BY_CODE, LIVE_CODES
+from tests.vigil.lint.case_files import CASES, DOES_WITHOUT, NAMES
 from vigil.lint.reading import files
 from vigil.lint.run import lint
 
-CASES = Path(__file__).parent / "cases"
-NAMES = sorted(path.name.removesuffix(".wrong.yaml") for path in CASES.glob("*.wrong.yaml"))
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _EXPECTED = re.compile(r"^# ([A-Z_]+): line (\d+)$", re.MULTILINE)
-
-
-DOES_WITHOUT = ("RESCHEDULING_OFF", "PROCESS_FAULT_NOT_HANDLED")
-"""An ``info`` for each job without them; files about other codes may lack them."""
 
 
 def found(path: Path) -> list[tuple[str, int]]:

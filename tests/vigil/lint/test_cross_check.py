@@ -13,7 +13,7 @@ import yaml
 from advisor.findings import BY_CODE
 from advisor.snapshot import Container, ControllingOwner
 from tests.advisor.scene import Chips, Scene, deleted, fault
-from tests.vigil.lint.test_cases import CASES
+from tests.vigil.lint.case_files import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.lint.labels import RING_CONTROLLER
-from tests.advisor.workloads.test_elastic_conditions import BROKEN, second_container
+from tests.advisor.workloads.broken_jobs import BROKEN, second_container
 from tests.elastic.jobs import vcjob
 from vigil.lint.reading import File
 from vigil.lint.run import lint

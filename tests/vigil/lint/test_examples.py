@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from tests.vigil.lint.case_files import DOES_WITHOUT
 from tests.vigil.lint.manifests import (
     A3,
     Object,
@@ -21,7 +22,6 @@ from tests.vigil.lint.manifests import (
     storm_service,
     vcjob,
 )
-from tests.vigil.lint.test_cases import DOES_WITHOUT
 from vigil.lint.reading import File
 from vigil.lint.run import lint
 

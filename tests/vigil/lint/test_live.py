@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,23 +12,14 @@ from tests.elastic.jobs import as_written, vcjob
 from tests.parts import pod_groups
 from tests.parts.definitions import VCJOBS
 from tests.parts.volcano import JOBS
+from tests.vigil.lint.case_files import CASES
+from tests.vigil.lint.live_server import lint_live
 from tests.vigil.lint.manifests import RESOURCE
-from tests.vigil.lint.test_cases import CASES
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.parts.controlplane import ControlPlane
 
 pytestmark = pytest.mark.apiserver
-
-
-def lint_live(kubeconfig: Path, *options: str) -> tuple[int, list[dict[str, Any]], str]:
-    """Exit status, findings and standard error of ``vigil lint --live``."""
-    command = [sys.executable, "-m", "vigil", "lint", "--live", "--json"]
-    command += ["--kubeconfig", str(kubeconfig), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
 def pod_without_card_names(group: str) -> list[tuple[str, str, dict[str, Any]]]:

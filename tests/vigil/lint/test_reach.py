@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -11,7 +11,6 @@ import yaml
 from advisor.lint.reach import PLACES, PROVED_KINDS, MetadataPlace, Reach
 from tests.vigil.lint.manifests import (
     Object,
-    ascendjob,
     deployment,
     inference_service,
     leader_worker_set,
@@ -21,6 +20,7 @@ from tests.vigil.lint.manifests import (
     template,
     vcjob,
 )
+from tests.vigil.lint.placed_labels import OBJECTS, ON, RETRIES, _metadata, _stateful, place
 from tests.volcano.real_labels import KINDS
 from vigil.lint.reading import File
 from vigil.lint.run import lint
@@ -28,80 +28,11 @@ from vigil.lint.run import lint
 if TYPE_CHECKING:
     from advisor.lint.finding import LintFinding
 
-RETRIES = {"fault-retry-times": "3"}
-ON = {"fault-scheduling": "grace"}
 CODES = ("PLACE_WITHOUT_EFFECT", "PLACE_DEPENDS", "PLACE_REPEATED", "RESCHEDULING_OFF")
-_AIBRIX = "orchestration.aibrix.ai/v1alpha1"
 
 
-def _made(version: str, kind: str, spec: Object) -> Object:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
-
-
-def _stateful(kind: str, version: str = "apps/v1") -> Object:
-    return _made(version, kind, {"template": template(dict(RETRIES), restartPolicy="Never")})
-
-
-def _storm(kind: str) -> Object:
-    made = storm_service(2, dict(RETRIES), restartPolicy="Never")
-    roles = made["spec"]["template"]["spec"]
-    return made if kind == "StormService" else _made(_AIBRIX, kind, roles)
-
-
-def _group_of_both() -> Object:
-    made = leader_worker_set(dict(RETRIES))
-    inside = made["spec"]["leaderWorkerTemplate"]
-    inside["leaderTemplate"] = deepcopy(inside["workerTemplate"])
-    return made
-
-
-def _services() -> list[Object]:
-    engine = {"labels": dict(RETRIES), "minReplicas": 1}
-    return [inference_service(engine, "r"), runtime({}, None, **runner())]
-
-
-OBJECTS: dict[str, list[Object]] = {
-    "Job (batch.volcano.sh)": [vcjob(dict(RETRIES))],
-    "AscendJob": [ascendjob(dict(RETRIES))],
-    "Deployment": [deployment(dict(RETRIES), {"huawei.com/schedule_minAvailable": "1"})],
-    "ReplicaSet": [_stateful("ReplicaSet")],
-    "StatefulSet": [_stateful("StatefulSet")],
-    "Job (batch)": [_stateful("Job", "batch/v1")],
-    "Pod": [{"apiVersion": "v1", "kind": "Pod", **template(dict(RETRIES))}],
-    "LeaderWorkerSet": [_group_of_both()],
-    "StormService": [_storm("StormService")],
-    "RoleSet": [_storm("RoleSet")],
-    "PodSet": [_made(_AIBRIX, "PodSet", {"podGroupSize": 2, "template": template(dict(RETRIES))})],
-    "InferenceService": _services(),
-    "runtime of OME": _services(),
-}
-"""A workload of each kind that asks Volcano for chips, without ``fault-scheduling``."""
 _NOT_HERE = ("PodGroup", "ConfigMap of a rank table")
 ROWS = [row for row in PLACES if row.kind not in _NOT_HERE]
-
-
-def _metadata(item: Object, path: str) -> list[Object]:
-    """Return the metadata at ``path``, as the table writes it; ``[]`` and ``*`` are all of them."""
-    found: list[Any] = [item]
-    for name in path.split("."):
-        key = name.removesuffix("[]")
-        if key == "*":
-            found = [one for above in found for one in above.values()]
-        else:
-            found = [above.setdefault(key, {}) for above in found]
-        if name.endswith("[]"):
-            found = [one for above in found for one in above]
-    return found
-
-
-def place(row: MetadataPlace, labels: Object) -> list[Object]:
-    """Return the objects of a kind with labels at the places of a row."""
-    objects = deepcopy(OBJECTS[row.kind])
-    item = objects[-1] if row.kind == "runtime of OME" else objects[0]
-    # Of the components of a service, only the engine is there.
-    for one in _metadata(item, row.path.partition(", ")[0]):
-        one["labels"] = {**one.get("labels", {}), **labels}
-    return objects
 
 
 def findings(*objects: Object) -> list[LintFinding]:

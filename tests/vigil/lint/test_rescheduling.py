@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from advisor.lint.reach import PLACES, Reach
+from tests.vigil.lint.case_files import DOES_WITHOUT
 from tests.vigil.lint.manifests import (
     Object,
     ascendjob,
@@ -19,8 +20,7 @@ from tests.vigil.lint.manifests import (
     storm_service,
     vcjob,
 )
-from tests.vigil.lint.test_cases import DOES_WITHOUT
-from tests.vigil.lint.test_reach import OBJECTS, ON, RETRIES, place
+from tests.vigil.lint.placed_labels import OBJECTS, ON, RETRIES, place
 from vigil.lint.reading import File
 from vigil.lint.run import LintReport, lint
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.vigil.lint.test_cases import CASES
-from tests.vigil.lint.test_verb import run
+from tests.vigil.lint.case_files import CASES
+from tests.vigil.lint.running import run
 from vigil.lint.reading import STANDARD_INPUT, File, files
 from vigil.lint.run import lint
 

@@ -12,27 +12,20 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.vigil.lint.case_files import CASES, NAMES
 from tests.vigil.lint.findings_document import BEGIN, DOCUMENT, END, LINT, document, places
-from tests.vigil.lint.test_cases import CASES, NAMES
-from vigil.main import app
+from tests.vigil.lint.running import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from typer.testing import Result
 
 ROOT = Path(__file__).parents[3]
 WRONG = CASES / "RETRIES_NOT_NUMBER.wrong.yaml"
 RIGHT = CASES / "RETRIES_NOT_NUMBER.right.yaml"
 WARNED = CASES / "RETRY_VS_BACKOFF.wrong.yaml"
 KEYS = ["file", "line", "object", "code", "severity", "happens", "write"]
-
-
-def run(*arguments: str | Path, text: str | None = None) -> Result:
-    """Run the verb in this process."""
-    return CliRunner().invoke(app, ["lint", *map(str, arguments)], input=text)
 
 
 def run_as_program(*arguments: str | Path, seed: str = "0") -> subprocess.CompletedProcess[str]:
